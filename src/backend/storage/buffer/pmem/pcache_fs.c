@@ -1,0 +1,206 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_fs.c
+ *	  What the file system below the pool is, and what it survives.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_fs.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/string.h"
+#include "storage/pcache_pool.h"
+
+/* From statfs(2); <linux/magic.h> is not everywhere. */
+#define TMPFS_SUPER_MAGIC		0x01021994
+#define HUGETLBFS_SUPER_MAGIC	0x958458f6
+
+#define BOOT_ID_PATH			"/proc/sys/kernel/random/boot_id"
+
+/*
+ * Can a file in this directory be mapped so that every store that reached
+ * the CPU's persistence domain is safe, metadata included?  Only a trial
+ * mapping tells: DAX without MAP_SYNC (virtio-pmem) looks the same from
+ * outside.
+ */
+static bool
+MapSyncWorks(const char *directory)
+{
+#if defined(MAP_SYNC) && defined(O_TMPFILE)
+	int			fd;
+	void	   *p = MAP_FAILED;
+	const size_t length = 2 * 1024 * 1024;
+
+	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+	if (fd < 0)
+		return false;
+	if (ftruncate(fd, length) == 0)
+		p = mmap(NULL, length, PROT_READ | PROT_WRITE,
+				 MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+	if (p != MAP_FAILED)
+		munmap(p, length);
+	close(fd);
+	return p != MAP_FAILED;
+#else
+	return false;
+#endif
+}
+
+/*
+ * Find out the kind of the file system that an existing file or directory
+ * lies on, and the size of the pages in which it allocates.  Returns false
+ * with errno set.
+ */
+bool
+PCacheFsKindOfPath(const char *path, PCacheFsKind *kind, uint64 *page_size)
+{
+	struct statfs fs;
+	char		directory[MAXPGPATH];
+	struct stat st;
+
+	if (statfs(path, &fs) < 0 || stat(path, &st) < 0)
+		return false;
+
+	*page_size = PCACHE_ALIGNMENT;
+	if (fs.f_type == TMPFS_SUPER_MAGIC)
+		*kind = PCACHE_FS_TMPFS;
+	else if ((uint32) fs.f_type == HUGETLBFS_SUPER_MAGIC)
+	{
+		*kind = PCACHE_FS_HUGETLBFS;
+		*page_size = Max(PCACHE_ALIGNMENT, (uint64) fs.f_bsize);
+	}
+	else
+	{
+		strlcpy(directory, path, sizeof(directory));
+		if (!S_ISDIR(st.st_mode))
+			get_parent_directory(directory);
+		*kind = MapSyncWorks(directory) ? PCACHE_FS_FSDAX : PCACHE_FS_FILE;
+	}
+	return true;
+}
+
+const char *
+PCacheFsKindName(PCacheFsKind kind)
+{
+	switch (kind)
+	{
+		case PCACHE_FS_FILE:
+			return "file";
+		case PCACHE_FS_TMPFS:
+			return "tmpfs";
+		case PCACHE_FS_HUGETLBFS:
+			return "hugetlbfs";
+		case PCACHE_FS_FSDAX:
+			return "fsdax";
+	}
+	return "unknown";
+}
+
+/*
+ * Read the id that the kernel chose at boot.  Returns false, and zeroes the
+ * id, if there is none.
+ */
+bool
+PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN])
+{
+	char		text[64];
+	FILE	   *file;
+	int			ndigits = 0;
+
+	memset(boot_id, 0, PCACHE_UUID_LEN);
+	file = fopen(BOOT_ID_PATH, "r");
+	if (file == NULL)
+		return false;
+	if (fgets(text, sizeof(text), file) == NULL)
+		text[0] = '\0';
+	fclose(file);
+
+	for (const char *c = text; *c != '\0' && ndigits < 2 * PCACHE_UUID_LEN; c++)
+	{
+		int			digit;
+
+		if (!isxdigit((unsigned char) *c))
+			continue;
+		digit = isdigit((unsigned char) *c) ? *c - '0' :
+			tolower((unsigned char) *c) - 'a' + 10;
+		boot_id[ndigits / 2] |= digit << (ndigits % 2 == 0 ? 4 : 0);
+		ndigits++;
+	}
+	return ndigits == 2 * PCACHE_UUID_LEN;
+}
+
+/* Is path the directory itself, or below it?  Both must be canonical. */
+bool
+PCacheIsInside(const char *path, const char *directory)
+{
+	size_t		len = strlen(directory);
+
+	return strncmp(path, directory, len) == 0 &&
+		(path[len] == '\0' || path[len] == '/');
+}
+
+/*
+ * Create a directory and its missing parents on a memory-backed file system
+ * that lost them with a reboot of the host.
+ *
+ * The deepest directory that still exists must be of the expected kind:
+ * otherwise a mount is missing, and what would be filled is the disk below
+ * it.  directory must be absolute and canonical.
+ */
+bool
+PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
+					int dir_mode, PCacheError *err)
+{
+	char		existing[MAXPGPATH];
+	char		path[MAXPGPATH];
+	struct stat st;
+	PCacheFsKind kind;
+	uint64		page_size;
+
+	strlcpy(existing, directory, sizeof(existing));
+	while (stat(existing, &st) < 0)
+	{
+		if (errno != ENOENT)
+		{
+			PCacheSetError(err, _("could not stat directory \"%s\": %m"), existing);
+			return false;
+		}
+		get_parent_directory(existing);
+	}
+	if (!PCacheFsKindOfPath(existing, &kind, &page_size))
+	{
+		PCacheSetError(err, _("could not stat file system of \"%s\": %m"), existing);
+		return false;
+	}
+	if (kind != expected)
+	{
+		PCacheSetError(err, _("persistent cache directory \"%s\" is gone, and \"%s\" is on %s instead of %s"),
+					   directory, existing,
+					   PCacheFsKindName(kind), PCacheFsKindName(expected));
+		PCacheSetHint(err, _("Mount the file system that held the pool, or run \"pg_pcache init --force\" to choose another place."));
+		return false;
+	}
+
+	strlcpy(path, directory, sizeof(path));
+	if (pg_mkdir_p(path, dir_mode) < 0)
+	{
+		PCacheSetError(err, _("could not create directory \"%s\": %m"), path);
+		return false;
+	}
+	return true;
+}

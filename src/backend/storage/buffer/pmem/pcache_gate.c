@@ -1,0 +1,338 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_gate.c
+ *	  The gates that a pool, and then each page in it, must pass to be kept.
+ *
+ * Dropping is always safe and keeping needs proof, so every gate that cannot
+ * be answered is shut.  The rules and the argument for each are in README.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_gate.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include "access/xlogdefs.h"
+#include "catalog/pg_tablespace_d.h"
+#include "storage/block.h"
+#include "storage/pcache_pool.h"
+
+static PCacheVerdict Refuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
+
+static PCacheVerdict
+Refuse(PCacheRefusal refusal, const char *fmt,...)
+{
+	PCacheVerdict verdict;
+	va_list		ap;
+
+	verdict.refusal = refusal;
+	va_start(ap, fmt);
+	vsnprintf(verdict.detail, sizeof(verdict.detail), fmt, ap);
+	va_end(ap);
+	return verdict;
+}
+
+/* Has the pool the format of this server, and the layout that it claims? */
+static PCacheVerdict
+GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	PCacheGeometry g;
+
+	if (sb->format_version != PCACHE_FORMAT_VERSION)
+		return Refuse(PCACHE_COLD_VERSION,
+					  _("the pool has format version %u, this server has %u"),
+					  sb->format_version, PCACHE_FORMAT_VERSION);
+	if (sb->pg_major != PG_VERSION_NUM / 10000 ||
+		sb->pg_control_version != PG_CONTROL_VERSION ||
+		sb->catalog_version != facts->control->catalog_version_no)
+		return Refuse(PCACHE_COLD_VERSION,
+					  _("the pool belongs to PostgreSQL %u with catalog version %u"),
+					  sb->pg_major, sb->catalog_version);
+	if (sb->block_size != BLCKSZ ||
+		sb->blocks_per_segment != RELSEG_SIZE ||
+		sb->descriptor_size != sizeof(PCacheDescriptor) ||
+		sb->superblock_size != PCACHE_SUPERBLOCK_SIZE)
+		return Refuse(PCACHE_COLD_GEOMETRY,
+					  _("the pool has blocks of %u bytes, and segments of %u blocks"),
+					  sb->block_size, sb->blocks_per_segment);
+
+	/* bounded before it is multiplied */
+	if (sb->capacity == 0 || sb->capacity > facts->file_size / BLCKSZ)
+		return Refuse(PCACHE_COLD_GEOMETRY,
+					  _("the pool file has %llu bytes, which is too small for %llu blocks"),
+					  (unsigned long long) facts->file_size,
+					  (unsigned long long) sb->capacity);
+	g = PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT);
+	if (sb->descriptors_offset != PCACHE_DESCRIPTORS_OFFSET ||
+		sb->blocks_offset != g.blocks_offset ||
+		sb->pool_size != facts->file_size ||
+		facts->file_size < g.pool_size ||
+		sb->slots_used > sb->capacity)
+		return Refuse(PCACHE_COLD_GEOMETRY,
+					  _("the pool file has %llu bytes, its superblock says %llu"),
+					  (unsigned long long) facts->file_size,
+					  (unsigned long long) sb->pool_size);
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/* Does the pool belong to this cluster, and did it see its last server? */
+static PCacheVerdict
+GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	if (sb->system_identifier != facts->control->system_identifier)
+		return Refuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
+					  _("the pool belongs to the cluster with system identifier %llu"),
+					  (unsigned long long) sb->system_identifier);
+	if (facts->state == NULL)
+		return Refuse(PCACHE_COLD_INCARNATION,
+					  _("the data directory has no record of a pool"));
+	if (memcmp(sb->pool_uuid, facts->state->pool_uuid, PCACHE_UUID_LEN) != 0)
+		return Refuse(PCACHE_COLD_INCARNATION,
+					  _("the data directory was last used with another pool"));
+	if (sb->state == PCACHE_STATE_EMPTY)
+		return Refuse(PCACHE_COLD_NEW, _("the pool is empty"));
+	if (sb->incarnation != facts->state->incarnation)
+		return Refuse(PCACHE_COLD_INCARNATION,
+					  _("the pool was last used by incarnation %016llx of the server, the data directory by %016llx"),
+					  (unsigned long long) sb->incarnation,
+					  (unsigned long long) facts->state->incarnation);
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/* Are pool and pg_control from the same, clean, shutdown? */
+static PCacheVerdict
+GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	const ControlFileData *control = facts->control;
+	const PCacheCheckpoint *saved = &sb->confirmed;
+
+	switch ((PCacheState) sb->state)
+	{
+		case PCACHE_STATE_CLEAN:
+			break;
+		case PCACHE_STATE_ATTACHING:
+			return Refuse(PCACHE_COLD_ATTACHING,
+						  _("the last start did not reach a consistent state"));
+		case PCACHE_STATE_DIRTY:
+			return Refuse(PCACHE_COLD_DIRTY,
+						  _("the server was not shut down cleanly"));
+		default:
+			return Refuse(PCACHE_COLD_SUPERBLOCK,
+						  _("the state of the pool is %u, which is unknown"),
+						  sb->state);
+	}
+
+	if (control->state != DB_SHUTDOWNED &&
+		control->state != DB_SHUTDOWNED_IN_RECOVERY)
+		return Refuse(PCACHE_COLD_CONTROL_STATE,
+					  _("the cluster was run without the pool, and not shut down cleanly"));
+	if (saved->timeline != control->checkPointCopy.ThisTimeLineID)
+		return Refuse(PCACHE_COLD_TIMELINE,
+					  _("the pool was saved on timeline %u, the cluster is on timeline %u"),
+					  saved->timeline, control->checkPointCopy.ThisTimeLineID);
+	if (saved->location != control->checkPoint ||
+		saved->redo != control->checkPointCopy.redo)
+		return Refuse(PCACHE_COLD_CHECKPOINT,
+					  _("the pool was saved at checkpoint %X/%X, the last checkpoint of the cluster is at %X/%X"),
+					  LSN_FORMAT_ARGS(saved->location),
+					  LSN_FORMAT_ARGS(control->checkPoint));
+	if (sb->control_state != control->state ||
+		sb->min_recovery_point != control->minRecoveryPoint ||
+		sb->min_recovery_point_timeline != control->minRecoveryPointTLI)
+		return Refuse(PCACHE_COLD_CONTROL_STATE,
+					  _("the cluster was started and stopped without the pool"));
+	if (sb->data_checksum_version != control->data_checksum_version)
+		return Refuse(PCACHE_COLD_CHECKSUMS,
+					  _("data checksums were switched on or off"));
+	/* whatever else came to pg_control since: it was not this pool's server */
+	if (saved->control_crc != control->crc)
+		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
+					  _("the control file was changed since the pool was saved"));
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/* Is this an ordinary start, which leads on from where the pool was saved? */
+static PCacheVerdict
+GateRecovery(const PCacheGateFacts *facts)
+{
+	if (facts->backup_label)
+		return Refuse(PCACHE_COLD_BACKUP_LABEL,
+					  _("the cluster starts from a backup"));
+	if (facts->recovery_target)
+		return Refuse(PCACHE_COLD_RECOVERY_TARGET,
+					  _("point-in-time recovery was requested"));
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/*
+ * Can the pages of this pool be kept, each subject to its own gate?
+ *
+ * sb must be an intact superblock (PCacheSuperblockChoose).
+ */
+PCacheVerdict
+PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	PCacheVerdict verdict;
+
+	verdict = GateFormat(sb, facts);
+	if (verdict.refusal == PCACHE_WARM)
+		verdict = GateIdentity(sb, facts);
+	if (verdict.refusal == PCACHE_WARM)
+		verdict = GateShutdown(sb, facts);
+	if (verdict.refusal == PCACHE_WARM)
+		verdict = GateRecovery(facts);
+	return verdict;
+}
+
+/* The name of a refusal, for counters and JSON. */
+const char *
+PCacheRefusalName(PCacheRefusal refusal)
+{
+	switch (refusal)
+	{
+		case PCACHE_WARM:
+			return "warm";
+		case PCACHE_COLD_NEW:
+			return "new";
+		case PCACHE_COLD_SUPERBLOCK:
+			return "superblock";
+		case PCACHE_COLD_VERSION:
+			return "version";
+		case PCACHE_COLD_GEOMETRY:
+			return "geometry";
+		case PCACHE_COLD_SYSTEM_IDENTIFIER:
+			return "system identifier";
+		case PCACHE_COLD_INCARNATION:
+			return "incarnation";
+		case PCACHE_COLD_ATTACHING:
+			return "attaching";
+		case PCACHE_COLD_DIRTY:
+			return "dirty";
+		case PCACHE_COLD_CONTROL_STATE:
+			return "control state";
+		case PCACHE_COLD_TIMELINE:
+			return "timeline";
+		case PCACHE_COLD_CHECKPOINT:
+			return "checkpoint";
+		case PCACHE_COLD_CONTROL_CHANGED:
+			return "control file";
+		case PCACHE_COLD_CHECKSUMS:
+			return "data checksums";
+		case PCACHE_COLD_BACKUP_LABEL:
+			return "backup";
+		case PCACHE_COLD_RECOVERY_TARGET:
+			return "recovery target";
+		case PCACHE_COLD_POWER:
+			return "power";
+		case PCACHE_COLD_MEDIA:
+			return "media";
+		case PCACHE_COLD_MEDIA_UNKNOWN:
+			return "media unknown";
+		case PCACHE_COLD_WATERMARK:
+			return "watermark";
+		case PCACHE_NUM_REFUSALS:
+			break;
+	}
+	return "unknown";
+}
+
+/*
+ * Up to which LSN the WAL of a cleanly shut down cluster is durable, going
+ * by its control file: up to the shutdown checkpoint, on a standby up to
+ * where recovery must replay anyway.
+ */
+uint64
+PCacheLsnLimit(const ControlFileData *control)
+{
+	return Max(control->checkPoint, control->minRecoveryPoint);
+}
+
+/* Can this be the tag of a page in shared buffers? */
+static bool
+TagIsSane(const PCacheDescriptor *desc)
+{
+	if (desc->fork_number < 0 || desc->fork_number > MAX_FORKNUM)
+		return false;
+	if (desc->rel_number == InvalidRelFileNumber ||
+		desc->spc_oid == InvalidOid ||
+		desc->block_number == InvalidBlockNumber)
+		return false;
+	return (desc->db_oid == InvalidOid) == (desc->spc_oid == GLOBALTABLESPACE_OID);
+}
+
+/*
+ * Can the page in this slot be kept?  Duplicates are for the caller to see.
+ */
+PCachePageVerdict
+PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
+			   const PCachePageFacts *facts)
+{
+	RelFileLocator rlocator;
+	int64		nblocks;
+
+	if (!PCacheSeqIsSealed(desc->seq))
+		return PCACHE_PAGE_FREE;
+	if (desc->version != PCACHE_DESC_VERSION ||
+		desc->slot != slot ||
+		desc->crc != PCacheDescriptorCrc(desc))
+		return PCACHE_PAGE_CRC;
+	if (!TagIsSane(desc))
+		return PCACHE_PAGE_TAG;
+
+	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0)
+	{
+		if (facts->drop_unlogged)
+			return PCACHE_PAGE_UNLOGGED;
+	}
+	else if (desc->page_lsn > facts->lsn_limit)
+		return PCACHE_PAGE_LSN;
+
+	rlocator.spcOid = desc->spc_oid;
+	rlocator.dbOid = desc->db_oid;
+	rlocator.relNumber = desc->rel_number;
+	nblocks = PCacheRelSize(facts->sizes, rlocator, desc->fork_number);
+	if (nblocks < 0)
+		return PCACHE_PAGE_NO_FILE;
+	if (desc->block_number >= nblocks)
+		return PCACHE_PAGE_BEYOND_EOF;
+	return PCACHE_PAGE_KEPT;
+}
+
+/* The name of a page verdict, for counters and JSON. */
+const char *
+PCachePageVerdictName(PCachePageVerdict verdict)
+{
+	switch (verdict)
+	{
+		case PCACHE_PAGE_KEPT:
+			return "kept";
+		case PCACHE_PAGE_FREE:
+			return "free";
+		case PCACHE_PAGE_CRC:
+			return "damaged descriptor";
+		case PCACHE_PAGE_TAG:
+			return "invalid tag";
+		case PCACHE_PAGE_NO_FILE:
+			return "no such relation";
+		case PCACHE_PAGE_BEYOND_EOF:
+			return "beyond end of file";
+		case PCACHE_PAGE_UNLOGGED:
+			return "unlogged";
+		case PCACHE_PAGE_LSN:
+			return "WAL not durable";
+		case PCACHE_PAGE_BAD_BLOCK:
+			return "bad block";
+		case PCACHE_PAGE_DUPLICATE:
+			return "duplicate";
+		case PCACHE_NUM_PAGE_VERDICTS:
+			break;
+	}
+	return "unknown";
+}

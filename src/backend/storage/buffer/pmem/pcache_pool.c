@@ -1,0 +1,410 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_pool.c
+ *	  Open, lock, map, create and format the pool file.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_pool.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/file_perm.h"
+#include "storage/pcache_pool.h"
+
+void
+PCacheSetError(PCacheError *err, const char *fmt,...)
+{
+	int			save_errno = errno;
+	va_list		ap;
+
+	va_start(ap, fmt);
+	errno = save_errno;			/* for %m */
+	vsnprintf(err->message, sizeof(err->message), fmt, ap);
+	va_end(ap);
+	err->hint[0] = '\0';
+	errno = save_errno;
+}
+
+void
+PCacheSetHint(PCacheError *err, const char *fmt,...)
+{
+	va_list		ap;
+
+	va_start(ap, fmt);
+	vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
+	va_end(ap);
+}
+
+/*
+ * Where everything is in a pool for that many blocks.  page_size is the
+ * allocation unit of the file system, at least 2 MiB.
+ */
+PCacheGeometry
+PCacheComputeGeometry(uint64 capacity, uint64 page_size)
+{
+	PCacheGeometry g;
+
+	g.capacity = capacity;
+	g.blocks_offset = TYPEALIGN64(PCACHE_ALIGNMENT,
+								  PCACHE_DESCRIPTORS_OFFSET +
+								  capacity * sizeof(PCacheDescriptor));
+	g.pool_size = TYPEALIGN64(page_size, g.blocks_offset + capacity * BLCKSZ);
+	return g;
+}
+
+/* Read exactly len bytes, or return false with errno set (0 at end of file). */
+bool
+PCacheReadExact(int fd, void *buf, size_t len, off_t offset)
+{
+	size_t		done = 0;
+
+	while (done < len)
+	{
+		ssize_t		n = pg_pread(fd, (char *) buf + done, len - done, offset + done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+		{
+			if (n == 0)
+				errno = 0;
+			return false;
+		}
+		done += n;
+	}
+	return true;
+}
+
+/*
+ * Open and lock a pool file.
+ *
+ * Everything that is wrong here is wrong with the set-up, not with pages:
+ * the server gives up and tells, rather than to run without what its
+ * administrator asked for.
+ */
+PCacheOpenResult
+PCachePoolOpen(const char *directory, PCacheOpenMode mode,
+			   PCachePool *pool, PCacheError *err)
+{
+	struct stat st;
+	uint64		page_size;
+
+	pool->map.base = NULL;
+	snprintf(pool->path, sizeof(pool->path), "%s/%s",
+			 directory, PCACHE_POOL_FILE);
+	pool->fd = open(pool->path,
+					(mode == PCACHE_OPEN_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0);
+	if (pool->fd < 0)
+	{
+		bool		missing = (errno == ENOENT);
+
+		PCacheSetError(err, _("could not open persistent cache pool \"%s\": %m"),
+					   pool->path);
+		if (errno == EACCES || errno == EPERM)
+			PCacheSetHint(err, _("The pool and its directory must belong to the user that owns the server process."));
+		else if (errno == EROFS)
+			PCacheSetHint(err, _("The file system of the pool is mounted read-only."));
+		return missing ? PCACHE_OPEN_MISSING : PCACHE_OPEN_ERROR;
+	}
+
+	if (fstat(pool->fd, &st) < 0)
+	{
+		PCacheSetError(err, _("could not stat file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	if (!S_ISREG(st.st_mode))
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" is not a regular file"),
+					   pool->path);
+		goto fail;
+	}
+	if (st.st_uid != geteuid())
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" has wrong ownership"),
+					   pool->path);
+		PCacheSetHint(err, _("The server must be started by the user that owns the pool."));
+		goto fail;
+	}
+	if ((st.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" has invalid permissions"),
+					   pool->path);
+		PCacheSetHint(err, _("Permissions should be u=rw (0600) or u=rw,g=r (0640)."));
+		goto fail;
+	}
+	if (!PCacheFsKindOfPath(pool->path, &pool->fs_kind, &page_size))
+	{
+		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
+					   pool->path);
+		goto fail;
+	}
+	pool->file_size = st.st_size;
+
+	if (mode != PCACHE_OPEN_PEEK &&
+		flock(pool->fd, (mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0)
+	{
+		if (errno == EWOULDBLOCK)
+		{
+			PCacheSetError(err, _("persistent cache pool \"%s\" is locked by another process"),
+						   pool->path);
+			PCacheSetHint(err, _("Is another server, or pg_pcache, using it?"));
+			close(pool->fd);
+			pool->fd = -1;
+			return PCACHE_OPEN_LOCKED;
+		}
+		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	return PCACHE_OPEN_OK;
+
+fail:
+	close(pool->fd);
+	pool->fd = -1;
+	return PCACHE_OPEN_ERROR;
+}
+
+/* Map an open pool, whole, for writing. */
+bool
+PCachePoolMap(PCachePool *pool, PCacheError *err)
+{
+	bool		volatile_memory = (pool->fs_kind == PCACHE_FS_TMPFS ||
+								   pool->fs_kind == PCACHE_FS_HUGETLBFS);
+
+	if (!PCacheMap(pool->path, volatile_memory, &pool->map))
+	{
+		PCacheSetError(err, _("could not map persistent cache pool \"%s\": %m"),
+					   pool->path);
+		if (errno == ENOMEM && pool->fs_kind == PCACHE_FS_HUGETLBFS)
+			PCacheSetHint(err, _("There are not enough free huge pages; see vm.nr_hugepages."));
+		return false;
+	}
+	return true;
+}
+
+/* Unmap, and release the lock. */
+void
+PCachePoolClose(PCachePool *pool)
+{
+	if (pool->map.base != NULL)
+		PCacheUnmap(&pool->map);
+	if (pool->fd >= 0)
+		close(pool->fd);
+	pool->fd = -1;
+}
+
+/*
+ * Is there room for a new pool in this (existing) directory?  Fills in the
+ * geometry that it would have.
+ */
+bool
+PCacheSpaceFor(const char *directory, uint64 capacity,
+			   PCacheGeometry *geometry, PCacheError *err)
+{
+	struct statvfs vfs;
+	PCacheFsKind kind;
+	uint64		page_size;
+	uint64		available;
+
+	if (!PCacheFsKindOfPath(directory, &kind, &page_size) ||
+		statvfs(directory, &vfs) < 0)
+	{
+		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
+					   directory);
+		return false;
+	}
+	*geometry = PCacheComputeGeometry(capacity, page_size);
+	available = (uint64) vfs.f_bavail * vfs.f_frsize;
+	if (available < geometry->pool_size)
+	{
+		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu MB needed, %llu MB available"),
+					   directory,
+					   (unsigned long long) (geometry->pool_size >> 20),
+					   (unsigned long long) (available >> 20));
+		if (kind == PCACHE_FS_HUGETLBFS)
+			PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or choose a smaller size."));
+		else
+			PCacheSetHint(err, _("Choose a smaller size, or another directory."));
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Format an open pool that is mapped for writing: all slots free, state
+ * "empty".  The file must be large enough.  Returns the new superblock, too.
+ */
+bool
+PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
+				 uint32 catalog_version, PCacheSuperblock *sb,
+				 PCacheError *err)
+{
+	PCacheGeometry g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
+	PCacheDescriptor *descs;
+
+	Assert(pool->map.base != NULL && pool->map.length >= g.pool_size);
+
+	memset(sb, 0, sizeof(*sb));
+	memcpy(sb->magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN);
+	memcpy(sb->tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN);
+	sb->format_version = PCACHE_FORMAT_VERSION;
+	sb->superblock_size = PCACHE_SUPERBLOCK_SIZE;
+	if (!pg_strong_random(sb->pool_uuid, PCACHE_UUID_LEN))
+	{
+		PCacheSetError(err, _("could not generate a UUID for the persistent cache pool"));
+		return false;
+	}
+	sb->system_identifier = system_identifier;
+	sb->pool_size = pool->file_size;
+	sb->created_at = time(NULL);
+	sb->pg_major = PG_VERSION_NUM / 10000;
+	sb->byte_order = PCACHE_BYTE_ORDER;
+	sb->block_size = BLCKSZ;
+	sb->descriptor_size = sizeof(PCacheDescriptor);
+	sb->blocks_per_segment = RELSEG_SIZE;
+	sb->pg_control_version = PG_CONTROL_VERSION;
+	sb->catalog_version = catalog_version;
+	sb->fs_kind = pool->fs_kind;
+	sb->capacity = capacity;
+	sb->descriptors_offset = PCACHE_DESCRIPTORS_OFFSET;
+	sb->blocks_offset = g.blocks_offset;
+	sb->state = PCACHE_STATE_EMPTY;
+	(void) PCacheReadBootId(sb->boot_id);
+
+	/*
+	 * Free descriptors before there is a superblock that speaks of them, and
+	 * no old watermark.
+	 */
+	memset(pool->map.base + PCACHE_WATERMARK_OFFSET, 0,
+		   PCACHE_DESCRIPTORS_OFFSET - PCACHE_WATERMARK_OFFSET);
+	PCacheFlush(&pool->map, pool->map.base + PCACHE_WATERMARK_OFFSET,
+				PCACHE_DESCRIPTORS_OFFSET - PCACHE_WATERMARK_OFFSET);
+	descs = (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
+	memset(descs, 0, capacity * sizeof(PCacheDescriptor));
+	for (uint64 i = 0; i < capacity; i++)
+		descs[i].seq = PCACHE_DESC_FREE_SEQ;
+	PCacheFlush(&pool->map, descs, capacity * sizeof(PCacheDescriptor));
+	if (!PCacheDrain(&pool->map) ||
+		!PCacheSuperblockStore(&pool->map, sb))
+	{
+		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
+					   pool->path);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Create a pool of the given capacity in an existing directory, formatted,
+ * mapped and locked.
+ *
+ * The file gets its name last, so that an interrupted creation leaves no
+ * half-made pool behind.  A pool that was there is replaced.
+ */
+bool
+PCachePoolCreate(const char *directory, uint64 capacity,
+				 uint64 system_identifier, int file_mode,
+				 uint32 catalog_version,
+				 PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+{
+	PCacheGeometry g;
+	char		final_path[MAXPGPATH];
+	uint64		page_size;
+	int			rc;
+	int			dir_fd;
+
+	pool->fd = -1;
+	pool->map.base = NULL;
+	snprintf(final_path, sizeof(final_path), "%s/%s",
+			 directory, PCACHE_POOL_FILE);
+	snprintf(pool->path, sizeof(pool->path), "%s/%s.tmp",
+			 directory, PCACHE_POOL_FILE);
+
+	if (!PCacheSpaceFor(directory, capacity, &g, err))
+		return false;
+	if (!PCacheFsKindOfPath(directory, &pool->fs_kind, &page_size))
+	{
+		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
+					   directory);
+		return false;
+	}
+
+	if (unlink(pool->path) < 0 && errno != ENOENT)
+	{
+		PCacheSetError(err, _("could not remove file \"%s\": %m"), pool->path);
+		return false;
+	}
+	pool->fd = open(pool->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, file_mode);
+	if (pool->fd < 0)
+	{
+		PCacheSetError(err, _("could not create file \"%s\": %m"), pool->path);
+		return false;
+	}
+	if (flock(pool->fd, LOCK_EX | LOCK_NB) < 0)
+	{
+		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+
+	/* A sparse pool would turn a full file system into SIGBUS later. */
+	do
+	{
+		rc = posix_fallocate(pool->fd, 0, g.pool_size);
+	} while (rc == EINTR);
+	if (rc != 0)
+	{
+		errno = rc;
+		PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
+					   (unsigned long long) (g.pool_size >> 20), pool->path);
+		goto fail;
+	}
+	pool->file_size = g.pool_size;
+
+	if (!PCachePoolMap(pool, err) ||
+		!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
+						  sb, err))
+		goto fail;
+
+	/* hugetlbfs has no fsync, and nothing to make durable either */
+	if (fsync(pool->fd) < 0 && errno != EINVAL)
+	{
+		PCacheSetError(err, _("could not fsync file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	if (rename(pool->path, final_path) < 0)
+	{
+		PCacheSetError(err, _("could not rename file \"%s\" to \"%s\": %m"),
+					   pool->path, final_path);
+		goto fail;
+	}
+	strlcpy(pool->path, final_path, sizeof(pool->path));
+	dir_fd = open(directory, O_RDONLY | O_CLOEXEC, 0);
+	if (dir_fd < 0 || (fsync(dir_fd) < 0 && errno != EINVAL))
+	{
+		PCacheSetError(err, _("could not fsync directory \"%s\": %m"), directory);
+		if (dir_fd >= 0)
+			close(dir_fd);
+		goto fail;
+	}
+	close(dir_fd);
+	return true;
+
+fail:
+	unlink(pool->path);
+	PCachePoolClose(pool);
+	return false;
+}

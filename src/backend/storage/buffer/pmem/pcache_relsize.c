@@ -1,0 +1,148 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_relsize.c
+ *	  How long the relation forks are, each looked up once.
+ *
+ * Works on the files, below the storage manager, so that pg_pcache can use
+ * it too.  The working directory must be PGDATA.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_relsize.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <sys/stat.h>
+
+#include "common/hashfn.h"
+#ifdef FRONTEND
+#include "common/logging.h"
+#endif
+#include "storage/pcache_pool.h"
+
+typedef struct RelSizeKey
+{
+	RelFileLocator rlocator;
+	ForkNumber	fork;
+} RelSizeKey;
+
+typedef struct RelSizeEntry
+{
+	RelSizeKey	key;
+	int64		nblocks;		/* -1 if there is no such file */
+	char		status;			/* for simplehash */
+} RelSizeEntry;
+
+static inline uint32
+HashRelSizeKey(const RelSizeKey *key)
+{
+	return hash_combine(murmurhash32(key->rlocator.relNumber + key->fork),
+						hash_combine(murmurhash32(key->rlocator.dbOid),
+									 key->rlocator.spcOid));
+}
+
+static inline bool
+RelSizeKeysEqual(const RelSizeKey *a, const RelSizeKey *b)
+{
+	return RelFileLocatorEquals(a->rlocator, b->rlocator) &&
+		a->fork == b->fork;
+}
+
+#define SH_PREFIX		relsize
+#define SH_ELEMENT_TYPE	RelSizeEntry
+#define SH_KEY_TYPE		RelSizeKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, key)	HashRelSizeKey(&(key))
+#define SH_EQUAL(tb, a, b)		RelSizeKeysEqual(&(a), &(b))
+#define SH_SCOPE		static inline
+#ifdef FRONTEND
+#define SH_RAW_ALLOCATOR	pg_malloc0
+#endif
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+struct PCacheRelSizes
+{
+	relsize_hash *hash;
+	/* Neighbouring slots often hold the same relation. */
+	RelSizeKey	last_key;
+	int64		last_nblocks;
+};
+
+struct PCacheRelSizes *
+PCacheRelSizesCreate(void)
+{
+	struct PCacheRelSizes *sizes = palloc0(sizeof(*sizes));
+
+#ifdef FRONTEND
+	sizes->hash = relsize_create(256, NULL);
+#else
+	sizes->hash = relsize_create(CurrentMemoryContext, 256, NULL);
+#endif
+	sizes->last_key.fork = InvalidForkNumber;
+	return sizes;
+}
+
+void
+PCacheRelSizesFree(struct PCacheRelSizes *sizes)
+{
+	relsize_destroy(sizes->hash);
+	pfree(sizes);
+}
+
+/*
+ * Add up the segments of a fork.  As in md.c, the first one that is not full
+ * is the last one.
+ */
+static int64
+StatFork(RelFileLocator rlocator, ForkNumber fork)
+{
+	RelPathStr	path = relpathperm(rlocator, fork);
+	char		segment[MAXPGPATH];
+	struct stat st;
+	int64		nblocks;
+
+	if (stat(path.str, &st) < 0)
+		return -1;
+	nblocks = st.st_size / BLCKSZ;
+	for (int segno = 1; nblocks == (int64) segno * RELSEG_SIZE; segno++)
+	{
+		snprintf(segment, sizeof(segment), "%s.%d", path.str, segno);
+		if (stat(segment, &st) < 0)
+			break;
+		nblocks += st.st_size / BLCKSZ;
+	}
+	return nblocks;
+}
+
+/*
+ * The length of a relation fork in blocks, or -1 if there is no such file.
+ * A file that cannot be looked at counts as missing.
+ */
+int64
+PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator,
+			  ForkNumber fork)
+{
+	RelSizeKey	key = {rlocator, fork};
+	RelSizeEntry *entry;
+	bool		found;
+
+	if (RelSizeKeysEqual(&key, &sizes->last_key))
+		return sizes->last_nblocks;
+
+	entry = relsize_insert(sizes->hash, key, &found);
+	if (!found)
+		entry->nblocks = StatFork(rlocator, fork);
+
+	sizes->last_key = key;
+	sizes->last_nblocks = entry->nblocks;
+	return entry->nblocks;
+}

@@ -1,0 +1,391 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_shmem.c
+ *	  Settings of the persistent cache, and how the postmaster gets its pool.
+ *
+ * The postmaster opens, locks and maps the pool while it creates shared
+ * memory; its children inherit the mapping and, with the file descriptor,
+ * the lock.  So the pool stays locked as long as any process of the server
+ * lives that could still write to it.
+ *
+ * What is wrong here is wrong with the set-up (no pool, no permission, no
+ * room, in use): the server does not start, and tells how to mend it.  What
+ * makes the contents doubtful is for pcache_startup.c, and only costs them.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_shmem.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "catalog/catversion.h"
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "port.h"
+#include "storage/bufmgr.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
+int			persistent_cache_numa = PERSISTENT_CACHE_NUMA_WARN;
+char	   *persistent_cache_directory = NULL;
+
+const struct config_enum_entry persistent_cache_mode_options[] = {
+	{"off", PERSISTENT_CACHE_OFF, false},
+	{"planned_restart", PERSISTENT_CACHE_PLANNED_RESTART, false},
+	{"always", PERSISTENT_CACHE_ALWAYS, false},
+	{NULL, 0, false}
+};
+
+const struct config_enum_entry persistent_cache_numa_options[] = {
+	{"off", PERSISTENT_CACHE_NUMA_OFF, false},
+	{"warn", PERSISTENT_CACHE_NUMA_WARN, false},
+	{"bind", PERSISTENT_CACHE_NUMA_BIND, false},
+	{NULL, 0, false}
+};
+
+PersistentCacheControl *PCacheCtl = NULL;
+PCachePool	PCacheThePool = {.fd = -1};
+char		PCachePoolDirectory[MAXPGPATH];
+
+/*
+ * Does this server run with a pool?  Single-user mode and bootstrap never
+ * do; that they ran shows in pg_control.
+ */
+bool
+PersistentCacheEnabled(void)
+{
+	return persistent_cache_mode != PERSISTENT_CACHE_OFF &&
+		IsPostmasterEnvironment && !IsBootstrapProcessingMode();
+}
+
+Size
+PersistentCacheShmemSize(void)
+{
+	return PersistentCacheEnabled() ? MAXALIGN(sizeof(PersistentCacheControl)) : 0;
+}
+
+void
+PCacheReportError(int elevel, const PCacheError *err)
+{
+	ereport(elevel,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg_internal("%s", err->message),
+			 err->hint[0] != '\0' ? errhint_internal("%s", err->hint) : 0));
+}
+
+/*
+ * Store the superblock durably.  The caller holds PersistentCacheLock, or is
+ * the only process.  Returns false after a report below ERROR.
+ */
+bool
+PCacheStoreSuperblock(int elevel)
+{
+	if (PCacheSuperblockStore(&PCacheThePool.map, &PCacheCtl->superblock))
+		return true;
+	ereport(elevel,
+			(errcode_for_file_access(),
+			 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
+					PCacheThePool.path)));
+	return false;
+}
+
+/*
+ * The directory as configured, absolute.  Inside PGDATA only the default is
+ * allowed: base backups and pg_rewind leave out a pool by that name only.
+ */
+static void
+ConfiguredDirectory(char *directory)
+{
+	char		real[MAXPGPATH];
+
+	if (strcmp(persistent_cache_directory, PCACHE_DEFAULT_DIRECTORY) == 0)
+	{
+		snprintf(directory, MAXPGPATH, "%s/%s", DataDir, PCACHE_DEFAULT_DIRECTORY);
+		return;
+	}
+	if (!is_absolute_path(persistent_cache_directory))
+		ereport(FATAL,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"persistent_cache_directory\" must be an absolute path, or \"%s\"",
+						PCACHE_DEFAULT_DIRECTORY)));
+	strlcpy(directory, persistent_cache_directory, MAXPGPATH);
+	canonicalize_path(directory);
+	if (realpath(directory, real) == NULL)
+		strlcpy(real, directory, MAXPGPATH);
+	if (PCacheIsInside(real, DataDir))
+		ereport(FATAL,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("persistent cache directory \"%s\" is inside the data directory",
+						directory),
+				 errhint("Set \"persistent_cache_directory\" to \"%s\", or to a directory outside.",
+						 PCACHE_DEFAULT_DIRECTORY)));
+}
+
+/*
+ * There is no pool where it should be.  Create it again if it was lost with
+ * a reboot of the host; in any other case the administrator must act.
+ */
+static void
+RecreatePool(const char *directory, const PCacheStateFile *state,
+			 PCacheError *open_err)
+{
+	PCacheError err;
+	bool		is_default = strcmp(persistent_cache_directory,
+									PCACHE_DEFAULT_DIRECTORY) == 0;
+
+	if (state == NULL || (!is_default && strcmp(directory, state->directory) != 0))
+	{
+		PCacheSetHint(open_err,
+					  _("Run \"pg_pcache init\" to choose size and place of the persistent cache, or set \"persistent_cache_mode\" to \"off\"."));
+		PCacheReportError(FATAL, open_err);
+	}
+	if (state->fs_kind != PCACHE_FS_TMPFS && state->fs_kind != PCACHE_FS_HUGETLBFS)
+	{
+		PCacheSetError(&err, _("persistent cache pool in \"%s\" is gone"),
+					   state->directory);
+		PCacheSetHint(&err, _("Is the file system (%s) with \"%s\" mounted?  Otherwise run \"pg_pcache init --force\" to create the pool anew."),
+					  PCacheFsKindName(state->fs_kind), state->directory);
+		PCacheReportError(FATAL, &err);
+	}
+
+	if (!PCacheMakeDirectory(state->directory, state->fs_kind,
+							 pg_dir_create_mode, &err) ||
+		!PCachePoolCreate(state->directory, state->capacity,
+						  GetSystemIdentifier(), pg_file_create_mode,
+						  CATALOG_VERSION_NO,
+						  &PCacheThePool, &PCacheCtl->superblock, &err))
+		PCacheReportError(FATAL, &err);
+
+	PCacheCtl->opened.refusal = PCACHE_COLD_NEW;
+	snprintf(PCacheCtl->opened.detail, sizeof(PCacheCtl->opened.detail),
+			 _("the pool was lost with its %s file system, and was created again"),
+			 PCacheFsKindName(state->fs_kind));
+	ereport(LOG,
+			(errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
+					PCacheThePool.path, (unsigned long long) state->capacity)));
+}
+
+/*
+ * The pool can't be used as it is: make it an empty one of the same
+ * capacity.  If even the capacity is in doubt, go by PGDATA's record, else by
+ * the size of the file.
+ */
+static void
+ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
+			 const char *detail)
+{
+	PCacheGeometry g;
+	PCacheError err;
+	uint64		capacity;
+	int			rc;
+
+	PCacheCtl->opened.refusal = refusal;
+	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
+
+	if (state != NULL)
+		capacity = state->capacity;
+	else
+	{
+		capacity = PCacheThePool.file_size / (BLCKSZ + sizeof(PCacheDescriptor));
+		while (capacity > 0 &&
+			   PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size > PCacheThePool.file_size)
+			capacity -= Min(capacity, PCACHE_ALIGNMENT / BLCKSZ);
+	}
+	if (capacity < NBuffers)
+		capacity = NBuffers;
+
+	/* whatever is missing, as after a truncation, is allocated again */
+	g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
+	if (PCacheThePool.file_size < g.pool_size)
+	{
+		do
+		{
+			rc = posix_fallocate(PCacheThePool.fd, 0, g.pool_size);
+		} while (rc == EINTR);
+		if (rc != 0)
+		{
+			errno = rc;
+			ereport(FATAL,
+					(errcode_for_file_access(),
+					 errmsg("could not extend persistent cache pool \"%s\" to %llu MB: %m",
+							PCacheThePool.path,
+							(unsigned long long) (g.pool_size >> 20))));
+		}
+		PCacheThePool.file_size = g.pool_size;
+	}
+
+	if (!PCachePoolMap(&PCacheThePool, &err) ||
+		!PCachePoolFormat(&PCacheThePool, capacity, GetSystemIdentifier(),
+						  CATALOG_VERSION_NO, &PCacheCtl->superblock, &err))
+		PCacheReportError(FATAL, &err);
+}
+
+/*
+ * Read the superblock of a pool that was just opened and locked, and map the
+ * pool.
+ */
+static void
+AttachPool(const PCacheStateFile *state)
+{
+	PCacheSuperblock sb[2];
+	PCacheError err;
+	PCacheError first_err;
+	PCacheGeometry g;
+	PCacheSuperblock *chosen = &PCacheCtl->superblock;
+
+	/* with read(), which reports a bad block as an error and not as SIGBUS */
+	for (int i = 0; i < 2; i++)
+	{
+		if (!PCacheReadExact(PCacheThePool.fd, &sb[i], sizeof(sb[i]),
+							 i == 0 ? PCACHE_SUPERBLOCK_OFFSET : PCACHE_COPY_OFFSET))
+			memset(&sb[i], 0, sizeof(sb[i]));
+	}
+	switch (PCacheSuperblockChoose(&sb[0], &sb[1], chosen, &first_err))
+	{
+		case PCACHE_SB_NONE:
+			ReformatPool(state, PCACHE_COLD_SUPERBLOCK, first_err.message);
+			return;
+		case PCACHE_SB_COPY:
+			ereport(LOG,
+					(errmsg("using the copy of the superblock of persistent cache pool \"%s\"",
+							PCacheThePool.path),
+					 errdetail("The first superblock is damaged: %s.", first_err.message)));
+			break;
+		case PCACHE_SB_FIRST:
+			break;
+	}
+
+	/*
+	 * The geometry decides what we touch, so it is looked at already here.
+	 * The gates will look at the rest.
+	 */
+	if (chosen->format_version != PCACHE_FORMAT_VERSION)
+	{
+		snprintf(err.message, sizeof(err.message),
+				 _("the pool has format version %u, this server has %u"),
+				 chosen->format_version, PCACHE_FORMAT_VERSION);
+		ReformatPool(state, PCACHE_COLD_VERSION, err.message);
+		return;
+	}
+	g = PCacheComputeGeometry(Min(chosen->capacity, PG_UINT32_MAX), PCACHE_ALIGNMENT);
+	if (chosen->block_size != BLCKSZ ||
+		chosen->capacity == 0 || chosen->capacity > PG_UINT32_MAX ||
+		chosen->blocks_offset != g.blocks_offset ||
+		chosen->pool_size != PCacheThePool.file_size ||
+		PCacheThePool.file_size < g.pool_size)
+	{
+		snprintf(err.message, sizeof(err.message),
+				 _("the pool file has %llu bytes, its superblock says %llu bytes for %llu blocks of %u"),
+				 (unsigned long long) PCacheThePool.file_size,
+				 (unsigned long long) chosen->pool_size,
+				 (unsigned long long) chosen->capacity, chosen->block_size);
+		ReformatPool(state, PCACHE_COLD_GEOMETRY, err.message);
+		return;
+	}
+	if (chosen->capacity < NBuffers)
+		ereport(FATAL,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %d are needed",
+						PCacheThePool.path,
+						(unsigned long long) chosen->capacity, NBuffers),
+				 errhint("Decrease \"shared_buffers\", or create a larger pool with \"pg_pcache init --force --size\".")));
+
+	if (!PCachePoolMap(&PCacheThePool, &err))
+		PCacheReportError(FATAL, &err);
+}
+
+/*
+ * Open the pool, or do as RecreatePool() says, and have it mapped.
+ */
+static void
+OpenPool(void)
+{
+	char		directory[MAXPGPATH];
+	PCacheStateFile state_file;
+	PCacheStateFile *state = NULL;
+	PCacheError err;
+
+	ConfiguredDirectory(directory);
+	switch (PCacheStateFileRead(DataDir, &state_file, &err))
+	{
+		case PCACHE_STATEFILE_OK:
+			state = &state_file;
+			break;
+		case PCACHE_STATEFILE_MISSING:
+			break;
+		case PCACHE_STATEFILE_ERROR:
+			PCacheReportError(LOG, &err);
+			break;
+	}
+
+	switch (PCachePoolOpen(directory, PCACHE_OPEN_WRITE, &PCacheThePool, &err))
+	{
+		case PCACHE_OPEN_OK:
+			AttachPool(state);
+			break;
+		case PCACHE_OPEN_MISSING:
+			RecreatePool(directory, state, &err);
+			strlcpy(directory, state->directory, MAXPGPATH);
+			break;
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			PCacheReportError(FATAL, &err);
+			break;
+	}
+	if (realpath(directory, PCachePoolDirectory) == NULL)
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not resolve path \"%s\": %m", directory)));
+
+	if (PCacheThePool.map.kind == PCACHE_PERSIST_FILE)
+		ereport(WARNING,
+				(errmsg("persistent cache pool \"%s\" is an ordinary file on disk",
+						PCacheThePool.path),
+				 errdetail("The kernel will write changed pages back to it while the server runs."),
+				 errhint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs.")));
+}
+
+/*
+ * Allocate shared state, and map the pool.  Returns where BufferBlocks is.
+ *
+ * Called by the postmaster when it starts, and again when it reinitializes
+ * after a crash; only if PersistentCacheEnabled().
+ */
+char *
+PersistentCacheShmemInit(void)
+{
+	bool		found;
+
+#ifdef EXEC_BACKEND
+	ereport(FATAL,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("the persistent cache is not supported on this platform")));
+#endif
+	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
+		ereport(FATAL,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"persistent_cache_mode\" cannot be \"always\": it is not built yet"),
+				 errhint("Use \"planned_restart\".")));
+
+	PCacheCtl = ShmemInitStruct("Persistent Cache",
+								sizeof(PersistentCacheControl), &found);
+	Assert(!found);
+	memset(PCacheCtl, 0, sizeof(PersistentCacheControl));
+
+	/*
+	 * After a crash, look at the file anew: it may be what caused the crash.
+	 * No child is left that could use the old mapping.
+	 */
+	PCachePoolClose(&PCacheThePool);
+	OpenPool();
+	return PCacheThePool.map.base + PCacheCtl->superblock.blocks_offset;
+}

@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_shutdown.c
+ *	  Save the cache at a clean shutdown.
+ *
+ * Runs in the checkpointer, as the last thing it does: all processes that
+ * could pin, change or evict a buffer are gone by then, walsenders and I/O
+ * workers included.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_shutdown.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "access/xlog.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "portability/instr_time.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "storage/lwlock.h"
+#include "storage/sync.h"
+
+/*
+ * On a standby, write out and fsync what is dirty.
+ *
+ * A restartpoint at shutdown is skipped if the last one is still current,
+ * and then leaves dirty buffers, or written ones that were not fsynced; they
+ * would come back by redo.  To be kept, a page must equal what is durably on
+ * disk, as on a primary after its shutdown checkpoint.
+ *
+ * Called after the restartpoint; redo has ended, and minRecoveryPoint is
+ * beyond any LSN that we write.
+ */
+void
+PersistentCacheFlushStandby(void)
+{
+	if (!PersistentCacheEnabled() ||
+		PCacheCtl->superblock.state != PCACHE_STATE_DIRTY)
+		return;
+
+	CheckPointBuffers(CHECKPOINT_IS_SHUTDOWN | CHECKPOINT_IMMEDIATE);
+	ProcessSyncRequests();
+}
+
+/*
+ * Describe one buffer for the next start.  Returns false if it holds no page
+ * that can be kept: a dirty one has a change (a hint bit, say, set after the
+ * shutdown checkpoint) that is not on disk.
+ */
+static bool
+DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	uint32		state = pg_atomic_read_u32(&buf->state);
+
+	memset(desc, 0, sizeof(*desc));
+	desc->seq = PCACHE_DESC_FREE_SEQ;
+	if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID) ||
+		(state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_LOCKED)) != 0 ||
+		BUF_STATE_GET_REFCOUNT(state) != 0)
+		return false;
+
+	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
+	desc->page_lsn = PageGetLSN(BufferGetPage(BufferDescriptorGetBuffer(buf)));
+	desc->spc_oid = buf->tag.spcOid;
+	desc->db_oid = buf->tag.dbOid;
+	desc->rel_number = BufTagGetRelNumber(&buf->tag);
+	desc->fork_number = BufTagGetForkNum(&buf->tag);
+	desc->block_number = buf->tag.blockNum;
+	desc->slot = slot;
+	desc->version = PCACHE_DESC_VERSION;
+	if (state & BM_PERMANENT)
+		desc->flags |= PCACHE_DESC_PERMANENT;
+	desc->usage_count = BUF_STATE_GET_USAGECOUNT(state);
+	desc->crc = PCacheDescriptorCrc(desc);
+	return true;
+}
+
+/*
+ * Save all buffers durably, then say so in the superblock.  Whatever goes
+ * wrong, the pool stays marked dirty, and the next start is cold.
+ */
+void
+PersistentCacheShutdown(void)
+{
+	const PCacheMapping *map = &PCacheThePool.map;
+	PCacheSuperblock *sb;
+	ControlFileData *control;
+	bool		crc_ok;
+	uint64		saved = 0;
+	instr_time	start;
+	instr_time	elapsed;
+
+	if (!PersistentCacheEnabled())
+		return;
+
+	sb = &PCacheCtl->superblock;
+	if (sb->state != PCACHE_STATE_DIRTY)
+	{
+		ereport(LOG,
+				(errmsg("persistent cache: not saved: the server did not reach a consistent state")));
+		return;
+	}
+	control = get_controlfile(DataDir, &crc_ok);
+	if (!crc_ok ||
+		(control->state != DB_SHUTDOWNED &&
+		 control->state != DB_SHUTDOWNED_IN_RECOVERY))
+	{
+		ereport(LOG,
+				(errmsg("persistent cache: not saved: the cluster was not shut down cleanly")));
+		return;
+	}
+
+	INSTR_TIME_SET_CURRENT(start);
+	for (uint32 slot = 0; slot < NBuffers; slot++)
+	{
+		PCacheDescriptor desc;
+
+		if (DescribeBuffer(slot, &desc))
+		{
+			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
+			saved++;
+		}
+		PCacheMemcpyNodrain(map, PCacheGetDescriptor(slot), &desc, sizeof(desc));
+	}
+	if (!PCacheDrain(map))
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("persistent cache: not saved: could not write pool \"%s\": %m",
+						PCacheThePool.path)));
+		return;
+	}
+
+	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
+	sb->state = PCACHE_STATE_CLEAN;
+	sb->control_state = control->state;
+	sb->confirmed.location = control->checkPoint;
+	sb->confirmed.redo = control->checkPointCopy.redo;
+	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->confirmed.control_crc = control->crc;
+	sb->pending = sb->confirmed;
+	sb->timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->min_recovery_point = control->minRecoveryPoint;
+	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
+	sb->data_checksum_version = control->data_checksum_version;
+	sb->saved_pages = saved;
+	sb->saved_at = time(NULL);
+	if (!PCacheStoreSuperblock(LOG))
+	{
+		LWLockRelease(PersistentCacheLock);
+		return;
+	}
+	LWLockRelease(PersistentCacheLock);
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	ereport(LOG,
+			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms",
+					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed))));
+}

@@ -1,0 +1,319 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_startup.c
+ *	  Decide what of the pool can be kept, and put it back into use.
+ *
+ * Runs in the startup process, after InitWalRecovery() and before redo: the
+ * kind of recovery is known, and nobody has used a buffer yet.  Page contents
+ * are not touched.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_startup.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogrecovery.h"
+#include "access/xlogutils.h"
+#include "catalog/catversion.h"
+#include "common/controldata_utils.h"
+#include "common/file_perm.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "port.h"
+#include "portability/instr_time.h"
+#include "storage/buf_internals.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/injection_point.h"
+#include "utils/memutils.h"
+
+/* 64 kB of them */
+#define DESCRIPTORS_PER_READ	1024
+
+/*
+ * Put a page that passed its gate into the buffer manager's tables.  Returns
+ * -1, or the buffer that already has this tag.
+ */
+static int
+KeepPage(uint32 slot, const PCacheDescriptor *desc)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	RelFileLocator rlocator;
+	BufferTag	tag;
+	uint32		hash;
+	uint32		state;
+	int			existing;
+
+	rlocator.spcOid = desc->spc_oid;
+	rlocator.dbOid = desc->db_oid;
+	rlocator.relNumber = desc->rel_number;
+	InitBufferTag(&tag, &rlocator, desc->fork_number, desc->block_number);
+
+	hash = BufTableHashCode(&tag);
+	existing = BufTableInsert(&tag, hash, slot);
+	if (existing >= 0)
+		return existing;
+
+	/* bgwriter may be looking at this header already */
+	state = LockBufHdr(buf);
+	Assert((state & BM_TAG_VALID) == 0);
+	buf->tag = tag;
+	state |= BM_TAG_VALID | BM_VALID;
+	if (desc->flags & PCACHE_DESC_PERMANENT)
+		state |= BM_PERMANENT;
+	state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
+	UnlockBufHdr(buf, state);
+	return -1;
+}
+
+/* Take a page out again: another slot claims the same tag. */
+static void
+ForgetPage(uint32 slot)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	BufferTag	tag = buf->tag;
+	uint32		state = LockBufHdr(buf);
+
+	ClearBufferTag(&buf->tag);
+	state &= ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK);
+	UnlockBufHdr(buf, state);
+	BufTableDelete(&tag, BufTableHashCode(&tag));
+}
+
+/*
+ * Rebuild the mapping table from the descriptors.
+ *
+ * Two slots with the same tag cannot both be right, and nothing tells which
+ * one is: both go.  The first one stays in the table to the end so that a
+ * third one is found out as well.
+ */
+static void
+RebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
+{
+	uint32		nslots = Min(slots_used, NBuffers);
+	List	   *duplicated = NIL;
+	ListCell   *lc;
+	PCacheDescriptor *chunk = palloc_array(PCacheDescriptor, DESCRIPTORS_PER_READ);
+
+	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
+		LWLockAcquire(BufMappingPartitionLockByIndex(i), LW_EXCLUSIVE);
+
+	for (uint32 slot = 0; slot < nslots; slot++)
+	{
+		const PCacheDescriptor *desc = &chunk[slot % DESCRIPTORS_PER_READ];
+		PCachePageVerdict verdict;
+
+		if (slot % DESCRIPTORS_PER_READ == 0)
+			(void) PCacheReadDescriptors(PCacheThePool.fd, slot,
+										 Min(DESCRIPTORS_PER_READ, nslots - slot),
+										 chunk);
+
+		verdict = PCachePageGate(desc, slot, facts);
+		if (verdict == PCACHE_PAGE_KEPT)
+		{
+			int			existing = KeepPage(slot, desc);
+
+			if (existing >= 0)
+			{
+				verdict = PCACHE_PAGE_DUPLICATE;
+				duplicated = list_append_unique_int(duplicated, existing);
+			}
+		}
+		PCacheCtl->pages[verdict]++;
+	}
+	foreach(lc, duplicated)
+	{
+		ForgetPage(lfirst_int(lc));
+		PCacheCtl->pages[PCACHE_PAGE_KEPT]--;
+		PCacheCtl->pages[PCACHE_PAGE_DUPLICATE]++;
+	}
+
+	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
+		LWLockRelease(BufMappingPartitionLockByIndex(i));
+	pfree(chunk);
+}
+
+/* Ask the pool gates. */
+static PCacheVerdict
+JudgePool(const ControlFileData *control, bool have_backup_label)
+{
+	PCacheStateFile state;
+	PCacheGateFacts facts;
+	PCacheError err;
+
+	if (PCacheCtl->opened.refusal != PCACHE_WARM)
+		return PCacheCtl->opened;
+
+	memset(&facts, 0, sizeof(facts));
+	facts.control = control;
+	facts.file_size = PCacheThePool.file_size;
+	facts.backup_label = have_backup_label;
+
+	/* a standby follows its primary; anything else picks where to stop */
+	facts.recovery_target = ArchiveRecoveryRequested &&
+		(access(STANDBY_SIGNAL_FILE, F_OK) != 0 ||
+		 recoveryTarget != RECOVERY_TARGET_UNSET);
+
+	/* a damaged state file was reported when the pool was opened */
+	if (PCacheStateFileRead(DataDir, &state, &err) == PCACHE_STATEFILE_OK)
+		facts.state = &state;
+
+	return PCachePoolGate(&PCacheCtl->superblock, &facts);
+}
+
+/*
+ * Make the pool ours: from here on it is in use by a new incarnation of the
+ * server, and a crash before consistency is reached will show.
+ *
+ * Pool first, then PGDATA: a crash between the two leaves incarnations that
+ * do not match.
+ */
+static void
+AdoptPool(const ControlFileData *control)
+{
+	PCacheSuperblock *sb = &PCacheCtl->superblock;
+	PCacheStateFile state;
+	PCacheError err;
+
+	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
+	if (!pg_strong_random(&sb->incarnation, sizeof(sb->incarnation)))
+		ereport(FATAL,
+				(errmsg("could not generate an incarnation for the persistent cache")));
+	sb->system_identifier = control->system_identifier;
+	sb->pg_major = PG_VERSION_NUM / 10000;
+	sb->pg_control_version = PG_CONTROL_VERSION;
+	sb->catalog_version = CATALOG_VERSION_NO;
+	sb->fs_kind = PCacheThePool.fs_kind;
+	sb->state = PCACHE_STATE_ATTACHING;
+	sb->mode = persistent_cache_mode;
+	sb->slots_used = NBuffers;
+	sb->timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->data_checksum_version = control->data_checksum_version;
+	(void) PCacheReadBootId(sb->boot_id);
+	(void) PCacheStoreSuperblock(FATAL);
+	LWLockRelease(PersistentCacheLock);
+
+	memset(&state, 0, sizeof(state));
+	strlcpy(state.directory, PCachePoolDirectory, sizeof(state.directory));
+	state.capacity = sb->capacity;
+	memcpy(state.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
+	state.fs_kind = PCacheThePool.fs_kind;
+	state.incarnation = sb->incarnation;
+	if (!PCacheStateFileWrite(DataDir, pg_file_create_mode, &state, &err))
+		PCacheReportError(FATAL, &err);
+}
+
+/* One line that tells how the server starts, and why. */
+static void
+LogOutcome(void)
+{
+	const uint64 *pages = PCacheCtl->pages;
+	StringInfoData dropped;
+
+	if (PCacheCtl->verdict.refusal != PCACHE_WARM)
+	{
+		ereport(LOG,
+				(errmsg("persistent cache: starting cold: %s",
+						PCacheCtl->verdict.detail)));
+		return;
+	}
+
+	initStringInfo(&dropped);
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		if (i == PCACHE_PAGE_KEPT || i == PCACHE_PAGE_FREE || pages[i] == 0)
+			continue;
+		appendStringInfo(&dropped, "%s%s " UINT64_FORMAT,
+						 dropped.len > 0 ? ", " : "",
+						 PCachePageVerdictName(i), pages[i]);
+	}
+	ereport(LOG,
+			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, %.3f ms (%.0f ns per page)",
+					pages[PCACHE_PAGE_KEPT],
+					PCacheCtl->superblock.saved_pages, NBuffers,
+					PCacheCtl->startup_usec / 1000.0,
+					pages[PCACHE_PAGE_KEPT] == 0 ? 0.0 :
+					PCacheCtl->startup_usec * 1000.0 / pages[PCACHE_PAGE_KEPT]),
+			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
+	pfree(dropped.data);
+}
+
+/*
+ * Start with what the pool holds, or cold.
+ *
+ * Called once by the startup process, before redo and before pg_control is
+ * changed by this start.
+ */
+void
+PersistentCacheStartup(bool have_backup_label)
+{
+	ControlFileData *control;
+	bool		crc_ok;
+	instr_time	start;
+	instr_time	elapsed;
+	uint64		slots_used;
+
+	if (!PersistentCacheEnabled())
+		return;
+
+	INSTR_TIME_SET_CURRENT(start);
+
+	/* as it is on disk: InitWalRecovery() has changed the copy in memory */
+	control = get_controlfile(DataDir, &crc_ok);
+	if (!crc_ok)
+		ereport(FATAL,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("incorrect checksum in control file")));
+
+	PCacheCtl->verdict = JudgePool(control, have_backup_label);
+	slots_used = PCacheCtl->superblock.slots_used;
+	AdoptPool(control);
+
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	{
+		PCachePageFacts facts;
+
+		facts.lsn_limit = PCacheLsnLimit(control);
+		facts.drop_unlogged = InRecovery;
+		facts.sizes = PCacheRelSizesCreate();
+		RebuildMapping(&facts, slots_used);
+		PCacheRelSizesFree(facts.sizes);
+		StrategyRebuildFreeList();
+	}
+	pfree(control);
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	PCacheCtl->startup_usec = INSTR_TIME_GET_MICROSEC(elapsed);
+	LogOutcome();
+
+	INJECTION_POINT("persistent-cache-attaching", NULL);
+}
+
+/*
+ * Recovery has reached a consistent state, or was not needed: kept pages did
+ * not keep the server from starting.
+ */
+void
+PersistentCacheReachedConsistency(void)
+{
+	if (!PersistentCacheEnabled())
+		return;
+
+	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
+	if (PCacheCtl->superblock.state == PCACHE_STATE_ATTACHING)
+	{
+		PCacheCtl->superblock.state = PCACHE_STATE_DIRTY;
+		(void) PCacheStoreSuperblock(FATAL);
+	}
+	LWLockRelease(PersistentCacheLock);
+}

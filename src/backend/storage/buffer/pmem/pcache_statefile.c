@@ -1,0 +1,244 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_statefile.c
+ *	  What PGDATA remembers of its pool.
+ *
+ * A small text file with one "key = value" a line and a CRC-32C at its end.
+ * It lies in PGDATA proper, not behind the symbolic link to the pool, so
+ * that a lost mount is told from a pool that never was, and so that a PGDATA
+ * that was put back from somewhere else does not match the pool any more.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_statefile.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "port/pg_crc32c.h"
+#include "storage/pcache_pool.h"
+
+#define STATE_FILE_VERSION	1
+#define STATE_FILE_MAX		(MAXPGPATH + 1024)
+
+static uint32
+TextCrc(const char *text, size_t len)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, text, len);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* Find "key = " at the start of a line; the value reaches to its end. */
+static bool
+GetValue(const char *text, const char *key, char *value, size_t value_size)
+{
+	size_t		keylen = strlen(key);
+
+	for (const char *line = text; line != NULL && *line != '\0';)
+	{
+		const char *eol = strchr(line, '\n');
+
+		if (eol == NULL)
+			return false;
+		if (strncmp(line, key, keylen) == 0 &&
+			strncmp(line + keylen, " = ", 3) == 0)
+		{
+			const char *start = line + keylen + 3;
+
+			if (eol - start >= value_size)
+				return false;
+			memcpy(value, start, eol - start);
+			value[eol - start] = '\0';
+			return true;
+		}
+		line = eol + 1;
+	}
+	return false;
+}
+
+static bool
+ParseHex(const char *text, uint8 *bytes, int nbytes)
+{
+	if (strlen(text) != 2 * nbytes)
+		return false;
+	for (int i = 0; i < nbytes; i++)
+	{
+		unsigned int byte;
+
+		if (sscanf(text + 2 * i, "%2x", &byte) != 1)
+			return false;
+		bytes[i] = byte;
+	}
+	return true;
+}
+
+static bool
+ParseState(const char *text, PCacheStateFile *state)
+{
+	char		value[MAXPGPATH];
+	unsigned long long number;
+	bool		known = false;
+
+	if (!GetValue(text, "version", value, sizeof(value)) ||
+		atoi(value) != STATE_FILE_VERSION)
+		return false;
+	if (!GetValue(text, "directory", state->directory, MAXPGPATH))
+		return false;
+	if (!GetValue(text, "capacity", value, sizeof(value)) ||
+		sscanf(value, "%llu", &number) != 1 || number == 0)
+		return false;
+	state->capacity = number;
+	if (!GetValue(text, "pool_uuid", value, sizeof(value)) ||
+		!ParseHex(value, state->pool_uuid, PCACHE_UUID_LEN))
+		return false;
+	if (!GetValue(text, "file_system", value, sizeof(value)))
+		return false;
+	for (PCacheFsKind kind = PCACHE_FS_FILE; kind <= PCACHE_FS_FSDAX; kind++)
+	{
+		if (strcmp(value, PCacheFsKindName(kind)) == 0)
+		{
+			state->fs_kind = kind;
+			known = true;
+		}
+	}
+	if (!known)
+		return false;
+	if (!GetValue(text, "incarnation", value, sizeof(value)) ||
+		sscanf(value, "%llx", &number) != 1)
+		return false;
+	state->incarnation = number;
+	return true;
+}
+
+/* Read PGDATA's state file. */
+PCacheStateFileResult
+PCacheStateFileRead(const char *datadir, PCacheStateFile *state,
+					PCacheError *err)
+{
+	char		path[MAXPGPATH];
+	char		text[STATE_FILE_MAX];
+	char		value[32];
+	int			fd;
+	ssize_t		len;
+	char	   *crc_line;
+	unsigned int crc;
+
+	memset(state, 0, sizeof(*state));
+	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_STATE_FILE);
+	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+	{
+		PCacheSetError(err, _("could not open file \"%s\": %m"), path);
+		return errno == ENOENT ? PCACHE_STATEFILE_MISSING : PCACHE_STATEFILE_ERROR;
+	}
+	len = read(fd, text, sizeof(text) - 1);
+	if (len < 0)
+	{
+		PCacheSetError(err, _("could not read file \"%s\": %m"), path);
+		close(fd);
+		return PCACHE_STATEFILE_ERROR;
+	}
+	close(fd);
+	text[len] = '\0';
+
+	crc_line = strstr(text, "\ncrc = ");
+	if (crc_line == NULL ||
+		!GetValue(crc_line + 1, "crc", value, sizeof(value)) ||
+		sscanf(value, "%x", &crc) != 1 ||
+		crc != TextCrc(text, crc_line + 1 - text) ||
+		!ParseState(text, state))
+	{
+		PCacheSetError(err, _("file \"%s\" is damaged"), path);
+		PCacheSetHint(err, _("Run \"pg_pcache init --force\" to create the persistent cache anew."));
+		return PCACHE_STATEFILE_ERROR;
+	}
+	return PCACHE_STATEFILE_OK;
+}
+
+/* Write PGDATA's state file durably, replacing the old one atomically. */
+bool
+PCacheStateFileWrite(const char *datadir, int file_mode,
+					 const PCacheStateFile *state, PCacheError *err)
+{
+	char		path[MAXPGPATH];
+	char		tmp_path[MAXPGPATH];
+	char		text[STATE_FILE_MAX];
+	char		uuid[2 * PCACHE_UUID_LEN + 1];
+	int			len;
+	int			fd;
+
+	if (strchr(state->directory, '\n') != NULL)
+	{
+		PCacheSetError(err, _("directory name \"%s\" contains a newline"),
+					   state->directory);
+		return false;
+	}
+	for (int i = 0; i < PCACHE_UUID_LEN; i++)
+		sprintf(uuid + 2 * i, "%02x", state->pool_uuid[i]);
+
+	len = snprintf(text, sizeof(text),
+				   "# Where the persistent cache of this cluster is.  Do not edit.\n"
+				   "version = %d\n"
+				   "directory = %s\n"
+				   "capacity = %llu\n"
+				   "pool_uuid = %s\n"
+				   "file_system = %s\n"
+				   "incarnation = %016llx\n",
+				   STATE_FILE_VERSION,
+				   state->directory,
+				   (unsigned long long) state->capacity,
+				   uuid,
+				   PCacheFsKindName(state->fs_kind),
+				   (unsigned long long) state->incarnation);
+	len += snprintf(text + len, sizeof(text) - len, "crc = %08x\n",
+					TextCrc(text, len));
+
+	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_STATE_FILE);
+	snprintf(tmp_path, sizeof(tmp_path), "%s.tmp", path);
+	fd = open(tmp_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode);
+	if (fd < 0)
+	{
+		PCacheSetError(err, _("could not create file \"%s\": %m"), tmp_path);
+		return false;
+	}
+	errno = ENOSPC;				/* for a short write */
+	if (write(fd, text, len) != len || fsync(fd) < 0)
+	{
+		PCacheSetError(err, _("could not write file \"%s\": %m"), tmp_path);
+		close(fd);
+		unlink(tmp_path);
+		return false;
+	}
+	close(fd);
+
+	if (rename(tmp_path, path) < 0)
+	{
+		PCacheSetError(err, _("could not rename file \"%s\" to \"%s\": %m"),
+					   tmp_path, path);
+		unlink(tmp_path);
+		return false;
+	}
+	fd = open(datadir, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0 || fsync(fd) < 0)
+	{
+		PCacheSetError(err, _("could not fsync directory \"%s\": %m"), datadir);
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	close(fd);
+	return true;
+}

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_superblock.c
+ *	  The pool's superblock and its copy.
+ *
+ * The superblock is written as a whole: the first one, made durable, then
+ * the copy, made durable.  So at any time at least one of the two is intact,
+ * and whenever the caller goes on both say the same.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_superblock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include "port/pg_crc32c.h"
+#include "storage/pcache_pool.h"
+
+static uint32
+SuperblockCrc(const PCacheSuperblock *sb)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, sb, offsetof(PCacheSuperblock, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+void
+PCacheSuperblockSetCrc(PCacheSuperblock *sb)
+{
+	sb->crc = SuperblockCrc(sb);
+}
+
+/*
+ * Is this superblock undamaged?  A superblock of another format version can
+ * be: its CRC may then lie elsewhere, and we do not claim to know.
+ */
+static bool
+SuperblockIsIntact(const PCacheSuperblock *sb, PCacheError *err)
+{
+	if (memcmp(sb->magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN) != 0)
+	{
+		PCacheSetError(err, _("magic number is wrong"));
+		return false;
+	}
+	if (sb->byte_order != PCACHE_BYTE_ORDER)
+	{
+		PCacheSetError(err, _("byte order does not match this machine"));
+		return false;
+	}
+	if (sb->format_version != PCACHE_FORMAT_VERSION)
+		return true;
+	if (memcmp(sb->tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN) != 0)
+	{
+		PCacheSetError(err, _("trailing magic number is wrong"));
+		return false;
+	}
+	if (sb->crc != SuperblockCrc(sb))
+	{
+		PCacheSetError(err, _("checksum is wrong"));
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Choose between the superblock and its copy.
+ *
+ * The first one wins if it is intact.  It may be newer than the copy (a
+ * crash between the two writes), and then it is the one to believe: nobody
+ * relies on a transition before both are durable.  An intact first
+ * superblock of another format version loses against an intact copy of ours,
+ * as only its version field can have been damaged then.
+ *
+ * err tells what is wrong with the first one, if it was not chosen.
+ */
+PCacheSuperblockSource
+PCacheSuperblockChoose(const PCacheSuperblock *first,
+					   const PCacheSuperblock *copy,
+					   PCacheSuperblock *chosen, PCacheError *err)
+{
+	PCacheError copy_err;
+	bool		first_intact = SuperblockIsIntact(first, err);
+	bool		copy_intact = SuperblockIsIntact(copy, &copy_err);
+
+	if (first_intact && copy_intact &&
+		first->format_version != PCACHE_FORMAT_VERSION &&
+		copy->format_version == PCACHE_FORMAT_VERSION)
+	{
+		PCacheSetError(err, _("format version %u is unknown"),
+					   first->format_version);
+		first_intact = false;
+	}
+
+	if (first_intact)
+	{
+		*chosen = *first;
+		return PCACHE_SB_FIRST;
+	}
+	if (copy_intact)
+	{
+		*chosen = *copy;
+		return PCACHE_SB_COPY;
+	}
+	return PCACHE_SB_NONE;
+}
+
+/*
+ * Write the superblock and its copy durably.  Returns false with errno set;
+ * then either of the two may have been written, or none.
+ *
+ * The caller must be the only one to write the superblock.
+ */
+bool
+PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
+{
+	static const off_t offsets[] = {PCACHE_SUPERBLOCK_OFFSET, PCACHE_COPY_OFFSET};
+
+	sb->generation++;
+	PCacheSuperblockSetCrc(sb);
+	for (int i = 0; i < lengthof(offsets); i++)
+	{
+		char	   *dest = map->base + offsets[i];
+
+		PCacheMemcpyNodrain(map, dest, sb, sizeof(PCacheSuperblock));
+		if (!PCachePersist(map, dest, sizeof(PCacheSuperblock)))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_layout.h
+ *	  On-media format of the persistent cache's pool file.
+ *
+ * Shared by the server and by pg_pcache.  Everything that is ever stored in
+ * a pool file is declared here, with fixed-width types in native byte order,
+ * and every size and offset is asserted: a change that moves a field does
+ * not compile until PCACHE_FORMAT_VERSION is raised.
+ *
+ *		offset			contents
+ *		0				superblock
+ *		4 KiB			copy of the superblock
+ *		8 KiB			WAL watermark (two slots in one cache line)
+ *		2 MiB			descriptor array, one cache line per slot
+ *		(2 MiB bound)	blocks, BLCKSZ per slot
+ *
+ * See src/backend/storage/buffer/pmem/README for who may write which field,
+ * and in which order the pieces reach the media.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_layout.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_LAYOUT_H
+#define PCACHE_LAYOUT_H
+
+#define PCACHE_POOL_FILE		"pool"
+#define PCACHE_FORMAT_VERSION	1
+
+#define PCACHE_MAGIC_HEAD		"PGPCACHE"
+#define PCACHE_MAGIC_TAIL		"EHCACPGP"
+#define PCACHE_MAGIC_LEN		8
+#define PCACHE_BYTE_ORDER		0x01020304
+
+#define PCACHE_CACHE_LINE		64
+#define PCACHE_ALIGNMENT		((uint64) 2 * 1024 * 1024)
+
+#define PCACHE_SUPERBLOCK_SIZE	4096
+#define PCACHE_SUPERBLOCK_OFFSET	0
+#define PCACHE_COPY_OFFSET		4096
+#define PCACHE_WATERMARK_OFFSET 8192
+#define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
+
+#define PCACHE_UUID_LEN			16
+#define PCACHE_MAX_DIMMS		32
+#define PCACHE_DIMM_ID_LEN		40
+
+/* What the pool as a whole is good for; stored in PCacheSuperblock.state. */
+typedef enum PCacheState
+{
+	PCACHE_STATE_EMPTY = 1,		/* initialized, never used by a server */
+	PCACHE_STATE_ATTACHING,		/* a start is replaying onto kept pages */
+	PCACHE_STATE_DIRTY,			/* in use */
+	PCACHE_STATE_CLEAN,			/* saved by a clean shutdown */
+} PCacheState;
+
+/* What the pool survives; stored in PCacheSuperblock.fs_kind. */
+typedef enum PCacheFsKind
+{
+	PCACHE_FS_FILE = 1,			/* page cache of a file system on disk */
+	PCACHE_FS_TMPFS,			/* DRAM: survives the process, not the host */
+	PCACHE_FS_HUGETLBFS,		/* likewise, in huge pages */
+	PCACHE_FS_FSDAX,			/* persistent memory with MAP_SYNC */
+} PCacheFsKind;
+
+/*
+ * Where a checkpoint was.  control_crc is the CRC that pg_control carried
+ * once this checkpoint (or this shutdown) was recorded in it.
+ */
+typedef struct PCacheCheckpoint
+{
+	uint64		location;		/* of the checkpoint record */
+	uint64		redo;			/* its redo point */
+	uint32		timeline;
+	uint32		control_crc;
+} PCacheCheckpoint;
+
+/* A DIMM below the pool, and how often it lost power before it was flushed. */
+typedef struct PCacheDimm
+{
+	char		id[PCACHE_DIMM_ID_LEN]; /* unique id, zero-padded */
+	uint64		unsafe_shutdowns;
+} PCacheDimm;
+
+typedef struct PCacheSuperblock
+{
+	/* The first 64 bytes are frozen: every format version has them so. */
+	char		magic[PCACHE_MAGIC_LEN];
+	uint32		format_version;
+	uint32		superblock_size;
+	uint8		pool_uuid[PCACHE_UUID_LEN];
+	uint64		system_identifier;
+	uint64		pool_size;		/* of the file, in bytes */
+	uint64		created_at;		/* seconds since 1970 */
+	uint32		pg_major;
+	uint32		byte_order;
+
+	/* Geometry; fixed when the pool is formatted. */
+	uint32		block_size;
+	uint32		descriptor_size;
+	uint32		blocks_per_segment; /* RELSEG_SIZE */
+	uint32		pg_control_version;
+	uint32		catalog_version;
+	uint32		fs_kind;		/* PCacheFsKind */
+	uint64		capacity;		/* in blocks */
+	uint64		descriptors_offset;
+	uint64		blocks_offset;
+
+	/* State; rewritten as a whole, copy last, at each transition. */
+	uint64		slots_used;		/* only slots below this one were ever used
+								 * since the last start */
+	uint32		state;			/* PCacheState */
+	uint32		mode;			/* PersistentCacheMode of the last user */
+	uint64		incarnation;	/* random, new at each server start */
+	uint64		generation;		/* number of superblock writes */
+	uint64		checkpoint_epoch;
+	uint32		timeline;
+	uint32		control_state;	/* DBState in pg_control at clean shutdown */
+	PCacheCheckpoint pending;	/* about to be written to pg_control */
+	PCacheCheckpoint confirmed; /* known to be in pg_control */
+	uint64		min_recovery_point; /* 0 on a primary */
+	uint32		min_recovery_point_timeline;
+	uint32		data_checksum_version;
+	uint8		boot_id[PCACHE_UUID_LEN];
+	uint64		saved_pages;	/* by the last clean shutdown */
+	int64		saved_at;		/* seconds since 1970 */
+	uint32		n_dimms;		/* valid entries in dimms[] */
+	uint32		dimms_state;	/* PCacheMediaAnswer of the DIMM query */
+	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
+
+	char		reserved[2284];
+	uint32		crc;			/* CRC-32C over all that precedes it */
+	char		tail[PCACHE_MAGIC_LEN];
+} PCacheSuperblock;
+
+StaticAssertDecl(sizeof(PCacheCheckpoint) == 24, "PCacheCheckpoint");
+StaticAssertDecl(sizeof(PCacheDimm) == 48, "PCacheDimm");
+StaticAssertDecl(sizeof(PCacheSuperblock) == PCACHE_SUPERBLOCK_SIZE,
+				 "PCacheSuperblock");
+StaticAssertDecl(offsetof(PCacheSuperblock, format_version) == 8, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, superblock_size) == 12, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, pool_uuid) == 16, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, system_identifier) == 32, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, pool_size) == 40, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, created_at) == 48, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, pg_major) == 56, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, byte_order) == 60, "frozen");
+StaticAssertDecl(offsetof(PCacheSuperblock, block_size) == 64, "geometry");
+StaticAssertDecl(offsetof(PCacheSuperblock, capacity) == 88, "geometry");
+StaticAssertDecl(offsetof(PCacheSuperblock, blocks_offset) == 104, "geometry");
+StaticAssertDecl(offsetof(PCacheSuperblock, slots_used) == 112, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, state) == 120, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, incarnation) == 128, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, pending) == 160, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, confirmed) == 184, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, min_recovery_point) == 208, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, boot_id) == 224, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, saved_pages) == 240, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 256, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 264, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1800, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, crc) == 4084, "tail");
+StaticAssertDecl(offsetof(PCacheSuperblock, tail) == 4088, "tail");
+
+/*
+ * How far the WAL is known to be durable, and a witness of its history.
+ * Two slots, written alternately, share one cache line of their own.
+ */
+typedef struct PCacheWatermark
+{
+	uint64		flushed;		/* WAL is durable up to here */
+	uint64		witness;		/* end of the bytes that were hashed */
+	uint64		witness_hash;
+	uint32		timeline;
+	uint32		crc;			/* CRC-32C over all that precedes it */
+} PCacheWatermark;
+
+StaticAssertDecl(sizeof(PCacheWatermark) == PCACHE_CACHE_LINE / 2,
+				 "PCacheWatermark");
+StaticAssertDecl(offsetof(PCacheWatermark, crc) == 28, "PCacheWatermark");
+
+/* PCacheDescriptor.flags */
+#define PCACHE_DESC_PERMANENT	0x0001	/* BM_PERMANENT */
+
+#define PCACHE_DESC_VERSION		1
+
+/*
+ * One slot's descriptor.  It is trusted only if seq is even; odd means in
+ * change, or free.  All of it lies in one cache line, so stores to it reach
+ * the media in program order.
+ */
+typedef struct PCacheDescriptor
+{
+	uint64		seq;
+	uint64		page_lsn;		/* when the page was sealed */
+	uint64		dirty_epoch;
+	uint32		spc_oid;
+	uint32		db_oid;
+	uint32		rel_number;
+	int32		fork_number;
+	uint32		block_number;
+	uint32		slot;			/* our own place in the array */
+	uint16		version;		/* PCACHE_DESC_VERSION */
+	uint16		flags;
+	uint8		usage_count;
+	uint8		reserved[3];
+	uint32		reserved2;
+	uint32		crc;			/* CRC-32C over all but seq */
+} PCacheDescriptor;
+
+#define PCACHE_DESC_FREE_SEQ	UINT64CONST(1)
+#define PCacheSeqIsSealed(seq)	(((seq) & 1) == 0)
+
+StaticAssertDecl(sizeof(PCacheDescriptor) == PCACHE_CACHE_LINE,
+				 "PCacheDescriptor");
+StaticAssertDecl(offsetof(PCacheDescriptor, page_lsn) == 8, "PCacheDescriptor");
+StaticAssertDecl(offsetof(PCacheDescriptor, spc_oid) == 24, "PCacheDescriptor");
+StaticAssertDecl(offsetof(PCacheDescriptor, slot) == 44, "PCacheDescriptor");
+StaticAssertDecl(offsetof(PCacheDescriptor, version) == 48, "PCacheDescriptor");
+StaticAssertDecl(offsetof(PCacheDescriptor, crc) == 60, "PCacheDescriptor");
+
+#endif							/* PCACHE_LAYOUT_H */

@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_media.h
+ *	  Health of the persistent memory below the persistent cache's pool.
+ *
+ * Shared by the server and by pg_pcache.  A query never fails: what cannot
+ * be found out is answered with PCACHE_MEDIA_UNKNOWN and the reason why.
+ *
+ * pcache_media.c finds the namespaces below a file, reads their bad blocks
+ * from sysfs and maps them to offsets in the file.  What is known of region
+ * and DIMMs comes from pcache_media_ndctl.c, through libndctl, or from
+ * pcache_media_none.c, which reads as much as sysfs gives.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_media.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_MEDIA_H
+#define PCACHE_MEDIA_H
+
+#include <sys/stat.h>
+
+#include "storage/pcache_layout.h"
+
+/* Stored on media, in PCacheSuperblock.dimms_state. */
+typedef enum PCacheMediaAnswer
+{
+	PCACHE_MEDIA_UNKNOWN = 0,
+	PCACHE_MEDIA_CLEAN = 1,
+	PCACHE_MEDIA_BAD = 2,
+} PCacheMediaAnswer;
+
+/* Where power loss finds data safe; a greater value is a larger domain. */
+typedef enum PCachePersistenceDomain
+{
+	PCACHE_DOMAIN_UNKNOWN = 0,
+	PCACHE_DOMAIN_NONE,			/* nowhere, without a deep flush */
+	PCACHE_DOMAIN_MEMORY_CONTROLLER,	/* once flushed out of CPU caches */
+	PCACHE_DOMAIN_CPU_CACHE,	/* once stored */
+} PCachePersistenceDomain;
+
+/* Health of a DIMM */
+#define PCACHE_DIMM_NOT_ARMED		0x0001	/* won't save at power loss */
+#define PCACHE_DIMM_MAP_FAIL		0x0002	/* not mapped into memory */
+#define PCACHE_DIMM_FLUSH_FAIL		0x0004	/* last flush at power loss failed */
+#define PCACHE_DIMM_SAVE_FAIL		0x0008	/* last save failed */
+#define PCACHE_DIMM_RESTORE_FAIL	0x0010	/* last restore failed */
+#define PCACHE_DIMM_SMART_EVENT		0x0020	/* SMART alarm or health event */
+#define PCACHE_DIMM_SMART_CRITICAL	0x0040	/* SMART: critical or fatal */
+#define PCACHE_DIMM_TROUBLE			0x007F	/* any of the above */
+#define PCACHE_DIMM_FLAGS_UNKNOWN	0x0100	/* first five can't be read */
+#define PCACHE_DIMM_SMART_UNKNOWN	0x0200	/* SMART health can't be read */
+
+#define PCACHE_MEDIA_WHY_LEN		256
+#define PCACHE_MEDIA_NAME_LEN		64
+#define PCACHE_MEDIA_HEALTH_LEN		128 /* holds any PCacheMediaHealthText */
+
+/* More bad ranges than this, and the whole pool counts as bad. */
+#define PCACHE_MEDIA_MAX_RANGES		4096
+
+typedef struct PCacheByteRange
+{
+	uint64		offset;			/* in bytes */
+	uint64		length;			/* in bytes, never 0 */
+} PCacheByteRange;
+
+typedef struct PCacheRangeList
+{
+	PCacheByteRange *ranges;	/* malloc'd; NULL if there are none */
+	uint32		n_ranges;
+	uint32		max_ranges;		/* allocated */
+	bool		truncated;		/* there are more: treat all as bad */
+} PCacheRangeList;
+
+typedef struct PCacheMediaDimmInfo
+{
+	char		name[PCACHE_MEDIA_NAME_LEN];	/* nmem0 */
+	uint32		health;			/* PCACHE_DIMM_ flags */
+} PCacheMediaDimmInfo;
+
+typedef struct PCacheMediaReport
+{
+	/* BAD: some of the pool's bytes can't be read. */
+	PCacheMediaAnswer blocks;
+	char		blocks_why[PCACHE_MEDIA_WHY_LEN];	/* "" if there is nothing
+													 * to say; translated */
+	PCacheRangeList bad;		/* sorted, merged, offsets in the pool file */
+
+	/*
+	 * CLEAN: each DIMM's count of unsafe shutdowns was read.  Otherwise
+	 * UNKNOWN, never BAD, and what dimms[] has may be incomplete.
+	 */
+	PCacheMediaAnswer dimms_state;
+	char		dimms_why[PCACHE_MEDIA_WHY_LEN];
+	uint32		n_dimms;
+	PCacheDimm	dimms[PCACHE_MAX_DIMMS];	/* sorted by id */
+	PCacheMediaDimmInfo dimm_info[PCACHE_MAX_DIMMS];	/* parallel to dimms */
+	uint32		health;			/* all DIMMs' flags together */
+
+	PCachePersistenceDomain domain; /* the weakest, if there are several */
+	int			numa_node;		/* -1: unknown, or more than one */
+
+	/* For messages; "" if unknown. */
+	char		block_device[PCACHE_MEDIA_NAME_LEN];	/* the file system's */
+	char		namespace_name[PCACHE_MEDIA_NAME_LEN];	/* of the first leaf */
+	char		region_name[PCACHE_MEDIA_NAME_LEN];
+} PCacheMediaReport;
+
+typedef enum PCacheDimmComparison
+{
+	PCACHE_DIMMS_UNKNOWN,
+	PCACHE_DIMMS_SAME,
+	PCACHE_DIMMS_MOVED,			/* a count of unsafe shutdowns changed */
+	PCACHE_DIMMS_REPLACED,		/* not the same set of DIMMs */
+} PCacheDimmComparison;
+
+extern void PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
+							 PCacheMediaReport *report);
+extern void PCacheMediaReportFree(PCacheMediaReport *report);
+extern bool PCacheMediaRangeIsBad(const PCacheMediaReport *report,
+								  uint64 offset, uint64 length);
+extern PCacheDimmComparison PCacheMediaCompareDimms(const PCacheSuperblock *sb,
+													const PCacheMediaReport *now,
+													char *why, size_t why_len);
+extern const char *PCacheMediaAnswerName(PCacheMediaAnswer answer);
+extern const char *PCachePersistenceDomainName(PCachePersistenceDomain domain);
+extern const char *PCacheMediaHealthText(uint32 health, char *buf, size_t len);
+
+/*
+ * What follows is between pcache_media*.c and their unit test.
+ */
+
+struct fiemap;
+
+/* The outside world, replaced by the unit test. */
+typedef struct PCacheMediaEnv
+{
+	const char *sysfs_root;		/* "/sys" */
+	int			(*stat_file) (int fd, struct stat *st);
+	int			(*get_extents) (int fd, struct fiemap *map);
+	int			(*open_attribute) (const char *path);
+} PCacheMediaEnv;
+
+/* A disk that libnvdimm made of a namespace, or a part of one. */
+typedef struct PCacheMediaDevice
+{
+	char		disk[PCACHE_MEDIA_NAME_LEN];	/* pmem0 */
+	char		claim[PCACHE_MEDIA_NAME_LEN];	/* pfn0.1, btt0.0 or
+												 * namespace0.0 */
+	char		disk_path[MAXPGPATH];	/* in sysfs */
+	char		claim_path[MAXPGPATH];
+	char		region_path[MAXPGPATH];
+	uint64		start;			/* what lies below the pool's file system: in
+								 * bytes, from the disk's start */
+	uint64		length;
+} PCacheMediaDevice;
+
+extern void PCacheMediaQueryEnv(const PCacheMediaEnv *env,
+								const char *pool_path, int fd,
+								PCacheFsKind kind, PCacheMediaReport *report);
+extern bool PCacheMediaReadAttribute(const PCacheMediaEnv *env,
+									 const char *directory, const char *name,
+									 char *value, size_t len);
+extern void PCacheMediaAddRange(PCacheRangeList *list,
+								uint64 offset, uint64 length);
+extern void PCacheMediaMergeRanges(PCacheRangeList *list);
+extern void PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
+							   const char *id, int64 unsafe_shutdowns,
+							   uint32 health);
+extern void PCacheMediaDimmsUnknown(PCacheMediaReport *report,
+									const char *fmt,...) pg_attribute_printf(2, 3);
+extern void PCacheMediaSetPlace(PCacheMediaReport *report,
+								const char *namespace_name,
+								const char *region_name,
+								PCachePersistenceDomain domain, int numa_node);
+
+/*
+ * pcache_media_ndctl.c or pcache_media_none.c
+ *
+ * Add to the report all that is known of the region and of the DIMMs below a
+ * device, and to bad the bad blocks, in bytes from the start of the disk,
+ * that the disk's own list in sysfs may lack.
+ */
+extern void PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
+									  const PCacheMediaDevice *device,
+									  PCacheMediaReport *report,
+									  PCacheRangeList *bad);
+
+#endif							/* PCACHE_MEDIA_H */

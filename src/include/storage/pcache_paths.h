@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_paths.h
+ *	  Names of the persistent cache's files in the data directory.
+ *
+ * For programs that copy or compare data directories: none of these may be
+ * carried over to another one.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_paths.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_PATHS_H
+#define PCACHE_PATHS_H
+
+/* holds the pool, or is a symbolic link to the directory that does */
+#define PCACHE_DEFAULT_DIRECTORY	"pg_pcache"
+
+/* see pcache_statefile.c; also the prefix of its temporary file */
+#define PCACHE_STATE_FILE		"pg_pcache.state"
+
+/* Does a path relative to the data directory belong to the cache? */
+static inline bool
+PCacheOwnsPath(const char *path)
+{
+	const size_t len = strlen(PCACHE_DEFAULT_DIRECTORY);
+
+	return strncmp(path, PCACHE_DEFAULT_DIRECTORY, len) == 0 &&
+		(path[len] == '\0' || path[len] == '/' ||
+		 strncmp(path, PCACHE_STATE_FILE, strlen(PCACHE_STATE_FILE)) == 0);
+}
+
+#endif							/* PCACHE_PATHS_H */

@@ -1,0 +1,240 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_pool.h
+ *	  The pool file of the persistent cache, the state file that remembers
+ *	  it, and the gates that decide what in it can be trusted.
+ *
+ * Everything here serves both the server and pg_pcache.  Nothing in it
+ * reports errors itself: functions fill a PCacheError and the caller decides
+ * what it is worth.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_pool.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_POOL_H
+#define PCACHE_POOL_H
+
+#include "catalog/pg_control.h"
+#include "common/relpath.h"
+#include "storage/pcache_layout.h"
+#include "storage/pcache_paths.h"
+#include "storage/pcache_persist.h"
+#include "storage/relfilelocator.h"
+
+/* An error for the caller to report, already translated. */
+typedef struct PCacheError
+{
+	char		message[1024];
+	char		hint[512];		/* "" if there is none */
+} PCacheError;
+
+extern void PCacheSetError(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
+extern void PCacheSetHint(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
+
+/*
+ * An open pool.  The descriptor keeps the file locked: exclusively if the
+ * pool was opened for writing, shared otherwise.
+ */
+typedef struct PCachePool
+{
+	int			fd;				/* -1 if not open */
+	char		path[MAXPGPATH];	/* of the file */
+	PCacheFsKind fs_kind;
+	uint64		file_size;		/* in bytes */
+	PCacheMapping map;			/* base is NULL until PCachePoolMap() */
+} PCachePool;
+
+typedef enum PCacheOpenResult
+{
+	PCACHE_OPEN_OK,
+	PCACHE_OPEN_MISSING,		/* no such file or directory */
+	PCACHE_OPEN_LOCKED,
+	PCACHE_OPEN_ERROR,
+} PCacheOpenResult;
+
+typedef enum PCacheOpenMode
+{
+	PCACHE_OPEN_READ,			/* shared lock, for verify */
+	PCACHE_OPEN_PEEK,			/* no lock, for status */
+	PCACHE_OPEN_WRITE,			/* exclusive lock */
+} PCacheOpenMode;
+
+/* Where everything is in a pool of a given capacity. */
+typedef struct PCacheGeometry
+{
+	uint64		capacity;		/* in blocks */
+	uint64		blocks_offset;	/* in bytes */
+	uint64		pool_size;		/* of the file, in bytes */
+} PCacheGeometry;
+
+extern PCacheGeometry PCacheComputeGeometry(uint64 capacity, uint64 page_size);
+
+/* pcache_pool.c */
+extern PCacheOpenResult PCachePoolOpen(const char *directory,
+									   PCacheOpenMode mode,
+									   PCachePool *pool, PCacheError *err);
+extern bool PCachePoolMap(PCachePool *pool, PCacheError *err);
+extern void PCachePoolClose(PCachePool *pool);
+extern bool PCachePoolCreate(const char *directory, uint64 capacity,
+							 uint64 system_identifier, int file_mode,
+							 uint32 catalog_version,
+							 PCachePool *pool, PCacheSuperblock *sb,
+							 PCacheError *err);
+extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
+							 uint64 system_identifier, uint32 catalog_version,
+							 PCacheSuperblock *sb, PCacheError *err);
+extern bool PCacheSpaceFor(const char *directory, uint64 capacity,
+						   PCacheGeometry *geometry, PCacheError *err);
+extern bool PCacheReadExact(int fd, void *buf, size_t len, off_t offset);
+
+/* pcache_superblock.c */
+typedef enum PCacheSuperblockSource
+{
+	PCACHE_SB_NONE,				/* neither can be used */
+	PCACHE_SB_FIRST,
+	PCACHE_SB_COPY,				/* the first one is damaged */
+} PCacheSuperblockSource;
+
+extern void PCacheSuperblockSetCrc(PCacheSuperblock *sb);
+extern PCacheSuperblockSource PCacheSuperblockChoose(const PCacheSuperblock *first,
+													 const PCacheSuperblock *copy,
+													 PCacheSuperblock *chosen,
+													 PCacheError *err);
+extern bool PCacheSuperblockStore(const PCacheMapping *map,
+								  PCacheSuperblock *sb);
+
+/* pcache_descriptor.c */
+extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
+extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
+								  PCacheDescriptor *descs);
+
+/* pcache_fs.c */
+extern bool PCacheFsKindOfPath(const char *path, PCacheFsKind *kind,
+							   uint64 *page_size);
+extern const char *PCacheFsKindName(PCacheFsKind kind);
+extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
+extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
+								int dir_mode, PCacheError *err);
+extern bool PCacheIsInside(const char *path, const char *directory);
+
+/*
+ * pcache_statefile.c
+ *
+ * What PGDATA remembers of its pool, in a file that lies in PGDATA proper
+ * and not behind the symbolic link.
+ */
+typedef struct PCacheStateFile
+{
+	char		directory[MAXPGPATH];	/* absolute, links resolved */
+	uint64		capacity;		/* in blocks */
+	uint8		pool_uuid[PCACHE_UUID_LEN];
+	PCacheFsKind fs_kind;
+	uint64		incarnation;	/* 0 until a server used the pool */
+} PCacheStateFile;
+
+typedef enum PCacheStateFileResult
+{
+	PCACHE_STATEFILE_OK,
+	PCACHE_STATEFILE_MISSING,
+	PCACHE_STATEFILE_ERROR,
+} PCacheStateFileResult;
+
+extern PCacheStateFileResult PCacheStateFileRead(const char *datadir,
+												 PCacheStateFile *state,
+												 PCacheError *err);
+extern bool PCacheStateFileWrite(const char *datadir, int file_mode,
+								 const PCacheStateFile *state,
+								 PCacheError *err);
+
+/*
+ * pcache_gate.c
+ *
+ * Pool gates, in the order in which they are asked.  The first one that is
+ * shut decides, and the whole pool is dropped.
+ */
+typedef enum PCacheRefusal
+{
+	PCACHE_WARM,
+	PCACHE_COLD_NEW,			/* just created, or never used */
+	PCACHE_COLD_SUPERBLOCK,
+	PCACHE_COLD_VERSION,
+	PCACHE_COLD_GEOMETRY,
+	PCACHE_COLD_SYSTEM_IDENTIFIER,
+	PCACHE_COLD_INCARNATION,
+	PCACHE_COLD_ATTACHING,
+	PCACHE_COLD_DIRTY,
+	PCACHE_COLD_CONTROL_STATE,
+	PCACHE_COLD_TIMELINE,
+	PCACHE_COLD_CHECKPOINT,
+	PCACHE_COLD_CONTROL_CHANGED,
+	PCACHE_COLD_CHECKSUMS,
+	PCACHE_COLD_BACKUP_LABEL,
+	PCACHE_COLD_RECOVERY_TARGET,
+	PCACHE_COLD_POWER,
+	PCACHE_COLD_MEDIA,
+	PCACHE_COLD_MEDIA_UNKNOWN,
+	PCACHE_COLD_WATERMARK,
+	PCACHE_NUM_REFUSALS
+} PCacheRefusal;
+
+/* All that the pool gates look at beside the superblock. */
+typedef struct PCacheGateFacts
+{
+	const ControlFileData *control; /* as on disk before this start */
+	const PCacheStateFile *state;	/* NULL if PGDATA has none */
+	uint64		file_size;		/* of the pool */
+	bool		backup_label;	/* recovery starts from a backup */
+	bool		recovery_target;	/* any recovery but a standby's */
+} PCacheGateFacts;
+
+typedef struct PCacheVerdict
+{
+	PCacheRefusal refusal;
+	char		detail[512];	/* translated; "" when warm */
+} PCacheVerdict;
+
+extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
+									const PCacheGateFacts *facts);
+extern const char *PCacheRefusalName(PCacheRefusal refusal);
+
+/* Page gates, asked for each slot of a pool that passed the pool gates. */
+typedef enum PCachePageVerdict
+{
+	PCACHE_PAGE_KEPT,
+	PCACHE_PAGE_FREE,			/* not sealed: free, or in change at the end */
+	PCACHE_PAGE_CRC,
+	PCACHE_PAGE_TAG,
+	PCACHE_PAGE_NO_FILE,
+	PCACHE_PAGE_BEYOND_EOF,
+	PCACHE_PAGE_UNLOGGED,
+	PCACHE_PAGE_LSN,
+	PCACHE_PAGE_BAD_BLOCK,
+	PCACHE_PAGE_DUPLICATE,
+	PCACHE_NUM_PAGE_VERDICTS
+} PCachePageVerdict;
+
+struct PCacheRelSizes;
+
+typedef struct PCachePageFacts
+{
+	uint64		lsn_limit;		/* WAL is durable up to here */
+	bool		drop_unlogged;	/* recovery resets unlogged relations */
+	struct PCacheRelSizes *sizes;
+} PCachePageFacts;
+
+extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
+										uint32 slot,
+										const PCachePageFacts *facts);
+extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
+extern uint64 PCacheLsnLimit(const ControlFileData *control);
+
+/* pcache_relsize.c */
+extern struct PCacheRelSizes *PCacheRelSizesCreate(void);
+extern void PCacheRelSizesFree(struct PCacheRelSizes *sizes);
+extern int64 PCacheRelSize(struct PCacheRelSizes *sizes,
+						   RelFileLocator rlocator, ForkNumber fork);
+
+#endif							/* PCACHE_POOL_H */
