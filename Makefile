@@ -1,0 +1,93 @@
+# Persistent shared-buffer cache for PostgreSQL 18.  "make help" lists the targets.
+#
+# Everything is made below build/; the logic is in tools/ and tests/.  Started
+# as root, all but "deps" runs as an unprivileged user (tools/as-user).
+
+export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
+export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
+
+ifeq ($(shell id -u),0)
+RUN := tools/as-user
+ROOT_DEPS := deps
+endif
+
+.DEFAULT_GOAL := all
+.PHONY: all help deps fetch tree build vanilla demo bench
+.PHONY: check check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: refresh-patches clean-tree clean distclean
+
+all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
+
+help: ## this text
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' Makefile
+	@printf '%s\n' '' 'Variables:' \
+	'  PGSRC=PATH           PostgreSQL 18 source tree or tarball, instead of Debian'"'"'s' \
+	'  PG_SUITES="..."      Debian suites to look in ("forky sid"); FETCH=latest looks for newer' \
+	'  PG_MIRROR=URI        Debian archive to fetch from, instead of the one apt uses' \
+	'  PG_CONFIGURE_EXTRA   more options for configure' \
+	'  WITH_LIBPMEM=no      leave a library out; also WITH_LIBNDCTL, WITH_LIBNUMA' \
+	'  JOBS=N               parallel jobs (all processors)' \
+	'  TESTS="..."          check-tap: these test files only' \
+	'  MODE=...             check-regress: persistent_cache_mode (planned_restart)' \
+	'  PCACHE_USER=NAME     the user to build and test as when root runs make (pcache)' \
+	'  CCACHE_DIR=DIR       where ccache keeps its files'
+
+deps: ## install the Debian packages needed (normal user: say what is missing)
+	@tools/deps
+
+fetch: $(ROOT_DEPS) ## PostgreSQL's source, verified, into build/download
+	@$(RUN) tools/fetch-postgres
+
+tree: fetch ## the patched work tree build/postgres
+	@$(RUN) tools/prepare-tree postgres
+
+build: tree
+	@$(RUN) tools/build-tree postgres
+
+vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
+	@$(RUN) tools/prepare-tree vanilla
+	@$(RUN) tools/build-tree vanilla
+
+demo: all ## three ways to restart a server, compared
+	@$(RUN) tools/demo/run
+
+bench: all vanilla ## measurements against unpatched PostgreSQL
+	@$(RUN) tools/bench/run
+
+check: all vanilla ## lint, unit, TAP and a short regression run
+	@$(RUN) tools/check lint unit tap regress-short
+
+check-world: all vanilla ## everything: check, with PostgreSQL's whole regress and isolation suites
+	@$(RUN) tools/check lint unit tap regress regress-off
+
+check-lint: ## shellcheck over all scripts
+	@$(RUN) tools/check-lint
+
+check-unit: all ## CMocka tests
+	@$(RUN) tests/run-unit
+
+check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
+	@$(RUN) tests/run-tap $(TESTS)
+
+check-regress: all ## PostgreSQL's regress and isolation suites with the cache on
+	@$(RUN) tests/run-regress
+
+check-regress-short: all ## some of PostgreSQL's regress suite with the cache on
+	@$(RUN) tests/run-regress --short
+
+installcheck: all vanilla ## TAP and short regression run against the installation in PREFIX
+	@test -x "$(PREFIX)/bin/postgres" || { echo 'usage: make installcheck PREFIX=/where/it/is/installed' >&2; exit 1; }
+	@$(RUN) tools/check tap regress-short
+
+refresh-patches: ## regenerate patches/18 from the commits in build/postgres
+	@tools/refresh-patches
+	@$(RUN) true
+
+clean-tree: ## remove build/postgres, local edits and commits in it too
+	rm -rf build/postgres build/postgres.*
+
+clean: ## remove all but the downloaded source
+	find build -mindepth 1 -maxdepth 1 ! -name download -exec rm -rf {} + 2>/dev/null || true
+
+distclean: ## remove build/
+	rm -rf build

@@ -1,0 +1,342 @@
+/*-------------------------------------------------------------------------
+ *
+ * cluster.c
+ *	  What pg_pcache has to know of the cluster and its pool.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/cluster.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "catalog/catversion.h"
+#include "common/controldata_utils.h"
+#include "common/logging.h"
+#include "common/string.h"
+#include "fe_utils/string_utils.h"
+#include "pg_pcache.h"
+
+/* As many links as the kernel follows. */
+#define MAX_SYMLINKS	40
+
+/* Read pg_control, and refuse a cluster that is not one of ours. */
+ControlFileData *
+ReadControlFile(const PCacheOptions *options)
+{
+	bool		crc_ok;
+	ControlFileData *control = get_controlfile(options->pgdata, &crc_ok);
+
+	if (control->pg_control_version != PG_CONTROL_VERSION)
+		pg_fatal("cluster is not compatible with this version of %s",
+				 options->progname);
+	if (!crc_ok)
+		pg_fatal("pg_control CRC value is incorrect");
+	if (control->catalog_version_no != CATALOG_VERSION_NO)
+	{
+		pg_log_error("cluster is not compatible with this version of %s",
+					 options->progname);
+		pg_log_error_detail("The database cluster has catalog version %u, but %s was compiled with catalog version %u.",
+							control->catalog_version_no, options->progname,
+							(unsigned int) CATALOG_VERSION_NO);
+		exit(EXIT_ERROR);
+	}
+	if (control->blcksz != BLCKSZ || control->relseg_size != RELSEG_SIZE)
+	{
+		pg_log_error("database cluster is not compatible");
+		pg_log_error_detail("The database cluster was initialized with block size %u and segments of %u blocks, but %s was compiled with block size %u and segments of %u blocks.",
+							control->blcksz, control->relseg_size,
+							options->progname, BLCKSZ, RELSEG_SIZE);
+		exit(EXIT_ERROR);
+	}
+	return control;
+}
+
+/*
+ * The PID of the server (or of the single-user backend) that runs on this
+ * data directory, or 0.
+ */
+int
+RunningServer(const char *pgdata)
+{
+	char		path[MAXPGPATH];
+	char		text[32];
+	int			fd;
+	ssize_t		len;
+	long		pid;
+
+	snprintf(path, sizeof(path), "%s/postmaster.pid", pgdata);
+	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+	{
+		if (errno == ENOENT)
+			return 0;
+		pg_fatal("could not open file \"%s\" for reading: %m", path);
+	}
+	len = read(fd, text, sizeof(text) - 1);
+	if (len < 0)
+		pg_fatal("could not read file \"%s\": %m", path);
+	close(fd);
+	text[len] = '\0';
+
+	if (len == 0)
+	{
+		pg_log_error("lock file \"%s\" is empty", path);
+		pg_log_error_hint("Either a server is starting, or the lock file is the remnant of a previous server startup crash.");
+		exit(EXIT_ERROR);
+	}
+	/* negative in single-user mode */
+	pid = labs(strtol(text, NULL, 10));
+	if (pid <= 0 || pid > INT_MAX)
+		pg_fatal("invalid data in PID file \"%s\"", path);
+
+	/* see CreateLockFile() on EPERM, and on ourselves and our parent */
+	if (pid != getpid() && pid != getppid() &&
+		(kill((pid_t) pid, 0) == 0 || (errno != ESRCH && errno != EPERM)))
+		return (int) pid;
+
+	pg_log_info("ignoring stale lock file \"%s\": there is no server with PID %ld",
+				path, pid);
+	return 0;
+}
+
+/* Give up if a server runs on this data directory. */
+void
+RefuseRunningServer(const char *pgdata)
+{
+	int			pid = RunningServer(pgdata);
+
+	if (pid == 0)
+		return;
+	pg_log_error("cluster must be shut down");
+	pg_log_error_detail("A server with PID %d is running in data directory \"%s\".",
+						pid, pgdata);
+	exit(EXIT_ERROR);
+}
+
+bool
+FileExists(const char *directory, const char *name)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	if (stat(path, &st) == 0)
+		return true;
+	if (errno != ENOENT)
+		pg_fatal("could not stat file \"%s\": %m", path);
+	return false;
+}
+
+/* Find the server's executable, once. */
+static const char *
+FindPostgres(const PCacheOptions *options)
+{
+	static char path[MAXPGPATH];
+	static bool searched = false;
+	static bool found = false;
+
+	if (!searched)
+	{
+		int			rc = find_other_exec(options->argv0, "postgres",
+										 PG_BACKEND_VERSIONSTR, path);
+
+		searched = true;
+		found = (rc == 0);
+		if (rc == -1)
+			pg_log_warning("program \"%s\" is needed by %s but was not found in the same directory",
+						   "postgres", options->progname);
+		else if (rc < 0)
+			pg_log_warning("program \"%s\" was found by \"%s\" but was not the same version as %s",
+						   "postgres", options->argv0, options->progname);
+	}
+	return found ? path : NULL;
+}
+
+/*
+ * The value that a configuration parameter will have at the next start, by
+ * asking "postgres -C".  Returns NULL, after a warning, if that is unknown.
+ */
+char *
+ReadSetting(const PCacheOptions *options, const char *name)
+{
+	const char *postgres = FindPostgres(options);
+	PQExpBuffer command;
+	FILE	   *pipe;
+	char	   *line;
+
+	if (postgres == NULL)
+		return NULL;
+
+	command = createPQExpBuffer();
+	appendShellString(command, postgres);
+	appendPQExpBufferStr(command, " -D ");
+	appendShellString(command, options->pgdata);
+	if (options->config_file != NULL)
+	{
+		appendPQExpBufferStr(command, " -c config_file=");
+		appendShellString(command, options->config_file);
+	}
+	appendPQExpBufferStr(command, " -C ");
+	appendShellString(command, name);
+
+	fflush(NULL);
+	pipe = popen(command->data, "r");
+	if (pipe == NULL)
+		pg_fatal("could not execute command \"%s\": %m", command->data);
+	line = pg_get_line(pipe, NULL);
+	if (pclose(pipe) != 0 || line == NULL)
+	{
+		pg_log_warning("could not read \"%s\" from the cluster's configuration",
+					   name);
+		pg_log_warning_detail("The command was: %s", command->data);
+		free(line);
+		line = NULL;
+	}
+	else
+		(void) pg_strip_crlf(line);
+	destroyPQExpBuffer(command);
+	return line;
+}
+
+/* shared_buffers at the next start, in blocks, or -1 if that is unknown. */
+int64
+ReadSharedBuffers(const PCacheOptions *options)
+{
+	char	   *value = ReadSetting(options, "shared_buffers");
+	char	   *end;
+	int			blocks;
+
+	if (value == NULL)
+		return -1;
+
+	/* "postgres -C" prints integers in the parameter's own unit */
+	errno = 0;
+	blocks = strtoint(value, &end, 10);
+	if (errno != 0 || end == value || *end != '\0' || blocks <= 0)
+	{
+		pg_log_warning("could not understand the value \"%s\" of \"%s\"",
+					   value, "shared_buffers");
+		blocks = -1;
+	}
+	free(value);
+	return blocks;
+}
+
+static void
+CheckedJoin(char *result, const char *directory, const char *name)
+{
+	/* only the root directory ends in a slash */
+	const char *slash = directory[strlen(directory) - 1] == '/' ? "" : "/";
+
+	if (snprintf(result, MAXPGPATH, "%s%s%s", directory, slash, name) >= MAXPGPATH)
+		pg_fatal("file name \"%s/%s\" is too long", directory, name);
+}
+
+static void
+ResolvePathStep(const char *path, char *resolved, int depth)
+{
+	char		real[PATH_MAX];
+	char		parent[MAXPGPATH];
+	char		target[MAXPGPATH];
+	ssize_t		len;
+
+	if (realpath(path, real) != NULL)
+	{
+		if (strlcpy(resolved, real, MAXPGPATH) >= MAXPGPATH)
+			pg_fatal("file name \"%s\" is too long", real);
+		return;
+	}
+	if (errno != ENOENT || depth >= MAX_SYMLINKS)
+		pg_fatal("could not access directory \"%s\": %m", path);
+
+	if (strlcpy(parent, path, sizeof(parent)) >= sizeof(parent))
+		pg_fatal("file name \"%s\" is too long", path);
+	get_parent_directory(parent);
+
+	len = readlink(path, target, sizeof(target) - 1);
+	if (len >= 0)
+	{
+		/* a link to something that does not exist */
+		char		absolute[MAXPGPATH];
+
+		target[len] = '\0';
+		if (is_absolute_path(target))
+			strlcpy(absolute, target, sizeof(absolute));
+		else
+			CheckedJoin(absolute, parent, target);
+		canonicalize_path(absolute);
+		ResolvePathStep(absolute, resolved, depth + 1);
+	}
+	else
+	{
+		char		real_parent[MAXPGPATH];
+
+		ResolvePathStep(parent, real_parent, depth);
+		CheckedJoin(resolved, real_parent, last_dir_separator(path) + 1);
+	}
+}
+
+/*
+ * Like realpath(3), of a path that need not exist.  The path must be
+ * absolute and canonical; resolved has MAXPGPATH bytes.
+ */
+void
+ResolvePath(const char *path, char *resolved)
+{
+	ResolvePathStep(path, resolved, 0);
+}
+
+/*
+ * The deepest directory of an absolute, canonical path that exists; existing
+ * has MAXPGPATH bytes.
+ */
+void
+ExistingPart(const char *path, char *existing)
+{
+	struct stat st;
+
+	strlcpy(existing, path, MAXPGPATH);
+	while (stat(existing, &st) < 0)
+	{
+		if (errno != ENOENT)
+			pg_fatal("could not stat \"%s\": %m", existing);
+		get_parent_directory(existing);
+	}
+	if (!S_ISDIR(st.st_mode))
+		pg_fatal("\"%s\" is not a directory", existing);
+}
+
+/* Read both superblocks of an open pool, and judge them. */
+void
+ReadSuperblocks(const PCachePool *pool, Superblocks *superblocks)
+{
+	PCacheSuperblock first;
+	PCacheSuperblock copy;
+	PCacheSuperblock ignored;
+
+	/* what cannot be read has no magic number, either */
+	memset(&first, 0, sizeof(first));
+	memset(&copy, 0, sizeof(copy));
+	memset(superblocks, 0, sizeof(*superblocks));
+	(void) PCacheReadExact(pool->fd, &first, sizeof(first),
+						   PCACHE_SUPERBLOCK_OFFSET);
+	(void) PCacheReadExact(pool->fd, &copy, sizeof(copy), PCACHE_COPY_OFFSET);
+
+	superblocks->source =
+		PCacheSuperblockChoose(&first, &copy, &superblocks->chosen,
+							   &superblocks->first_error);
+	superblocks->first_intact =
+		(superblocks->source == PCACHE_SB_FIRST);
+	superblocks->copy_intact =
+		(PCacheSuperblockChoose(&copy, &copy, &ignored,
+								&superblocks->copy_error) == PCACHE_SB_FIRST);
+}

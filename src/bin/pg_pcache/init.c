@@ -1,0 +1,700 @@
+/*-------------------------------------------------------------------------
+ *
+ * init.c
+ *	  pg_pcache init: create the pool.
+ *
+ * All is looked at before anything is changed.  Then, in this order: with
+ * --force the old state file and pool go, so that from then on nothing old
+ * can be taken for the new; the pool is made; PGDATA/pg_pcache leads to it;
+ * and last the state file tells the server that all is there.  A failure, or
+ * a signal, on the way undoes what was made.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/init.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/file_perm.h"
+#include "common/file_utils.h"
+#include "common/logging.h"
+#include "pg_pcache.h"
+
+#define SIZE_UNITS_HINT \
+	"Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\"."
+
+/* What is at PGDATA/pg_pcache. */
+typedef enum LinkState
+{
+	LINK_NONE,					/* nothing */
+	LINK_RIGHT,					/* a way to the pool's directory */
+	LINK_ELSEWHERE,				/* a symbolic link to another one */
+	LINK_EMPTY_DIRECTORY,		/* what a base backup leaves */
+} LinkState;
+
+/* Everything that init finds out before it starts. */
+typedef struct InitPlan
+{
+	char		link[MAXPGPATH];	/* PGDATA/pg_pcache */
+	LinkState	link_state;
+	char		old_target[MAXPGPATH];	/* if the link leads elsewhere */
+	char		directory[MAXPGPATH];	/* of the pool, links resolved */
+	char		existing[MAXPGPATH];	/* the part of it that exists */
+	bool		is_default;		/* the pool is in PGDATA */
+	PCachePool	old_pool;		/* open and locked, if there is one */
+	uint64		capacity;
+	ControlFileData *control;
+} InitPlan;
+
+/*
+ * What to undo, for a signal handler: each "made" is set before what it
+ * speaks of is done, as undoing what was not done does no harm.
+ */
+static struct
+{
+	volatile sig_atomic_t made_directory;
+	volatile sig_atomic_t made_pool;
+	volatile sig_atomic_t made_link;
+	volatile sig_atomic_t removed_directory;
+	volatile sig_atomic_t removed_link;
+	char		directory[MAXPGPATH];
+	size_t		existing_length;
+	char		pool_path[MAXPGPATH];
+	char		tmp_path[MAXPGPATH];
+	char		link[MAXPGPATH];
+	char		old_target[MAXPGPATH];
+}			undo;
+
+/* Remove what was made so far.  Only async-signal-safe functions here. */
+static void
+Undo(void)
+{
+	if (undo.made_link)
+		(void) unlink(undo.link);
+	if (undo.removed_link)
+		(void) !symlink(undo.old_target, undo.link);
+	if (undo.removed_directory)
+		(void) mkdir(undo.link, pg_dir_create_mode);
+	if (undo.made_pool)
+	{
+		(void) unlink(undo.tmp_path);
+		(void) unlink(undo.pool_path);
+	}
+	if (undo.made_directory)
+	{
+		/* from the directory upwards, cutting off one name after the other */
+		size_t		length = strlen(undo.directory);
+
+		while (length > undo.existing_length)
+		{
+			(void) rmdir(undo.directory);
+			while (length > 0 && undo.directory[length - 1] != '/')
+				length--;
+			while (length > 0 && undo.directory[length - 1] == '/')
+				length--;
+			undo.directory[length] = '\0';
+		}
+	}
+	undo.made_link = undo.removed_link = undo.removed_directory = 0;
+	undo.made_pool = undo.made_directory = 0;
+}
+
+static void
+UndoAndDie(SIGNAL_ARGS)
+{
+	Undo();
+	/* die of the signal, as whoever sent it expects */
+	pqsignal(postgres_signal_arg, SIG_DFL);
+	raise(postgres_signal_arg);
+}
+
+static void
+UndoAtExit(void)
+{
+	Undo();
+}
+
+/*
+ * Parse a size with its unit, in the notation of postgresql.conf, into
+ * blocks.
+ */
+static uint64
+ParseSize(const char *text)
+{
+	static const struct
+	{
+		const char *name;
+		uint64		factor;
+	}			units[] = {
+		{"kB", UINT64CONST(1) << 10},
+		{"MB", UINT64CONST(1) << 20},
+		{"GB", UINT64CONST(1) << 30},
+		{"TB", UINT64CONST(1) << 40},
+	};
+	const uint64 max_bytes = (uint64) MAX_CAPACITY * BLCKSZ;
+	const char *unit = text;
+	char	   *end;
+	double		value;
+	double		bytes;
+	uint64		factor = 0;
+
+	/* strtod() also takes signs, exponents, hexadecimal digits, "inf"... */
+	while (isdigit((unsigned char) *unit) || *unit == '.')
+		unit++;
+	value = strtod(text, &end);
+	if (unit == text || end != unit)
+	{
+		pg_log_error("invalid value \"%s\" for option %s", text, "--size");
+		pg_log_error_hint(SIZE_UNITS_HINT);
+		exit(EXIT_ERROR);
+	}
+	while (isspace((unsigned char) *unit))
+		unit++;
+	if (*unit == '\0')
+	{
+		pg_log_error("missing unit in value \"%s\" for option %s",
+					 text, "--size");
+		pg_log_error_hint(SIZE_UNITS_HINT);
+		exit(EXIT_ERROR);
+	}
+	for (int i = 0; i < lengthof(units); i++)
+	{
+		if (strcmp(unit, units[i].name) == 0)
+			factor = units[i].factor;
+	}
+	if (factor == 0)
+	{
+		pg_log_error("invalid unit in value \"%s\" for option %s",
+					 text, "--size");
+		pg_log_error_hint(SIZE_UNITS_HINT);
+		exit(EXIT_ERROR);
+	}
+
+	bytes = ceil(value * factor);
+	if (bytes < (double) MIN_CAPACITY * BLCKSZ || bytes > (double) max_bytes)
+	{
+		pg_log_error("size \"%s\" is out of range", text);
+		pg_log_error_hint("The size must be between %s and %s.",
+						  FormatSetting((uint64) MIN_CAPACITY * BLCKSZ),
+						  FormatSetting(max_bytes));
+		exit(EXIT_ERROR);
+	}
+	if ((uint64) bytes % BLCKSZ != 0)
+	{
+		pg_log_error("size \"%s\" is not a multiple of the block size of %d bytes",
+					 text, BLCKSZ);
+		pg_log_error_hint("The next larger size is %s.",
+						  FormatSetting(TYPEALIGN64(BLCKSZ, (uint64) bytes)));
+		exit(EXIT_ERROR);
+	}
+	return (uint64) bytes / BLCKSZ;
+}
+
+static uint64
+ChooseCapacity(const PCacheOptions *options)
+{
+	int64		blocks;
+
+	if (options->size != NULL)
+		return ParseSize(options->size);
+
+	blocks = ReadSharedBuffers(options);
+	if (blocks < 0)
+	{
+		pg_log_error("could not determine the size of the pool");
+		pg_log_error_hint("Use option %s.", "--size");
+		exit(EXIT_ERROR);
+	}
+	return blocks;
+}
+
+/* Decide where the pool will be. */
+static void
+ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
+{
+	char		directory[MAXPGPATH];
+
+	snprintf(plan->link, sizeof(plan->link), "%s/%s",
+			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
+
+	if (options->directory != NULL)
+	{
+		if (strlcpy(directory, options->directory, MAXPGPATH) >= MAXPGPATH)
+			pg_fatal("directory name \"%s\" is too long", options->directory);
+		canonicalize_path(directory);
+		if (!is_absolute_path(directory))
+			pg_fatal("persistent cache directory location must be an absolute path");
+	}
+	else
+		strlcpy(directory, plan->link, MAXPGPATH);
+
+	ResolvePath(directory, plan->directory);
+	/* room for the name of the pool, and for those of the state file */
+	if (strlen(plan->directory) >= MAXPGPATH - 64)
+		pg_fatal("directory name \"%s\" is too long", plan->directory);
+	if (strchr(plan->directory, '\n') != NULL ||
+		strchr(plan->directory, '\r') != NULL)
+		pg_fatal("directory name \"%s\" contains a newline or carriage return character",
+				 plan->directory);
+
+	plan->is_default = (strcmp(plan->directory, plan->link) == 0);
+	if (!plan->is_default && PCacheIsInside(plan->directory, options->pgdata))
+	{
+		pg_log_error("directory \"%s\" is inside the data directory",
+					 plan->directory);
+		pg_log_error_hint("Choose a directory outside, or leave out %s.",
+						  "--directory");
+		exit(EXIT_ERROR);
+	}
+}
+
+/* Look at PGDATA/pg_pcache. */
+static void
+CheckLink(const PCacheOptions *options, InitPlan *plan)
+{
+	struct stat st;
+	char		target[MAXPGPATH];
+	ssize_t		len;
+
+	if (lstat(plan->link, &st) < 0)
+	{
+		if (errno != ENOENT)
+			pg_fatal("could not stat \"%s\": %m", plan->link);
+		plan->link_state = LINK_NONE;
+		return;
+	}
+
+	if (S_ISLNK(st.st_mode))
+	{
+		ResolvePath(plan->link, target);
+		if (strcmp(target, plan->directory) == 0)
+		{
+			plan->link_state = LINK_RIGHT;
+			return;
+		}
+		if (!options->force)
+		{
+			pg_log_error("\"%s\" is a symbolic link to another directory, \"%s\"",
+						 plan->link, target);
+			pg_log_error_hint("Use %s to replace it, or give that directory.",
+							  "--force");
+			exit(EXIT_ERROR);
+		}
+		len = readlink(plan->link, plan->old_target,
+					   sizeof(plan->old_target) - 1);
+		if (len < 0)
+			pg_fatal("could not read symbolic link \"%s\": %m", plan->link);
+		plan->old_target[len] = '\0';
+		plan->link_state = LINK_ELSEWHERE;
+		return;
+	}
+
+	if (!S_ISDIR(st.st_mode))
+	{
+		pg_log_error("\"%s\" is not a directory", plan->link);
+		pg_log_error_hint("Remove or rename it.");
+		exit(EXIT_ERROR);
+	}
+	if (plan->is_default)
+	{
+		plan->link_state = LINK_RIGHT;
+		return;
+	}
+	switch (pg_check_dir(plan->link))
+	{
+		case 1:
+			plan->link_state = LINK_EMPTY_DIRECTORY;
+			break;
+		case -1:
+			pg_fatal("could not access directory \"%s\": %m", plan->link);
+			break;
+		default:
+			pg_log_error("directory \"%s\" exists but is not empty",
+						 plan->link);
+			pg_log_error_hint("Remove or empty it, so that it can be replaced by a symbolic link to \"%s\".",
+							  plan->directory);
+			exit(EXIT_ERROR);
+	}
+}
+
+/* Find out how much of the pool's directory is there already. */
+static void
+CheckDirectory(InitPlan *plan)
+{
+	ExistingPart(plan->directory, plan->existing);
+	if (access(plan->existing, W_OK | X_OK) < 0)
+		pg_fatal("could not write to directory \"%s\": %m", plan->existing);
+}
+
+static void
+RefuseOldPool(const InitPlan *plan)
+{
+	Superblocks superblocks;
+	const PCacheSuperblock *sb = &superblocks.chosen;
+
+	ReadSuperblocks(&plan->old_pool, &superblocks);
+	pg_log_error("persistent cache pool \"%s\" already exists",
+				 plan->old_pool.path);
+	if (superblocks.source == PCACHE_SB_NONE)
+		pg_log_error_detail("Its superblock is damaged, so the cluster it belongs to is not known.");
+	else if (sb->system_identifier == plan->control->system_identifier)
+		pg_log_error_detail("It belongs to this cluster.");
+	else
+		pg_log_error_detail("It belongs to another cluster, with system identifier %llu; this one has %llu.",
+							(unsigned long long) sb->system_identifier,
+							(unsigned long long) plan->control->system_identifier);
+	pg_log_error_hint("Use %s to replace it, or choose another directory.",
+					  "--force");
+	exit(EXIT_ERROR);
+}
+
+/*
+ * Is there a pool, or a record of one?  With --force that is fine, unless
+ * somebody uses the pool; it stays locked until we are done.
+ */
+static void
+CheckOldPool(const PCacheOptions *options, InitPlan *plan)
+{
+	PCacheError err;
+	PCacheStateFile state;
+	PCacheStateFileResult state_result;
+
+	plan->old_pool.fd = -1;
+	switch (PCachePoolOpen(plan->directory, PCACHE_OPEN_WRITE,
+						   &plan->old_pool, &err))
+	{
+		case PCACHE_OPEN_OK:
+			if (!options->force)
+				RefuseOldPool(plan);
+			break;
+		case PCACHE_OPEN_MISSING:
+			break;
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			FailWith(&err);
+	}
+
+	state_result = PCacheStateFileRead(options->pgdata, &state, &err);
+	if (state_result == PCACHE_STATEFILE_MISSING)
+		return;
+	if (!options->force)
+	{
+		if (state_result == PCACHE_STATEFILE_ERROR)
+			FailWith(&err);
+		pg_log_error("the cluster has a persistent cache already, in directory \"%s\"",
+					 state.directory);
+		pg_log_error_hint("Use %s to replace it.", "--force");
+		exit(EXIT_ERROR);
+	}
+
+	/* what is elsewhere may be another cluster's by now, so we only tell */
+	if (state_result == PCACHE_STATEFILE_OK &&
+		strcmp(state.directory, plan->directory) != 0 &&
+		FileExists(state.directory, PCACHE_POOL_FILE))
+	{
+		pg_log_warning("the old pool \"%s/%s\" is left behind",
+					   state.directory, PCACHE_POOL_FILE);
+		pg_log_warning_hint("Remove it if no other cluster uses it.");
+	}
+}
+
+/* Is there room for the pool, once an old one is gone? */
+static void
+CheckSpace(const InitPlan *plan, InitResult *result)
+{
+	PCacheError err;
+	struct stat st;
+	struct statvfs vfs;
+
+	memset(&result->geometry, 0, sizeof(result->geometry));
+	if (PCacheSpaceFor(plan->existing, plan->capacity, &result->geometry, &err))
+		return;
+
+	if (plan->old_pool.fd < 0 || result->geometry.pool_size == 0)
+		FailWith(&err);
+	if (fstat(plan->old_pool.fd, &st) < 0)
+		pg_fatal("could not stat file \"%s\": %m", plan->old_pool.path);
+	if (statvfs(plan->existing, &vfs) < 0)
+		pg_fatal("could not stat file system of \"%s\": %m", plan->existing);
+	/* hugetlbfs also counts blocks of 512 bytes */
+	if ((uint64) vfs.f_bavail * vfs.f_frsize + (uint64) st.st_blocks * 512 <
+		result->geometry.pool_size)
+		FailWith(&err);
+}
+
+/*
+ * Report, once a second until stopped, how much of the pool is allocated.
+ * A process of its own does that: the call that allocates it all may take
+ * long, and starts anew on some file systems if a signal interrupts it.
+ */
+static pid_t
+StartProgress(const char *tmp_path, uint64 total)
+{
+	pid_t		parent = getpid();
+	pid_t		pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		pg_fatal("could not fork: %m");
+	if (pid > 0)
+		return pid;
+
+	pqsignal(SIGINT, SIG_DFL);
+	pqsignal(SIGTERM, SIG_DFL);
+	pqsignal(SIGHUP, SIG_DFL);
+	while (getppid() == parent)
+	{
+		struct stat st;
+
+		if (stat(tmp_path, &st) == 0)
+			ReportProgress((uint64) st.st_blocks * 512, total, false);
+		pg_usleep(1000000L);
+	}
+	_exit(0);
+}
+
+static void
+StopProgress(pid_t pid, uint64 total)
+{
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	ReportProgress(total, total, true);
+}
+
+static void
+SyncDirectory(const char *directory)
+{
+	/* it reports errors itself */
+	if (fsync_fname(directory, true) != 0)
+		exit(EXIT_ERROR);
+}
+
+/* Invalidate what was there, the record of it first. */
+static void
+RemoveOldPool(const PCacheOptions *options, InitPlan *plan)
+{
+	char		path[MAXPGPATH];
+
+	snprintf(path, sizeof(path), "%s/%s", options->pgdata, PCACHE_STATE_FILE);
+	if (unlink(path) < 0 && errno != ENOENT)
+		pg_fatal("could not remove file \"%s\": %m", path);
+	SyncDirectory(options->pgdata);
+
+	if (plan->old_pool.fd >= 0)
+	{
+		if (unlink(plan->old_pool.path) < 0)
+			pg_fatal("could not remove file \"%s\": %m", plan->old_pool.path);
+
+		/* gives back the space, and the lock, which nobody can get now */
+		PCachePoolClose(&plan->old_pool);
+	}
+}
+
+static void
+MakeDirectory(const InitPlan *plan)
+{
+	char		path[MAXPGPATH];
+
+	if (strcmp(plan->existing, plan->directory) == 0)
+		return;
+
+	strlcpy(undo.directory, plan->directory, sizeof(undo.directory));
+	undo.existing_length = strlen(plan->existing);
+	undo.made_directory = 1;
+	/* on failure it leaves the name of the culprit */
+	strlcpy(path, plan->directory, sizeof(path));
+	if (pg_mkdir_p(path, pg_dir_create_mode) < 0)
+		pg_fatal("could not create directory \"%s\": %m", path);
+
+	/* the names of the new directories must last as long as the pool */
+	strlcpy(path, plan->directory, sizeof(path));
+	while (strlen(path) > strlen(plan->existing))
+	{
+		get_parent_directory(path);
+		SyncDirectory(path);
+	}
+}
+
+static void
+MakeLink(const PCacheOptions *options, const InitPlan *plan)
+{
+	if (plan->is_default || plan->link_state == LINK_RIGHT)
+		return;
+
+	strlcpy(undo.link, plan->link, sizeof(undo.link));
+	strlcpy(undo.old_target, plan->old_target, sizeof(undo.old_target));
+	switch (plan->link_state)
+	{
+		case LINK_ELSEWHERE:
+			undo.removed_link = 1;
+			if (unlink(plan->link) < 0)
+				pg_fatal("could not remove symbolic link \"%s\": %m",
+						 plan->link);
+			break;
+		case LINK_EMPTY_DIRECTORY:
+			undo.removed_directory = 1;
+			if (rmdir(plan->link) < 0)
+				pg_fatal("could not remove directory \"%s\": %m", plan->link);
+			break;
+		case LINK_NONE:
+		case LINK_RIGHT:
+			break;
+	}
+	undo.made_link = 1;
+	if (symlink(plan->directory, plan->link) < 0)
+		pg_fatal("could not create symbolic link \"%s\": %m", plan->link);
+	SyncDirectory(options->pgdata);
+}
+
+/* Do it. */
+static void
+CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheStateFile state = {{0}};
+	PCacheError err;
+	pid_t		progress = 0;
+	bool		created;
+
+	atexit(UndoAtExit);
+	pqsignal(SIGINT, UndoAndDie);
+	pqsignal(SIGTERM, UndoAndDie);
+	pqsignal(SIGHUP, UndoAndDie);
+	/* a limit on the size of files is to be an error like any other */
+	pqsignal(SIGXFSZ, SIG_IGN);
+
+	if (options->force)
+		RemoveOldPool(options, plan);
+	MakeDirectory(plan);
+
+	snprintf(undo.pool_path, sizeof(undo.pool_path), "%s/%s",
+			 plan->directory, PCACHE_POOL_FILE);
+	snprintf(undo.tmp_path, sizeof(undo.tmp_path), "%s.tmp", undo.pool_path);
+	if (options->progress)
+		progress = StartProgress(undo.tmp_path, result->geometry.pool_size);
+	undo.made_pool = 1;
+	created = PCachePoolCreate(plan->directory, plan->capacity,
+							   plan->control->system_identifier,
+							   pg_file_create_mode,
+							   plan->control->catalog_version_no,
+							   &pool, &sb, &err);
+	if (progress != 0)
+		StopProgress(progress, result->geometry.pool_size);
+	if (!created)
+		FailWith(&err);
+
+	MakeLink(options, plan);
+
+	strlcpy(state.directory, plan->directory, sizeof(state.directory));
+	state.capacity = plan->capacity;
+	memcpy(state.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	state.fs_kind = pool.fs_kind;
+	if (!PCacheStateFileWrite(options->pgdata, pg_file_create_mode, &state,
+							  &err))
+	{
+		char		path[MAXPGPATH];
+
+		/* it may be there, if only not durably */
+		snprintf(path, sizeof(path), "%s/%s",
+				 options->pgdata, PCACHE_STATE_FILE);
+		unlink(path);
+		FailWith(&err);
+	}
+
+	/* complete: nothing is undone any more */
+	pqsignal(SIGINT, SIG_DFL);
+	pqsignal(SIGTERM, SIG_DFL);
+	pqsignal(SIGHUP, SIG_DFL);
+	memset(&undo, 0, sizeof(undo));
+
+	result->geometry.pool_size = pool.file_size;
+	result->fs_kind = pool.fs_kind;
+	memcpy(result->pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	PCachePoolClose(&pool);
+}
+
+static void
+PrintResult(const InitResult *result, bool human)
+{
+	uint64		data_size = result->geometry.capacity * BLCKSZ;
+
+	if (result->dry_run)
+		printf(_("Dry run: nothing was changed.  This would be %s:\n\n"),
+			   result->replaced ? _("replaced") : _("created"));
+
+	PrintLine("pool", "%s/%s", result->directory, PCACHE_POOL_FILE);
+	if (result->link[0] != '\0')
+		PrintLine("symbolic link", "%s", result->link);
+	PrintLine("file system", "%s", PCacheFsKindName(result->fs_kind));
+	PrintLine("capacity", "%llu blocks",
+			  (unsigned long long) result->geometry.capacity);
+	PrintLine("cached data", "%s", FormatBytes(data_size, human));
+	PrintLine("file size", "%s",
+			  FormatBytes(result->geometry.pool_size, human));
+	PrintLine("system identifier", "%llu",
+			  (unsigned long long) result->system_identifier);
+	if (!result->dry_run)
+		PrintLine("pool uuid", "%s", FormatUuid(result->pool_uuid));
+
+	printf(_("\nTo use it, put this into postgresql.conf:\n\n"));
+	printf("    persistent_cache_mode = planned_restart\n");
+	printf("    shared_buffers = %s\n", FormatSetting(data_size));
+}
+
+int
+DoInit(const PCacheOptions *options)
+{
+	InitPlan	plan = {{0}};
+	InitResult	result = {0};
+	uint64		page_size;
+
+	plan.control = ReadControlFile(options);
+	RefuseRunningServer(options->pgdata);
+	ChooseDirectory(options, &plan);
+	CheckOldPool(options, &plan);
+	CheckLink(options, &plan);
+	CheckDirectory(&plan);
+	plan.capacity = ChooseCapacity(options);
+	CheckSpace(&plan, &result);
+
+	result.dry_run = options->dry_run;
+	result.replaced = (plan.old_pool.fd >= 0);
+	result.system_identifier = plan.control->system_identifier;
+	strlcpy(result.directory, plan.directory, sizeof(result.directory));
+	if (!plan.is_default)
+		strlcpy(result.link, plan.link, sizeof(result.link));
+	if (!PCacheFsKindOfPath(plan.existing, &result.fs_kind, &page_size))
+		pg_fatal("could not stat file system of \"%s\": %m", plan.existing);
+
+	if (!options->dry_run)
+		CarryOut(options, &plan, &result);
+
+	if (result.fs_kind == PCACHE_FS_FILE)
+	{
+		pg_log_warning("directory \"%s\" is on an ordinary file system",
+					   result.directory);
+		pg_log_warning_detail("The kernel will write changed pages back to the pool while the server runs, in addition to the data files.");
+		pg_log_warning_hint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs.");
+	}
+
+	if (options->json)
+		InitResultToJson(&result, options->human);
+	else
+		PrintResult(&result, options->human);
+	return 0;
+}

@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.c
+ *	  How pg_pcache words things: errors, aligned text, progress.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/report.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <limits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "pg_pcache.h"
+
+/* Width of the key, its colon and the gap, in text output. */
+#define KEY_WIDTH	24
+
+void
+ReportError(const PCacheError *err)
+{
+	pg_log_error("%s", err->message);
+	if (err->hint[0] != '\0')
+		pg_log_error_hint("%s", err->hint);
+}
+
+void
+FailWith(const PCacheError *err)
+{
+	ReportError(err);
+	exit(EXIT_ERROR);
+}
+
+/* Print "key: value", values aligned. */
+void
+PrintLine(const char *key, const char *fmt,...)
+{
+	va_list		ap;
+
+	printf("%s:%*s", key, Max(1, (int) (KEY_WIDTH - 1 - strlen(key))), "");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+/* A number of bytes; in human units as ndctl prints it. */
+const char *
+FormatBytes(uint64 bytes, bool human)
+{
+	static const struct
+	{
+		const char *binary;
+		const char *decimal;
+	}			units[] = {
+		{"MiB", "MB"},
+		{"GiB", "GB"},
+		{"TiB", "TB"},
+	};
+	int			unit = 0;
+	double		binary = bytes / (1024.0 * 1024.0);
+	double		decimal = bytes / 1e6;
+
+	if (!human)
+		return psprintf("%llu bytes", (unsigned long long) bytes);
+
+	while (unit < lengthof(units) - 1 && binary >= 2048.0)
+	{
+		binary /= 1024.0;
+		decimal /= 1000.0;
+		unit++;
+	}
+	return psprintf("%.2f %s (%.2f %s)", binary, units[unit].binary,
+					decimal, units[unit].decimal);
+}
+
+/*
+ * A number of bytes as postgresql.conf takes it, without loss.  Odd bytes
+ * are rounded up to the next kB.
+ */
+const char *
+FormatSetting(uint64 bytes)
+{
+	static const char *const units[] = {"kB", "MB", "GB", "TB"};
+	uint64		value = bytes / 1024 + (bytes % 1024 != 0 ? 1 : 0);
+	int			unit = 0;
+
+	while (unit < lengthof(units) - 1 && value != 0 && value % 1024 == 0)
+	{
+		value /= 1024;
+		unit++;
+	}
+	return psprintf("%llu%s", (unsigned long long) value, units[unit]);
+}
+
+const char *
+FormatUuid(const uint8 uuid[PCACHE_UUID_LEN])
+{
+	char		text[2 * PCACHE_UUID_LEN + 5];
+	char	   *p = text;
+
+	for (int i = 0; i < PCACHE_UUID_LEN; i++)
+	{
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*p++ = '-';
+		p += sprintf(p, "%02x", uuid[i]);
+	}
+	return pstrdup(text);
+}
+
+static const char *
+FormatTm(const struct tm *tm, const char *format)
+{
+	char		text[64];
+
+	/* the time comes from the pool, which may hold anything */
+	if (tm == NULL || strftime(text, sizeof(text), format, tm) == 0)
+		return pstrdup("invalid");
+	return pstrdup(text);
+}
+
+const char *
+FormatTime(int64 seconds)
+{
+	time_t		t = seconds;
+
+	return FormatTm(localtime(&t), "%Y-%m-%d %H:%M:%S %Z");
+}
+
+/* In ISO 8601, for JSON. */
+const char *
+FormatTimeUtc(int64 seconds)
+{
+	time_t		t = seconds;
+
+	return FormatTm(gmtime(&t), "%Y-%m-%dT%H:%M:%SZ");
+}
+
+const char *
+StateName(uint32 state)
+{
+	switch ((PCacheState) state)
+	{
+		case PCACHE_STATE_EMPTY:
+			return "empty";
+		case PCACHE_STATE_ATTACHING:
+			return "attaching";
+		case PCACHE_STATE_DIRTY:
+			return "dirty";
+		case PCACHE_STATE_CLEAN:
+			return "clean";
+	}
+	return "unknown";
+}
+
+/* The numbers are those of PersistentCacheMode; a new pool has none. */
+const char *
+ModeName(uint32 mode)
+{
+	static const char *const names[] = {"none", "planned_restart", "always"};
+
+	return mode < lengthof(names) ? names[mode] : "unknown";
+}
+
+/*
+ * Report progress, in bytes, at most once a second.  Modelled on
+ * pg_checksums.
+ */
+void
+ReportProgress(uint64 done, uint64 total, bool finished)
+{
+	static time_t last_report = 0;
+	time_t		now = time(NULL);
+	int			percent;
+
+	if (now == last_report && !finished)
+		return;
+	last_report = now;
+
+	/* more may be allocated than the file is long */
+	done = Min(done, total);
+	percent = total > 0 ? (int) (done * 100.0 / total) : 100;
+	fprintf(stderr, _("%llu/%llu MB (%d%%) done"),
+			(unsigned long long) (done / (1024 * 1024)),
+			(unsigned long long) (total / (1024 * 1024)),
+			percent);
+	fputc((!finished && isatty(fileno(stderr))) ? '\r' : '\n', stderr);
+}

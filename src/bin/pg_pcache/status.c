@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * status.c
+ *	  pg_pcache status: show what the pool says of itself.
+ *
+ * Takes no lock and changes nothing, so it can look at the pool of a server
+ * that is running.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/status.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "access/xlog_internal.h"
+#include "common/logging.h"
+#include "pg_pcache.h"
+
+/* A superblock that a server is just writing looks damaged, but not long. */
+#define READ_ATTEMPTS		5
+#define READ_RETRY_USEC		20000L
+
+static void
+PrintCheckpoint(const char *key, const PCacheCheckpoint *checkpoint)
+{
+	if (checkpoint->location == 0)
+		PrintLine(key, "none");
+	else
+		PrintLine(key, "%X/%X, redo %X/%X, timeline %u",
+				  LSN_FORMAT_ARGS(checkpoint->location),
+				  LSN_FORMAT_ARGS(checkpoint->redo),
+				  checkpoint->timeline);
+}
+
+static void
+PrintResult(const StatusResult *result, bool human)
+{
+	const Superblocks *superblocks = &result->superblocks;
+	const PCacheSuperblock *sb = &superblocks->chosen;
+
+	if (result->server_pid != 0)
+		PrintLine("server", "running (PID %d)", result->server_pid);
+	else
+		PrintLine("server", "not running");
+	PrintLine("pool", "%s", result->pool.path);
+	PrintLine("file system", "%s", PCacheFsKindName(result->pool.fs_kind));
+	PrintLine("file size", "%s", FormatBytes(result->pool.file_size, human));
+	if (superblocks->first_intact)
+		PrintLine("superblock", "intact");
+	else
+		PrintLine("superblock", "damaged: %s",
+				  superblocks->first_error.message);
+	if (superblocks->copy_intact)
+		PrintLine("superblock copy", "intact");
+	else
+		PrintLine("superblock copy", "damaged: %s",
+				  superblocks->copy_error.message);
+
+	PrintLine("format version", "%u", sb->format_version);
+	PrintLine("pool uuid", "%s", FormatUuid(sb->pool_uuid));
+	PrintLine("system identifier", "%llu",
+			  (unsigned long long) sb->system_identifier);
+	PrintLine("postgresql version", "%u", sb->pg_major);
+	PrintLine("created", "%s", FormatTime(sb->created_at));
+
+	/* in another format version only what is above is where we think */
+	if (sb->format_version != PCACHE_FORMAT_VERSION)
+		return;
+
+	PrintLine("capacity", "%llu blocks", (unsigned long long) sb->capacity);
+	PrintLine("cached data", "%s",
+			  FormatBytes(sb->capacity * sb->block_size, human));
+	PrintLine("slots used", "%llu", (unsigned long long) sb->slots_used);
+	PrintLine("state", "%s", StateName(sb->state));
+	PrintLine("mode", "%s", ModeName(sb->mode));
+	PrintLine("incarnation", "%016llx", (unsigned long long) sb->incarnation);
+	if (result->state_result == PCACHE_STATEFILE_OK)
+		PrintLine("cluster's incarnation", "%016llx",
+				  (unsigned long long) result->state.incarnation);
+	else
+		PrintLine("cluster's incarnation", "%s",
+				  result->state_result == PCACHE_STATEFILE_MISSING ?
+				  "none" : "damaged");
+	PrintLine("timeline", "%u", sb->timeline);
+	PrintCheckpoint("confirmed checkpoint", &sb->confirmed);
+	PrintCheckpoint("pending checkpoint", &sb->pending);
+	if (sb->min_recovery_point != 0)
+		PrintLine("min. recovery point", "%X/%X, timeline %u",
+				  LSN_FORMAT_ARGS(sb->min_recovery_point),
+				  sb->min_recovery_point_timeline);
+	PrintLine("checkpoint epoch", "%llu",
+			  (unsigned long long) sb->checkpoint_epoch);
+	PrintLine("data checksums", "%u", sb->data_checksum_version);
+	PrintLine("saved pages", "%llu", (unsigned long long) sb->saved_pages);
+	PrintLine("saved", "%s",
+			  sb->saved_at != 0 ? FormatTime(sb->saved_at) : "never");
+}
+
+/* Where PGDATA, or the command line, says that the pool is. */
+static void
+FindDirectory(const PCacheOptions *options, const StatusResult *result,
+			  char *directory)
+{
+	if (options->directory != NULL)
+	{
+		if (strlcpy(directory, options->directory, MAXPGPATH) >= MAXPGPATH - 64)
+			pg_fatal("directory name \"%s\" is too long", options->directory);
+		canonicalize_path(directory);
+	}
+	else if (result->state_result == PCACHE_STATEFILE_OK)
+		strlcpy(directory, result->state.directory, MAXPGPATH);
+	else
+		snprintf(directory, MAXPGPATH, "%s/%s",
+				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
+}
+
+int
+DoStatus(const PCacheOptions *options)
+{
+	StatusResult result;
+	PCacheError state_err;
+	PCacheError err;
+	char		directory[MAXPGPATH];
+
+	memset(&result, 0, sizeof(result));
+	if (!FileExists(options->pgdata, XLOG_CONTROL_FILE))
+		pg_fatal("directory \"%s\" is not a database cluster directory",
+				 options->pgdata);
+	result.server_pid = RunningServer(options->pgdata);
+	result.state_result = PCacheStateFileRead(options->pgdata, &result.state,
+											  &state_err);
+	if (result.state_result == PCACHE_STATEFILE_ERROR)
+		pg_log_warning("%s", state_err.message);
+	FindDirectory(options, &result, directory);
+
+	switch (PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &result.pool, &err))
+	{
+		case PCACHE_OPEN_OK:
+			break;
+		case PCACHE_OPEN_MISSING:
+			if (result.state_result == PCACHE_STATEFILE_OK)
+				PCacheSetHint(&err, _("The pool was created on %s, and is gone."),
+							  PCacheFsKindName(result.state.fs_kind));
+			else
+				PCacheSetHint(&err, _("Run \"pg_pcache init\" to create the persistent cache."));
+			FailWith(&err);
+			break;
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			FailWith(&err);
+	}
+
+	ReadSuperblocks(&result.pool, &result.superblocks);
+	for (int i = 1; i < READ_ATTEMPTS &&
+		 !(result.superblocks.first_intact && result.superblocks.copy_intact) &&
+		 result.server_pid != 0; i++)
+	{
+		pg_usleep(READ_RETRY_USEC);
+		ReadSuperblocks(&result.pool, &result.superblocks);
+	}
+	if (result.superblocks.source == PCACHE_SB_NONE)
+	{
+		pg_log_error("both superblocks of persistent cache pool \"%s\" are damaged",
+					 result.pool.path);
+		pg_log_error_detail("The first one: %s.  The copy: %s.",
+							result.superblocks.first_error.message,
+							result.superblocks.copy_error.message);
+		exit(EXIT_ERROR);
+	}
+
+	if (options->json)
+		StatusResultToJson(&result, options->human);
+	else
+		PrintResult(&result, options->human);
+	PCachePoolClose(&result.pool);
+	return 0;
+}
