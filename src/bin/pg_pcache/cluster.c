@@ -68,7 +68,7 @@ int
 RunningServer(const char *pgdata)
 {
 	char		path[MAXPGPATH];
-	char		text[32];
+	char		buf[32];
 	int			fd;
 	ssize_t		len;
 	long		pid;
@@ -81,11 +81,11 @@ RunningServer(const char *pgdata)
 			return 0;
 		pg_fatal("could not open file \"%s\" for reading: %m", path);
 	}
-	len = read(fd, text, sizeof(text) - 1);
+	len = read(fd, buf, sizeof(buf) - 1);
 	if (len < 0)
 		pg_fatal("could not read file \"%s\": %m", path);
 	close(fd);
-	text[len] = '\0';
+	buf[len] = '\0';
 
 	if (len == 0)
 	{
@@ -94,7 +94,7 @@ RunningServer(const char *pgdata)
 		exit(EXIT_ERROR);
 	}
 	/* negative in single-user mode */
-	pid = labs(strtol(text, NULL, 10));
+	pid = labs(strtol(buf, NULL, 10));
 	if (pid <= 0 || pid > INT_MAX)
 		pg_fatal("invalid data in PID file \"%s\"", path);
 

@@ -84,7 +84,7 @@ Undo(void)
 	if (undo.made_link)
 		(void) unlink(undo.link);
 	if (undo.removed_link)
-		(void) !symlink(undo.old_target, undo.link);
+		(void) symlink(undo.old_target, undo.link);
 	if (undo.removed_directory)
 		(void) mkdir(undo.link, pg_dir_create_mode);
 	if (undo.made_pool)
@@ -131,7 +131,7 @@ UndoAtExit(void)
  * blocks.
  */
 static uint64
-ParseSize(const char *text)
+ParseSize(const char *size)
 {
 	static const struct
 	{
@@ -144,7 +144,7 @@ ParseSize(const char *text)
 		{"TB", UINT64CONST(1) << 40},
 	};
 	const uint64 max_bytes = (uint64) MAX_CAPACITY * BLCKSZ;
-	const char *unit = text;
+	const char *unit = size;
 	char	   *end;
 	double		value;
 	double		bytes;
@@ -153,10 +153,10 @@ ParseSize(const char *text)
 	/* strtod() also takes signs, exponents, hexadecimal digits, "inf"... */
 	while (isdigit((unsigned char) *unit) || *unit == '.')
 		unit++;
-	value = strtod(text, &end);
-	if (unit == text || end != unit)
+	value = strtod(size, &end);
+	if (unit == size || end != unit)
 	{
-		pg_log_error("invalid value \"%s\" for option %s", text, "--size");
+		pg_log_error("invalid value \"%s\" for option %s", size, "--size");
 		pg_log_error_hint(SIZE_UNITS_HINT);
 		exit(EXIT_ERROR);
 	}
@@ -165,7 +165,7 @@ ParseSize(const char *text)
 	if (*unit == '\0')
 	{
 		pg_log_error("missing unit in value \"%s\" for option %s",
-					 text, "--size");
+					 size, "--size");
 		pg_log_error_hint(SIZE_UNITS_HINT);
 		exit(EXIT_ERROR);
 	}
@@ -177,7 +177,7 @@ ParseSize(const char *text)
 	if (factor == 0)
 	{
 		pg_log_error("invalid unit in value \"%s\" for option %s",
-					 text, "--size");
+					 size, "--size");
 		pg_log_error_hint(SIZE_UNITS_HINT);
 		exit(EXIT_ERROR);
 	}
@@ -185,7 +185,7 @@ ParseSize(const char *text)
 	bytes = ceil(value * factor);
 	if (bytes < (double) MIN_CAPACITY * BLCKSZ || bytes > (double) max_bytes)
 	{
-		pg_log_error("size \"%s\" is out of range", text);
+		pg_log_error("size \"%s\" is out of range", size);
 		pg_log_error_hint("The size must be between %s and %s.",
 						  FormatSetting((uint64) MIN_CAPACITY * BLCKSZ),
 						  FormatSetting(max_bytes));
@@ -194,7 +194,7 @@ ParseSize(const char *text)
 	if ((uint64) bytes % BLCKSZ != 0)
 	{
 		pg_log_error("size \"%s\" is not a multiple of the block size of %d bytes",
-					 text, BLCKSZ);
+					 size, BLCKSZ);
 		pg_log_error_hint("The next larger size is %s.",
 						  FormatSetting(TYPEALIGN64(BLCKSZ, (uint64) bytes)));
 		exit(EXIT_ERROR);

@@ -125,7 +125,7 @@ Finish(JsonWriter *w)
 
 /* A string, or null. */
 static void
-String(JsonWriter *w, const char *key, const char *value)
+AddString(JsonWriter *w, const char *key, const char *value)
 {
 	Key(w, key);
 	if (value != NULL)
@@ -135,38 +135,38 @@ String(JsonWriter *w, const char *key, const char *value)
 }
 
 static void
-Number(JsonWriter *w, const char *key, uint64 value)
+AddNumber(JsonWriter *w, const char *key, uint64 value)
 {
 	Key(w, key);
 	appendStringInfo(&w->buf, "%llu", (unsigned long long) value);
 }
 
 static void
-Boolean(JsonWriter *w, const char *key, bool value)
+AddBoolean(JsonWriter *w, const char *key, bool value)
 {
 	Key(w, key);
 	appendStringInfoString(&w->buf, value ? "true" : "false");
 }
 
 static void
-Bytes(JsonWriter *w, const char *key, uint64 bytes, bool human)
+AddBytes(JsonWriter *w, const char *key, uint64 bytes, bool human)
 {
 	if (human)
-		String(w, key, FormatBytes(bytes, true));
+		AddString(w, key, FormatBytes(bytes, true));
 	else
-		Number(w, key, bytes);
+		AddNumber(w, key, bytes);
 }
 
 static void
-Identifier(JsonWriter *w, const char *key, uint64 value)
+AddIdentifier(JsonWriter *w, const char *key, uint64 value)
 {
-	String(w, key, psprintf("%llu", (unsigned long long) value));
+	AddString(w, key, psprintf("%llu", (unsigned long long) value));
 }
 
 static void
-Lsn(JsonWriter *w, const char *key, XLogRecPtr lsn)
+AddLsn(JsonWriter *w, const char *key, XLogRecPtr lsn)
 {
-	String(w, key, psprintf("%X/%X", LSN_FORMAT_ARGS(lsn)));
+	AddString(w, key, psprintf("%X/%X", LSN_FORMAT_ARGS(lsn)));
 }
 
 /* A name that is made for readers, as a key or a keyword. */
@@ -181,17 +181,17 @@ SnakeCase(const char *name)
 }
 
 static void
-Checkpoint(JsonWriter *w, const char *key, const PCacheCheckpoint *checkpoint)
+AddCheckpoint(JsonWriter *w, const char *key, const PCacheCheckpoint *checkpoint)
 {
 	if (checkpoint->location == 0)
 	{
-		String(w, key, NULL);
+		AddString(w, key, NULL);
 		return;
 	}
 	OpenObject(w, key);
-	Lsn(w, "location", checkpoint->location);
-	Lsn(w, "redo", checkpoint->redo);
-	Number(w, "timeline", checkpoint->timeline);
+	AddLsn(w, "location", checkpoint->location);
+	AddLsn(w, "redo", checkpoint->redo);
+	AddNumber(w, "timeline", checkpoint->timeline);
 	CloseObject(w);
 }
 
@@ -202,20 +202,20 @@ InitResultToJson(const InitResult *result, bool human)
 	uint64		data_size = result->geometry.capacity * BLCKSZ;
 
 	Begin(&w);
-	Boolean(&w, "dry_run", result->dry_run);
-	Boolean(&w, "replaced", result->replaced);
-	String(&w, "pool", psprintf("%s/%s", result->directory, PCACHE_POOL_FILE));
-	String(&w, "symbolic_link", result->link[0] != '\0' ? result->link : NULL);
-	String(&w, "file_system", PCacheFsKindName(result->fs_kind));
-	Number(&w, "capacity", result->geometry.capacity);
-	Bytes(&w, "cached_data", data_size, human);
-	Bytes(&w, "file_size", result->geometry.pool_size, human);
-	Identifier(&w, "system_identifier", result->system_identifier);
-	String(&w, "pool_uuid",
-		   result->dry_run ? NULL : FormatUuid(result->pool_uuid));
+	AddBoolean(&w, "dry_run", result->dry_run);
+	AddBoolean(&w, "replaced", result->replaced);
+	AddString(&w, "pool", psprintf("%s/%s", result->directory, PCACHE_POOL_FILE));
+	AddString(&w, "symbolic_link", result->link[0] != '\0' ? result->link : NULL);
+	AddString(&w, "file_system", PCacheFsKindName(result->fs_kind));
+	AddNumber(&w, "capacity", result->geometry.capacity);
+	AddBytes(&w, "cached_data", data_size, human);
+	AddBytes(&w, "file_size", result->geometry.pool_size, human);
+	AddIdentifier(&w, "system_identifier", result->system_identifier);
+	AddString(&w, "pool_uuid",
+			  result->dry_run ? NULL : FormatUuid(result->pool_uuid));
 	OpenObject(&w, "settings");
-	String(&w, "persistent_cache_mode", "planned_restart");
-	String(&w, "shared_buffers", FormatSetting(data_size));
+	AddString(&w, "persistent_cache_mode", "planned_restart");
+	AddString(&w, "shared_buffers", FormatSetting(data_size));
 	CloseObject(&w);
 	Finish(&w);
 }
@@ -228,53 +228,53 @@ StatusResultToJson(const StatusResult *result, bool human)
 	const PCacheSuperblock *sb = &superblocks->chosen;
 
 	Begin(&w);
-	Boolean(&w, "server_running", result->server_pid != 0);
+	AddBoolean(&w, "server_running", result->server_pid != 0);
 	if (result->server_pid != 0)
-		Number(&w, "server_pid", result->server_pid);
+		AddNumber(&w, "server_pid", result->server_pid);
 	else
-		String(&w, "server_pid", NULL);
-	String(&w, "pool", result->pool.path);
-	String(&w, "file_system", PCacheFsKindName(result->pool.fs_kind));
-	Bytes(&w, "file_size", result->pool.file_size, human);
-	Boolean(&w, "superblock_intact", superblocks->first_intact);
-	Boolean(&w, "superblock_copy_intact", superblocks->copy_intact);
-	Number(&w, "format_version", sb->format_version);
-	String(&w, "pool_uuid", FormatUuid(sb->pool_uuid));
-	Identifier(&w, "system_identifier", sb->system_identifier);
-	Number(&w, "postgresql_version", sb->pg_major);
-	String(&w, "created", FormatTimeUtc(sb->created_at));
+		AddString(&w, "server_pid", NULL);
+	AddString(&w, "pool", result->pool.path);
+	AddString(&w, "file_system", PCacheFsKindName(result->pool.fs_kind));
+	AddBytes(&w, "file_size", result->pool.file_size, human);
+	AddBoolean(&w, "superblock_intact", superblocks->first_intact);
+	AddBoolean(&w, "superblock_copy_intact", superblocks->copy_intact);
+	AddNumber(&w, "format_version", sb->format_version);
+	AddString(&w, "pool_uuid", FormatUuid(sb->pool_uuid));
+	AddIdentifier(&w, "system_identifier", sb->system_identifier);
+	AddNumber(&w, "postgresql_version", sb->pg_major);
+	AddString(&w, "created", FormatTimeUtc(sb->created_at));
 
 	/* in another format version only what is above is where we think */
 	if (sb->format_version == PCACHE_FORMAT_VERSION)
 	{
-		Number(&w, "capacity", sb->capacity);
-		Bytes(&w, "cached_data", sb->capacity * sb->block_size, human);
-		Number(&w, "slots_used", sb->slots_used);
-		String(&w, "state", StateName(sb->state));
-		String(&w, "mode", sb->mode != 0 ? ModeName(sb->mode) : NULL);
-		String(&w, "incarnation",
-			   psprintf("%016llx", (unsigned long long) sb->incarnation));
-		String(&w, "cluster_incarnation",
-			   result->state_result != PCACHE_STATEFILE_OK ? NULL :
-			   psprintf("%016llx",
-						(unsigned long long) result->state.incarnation));
-		Number(&w, "timeline", sb->timeline);
-		Checkpoint(&w, "confirmed_checkpoint", &sb->confirmed);
-		Checkpoint(&w, "pending_checkpoint", &sb->pending);
+		AddNumber(&w, "capacity", sb->capacity);
+		AddBytes(&w, "cached_data", sb->capacity * sb->block_size, human);
+		AddNumber(&w, "slots_used", sb->slots_used);
+		AddString(&w, "state", StateName(sb->state));
+		AddString(&w, "mode", sb->mode != 0 ? ModeName(sb->mode) : NULL);
+		AddString(&w, "incarnation",
+				  psprintf("%016llx", (unsigned long long) sb->incarnation));
+		AddString(&w, "cluster_incarnation",
+				  result->state_result != PCACHE_STATEFILE_OK ? NULL :
+				  psprintf("%016llx",
+						   (unsigned long long) result->state.incarnation));
+		AddNumber(&w, "timeline", sb->timeline);
+		AddCheckpoint(&w, "confirmed_checkpoint", &sb->confirmed);
+		AddCheckpoint(&w, "pending_checkpoint", &sb->pending);
 		if (sb->min_recovery_point != 0)
 		{
 			OpenObject(&w, "min_recovery_point");
-			Lsn(&w, "location", sb->min_recovery_point);
-			Number(&w, "timeline", sb->min_recovery_point_timeline);
+			AddLsn(&w, "location", sb->min_recovery_point);
+			AddNumber(&w, "timeline", sb->min_recovery_point_timeline);
 			CloseObject(&w);
 		}
 		else
-			String(&w, "min_recovery_point", NULL);
-		Number(&w, "checkpoint_epoch", sb->checkpoint_epoch);
-		Number(&w, "data_checksum_version", sb->data_checksum_version);
-		Number(&w, "saved_pages", sb->saved_pages);
-		String(&w, "saved",
-			   sb->saved_at != 0 ? FormatTimeUtc(sb->saved_at) : NULL);
+			AddString(&w, "min_recovery_point", NULL);
+		AddNumber(&w, "checkpoint_epoch", sb->checkpoint_epoch);
+		AddNumber(&w, "data_checksum_version", sb->data_checksum_version);
+		AddNumber(&w, "saved_pages", sb->saved_pages);
+		AddString(&w, "saved",
+				  sb->saved_at != 0 ? FormatTimeUtc(sb->saved_at) : NULL);
 	}
 	Finish(&w);
 }
@@ -290,19 +290,19 @@ VerifyResultToJson(const VerifyResult *result)
 	JsonWriter	w;
 
 	Begin(&w);
-	String(&w, "next_start", names[result->next_start]);
-	String(&w, "reason",
-		   result->reason != NULL ? SnakeCase(result->reason) : NULL);
-	String(&w, "detail", result->reason != NULL ? result->detail : NULL);
-	String(&w, "pool", result->pool[0] != '\0' ? result->pool : NULL);
+	AddString(&w, "next_start", names[result->next_start]);
+	AddString(&w, "reason",
+			  result->reason != NULL ? SnakeCase(result->reason) : NULL);
+	AddString(&w, "detail", result->reason != NULL ? result->detail : NULL);
+	AddString(&w, "pool", result->pool[0] != '\0' ? result->pool : NULL);
 	if (result->scanned)
 	{
-		Number(&w, "slots", result->slots);
-		Number(&w, "saved_pages", result->saved);
+		AddNumber(&w, "slots", result->slots);
+		AddNumber(&w, "saved_pages", result->saved);
 		OpenObject(&w, "pages");
 		for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
-			Number(&w, SnakeCase(PCachePageVerdictName(i)), result->counts[i]);
-		Number(&w, "not_fitting", result->not_fitting);
+			AddNumber(&w, SnakeCase(PCachePageVerdictName(i)), result->counts[i]);
+		AddNumber(&w, "not_fitting", result->not_fitting);
 		CloseObject(&w);
 	}
 	Finish(&w);

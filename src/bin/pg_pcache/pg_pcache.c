@@ -171,6 +171,8 @@ main(int argc, char *argv[])
 
 	pg_logging_init(argv[0]);
 	set_pglocale_pgservice(argv[0], PG_TEXTDOMAIN("pg_pcache"));
+	/* sizes are read and printed the same in every locale */
+	setlocale(LC_NUMERIC, "C");
 	progname = get_progname(argv[0]);
 	options.argv0 = argv[0];
 	options.progname = progname;

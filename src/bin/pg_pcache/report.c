@@ -57,7 +57,7 @@ FormatBytes(uint64 bytes, bool human)
 	static const struct
 	{
 		const char *binary;
-		const char *decimal;
+		const char *metric;
 	}			units[] = {
 		{"MiB", "MB"},
 		{"GiB", "GB"},
@@ -65,7 +65,7 @@ FormatBytes(uint64 bytes, bool human)
 	};
 	int			unit = 0;
 	double		binary = bytes / (1024.0 * 1024.0);
-	double		decimal = bytes / 1e6;
+	double		metric = bytes / 1e6;
 
 	if (!human)
 		return psprintf("%llu bytes", (unsigned long long) bytes);
@@ -73,11 +73,11 @@ FormatBytes(uint64 bytes, bool human)
 	while (unit < lengthof(units) - 1 && binary >= 2048.0)
 	{
 		binary /= 1024.0;
-		decimal /= 1000.0;
+		metric /= 1000.0;
 		unit++;
 	}
 	return psprintf("%.2f %s (%.2f %s)", binary, units[unit].binary,
-					decimal, units[unit].decimal);
+					metric, units[unit].metric);
 }
 
 /*
@@ -102,8 +102,8 @@ FormatSetting(uint64 bytes)
 const char *
 FormatUuid(const uint8 uuid[PCACHE_UUID_LEN])
 {
-	char		text[2 * PCACHE_UUID_LEN + 5];
-	char	   *p = text;
+	char		buf[2 * PCACHE_UUID_LEN + 5];
+	char	   *p = buf;
 
 	for (int i = 0; i < PCACHE_UUID_LEN; i++)
 	{
@@ -111,18 +111,18 @@ FormatUuid(const uint8 uuid[PCACHE_UUID_LEN])
 			*p++ = '-';
 		p += sprintf(p, "%02x", uuid[i]);
 	}
-	return pstrdup(text);
+	return pstrdup(buf);
 }
 
 static const char *
 FormatTm(const struct tm *tm, const char *format)
 {
-	char		text[64];
+	char		buf[64];
 
 	/* the time comes from the pool, which may hold anything */
-	if (tm == NULL || strftime(text, sizeof(text), format, tm) == 0)
+	if (tm == NULL || strftime(buf, sizeof(buf), format, tm) == 0)
 		return pstrdup("invalid");
-	return pstrdup(text);
+	return pstrdup(buf);
 }
 
 const char *

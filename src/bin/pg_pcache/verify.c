@@ -59,6 +59,7 @@ typedef struct Configuration
 	char	   *mode;			/* NULL if unknown */
 	char	   *directory;		/* NULL if unknown */
 	int64		nbuffers;		/* -1 if unknown */
+	bool		cold_on_media_unknown;
 } Configuration;
 
 /* How the next start will recover, by the files that ask for it. */
@@ -94,14 +95,22 @@ ConcludeCold(VerifyResult *result, PCacheRefusal refusal, const char *detail)
 static void
 ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 {
+	char	   *on_media_unknown;
+
 	conf->mode = ReadSetting(options, "persistent_cache_mode");
 	conf->nbuffers = -1;
 	conf->directory = NULL;
+	conf->cold_on_media_unknown = false;
 	/* who does not know the one, does not know the others */
 	if (conf->mode != NULL)
 	{
 		conf->directory = ReadSetting(options, "persistent_cache_directory");
 		conf->nbuffers = ReadSharedBuffers(options);
+
+		on_media_unknown = ReadSetting(options, "persistent_cache_on_media_unknown");
+		conf->cold_on_media_unknown = on_media_unknown != NULL &&
+			strcmp(on_media_unknown, "cold") == 0;
+		free(on_media_unknown);
 	}
 }
 
@@ -314,12 +323,10 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 			}
 		}
 		if (options->progress)
-			ReportProgress((start + n) * sizeof(PCacheDescriptor),
-						   slots_used * sizeof(PCacheDescriptor), false);
+			ReportProgress((start + n) * BLCKSZ, slots_used * BLCKSZ, false);
 	}
 	if (options->progress)
-		ReportProgress(slots_used * sizeof(PCacheDescriptor),
-					   slots_used * sizeof(PCacheDescriptor), true);
+		ReportProgress(slots_used * BLCKSZ, slots_used * BLCKSZ, true);
 
 	/* a damaged descriptor may look free: then the superblock knows better */
 	result->saved = Max(sealed, sb->saved_pages);
@@ -341,6 +348,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	RecoveryFiles files;
 	PCacheGateFacts facts = {0};
 	PCachePageFacts page_facts = {0};
+	PCacheMediaReport media = {0};
 
 	switch (PCacheStateFileRead(options->pgdata, &state_file, &err))
 	{
@@ -380,10 +388,15 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	facts.recovery_target = files.standby_signal ?
 		HasRecoveryTarget(options) : files.recovery_signal;
 
+	PCacheMediaQuery(pool.path, pool.fd, pool.fs_kind, &media);
+	facts.media = &media;
+	facts.cold_on_media_unknown = conf->cold_on_media_unknown;
+
 	ReadSuperblocks(&pool, &superblocks);
 	JudgePool(&pool, &superblocks, &facts, conf->nbuffers, result);
 	if (result->next_start == NEXT_START_COLD)
 	{
+		PCacheMediaReportFree(&media);
 		PCachePoolClose(&pool);
 		return;
 	}
@@ -395,9 +408,12 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	page_facts.drop_unlogged = control->state != DB_SHUTDOWNED ||
 		files.backup_label || files.recovery_signal || files.standby_signal;
 	page_facts.sizes = PCacheRelSizesCreate();
+	page_facts.media = &media;
+	page_facts.blocks_offset = superblocks.chosen.blocks_offset;
 	ScanPages(options, &pool, &superblocks.chosen, conf->nbuffers,
 			  &page_facts, result);
 	PCacheRelSizesFree(page_facts.sizes);
+	PCacheMediaReportFree(&media);
 	PCachePoolClose(&pool);
 
 	if (result->counts[PCACHE_PAGE_KEPT] == 0 && result->saved > 0)

@@ -32,12 +32,20 @@ typedef enum PersistentCacheNuma
 	PERSISTENT_CACHE_NUMA_BIND,
 } PersistentCacheNuma;
 
+typedef enum PersistentCacheOnMediaUnknown
+{
+	PERSISTENT_CACHE_MEDIA_USE,
+	PERSISTENT_CACHE_MEDIA_COLD,
+} PersistentCacheOnMediaUnknown;
+
 /* GUCs */
 extern PGDLLIMPORT int persistent_cache_mode;
 extern PGDLLIMPORT int persistent_cache_numa;
+extern PGDLLIMPORT int persistent_cache_on_media_unknown;
 extern PGDLLIMPORT char *persistent_cache_directory;
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_mode_options[];
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_numa_options[];
+extern PGDLLIMPORT const struct config_enum_entry persistent_cache_on_media_unknown_options[];
 
 /* pcache_shmem.c: postmaster, while shared memory is created */
 extern bool PersistentCacheEnabled(void);

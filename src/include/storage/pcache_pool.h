@@ -20,6 +20,7 @@
 #include "catalog/pg_control.h"
 #include "common/relpath.h"
 #include "storage/pcache_layout.h"
+#include "storage/pcache_media.h"
 #include "storage/pcache_paths.h"
 #include "storage/pcache_persist.h"
 #include "storage/relfilelocator.h"
@@ -188,6 +189,8 @@ typedef struct PCacheGateFacts
 	uint64		file_size;		/* of the pool */
 	bool		backup_label;	/* recovery starts from a backup */
 	bool		recovery_target;	/* any recovery but a standby's */
+	const PCacheMediaReport *media;
+	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
 } PCacheGateFacts;
 
 typedef struct PCacheVerdict
@@ -223,6 +226,8 @@ typedef struct PCachePageFacts
 	uint64		lsn_limit;		/* WAL is durable up to here */
 	bool		drop_unlogged;	/* recovery resets unlogged relations */
 	struct PCacheRelSizes *sizes;
+	const PCacheMediaReport *media;
+	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
 } PCachePageFacts;
 
 extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,

@@ -172,6 +172,25 @@ GateRecovery(const PCacheGateFacts *facts)
 }
 
 /*
+ * Is it known which of the pool's pages can be read?  Bad blocks as such are
+ * for the page gate.
+ */
+static PCacheVerdict
+GateMedia(const PCacheGateFacts *facts)
+{
+	const PCacheMediaReport *media = facts->media;
+
+	if (media->blocks == PCACHE_MEDIA_BAD && media->bad.truncated)
+		return Refuse(PCACHE_COLD_MEDIA,
+					  _("the pool has too many bad blocks"));
+	if (media->blocks == PCACHE_MEDIA_UNKNOWN && facts->cold_on_media_unknown)
+		return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
+					  _("bad blocks of the pool are not known: %s"),
+					  media->blocks_why);
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/*
  * Can the pages of this pool be kept, each subject to its own gate?
  *
  * sb must be an intact superblock (PCacheSuperblockChoose).
@@ -188,6 +207,8 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		verdict = GateShutdown(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateRecovery(facts);
+	if (verdict.refusal == PCACHE_WARM)
+		verdict = GateMedia(facts);
 	return verdict;
 }
 
@@ -293,6 +314,10 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 	}
 	else if (desc->page_lsn > facts->lsn_limit)
 		return PCACHE_PAGE_LSN;
+
+	if (PCacheMediaRangeIsBad(facts->media,
+							  facts->blocks_offset + (uint64) slot * BLCKSZ, BLCKSZ))
+		return PCACHE_PAGE_BAD_BLOCK;
 
 	rlocator.spcOid = desc->spc_oid;
 	rlocator.dbOid = desc->db_oid;

@@ -13,6 +13,7 @@
 #define PCACHE_INTERNAL_H
 
 #include "storage/pcache.h"
+#include "storage/pcache_media.h"
 #include "storage/pcache_pool.h"
 
 /*
@@ -33,7 +34,9 @@ typedef struct PersistentCacheControl
 	/* The outcome of the last start. */
 	PCacheVerdict verdict;
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
-	uint64		startup_usec;	/* spent on gates and rebuild */
+	uint64		startup_usec;	/* spent on all of it */
+	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
+	uint32		retired;		/* slots on bad blocks, never to be used */
 } PersistentCacheControl;
 
 /* NULL, and pool.fd is -1, unless PersistentCacheEnabled(). */
@@ -47,10 +50,17 @@ PCacheGetDescriptor(uint32 slot)
 	return (PCacheDescriptor *) (PCacheThePool.map.base + PCACHE_DESCRIPTORS_OFFSET) + slot;
 }
 
+/* pcache_shmem.c */
 extern bool PCacheStoreSuperblock(int elevel);
 extern void PCacheReportError(int elevel, const PCacheError *err);
 
-/* freelist.c */
-extern void StrategyRebuildFreeList(void);
+/* pcache_health.c */
+extern PCacheMediaReport PCacheMedia;
+extern void PCacheQueryMedia(void);
+extern bool PCacheBlockIsBad(uint32 slot);
+extern bool PCacheDescriptorIsBad(uint32 slot);
+
+/* pcache_numa.c */
+extern void PCacheApplyNuma(int node);
 
 #endif							/* PCACHE_INTERNAL_H */

@@ -36,6 +36,7 @@
 
 int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
 int			persistent_cache_numa = PERSISTENT_CACHE_NUMA_WARN;
+int			persistent_cache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
 char	   *persistent_cache_directory = NULL;
 
 const struct config_enum_entry persistent_cache_mode_options[] = {
@@ -49,6 +50,12 @@ const struct config_enum_entry persistent_cache_numa_options[] = {
 	{"off", PERSISTENT_CACHE_NUMA_OFF, false},
 	{"warn", PERSISTENT_CACHE_NUMA_WARN, false},
 	{"bind", PERSISTENT_CACHE_NUMA_BIND, false},
+	{NULL, 0, false}
+};
+
+const struct config_enum_entry persistent_cache_on_media_unknown_options[] = {
+	{"use", PERSISTENT_CACHE_MEDIA_USE, false},
+	{"cold", PERSISTENT_CACHE_MEDIA_COLD, false},
 	{NULL, 0, false}
 };
 
@@ -313,6 +320,7 @@ OpenPool(void)
 	PCacheStateFile state_file;
 	PCacheStateFile *state = NULL;
 	PCacheError err;
+	PCacheMediaReport media;
 
 	ConfiguredDirectory(directory);
 	switch (PCacheStateFileRead(DataDir, &state_file, &err))
@@ -352,6 +360,12 @@ OpenPool(void)
 						PCacheThePool.path),
 				 errdetail("The kernel will write changed pages back to it while the server runs."),
 				 errhint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs.")));
+
+	memset(&media, 0, sizeof(media));
+	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd,
+					 PCacheThePool.fs_kind, &media);
+	PCacheApplyNuma(media.numa_node);
+	PCacheMediaReportFree(&media);
 }
 
 /*

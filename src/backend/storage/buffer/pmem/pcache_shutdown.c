@@ -65,7 +65,8 @@ DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
 	desc->seq = PCACHE_DESC_FREE_SEQ;
 	if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID) ||
 		(state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_LOCKED)) != 0 ||
-		BUF_STATE_GET_REFCOUNT(state) != 0)
+		BUF_STATE_GET_REFCOUNT(state) != 0 ||
+		PCacheBlockIsBad(slot))
 		return false;
 
 	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
@@ -120,10 +121,15 @@ PersistentCacheShutdown(void)
 	}
 
 	INSTR_TIME_SET_CURRENT(start);
+
+	/* Blocks may have gone bad meanwhile: do not touch them. */
+	PCacheQueryMedia();
 	for (uint32 slot = 0; slot < NBuffers; slot++)
 	{
 		PCacheDescriptor desc;
 
+		if (PCacheDescriptorIsBad(slot))
+			continue;
 		if (DescribeBuffer(slot, &desc))
 		{
 			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);

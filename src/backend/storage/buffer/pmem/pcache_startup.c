@@ -75,6 +75,30 @@ KeepPage(uint32 slot, const PCacheDescriptor *desc)
 	return -1;
 }
 
+/*
+ * Never use the slots that touch a bad block.
+ *
+ * A pin that nobody releases keeps the clock sweep away from a buffer, and
+ * StrategyRebuildFreeList() leaves it out.
+ */
+static void
+RetireBadSlots(void)
+{
+	if (PCacheMedia.blocks != PCACHE_MEDIA_BAD)
+		return;
+	for (uint32 slot = 0; slot < NBuffers; slot++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(slot);
+		uint32		state;
+
+		if (!PCacheBlockIsBad(slot) && !PCacheDescriptorIsBad(slot))
+			continue;
+		state = LockBufHdr(buf);
+		UnlockBufHdr(buf, state + BUF_REFCOUNT_ONE);
+		PCacheCtl->retired++;
+	}
+}
+
 /* Take a page out again: another slot claims the same tag. */
 static void
 ForgetPage(uint32 slot)
@@ -157,6 +181,9 @@ JudgePool(const ControlFileData *control, bool have_backup_label)
 	facts.control = control;
 	facts.file_size = PCacheThePool.file_size;
 	facts.backup_label = have_backup_label;
+	facts.media = &PCacheMedia;
+	facts.cold_on_media_unknown =
+		persistent_cache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
 
 	/* a standby follows its primary; anything else picks where to stop */
 	facts.recovery_target = ArchiveRecoveryRequested &&
@@ -237,14 +264,25 @@ LogOutcome(void)
 						 PCachePageVerdictName(i), pages[i]);
 	}
 	ereport(LOG,
-			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, %.3f ms (%.0f ns per page)",
+			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all",
 					pages[PCACHE_PAGE_KEPT],
 					PCacheCtl->superblock.saved_pages, NBuffers,
-					PCacheCtl->startup_usec / 1000.0,
+					PCacheCtl->rebuild_usec / 1000.0,
 					pages[PCACHE_PAGE_KEPT] == 0 ? 0.0 :
-					PCacheCtl->startup_usec * 1000.0 / pages[PCACHE_PAGE_KEPT]),
+					PCacheCtl->rebuild_usec * 1000.0 / pages[PCACHE_PAGE_KEPT],
+					PCacheCtl->startup_usec / 1000.0),
 			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
 	pfree(dropped.data);
+}
+
+static uint64
+ElapsedMicroseconds(instr_time start)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, start);
+	return INSTR_TIME_GET_MICROSEC(now);
 }
 
 /*
@@ -259,7 +297,7 @@ PersistentCacheStartup(bool have_backup_label)
 	ControlFileData *control;
 	bool		crc_ok;
 	instr_time	start;
-	instr_time	elapsed;
+	instr_time	rebuild_start;
 	uint64		slots_used;
 
 	if (!PersistentCacheEnabled())
@@ -274,10 +312,13 @@ PersistentCacheStartup(bool have_backup_label)
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("incorrect checksum in control file")));
 
+	PCacheQueryMedia();
 	PCacheCtl->verdict = JudgePool(control, have_backup_label);
 	slots_used = PCacheCtl->superblock.slots_used;
 	AdoptPool(control);
 
+	INSTR_TIME_SET_CURRENT(rebuild_start);
+	RetireBadSlots();
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 	{
 		PCachePageFacts facts;
@@ -285,15 +326,17 @@ PersistentCacheStartup(bool have_backup_label)
 		facts.lsn_limit = PCacheLsnLimit(control);
 		facts.drop_unlogged = InRecovery;
 		facts.sizes = PCacheRelSizesCreate();
+		facts.media = &PCacheMedia;
+		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
 		RebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);
-		StrategyRebuildFreeList();
 	}
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM || PCacheCtl->retired > 0)
+		StrategyRebuildFreeList();
+	PCacheCtl->rebuild_usec = ElapsedMicroseconds(rebuild_start);
 	pfree(control);
 
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	PCacheCtl->startup_usec = INSTR_TIME_GET_MICROSEC(elapsed);
+	PCacheCtl->startup_usec = ElapsedMicroseconds(start);
 	LogOutcome();
 
 	INJECTION_POINT("persistent-cache-attaching", NULL);
