@@ -163,7 +163,11 @@ StateName(uint32 state)
 const char *
 ModeName(uint32 mode)
 {
-	static const char *const names[] = {"none", "planned_restart", "always"};
+	static const char *const names[] = {
+		[PERSISTENT_CACHE_OFF] = "none",
+		[PERSISTENT_CACHE_PLANNED_RESTART] = "planned_restart",
+		[PERSISTENT_CACHE_ALWAYS] = "always",
+	};
 
 	return mode < lengthof(names) ? names[mode] : "unknown";
 }

@@ -15,15 +15,8 @@
 #ifndef PCACHE_H
 #define PCACHE_H
 
+#include "storage/pcache_layout.h"
 #include "utils/guc.h"
-
-/* Stored in the superblock: never renumber. */
-typedef enum PersistentCacheMode
-{
-	PERSISTENT_CACHE_OFF = 0,
-	PERSISTENT_CACHE_PLANNED_RESTART = 1,
-	PERSISTENT_CACHE_ALWAYS = 2,
-} PersistentCacheMode;
 
 typedef enum PersistentCacheNuma
 {

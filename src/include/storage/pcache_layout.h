@@ -66,6 +66,14 @@ typedef enum PCacheFsKind
 	PCACHE_FS_FSDAX,			/* persistent memory with MAP_SYNC */
 } PCacheFsKind;
 
+/* The setting under which the pool was used; PCacheSuperblock.mode. */
+typedef enum PersistentCacheMode
+{
+	PERSISTENT_CACHE_OFF = 0,
+	PERSISTENT_CACHE_PLANNED_RESTART = 1,
+	PERSISTENT_CACHE_ALWAYS = 2,
+} PersistentCacheMode;
+
 /*
  * Where a checkpoint was.  control_crc is the CRC that pg_control carried
  * once this checkpoint (or this shutdown) was recorded in it.

@@ -309,6 +309,36 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 }
 
 /*
+ * Remove what an interrupted creation left behind, but not what somebody is
+ * creating just now.
+ */
+static bool
+RemoveLeftover(const char *path, PCacheError *err)
+{
+	int			fd = open(path, O_RDWR | O_CLOEXEC, 0);
+
+	if (fd < 0 && errno == ENOENT)
+		return true;
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+	{
+		PCacheSetError(err, _("could not lock file \"%s\": %m"), path);
+		PCacheSetHint(err, _("Is another pg_pcache creating a pool there?"));
+		close(fd);
+		return false;
+	}
+	if (unlink(path) < 0 && errno != ENOENT)
+	{
+		PCacheSetError(err, _("could not remove file \"%s\": %m"), path);
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	if (fd >= 0)
+		close(fd);
+	return true;
+}
+
+/*
  * Create a pool of the given capacity in an existing directory, formatted,
  * mapped and locked.
  *
@@ -343,11 +373,8 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 		return false;
 	}
 
-	if (unlink(pool->path) < 0 && errno != ENOENT)
-	{
-		PCacheSetError(err, _("could not remove file \"%s\": %m"), pool->path);
+	if (!RemoveLeftover(pool->path, err))
 		return false;
-	}
 	pool->fd = open(pool->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, file_mode);
 	if (pool->fd < 0)
 	{
