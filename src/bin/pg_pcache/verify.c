@@ -349,6 +349,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	PCacheGateFacts facts = {0};
 	PCachePageFacts page_facts = {0};
 	PCacheMediaReport media = {0};
+	PCacheWatermark watermarks[2];
 
 	switch (PCacheStateFileRead(options->pgdata, &state_file, &err))
 	{
@@ -392,6 +393,17 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	facts.media = &media;
 	facts.cold_on_media_unknown = conf->cold_on_media_unknown;
 
+	facts.recovery_timeline = Max(control->checkPointCopy.ThisTimeLineID,
+								  control->minRecoveryPointTLI);
+	(void) PCacheReadBootId(facts.boot_id);
+	if (!PCacheReadExact(pool.fd, watermarks, sizeof(watermarks), PCACHE_WATERMARK_OFFSET) ||
+		!PCacheWatermarkChoose(watermarks, &facts.watermark))
+		facts.watermark.flushed = 0;
+
+	/* where the gates look for relations and WAL */
+	if (chdir(options->pgdata) < 0)
+		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);
+
 	ReadSuperblocks(&pool, &superblocks);
 	JudgePool(&pool, &superblocks, &facts, conf->nbuffers, result);
 	if (result->next_start == NEXT_START_COLD)
@@ -401,10 +413,9 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		return;
 	}
 
-	/* where PCacheRelSize() looks for files */
-	if (chdir(options->pgdata) < 0)
-		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);
-	page_facts.lsn_limit = PCacheLsnLimit(control);
+	page_facts.lsn_limit = PCacheLsnLimit(&superblocks.chosen, &facts);
+	page_facts.completed_epoch = superblocks.chosen.state == PCACHE_STATE_CLEAN ?
+		PG_UINT64_MAX : PCacheCompletedEpoch(&superblocks.chosen, control);
 	page_facts.drop_unlogged = control->state != DB_SHUTDOWNED ||
 		files.backup_label || files.recovery_signal || files.standby_signal;
 	page_facts.sizes = PCacheRelSizesCreate();

@@ -15,6 +15,9 @@
 #ifndef PCACHE_H
 #define PCACHE_H
 
+#include "access/xlogdefs.h"
+#include "catalog/pg_control.h"
+#include "storage/buf.h"
 #include "storage/pcache_layout.h"
 #include "utils/guc.h"
 
@@ -35,6 +38,7 @@ typedef enum PersistentCacheOnMediaUnknown
 extern PGDLLIMPORT int persistent_cache_mode;
 extern PGDLLIMPORT int persistent_cache_numa;
 extern PGDLLIMPORT int persistent_cache_on_media_unknown;
+extern PGDLLIMPORT int persistent_cache_seal_delay;
 extern PGDLLIMPORT char *persistent_cache_directory;
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_mode_options[];
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_numa_options[];
@@ -46,8 +50,54 @@ extern Size PersistentCacheShmemSize(void);
 extern char *PersistentCacheShmemInit(void);
 
 /* pcache_startup.c: startup process */
-extern void PersistentCacheStartup(bool have_backup_label);
+extern void PersistentCacheStartup(ControlFileData *control_file,
+								   bool have_backup_label);
 extern void PersistentCacheReachedConsistency(void);
+
+/*
+ * pcache_mark.c: any process
+ *
+ * PersistentCacheDescriptors is NULL unless persistent_cache_mode is always.
+ */
+extern PGDLLIMPORT PCacheDescriptor *PersistentCacheDescriptors;
+
+extern void PersistentCacheMarkBuffer(int buf_id);
+extern void PersistentCacheRetagBuffer(int buf_id, bool ring);
+extern void PersistentCacheEnqueue(int buf_id);
+extern bool PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn);
+
+/*
+ * A buffer's page, or its tag, is about to change; or the page LSN has just
+ * been changed under a share lock.
+ */
+static inline void
+PersistentCacheMark(int buf_id)
+{
+	if (unlikely(PersistentCacheDescriptors != NULL))
+		PersistentCacheMarkBuffer(buf_id);
+}
+
+/* A buffer that nobody can find yet is about to get a new tag. */
+static inline void
+PersistentCacheRetag(int buf_id, bool ring)
+{
+	if (unlikely(PersistentCacheDescriptors != NULL))
+		PersistentCacheRetagBuffer(buf_id, ring);
+}
+
+/* pcache_sealer.c */
+extern void PersistentCacheSealerRegister(void);
+extern void PersistentCacheSealerMain(Datum main_arg);
+
+/* pcache_watermark.c: under WALWriteLock, or in the walreceiver */
+extern void PersistentCacheWalWritten(const char *bytes, Size len,
+									  XLogRecPtr end, TimeLineID timeline);
+extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
+
+/* pcache_checkpoint.c: checkpointer */
+extern void PersistentCacheCheckpointStart(void);
+extern void PersistentCacheCheckpointPending(const ControlFileData *control);
+extern void PersistentCacheCheckpointConfirmed(const ControlFileData *control);
 
 /* pcache_shutdown.c: checkpointer */
 extern void PersistentCacheFlushStandby(void);

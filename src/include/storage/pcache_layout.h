@@ -124,7 +124,7 @@ typedef struct PCacheSuperblock
 	uint32		mode;			/* PersistentCacheMode of the last user */
 	uint64		incarnation;	/* random, new at each server start */
 	uint64		generation;		/* number of superblock writes */
-	uint64		checkpoint_epoch;
+	uint64		checkpoint_epoch;	/* no descriptor has a later one but by 1 */
 	uint32		timeline;
 	uint32		control_state;	/* DBState in pg_control at clean shutdown */
 	PCacheCheckpoint pending;	/* about to be written to pg_control */
@@ -138,8 +138,10 @@ typedef struct PCacheSuperblock
 	uint32		n_dimms;		/* valid entries in dimms[] */
 	uint32		dimms_state;	/* PCacheMediaAnswer of the DIMM query */
 	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
+	uint64		pending_epoch;	/* that the pending checkpoint completes */
+	uint64		confirmed_epoch;	/* that the confirmed one completed */
 
-	char		reserved[2284];
+	char		reserved[2268];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 	char		tail[PCACHE_MAGIC_LEN];
 } PCacheSuperblock;
@@ -169,7 +171,8 @@ StaticAssertDecl(offsetof(PCacheSuperblock, boot_id) == 224, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, saved_pages) == 240, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 256, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 264, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1800, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, pending_epoch) == 1800, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1816, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, crc) == 4084, "tail");
 StaticAssertDecl(offsetof(PCacheSuperblock, tail) == 4088, "tail");
 

@@ -112,6 +112,23 @@ extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
 extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 								  PCacheDescriptor *descs);
 
+/*
+ * pcache_witness.c
+ *
+ * A witness is the hash of the last bytes of WAL before some LSN; at least
+ * one of its last PCACHE_WITNESS_TAIL bytes must not be zero.
+ */
+#define PCACHE_WITNESS_LEN		64
+#define PCACHE_WITNESS_TAIL		24
+
+extern uint32 PCacheWatermarkCrc(const PCacheWatermark *watermark);
+extern bool PCacheWatermarkChoose(const PCacheWatermark slots[2],
+								  PCacheWatermark *chosen);
+extern uint64 PCacheWitnessHash(const char *bytes, uint64 end, uint32 timeline);
+extern bool PCacheWitnessIsUsable(const char *bytes, uint64 end);
+extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
+								 uint32 wal_segment_size, PCacheError *err);
+
 /* pcache_fs.c */
 extern bool PCacheFsKindOfPath(const char *path, PCacheFsKind *kind,
 							   uint64 *page_size);
@@ -191,6 +208,11 @@ typedef struct PCacheGateFacts
 	bool		recovery_target;	/* any recovery but a standby's */
 	const PCacheMediaReport *media;
 	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
+
+	/* For pools that are in use after an unclean stop */
+	PCacheWatermark watermark;	/* flushed is 0 if there is none */
+	uint32		recovery_timeline;	/* that this start will follow */
+	uint8		boot_id[PCACHE_UUID_LEN];
 } PCacheGateFacts;
 
 typedef struct PCacheVerdict
@@ -201,6 +223,8 @@ typedef struct PCacheVerdict
 
 extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
+extern uint64 PCacheCompletedEpoch(const PCacheSuperblock *sb,
+								   const ControlFileData *control);
 extern const char *PCacheRefusalName(PCacheRefusal refusal);
 
 /* Page gates, asked for each slot of a pool that passed the pool gates. */
@@ -214,6 +238,7 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_BEYOND_EOF,
 	PCACHE_PAGE_UNLOGGED,
 	PCACHE_PAGE_LSN,
+	PCACHE_PAGE_NO_LSN,
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
 	PCACHE_NUM_PAGE_VERDICTS
@@ -225,6 +250,7 @@ typedef struct PCachePageFacts
 {
 	uint64		lsn_limit;		/* WAL is durable up to here */
 	bool		drop_unlogged;	/* recovery resets unlogged relations */
+	uint64		completed_epoch;	/* pages sealed before it are on disk */
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
@@ -234,7 +260,10 @@ extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 										uint32 slot,
 										const PCachePageFacts *facts);
 extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
-extern uint64 PCacheLsnLimit(const ControlFileData *control);
+extern bool PCachePageIsDirty(const PCacheDescriptor *desc,
+							  const PCachePageFacts *facts);
+extern uint64 PCacheLsnLimit(const PCacheSuperblock *sb,
+							 const PCacheGateFacts *facts);
 
 /* pcache_relsize.c */
 extern struct PCacheRelSizes *PCacheRelSizesCreate(void);

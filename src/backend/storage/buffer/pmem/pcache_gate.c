@@ -24,6 +24,9 @@
 #include "storage/block.h"
 #include "storage/pcache_pool.h"
 
+/* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
+#define GIST_BUILD_LSN	1
+
 static PCacheVerdict Refuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
 
 static PCacheVerdict
@@ -106,7 +109,100 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return Refuse(PCACHE_WARM, "%s", "");
 }
 
-/* Are pool and pg_control from the same, clean, shutdown? */
+/* Is this checkpoint the one that pg_control points to? */
+static bool
+SameCheckpoint(const PCacheCheckpoint *checkpoint, const ControlFileData *control)
+{
+	return checkpoint->location == control->checkPoint &&
+		checkpoint->redo == control->checkPointCopy.redo &&
+		checkpoint->timeline == control->checkPointCopy.ThisTimeLineID;
+}
+
+/*
+ * Which epoch the last checkpoint has completed.  A crash may come before or
+ * after it got into pg_control, or before or after that was confirmed.
+ */
+uint64
+PCacheCompletedEpoch(const PCacheSuperblock *sb, const ControlFileData *control)
+{
+	if (SameCheckpoint(&sb->pending, control))
+		return sb->pending_epoch;
+	return sb->confirmed_epoch;
+}
+
+/* Did the memory below the pool survive what the host went through? */
+static PCacheVerdict
+GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	char		why[256];
+
+	if (memcmp(sb->boot_id, facts->boot_id, PCACHE_UUID_LEN) == 0)
+		return Refuse(PCACHE_WARM, "%s", "");
+	if (sb->fs_kind != PCACHE_FS_FSDAX)
+		return Refuse(PCACHE_COLD_POWER,
+					  _("the host was restarted, and the pool was not on persistent memory"));
+	switch (PCacheMediaCompareDimms(sb, facts->media, why, sizeof(why)))
+	{
+		case PCACHE_DIMMS_SAME:
+			break;
+		case PCACHE_DIMMS_UNKNOWN:
+			if (facts->cold_on_media_unknown)
+				return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
+							  _("it is not known whether the DIMMs were shut down safely: %s"), why);
+			break;
+		case PCACHE_DIMMS_MOVED:
+		case PCACHE_DIMMS_REPLACED:
+			return Refuse(PCACHE_COLD_POWER,
+						  _("the DIMMs were not shut down safely: %s"), why);
+	}
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/*
+ * Does the pool go with pg_control and with the WAL, although it was in use
+ * when the server stopped?
+ */
+static PCacheVerdict
+GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	const ControlFileData *control = facts->control;
+	const PCacheWatermark *watermark = &facts->watermark;
+	PCacheVerdict verdict;
+	PCacheError err;
+
+	if (!SameCheckpoint(&sb->confirmed, control) &&
+		!SameCheckpoint(&sb->pending, control))
+		return Refuse(PCACHE_COLD_CHECKPOINT,
+					  _("the pool knows of checkpoints %X/%X and %X/%X, the last checkpoint of the cluster is at %X/%X"),
+					  LSN_FORMAT_ARGS(sb->confirmed.location),
+					  LSN_FORMAT_ARGS(sb->pending.location),
+					  LSN_FORMAT_ARGS(control->checkPoint));
+	if (sb->data_checksum_version != control->data_checksum_version)
+		return Refuse(PCACHE_COLD_CHECKSUMS,
+					  _("data checksums were switched on or off"));
+	verdict = GatePower(sb, facts);
+	if (verdict.refusal != PCACHE_WARM)
+		return verdict;
+	if (watermark->flushed == 0)
+		return Refuse(PCACHE_COLD_WATERMARK,
+					  _("it is not known how far the WAL was durable"));
+	if (watermark->timeline != facts->recovery_timeline)
+		return Refuse(PCACHE_COLD_TIMELINE,
+					  _("the WAL was written on timeline %u, recovery follows timeline %u"),
+					  watermark->timeline, facts->recovery_timeline);
+	if (watermark->flushed < control->checkPointCopy.redo)
+		return Refuse(PCACHE_COLD_WATERMARK,
+					  _("WAL is known to be durable up to %X/%X only, before the redo point"),
+					  LSN_FORMAT_ARGS(watermark->flushed));
+	if (!PCacheWitnessMatches(watermark, control->xlog_seg_size, &err))
+		return Refuse(PCACHE_COLD_WATERMARK, "%s", err.message);
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/*
+ * Are pool and pg_control from the same stop, and was that one after which
+ * pages can be kept?
+ */
 static PCacheVerdict
 GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
@@ -121,6 +217,8 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 			return Refuse(PCACHE_COLD_ATTACHING,
 						  _("the last start did not reach a consistent state"));
 		case PCACHE_STATE_DIRTY:
+			if (sb->mode == PERSISTENT_CACHE_ALWAYS)
+				return GateCrash(sb, facts);
 			return Refuse(PCACHE_COLD_DIRTY,
 						  _("the server was not shut down cleanly"));
 		default:
@@ -265,14 +363,26 @@ PCacheRefusalName(PCacheRefusal refusal)
 }
 
 /*
- * Up to which LSN the WAL of a cleanly shut down cluster is durable, going
- * by its control file: up to the shutdown checkpoint, on a standby up to
- * where recovery must replay anyway.
+ * Up to which LSN the WAL is known to be durable.  After a clean shutdown up
+ * to the shutdown checkpoint, on a standby up to where recovery must replay
+ * anyway; otherwise up to the watermark.
  */
 uint64
-PCacheLsnLimit(const ControlFileData *control)
+PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	return Max(control->checkPoint, control->minRecoveryPoint);
+	if (sb->state != PCACHE_STATE_CLEAN)
+		return facts->watermark.flushed;
+	return Max(facts->control->checkPoint, facts->control->minRecoveryPoint);
+}
+
+/*
+ * Must this page be written to its file again?  It is on disk only if it was
+ * sealed before the last completed checkpoint began to write.
+ */
+bool
+PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
+{
+	return desc->dirty_epoch >= facts->completed_epoch;
 }
 
 /* Can this be the tag of a page in shared buffers? */
@@ -314,6 +424,10 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 	}
 	else if (desc->page_lsn > facts->lsn_limit)
 		return PCACHE_PAGE_LSN;
+	else if (desc->page_lsn <= GIST_BUILD_LSN &&
+			 desc->fork_number != FSM_FORKNUM &&
+			 PCachePageIsDirty(desc, facts))
+		return PCACHE_PAGE_NO_LSN;
 
 	if (PCacheMediaRangeIsBad(facts->media,
 							  facts->blocks_offset + (uint64) slot * BLCKSZ, BLCKSZ))
@@ -352,6 +466,8 @@ PCachePageVerdictName(PCachePageVerdict verdict)
 			return "unlogged";
 		case PCACHE_PAGE_LSN:
 			return "WAL not durable";
+		case PCACHE_PAGE_NO_LSN:
+			return "no LSN";
 		case PCACHE_PAGE_BAD_BLOCK:
 			return "bad block";
 		case PCACHE_PAGE_DUPLICATE:

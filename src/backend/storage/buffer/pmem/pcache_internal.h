@@ -14,6 +14,7 @@
 
 #include "storage/pcache.h"
 #include "storage/pcache_media.h"
+#include "storage/buf_internals.h"
 #include "storage/pcache_pool.h"
 
 /*
@@ -34,9 +35,27 @@ typedef struct PersistentCacheControl
 	/* The outcome of the last start. */
 	PCacheVerdict verdict;
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
+	uint64		kept_dirty;		/* of the pages kept */
 	uint64		startup_usec;	/* spent on all of it */
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
+
+	/*
+	 * The rest is for persistent_cache_mode = always.
+	 *
+	 * attached is set once the startup process has decided about each slot;
+	 * the sealer waits for it.  epoch is bumped by the checkpointer only.
+	 * written, watermark and watermark_slot belong to who writes WAL (see
+	 * pcache_watermark.c).  The counters are the sealer's.
+	 */
+	pg_atomic_uint64 attached;
+	pg_atomic_uint64 epoch;
+	PCacheWatermark written;
+	PCacheWatermark watermark;
+	int			watermark_slot;
+	pg_atomic_uint64 seals;
+	pg_atomic_uint64 failed_seals;
+	pg_atomic_uint64 flushed_bytes;
 } PersistentCacheControl;
 
 /* NULL, and pool.fd is -1, unless PersistentCacheEnabled(). */
@@ -51,6 +70,18 @@ PCacheGetDescriptor(uint32 slot)
 }
 
 /* pcache_shmem.c */
+static inline pg_atomic_uint64 *
+PCacheSeq(PCacheDescriptor *desc)
+{
+	return (pg_atomic_uint64 *) &desc->seq;
+}
+
+static inline PCacheWatermark *
+PCacheWatermarkSlots(void)
+{
+	return (PCacheWatermark *) (PCacheThePool.map.base + PCACHE_WATERMARK_OFFSET);
+}
+
 extern bool PCacheStoreSuperblock(int elevel);
 extern void PCacheReportError(int elevel, const PCacheError *err);
 
@@ -59,6 +90,16 @@ extern PCacheMediaReport PCacheMedia;
 extern void PCacheQueryMedia(void);
 extern bool PCacheBlockIsBad(uint32 slot);
 extern bool PCacheDescriptorIsBad(uint32 slot);
+
+/* pcache_mark.c */
+extern Size PCacheQueueShmemSize(void);
+extern void PCacheQueueShmemInit(void);
+extern int	PCacheDequeue(uint32 *position, int *slots, int max);
+extern void PCacheSetKept(int buf_id);
+
+/* pcache_shutdown.c */
+extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,
+						   const BufferTag *tag, uint32 state);
 
 /* pcache_numa.c */
 extern void PCacheApplyNuma(int node);

@@ -36,6 +36,7 @@
 
 int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
 int			persistent_cache_numa = PERSISTENT_CACHE_NUMA_WARN;
+int			persistent_cache_seal_delay = 10;
 int			persistent_cache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
 char	   *persistent_cache_directory = NULL;
 
@@ -77,7 +78,14 @@ PersistentCacheEnabled(void)
 Size
 PersistentCacheShmemSize(void)
 {
-	return PersistentCacheEnabled() ? MAXALIGN(sizeof(PersistentCacheControl)) : 0;
+	Size		size = 0;
+
+	if (PersistentCacheEnabled())
+		size = add_size(size, MAXALIGN(sizeof(PersistentCacheControl)));
+	if (PersistentCacheEnabled() &&
+		persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
+		size = add_size(size, PCacheQueueShmemSize());
+	return size;
 }
 
 void
@@ -368,6 +376,22 @@ OpenPool(void)
 	PCacheMediaReportFree(&media);
 }
 
+/* always promises more than a file in the page cache can keep. */
+static void
+RequireSurvival(void)
+{
+	if (PCacheThePool.map.kind != PCACHE_PERSIST_FILE)
+		return;
+	ereport(FATAL,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\"",
+					PCacheThePool.path),
+			 PCacheThePool.fs_kind == PCACHE_FS_FSDAX ?
+			 errdetail("The pool is on persistent memory, but this server was built without libpmem.") :
+			 errdetail("The pool is an ordinary file: its pages reach the media in any order."),
+			 errhint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\".")));
+}
+
 /*
  * Allocate shared state, and map the pool.  Returns where BufferBlocks is.
  *
@@ -384,12 +408,6 @@ PersistentCacheShmemInit(void)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("the persistent cache is not supported on this platform")));
 #endif
-	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
-		ereport(FATAL,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("\"persistent_cache_mode\" cannot be \"always\": it is not built yet"),
-				 errhint("Use \"planned_restart\".")));
-
 	PCacheCtl = ShmemInitStruct("Persistent Cache",
 								sizeof(PersistentCacheControl), &found);
 	Assert(!found);
@@ -400,6 +418,14 @@ PersistentCacheShmemInit(void)
 	 * No child is left that could use the old mapping.
 	 */
 	PCachePoolClose(&PCacheThePool);
+	PersistentCacheDescriptors = NULL;
 	OpenPool();
+
+	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
+	{
+		RequireSurvival();
+		PCacheQueueShmemInit();
+		PersistentCacheDescriptors = PCacheGetDescriptor(0);
+	}
 	return PCacheThePool.map.base + PCacheCtl->superblock.blocks_offset;
 }

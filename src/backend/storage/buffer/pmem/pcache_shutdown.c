@@ -51,6 +51,28 @@ PersistentCacheFlushStandby(void)
 }
 
 /*
+ * Fill in a descriptor for a buffer with the given tag and state, but for
+ * seq, epoch and CRC.  The caller makes sure that the three go together.
+ */
+void
+PCacheDescribe(PCacheDescriptor *desc, uint32 slot, const BufferTag *tag,
+			   uint32 state)
+{
+	memset(desc, 0, sizeof(*desc));
+	desc->page_lsn = PageGetLSN(BufferGetPage(slot + 1));
+	desc->spc_oid = tag->spcOid;
+	desc->db_oid = tag->dbOid;
+	desc->rel_number = BufTagGetRelNumber(tag);
+	desc->fork_number = BufTagGetForkNum(tag);
+	desc->block_number = tag->blockNum;
+	desc->slot = slot;
+	desc->version = PCACHE_DESC_VERSION;
+	if (state & BM_PERMANENT)
+		desc->flags |= PCACHE_DESC_PERMANENT;
+	desc->usage_count = BUF_STATE_GET_USAGECOUNT(state);
+}
+
+/*
  * Describe one buffer for the next start.  Returns false if it holds no page
  * that can be kept: a dirty one has a change (a hint bit, say, set after the
  * shutdown checkpoint) that is not on disk.
@@ -69,19 +91,9 @@ DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
 		PCacheBlockIsBad(slot))
 		return false;
 
-	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
-	desc->page_lsn = PageGetLSN(BufferGetPage(BufferDescriptorGetBuffer(buf)));
-	desc->spc_oid = buf->tag.spcOid;
-	desc->db_oid = buf->tag.dbOid;
-	desc->rel_number = BufTagGetRelNumber(&buf->tag);
-	desc->fork_number = BufTagGetForkNum(&buf->tag);
-	desc->block_number = buf->tag.blockNum;
-	desc->slot = slot;
-	desc->version = PCACHE_DESC_VERSION;
-	if (state & BM_PERMANENT)
-		desc->flags |= PCACHE_DESC_PERMANENT;
-	desc->usage_count = BUF_STATE_GET_USAGECOUNT(state);
+	PCacheDescribe(desc, slot, &buf->tag, state);
 	desc->crc = PCacheDescriptorCrc(desc);
+	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
 	return true;
 }
 
@@ -97,6 +109,7 @@ PersistentCacheShutdown(void)
 	ControlFileData *control;
 	bool		crc_ok;
 	uint64		saved = 0;
+	bool		drained;
 	instr_time	start;
 	instr_time	elapsed;
 
@@ -128,16 +141,28 @@ PersistentCacheShutdown(void)
 	{
 		PCacheDescriptor desc;
 
+		/* an even seq also tells that the sealer has flushed the page */
+		if (DescribeBuffer(slot, &desc) &&
+			!PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq))
+			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
+	}
+
+	/*
+	 * Pages before descriptors: in mode always, a pool in use is believed, and
+	 * a descriptor must not be durable before its page is.
+	 */
+	drained = PCacheDrain(map);
+	for (uint32 slot = 0; drained && slot < NBuffers; slot++)
+	{
+		PCacheDescriptor desc;
+
 		if (PCacheDescriptorIsBad(slot))
 			continue;
 		if (DescribeBuffer(slot, &desc))
-		{
-			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
 			saved++;
-		}
 		PCacheMemcpyNodrain(map, PCacheGetDescriptor(slot), &desc, sizeof(desc));
 	}
-	if (!PCacheDrain(map))
+	if (!drained || !PCacheDrain(map))
 	{
 		ereport(LOG,
 				(errcode_for_file_access(),

@@ -40,11 +40,12 @@
 #define DESCRIPTORS_PER_READ	1024
 
 /*
- * Put a page that passed its gate into the buffer manager's tables.  Returns
- * -1, or the buffer that already has this tag.
+ * Put a page that passed its gate into the buffer manager's tables, dirty if
+ * its file may not have it.  Returns -1, or the buffer that already has this
+ * tag.
  */
 static int
-KeepPage(uint32 slot, const PCacheDescriptor *desc)
+KeepPage(uint32 slot, const PCacheDescriptor *desc, bool dirty)
 {
 	BufferDesc *buf = GetBufferDescriptor(slot);
 	RelFileLocator rlocator;
@@ -70,6 +71,8 @@ KeepPage(uint32 slot, const PCacheDescriptor *desc)
 	state |= BM_TAG_VALID | BM_VALID;
 	if (desc->flags & PCACHE_DESC_PERMANENT)
 		state |= BM_PERMANENT;
+	if (dirty)
+		state |= BM_DIRTY | BM_JUST_DIRTIED;
 	state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
 	UnlockBufHdr(buf, state);
 	return -1;
@@ -120,9 +123,10 @@ ForgetPage(uint32 slot)
  * one is: both go.  The first one stays in the table to the end so that a
  * third one is found out as well.
  */
-static void
+static XLogRecPtr
 RebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 {
+	XLogRecPtr	max_lsn = InvalidXLogRecPtr;
 	uint32		nslots = Min(slots_used, NBuffers);
 	List	   *duplicated = NIL;
 	ListCell   *lc;
@@ -144,12 +148,21 @@ RebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 		verdict = PCachePageGate(desc, slot, facts);
 		if (verdict == PCACHE_PAGE_KEPT)
 		{
-			int			existing = KeepPage(slot, desc);
+			bool		dirty = PCachePageIsDirty(desc, facts);
+			int			existing = KeepPage(slot, desc, dirty);
 
 			if (existing >= 0)
 			{
 				verdict = PCACHE_PAGE_DUPLICATE;
 				duplicated = list_append_unique_int(duplicated, existing);
+			}
+			else
+			{
+				if (dirty)
+					PCacheCtl->kept_dirty++;
+				max_lsn = Max(max_lsn, desc->page_lsn);
+				if (PersistentCacheDescriptors != NULL)
+					PCacheSetKept(slot);
 			}
 		}
 		PCacheCtl->pages[verdict]++;
@@ -164,37 +177,75 @@ RebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
 		LWLockRelease(BufMappingPartitionLockByIndex(i));
 	pfree(chunk);
+	return max_lsn;
 }
 
-/* Ask the pool gates. */
-static PCacheVerdict
-JudgePool(const ControlFileData *control, bool have_backup_label)
+/*
+ * Make sure that no descriptor is trusted whose page was not kept, before
+ * its slot is used.
+ */
+static void
+UnsealOthers(void)
 {
-	PCacheStateFile state;
-	PCacheGateFacts facts;
+	for (uint32 slot = 0; slot < NBuffers; slot++)
+	{
+		PCacheDescriptor *desc = PCacheGetDescriptor(slot);
+		uint64		seq;
+
+		if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_TAG_VALID)
+			continue;
+		if (PCacheDescriptorIsBad(slot))
+			continue;
+		seq = pg_atomic_read_u64(PCacheSeq(desc));
+		if (!PCacheSeqIsSealed(seq))
+			continue;
+		pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
+		PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
+	}
+	if (!PCacheDrain(&PCacheThePool.map))
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+/*
+ * Gather what the pool gates look at, and ask them.
+ */
+static PCacheVerdict
+JudgePool(const ControlFileData *control, bool have_backup_label,
+		  PCacheGateFacts *facts)
+{
+	static PCacheStateFile state;
+	PCacheWatermark slots[2];
 	PCacheError err;
 
+	memset(facts, 0, sizeof(*facts));
 	if (PCacheCtl->opened.refusal != PCACHE_WARM)
 		return PCacheCtl->opened;
 
-	memset(&facts, 0, sizeof(facts));
-	facts.control = control;
-	facts.file_size = PCacheThePool.file_size;
-	facts.backup_label = have_backup_label;
-	facts.media = &PCacheMedia;
-	facts.cold_on_media_unknown =
+	facts->control = control;
+	facts->file_size = PCacheThePool.file_size;
+	facts->backup_label = have_backup_label;
+	facts->media = &PCacheMedia;
+	facts->cold_on_media_unknown =
 		persistent_cache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
+	facts->recovery_timeline = recoveryTargetTLI;
+	(void) PCacheReadBootId(facts->boot_id);
+	if (!PCacheReadExact(PCacheThePool.fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
+		!PCacheWatermarkChoose(slots, &facts->watermark))
+		facts->watermark.flushed = 0;
 
 	/* a standby follows its primary; anything else picks where to stop */
-	facts.recovery_target = ArchiveRecoveryRequested &&
+	facts->recovery_target = ArchiveRecoveryRequested &&
 		(access(STANDBY_SIGNAL_FILE, F_OK) != 0 ||
 		 recoveryTarget != RECOVERY_TARGET_UNSET);
 
 	/* a damaged state file was reported when the pool was opened */
 	if (PCacheStateFileRead(DataDir, &state, &err) == PCACHE_STATEFILE_OK)
-		facts.state = &state;
+		facts->state = &state;
 
-	return PCachePoolGate(&PCacheCtl->superblock, &facts);
+	return PCachePoolGate(&PCacheCtl->superblock, facts);
 }
 
 /*
@@ -203,11 +254,14 @@ JudgePool(const ControlFileData *control, bool have_backup_label)
  *
  * Pool first, then PGDATA: a crash between the two leaves incarnations that
  * do not match.
+ *
+ * completed_epoch is that of pages which are kept, see PCachePageIsDirty().
  */
 static void
-AdoptPool(const ControlFileData *control)
+AdoptPool(const ControlFileData *control, uint64 completed_epoch)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
+	uint64		epoch = sb->checkpoint_epoch + 2;
 	PCacheStateFile state;
 	PCacheError err;
 
@@ -226,6 +280,20 @@ AdoptPool(const ControlFileData *control)
 	sb->timeline = control->checkPointCopy.ThisTimeLineID;
 	sb->data_checksum_version = control->data_checksum_version;
 	(void) PCacheReadBootId(sb->boot_id);
+	sb->dimms_state = PCacheMedia.dimms_state;
+	sb->n_dimms = PCacheMedia.n_dimms;
+	memcpy(sb->dimms, PCacheMedia.dimms, sizeof(sb->dimms));
+
+	/* beyond any epoch in a descriptor, see PersistentCacheCheckpointStart */
+	sb->checkpoint_epoch = epoch;
+	pg_atomic_write_u64(&PCacheCtl->epoch, epoch);
+	sb->confirmed.location = control->checkPoint;
+	sb->confirmed.redo = control->checkPointCopy.redo;
+	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->confirmed.control_crc = 0;
+	sb->confirmed_epoch = Min(completed_epoch, epoch);
+	sb->pending = sb->confirmed;
+	sb->pending_epoch = sb->confirmed_epoch;
 	(void) PCacheStoreSuperblock(FATAL);
 	LWLockRelease(PersistentCacheLock);
 
@@ -275,6 +343,40 @@ LogOutcome(void)
 	pfree(dropped.data);
 }
 
+/*
+ * Everything about slots is decided: have marks and seals begin.
+ */
+static void
+StartProtocol(const PCacheGateFacts *facts)
+{
+	PCacheWatermark *slots = PCacheWatermarkSlots();
+
+	UnsealOthers();
+
+	/* The watermark of another life must not be mistaken for ours. */
+	memset(&PCacheCtl->watermark, 0, sizeof(PCacheWatermark));
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+		PCacheCtl->watermark = facts->watermark;
+	slots[0] = PCacheCtl->watermark;
+	slots[1] = PCacheCtl->watermark;
+	(void) PCachePersist(&PCacheThePool.map, slots, 2 * sizeof(PCacheWatermark));
+
+	pg_atomic_write_membarrier_u64(&PCacheCtl->attached, 1);
+}
+
+/*
+ * A standby must not be consistent before it has replayed what its pages
+ * contain already, as if they had been written by FlushBuffer().  The caller
+ * of our caller writes pg_control.
+ */
+static void
+RaiseMinRecoveryPoint(ControlFileData *control_file, XLogRecPtr lsn,
+					  TimeLineID timeline)
+{
+	control_file->minRecoveryPoint = lsn;
+	control_file->minRecoveryPointTLI = timeline;
+}
+
 static uint64
 ElapsedMicroseconds(instr_time start)
 {
@@ -292,8 +394,11 @@ ElapsedMicroseconds(instr_time start)
  * changed by this start.
  */
 void
-PersistentCacheStartup(bool have_backup_label)
+PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 {
+	PCacheGateFacts gate_facts;
+	PCachePageFacts facts;
+	XLogRecPtr	max_lsn = InvalidXLogRecPtr;
 	ControlFileData *control;
 	bool		crc_ok;
 	instr_time	start;
@@ -313,26 +418,36 @@ PersistentCacheStartup(bool have_backup_label)
 				 errmsg("incorrect checksum in control file")));
 
 	PCacheQueryMedia();
-	PCacheCtl->verdict = JudgePool(control, have_backup_label);
+	PCacheCtl->verdict = JudgePool(control, have_backup_label, &gate_facts);
 	slots_used = PCacheCtl->superblock.slots_used;
-	AdoptPool(control);
+
+	memset(&facts, 0, sizeof(facts));
+	facts.completed_epoch = PG_UINT64_MAX;
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	{
+		facts.lsn_limit = PCacheLsnLimit(&PCacheCtl->superblock, &gate_facts);
+		if (PCacheCtl->superblock.state != PCACHE_STATE_CLEAN)
+			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
+	}
+	AdoptPool(control, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
 	RetireBadSlots();
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 	{
-		PCachePageFacts facts;
-
-		facts.lsn_limit = PCacheLsnLimit(control);
 		facts.drop_unlogged = InRecovery;
 		facts.sizes = PCacheRelSizesCreate();
 		facts.media = &PCacheMedia;
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
-		RebuildMapping(&facts, slots_used);
+		max_lsn = RebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);
 	}
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM || PCacheCtl->retired > 0)
 		StrategyRebuildFreeList();
+	if (PersistentCacheDescriptors != NULL)
+		StartProtocol(&gate_facts);
+	if (InArchiveRecovery && max_lsn > control_file->minRecoveryPoint)
+		RaiseMinRecoveryPoint(control_file, max_lsn, gate_facts.recovery_timeline);
 	PCacheCtl->rebuild_usec = ElapsedMicroseconds(rebuild_start);
 	pfree(control);
 
