@@ -15,6 +15,7 @@
 #ifndef PCACHE_H
 #define PCACHE_H
 
+#include "access/rmgr.h"
 #include "access/xlogdefs.h"
 #include "catalog/pg_control.h"
 #include "storage/buf.h"
@@ -64,7 +65,8 @@ extern PGDLLIMPORT PCacheDescriptor *PersistentCacheDescriptors;
 extern void PersistentCacheMarkBuffer(int buf_id);
 extern void PersistentCacheRetagBuffer(int buf_id, bool ring);
 extern void PersistentCacheEnqueue(int buf_id);
-extern bool PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn);
+extern bool PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn,
+									   RmgrId rmid);
 
 /*
  * A buffer's page, or its tag, is about to change; or the page LSN has just

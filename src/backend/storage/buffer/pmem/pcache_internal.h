@@ -58,6 +58,13 @@ typedef struct PersistentCacheControl
 	pg_atomic_uint64 flushed_bytes;
 } PersistentCacheControl;
 
+/* How far the sealer is in the queue. */
+typedef struct PCacheQueueWalk
+{
+	uint32		next_summary;
+	uint64		summary;		/* words of the last summary still to visit */
+} PCacheQueueWalk;
+
 /* NULL, and pool.fd is -1, unless PersistentCacheEnabled(). */
 extern PersistentCacheControl *PCacheCtl;
 extern PCachePool PCacheThePool;
@@ -94,7 +101,9 @@ extern bool PCacheDescriptorIsBad(uint32 slot);
 /* pcache_mark.c */
 extern Size PCacheQueueShmemSize(void);
 extern void PCacheQueueShmemInit(void);
-extern int	PCacheDequeue(uint32 *position, int *slots, int max);
+extern void PCacheQueueRecover(void);
+extern void PCacheDequeueStart(PCacheQueueWalk *walk);
+extern int	PCacheDequeue(PCacheQueueWalk *walk, int *slots, int max);
 extern void PCacheSetKept(int buf_id);
 
 /* pcache_shutdown.c */

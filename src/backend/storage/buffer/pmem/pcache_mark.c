@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/rmgr.h"
 #include "pcache_internal.h"
 #include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
@@ -28,7 +29,7 @@ PCacheDescriptor *PersistentCacheDescriptors = NULL;
 
 static pg_atomic_uint64 *QueueSummary = NULL;
 static pg_atomic_uint64 *QueueWords = NULL;
-static uint64 *KeptWords = NULL;
+static pg_atomic_uint64 *KeptWords = NULL;
 
 static inline uint32
 QueueNumWords(void)
@@ -62,7 +63,7 @@ PCacheQueueShmemInit(void)
 	memset(space, 0, PCacheQueueShmemSize());
 	QueueSummary = (pg_atomic_uint64 *) space;
 	QueueWords = QueueSummary + QueueNumSummaries();
-	KeptWords = space + QueueNumSummaries() + QueueNumWords();
+	KeptWords = QueueWords + QueueNumWords();
 }
 
 /*
@@ -84,46 +85,65 @@ PersistentCacheEnqueue(int buf_id)
 }
 
 /*
- * Take up to max slots out of the queue, beginning at summary word *position,
- * which is advanced.  Returns how many; less than max only once *position
- * has reached the end.  Called by the sealer only.
+ * Begin a walk over the queue.
+ */
+void
+PCacheDequeueStart(PCacheQueueWalk *walk)
+{
+	walk->next_summary = 0;
+	walk->summary = 0;
+}
+
+/*
+ * Take up to max slots, at least BITS_PER_WORD, out of the queue.  Returns how
+ * many; 0 at the end of the walk.  Each word is visited once in a walk, so
+ * slots that are queued again meanwhile are for the next one.
+ *
+ * Called by the sealer only.
  */
 int
-PCacheDequeue(uint32 *position, int *slots, int max)
+PCacheDequeue(PCacheQueueWalk *walk, int *slots, int max)
 {
 	int			n = 0;
 
-	for (; *position < QueueNumSummaries(); (*position)++)
+	while (n <= max - BITS_PER_WORD)
 	{
-		uint64		summary;
+		uint32		word;
+		uint64		bits;
 
-		if (pg_atomic_read_u64(&QueueSummary[*position]) == 0)
-			continue;
-		if (n > max - BITS_PER_WORD)
-			return n;
-		summary = pg_atomic_exchange_u64(&QueueSummary[*position], 0);
-		while (summary != 0)
+		if (walk->summary == 0)
 		{
-			int			i = pg_rightmost_one_pos64(summary);
-			uint32		word = *position * BITS_PER_WORD + i;
-			uint64		bits;
-
-			if (n > max - BITS_PER_WORD)
-			{
-				/* the rest is for the next call */
-				pg_atomic_fetch_or_u64(&QueueSummary[*position], summary);
-				return n;
-			}
-			summary &= summary - 1;
-			bits = pg_atomic_exchange_u64(&QueueWords[word], 0);
-			while (bits != 0)
-			{
-				slots[n++] = word * BITS_PER_WORD + pg_rightmost_one_pos64(bits);
-				bits &= bits - 1;
-			}
+			if (walk->next_summary == QueueNumSummaries())
+				break;
+			if (pg_atomic_read_u64(&QueueSummary[walk->next_summary]) != 0)
+				walk->summary =
+					pg_atomic_exchange_u64(&QueueSummary[walk->next_summary], 0);
+			walk->next_summary++;
+			continue;
+		}
+		word = (walk->next_summary - 1) * BITS_PER_WORD +
+			pg_rightmost_one_pos64(walk->summary);
+		walk->summary &= walk->summary - 1;
+		bits = pg_atomic_exchange_u64(&QueueWords[word], 0);
+		while (bits != 0)
+		{
+			slots[n++] = word * BITS_PER_WORD + pg_rightmost_one_pos64(bits);
+			bits &= bits - 1;
 		}
 	}
 	return n;
+}
+
+/*
+ * A walk may have been cut short by the death of a sealer: have all words
+ * looked at again.  Called when a sealer starts.
+ */
+void
+PCacheQueueRecover(void)
+{
+	for (uint32 word = 0; word < QueueNumWords(); word++)
+		pg_atomic_fetch_or_u64(&QueueSummary[word / BITS_PER_WORD],
+							   UINT64CONST(1) << (word % BITS_PER_WORD));
 }
 
 /*
@@ -153,13 +173,17 @@ PersistentCacheMarkBuffer(int buf_id)
 }
 
 /*
- * A buffer got a new tag.  It is queued unless it belongs to a ring, whose
- * pages are not worth it.
+ * A buffer is about to get a new tag.  It is queued unless it belongs to a
+ * ring, whose pages are not worth it.
  */
 void
 PersistentCacheRetagBuffer(int buf_id, bool ring)
 {
-	KeptWords[buf_id / BITS_PER_WORD] &= ~(UINT64CONST(1) << (buf_id % BITS_PER_WORD));
+	uint64		bit = UINT64CONST(1) << (buf_id % BITS_PER_WORD);
+	pg_atomic_uint64 *kept = &KeptWords[buf_id / BITS_PER_WORD];
+
+	if (pg_atomic_read_u64(kept) & bit)
+		pg_atomic_fetch_and_u64(kept, ~bit);
 	PersistentCacheMarkBuffer(buf_id);
 	if (!ring)
 		PersistentCacheEnqueue(buf_id);
@@ -169,22 +193,31 @@ PersistentCacheRetagBuffer(int buf_id, bool ring)
 void
 PCacheSetKept(int buf_id)
 {
-	KeptWords[buf_id / BITS_PER_WORD] |= UINT64CONST(1) << (buf_id % BITS_PER_WORD);
+	pg_atomic_fetch_or_u64(&KeptWords[buf_id / BITS_PER_WORD],
+						   UINT64CONST(1) << (buf_id % BITS_PER_WORD));
 }
 
 /*
- * Is this buffer's page one that was kept over the last start, or what redo
- * made of it, with all changes up to lsn?  Then it cannot be torn, and a
- * full-page image from that LSN has nothing to give.  The startup process
- * asks, during redo, with the buffer locked.
+ * Can redo do without the full-page image that a record has for the page in
+ * this buffer?  It can if the page was kept over the last start, so that it
+ * can't be torn, and contains all changes up to lsn, the end of the record.
+ *
+ * Only for resource managers whose redo leaves a page alone once its image
+ * was restored.  (Hash and GiST go on to change it, and set its LSN back.)
+ *
+ * The startup process asks, with the buffer locked exclusively.
  */
 bool
-PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn)
+PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn, RmgrId rmid)
 {
 	int			buf_id = buffer - 1;
 
-	if (KeptWords == NULL || BufferIsLocal(buffer) ||
-		(KeptWords[buf_id / BITS_PER_WORD] &
+	if (PersistentCacheDescriptors == NULL)
+		return false;
+	if (rmid != RM_XLOG_ID && rmid != RM_HEAP_ID && rmid != RM_HEAP2_ID &&
+		rmid != RM_BTREE_ID)
+		return false;
+	if ((pg_atomic_read_u64(&KeptWords[buf_id / BITS_PER_WORD]) &
 		 (UINT64CONST(1) << (buf_id % BITS_PER_WORD))) == 0)
 		return false;
 	return PageGetLSN(BufferGetPage(buffer)) >= lsn;

@@ -72,12 +72,13 @@ LookAtSlot(int slot, SealCandidate *candidate)
 	uint64		epoch;
 
 	candidate->slot = slot;
-	candidate->seq = pg_atomic_read_membarrier_u64(PCacheSeq(&PersistentCacheDescriptors[slot]));
+	candidate->seq = pg_atomic_read_u64(PCacheSeq(&PersistentCacheDescriptors[slot]));
 	if (PCacheSeqIsSealed(candidate->seq))
 		return SEAL_NEVER;
 	if (LWLockIsHeldExclusive(BufferDescriptorGetContentLock(buf)))
 		return SEAL_LATER;
-	epoch = pg_atomic_read_membarrier_u64(&PCacheCtl->epoch);
+	pg_read_barrier();
+	epoch = pg_atomic_read_u64(&PCacheCtl->epoch);
 
 	state = LockBufHdr(buf);
 	PCacheDescribe(&candidate->desc, slot, &buf->tag, state);
@@ -186,18 +187,15 @@ static uint64
 SealQueued(void)
 {
 	int			slots[SEAL_BATCH];
-	uint32		position = 0;
+	PCacheQueueWalk walk;
 	uint64		total = 0;
 	int			n;
 
-	while ((n = PCacheDequeue(&position, slots, SEAL_BATCH)) > 0)
+	PCacheDequeueStart(&walk);
+	while ((n = PCacheDequeue(&walk, slots, SEAL_BATCH)) > 0)
 	{
 		SealBatch(slots, n);
 		total += n;
-
-		/* do not chase what was queued again: that is for the next round */
-		if (total >= NBuffers)
-			break;
 		CHECK_FOR_INTERRUPTS();
 	}
 	return total;
@@ -211,6 +209,7 @@ PersistentCacheSealerMain(Datum main_arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
+	PCacheQueueRecover();
 
 	while (!ShutdownRequestPending)
 	{

@@ -197,4 +197,10 @@ PersistentCacheShutdown(void)
 	ereport(LOG,
 			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms",
 					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed))));
+	if (PersistentCacheDescriptors != NULL)
+		ereport(LOG,
+				(errmsg("persistent cache: sealed " UINT64_FORMAT " pages while running, " UINT64_FORMAT " were changed meanwhile, " UINT64_FORMAT " MB flushed",
+						pg_atomic_read_u64(&PCacheCtl->seals),
+						pg_atomic_read_u64(&PCacheCtl->failed_seals),
+						pg_atomic_read_u64(&PCacheCtl->flushed_bytes) >> 20)));
 }

@@ -307,11 +307,15 @@ AdoptPool(const ControlFileData *control, uint64 completed_epoch)
 		PCacheReportError(FATAL, &err);
 }
 
-/* One line that tells how the server starts, and why. */
+/*
+ * One line that tells how the server starts, and why.  After a crash nobody
+ * counted what was saved; then it is what was found sealed.
+ */
 static void
-LogOutcome(void)
+LogOutcome(bool after_crash)
 {
 	const uint64 *pages = PCacheCtl->pages;
+	uint64		total = 0;
 	StringInfoData dropped;
 
 	if (PCacheCtl->verdict.refusal != PCACHE_WARM)
@@ -325,7 +329,10 @@ LogOutcome(void)
 	initStringInfo(&dropped);
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
 	{
-		if (i == PCACHE_PAGE_KEPT || i == PCACHE_PAGE_FREE || pages[i] == 0)
+		if (i == PCACHE_PAGE_FREE)
+			continue;
+		total += pages[i];
+		if (i == PCACHE_PAGE_KEPT || pages[i] == 0)
 			continue;
 		appendStringInfo(&dropped, "%s%s " UINT64_FORMAT,
 						 dropped.len > 0 ? ", " : "",
@@ -334,12 +341,17 @@ LogOutcome(void)
 	ereport(LOG,
 			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all",
 					pages[PCACHE_PAGE_KEPT],
-					PCacheCtl->superblock.saved_pages, NBuffers,
+					after_crash ? total : PCacheCtl->superblock.saved_pages,
+					NBuffers,
 					PCacheCtl->rebuild_usec / 1000.0,
 					pages[PCACHE_PAGE_KEPT] == 0 ? 0.0 :
 					PCacheCtl->rebuild_usec * 1000.0 / pages[PCACHE_PAGE_KEPT],
 					PCacheCtl->startup_usec / 1000.0),
 			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
+	if (PCacheCtl->kept_dirty > 0)
+		ereport(LOG,
+				(errmsg("persistent cache: " UINT64_FORMAT " of the kept pages are dirty",
+						PCacheCtl->kept_dirty)));
 	pfree(dropped.data);
 }
 
@@ -404,6 +416,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 	instr_time	start;
 	instr_time	rebuild_start;
 	uint64		slots_used;
+	bool		after_crash;
 
 	if (!PersistentCacheEnabled())
 		return;
@@ -420,13 +433,14 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 	PCacheQueryMedia();
 	PCacheCtl->verdict = JudgePool(control, have_backup_label, &gate_facts);
 	slots_used = PCacheCtl->superblock.slots_used;
+	after_crash = PCacheCtl->superblock.state != PCACHE_STATE_CLEAN;
 
 	memset(&facts, 0, sizeof(facts));
 	facts.completed_epoch = PG_UINT64_MAX;
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 	{
 		facts.lsn_limit = PCacheLsnLimit(&PCacheCtl->superblock, &gate_facts);
-		if (PCacheCtl->superblock.state != PCACHE_STATE_CLEAN)
+		if (after_crash)
 			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
 	}
 	AdoptPool(control, facts.completed_epoch);
@@ -452,7 +466,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 	pfree(control);
 
 	PCacheCtl->startup_usec = ElapsedMicroseconds(start);
-	LogOutcome();
+	LogOutcome(after_crash);
 
 	INJECTION_POINT("persistent-cache-attaching", NULL);
 }
