@@ -508,8 +508,7 @@ static void
 TestSpace(void **state)
 {
 	static const uint64 too_large[] = {
-		UINT64CONST(1) << 31, UINT64CONST(1) << 32, UINT64CONST(1) << 40,
-		UINT64CONST(1) << 50, (UINT64CONST(1) << 51) - 1,
+		UINT64CONST(1) << 28, UINT64CONST(1) << 30, PCACHE_MAX_CAPACITY
 	};
 	PCacheGeometry g;
 	PCacheError err;
@@ -537,7 +536,8 @@ static void
 TestSpaceOverflow(void **state)
 {
 	static const uint64 capacities[] = {
-		UINT64CONST(1) << 51, UINT64CONST(1) << 58, (UINT64CONST(1) << 58) + 1,
+		UINT64CONST(1) + PCACHE_MAX_CAPACITY, UINT64CONST(1) << 51,
+		UINT64CONST(1) << 58, (UINT64CONST(1) << 58) + 1,
 		UINT64CONST(1) << 63, PG_UINT64_MAX - 1, PG_UINT64_MAX
 	};
 	PCacheGeometry g;
