@@ -170,8 +170,8 @@ extern bool PCacheStateFileWrite(const char *datadir, int file_mode,
 /*
  * pcache_gate.c
  *
- * Pool gates, in the order in which they are asked.  The first one that is
- * shut decides, and the whole pool is dropped.
+ * What the pool gates can say.  The first one that is shut decides, and the
+ * whole pool is dropped; pcache_gate.c has the order.
  */
 typedef enum PCacheRefusal
 {

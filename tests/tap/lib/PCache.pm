@@ -70,7 +70,6 @@ our @EXPORT = qw(
   load_data
   data_tables
   warm_up
-  read_all
   relation_reads
   checksums
   checksums_without_pool
@@ -83,8 +82,10 @@ our @EXPORT = qw(
   start_outcome
   is_warm
   is_cold
+  start_and_fail
   start_fails
   restart_warm
+  cold_after
   kill_all
 
   pcache
@@ -118,9 +119,6 @@ use constant {
 
 # The share of valid buffers that a warm start has to keep.
 use constant KEPT_RATIO => 0.999;
-
-# Bytes 8 and 9 of a page (pd_checksum) are set in a copy when it is written.
-my $MASKED_PAGE = q{overlay(%s placing '\x0000'::bytea from 9 for 2)};
 
 my $pool_root;
 my $root_owner;
@@ -311,9 +309,16 @@ CREATE TABLE t_other (id int, filler text);
 	return;
 }
 
+# Their names.  Given a node that is a standby, without the unlogged one.
 sub data_tables
 {
-	return qw(t_heap t_toast t_kinds t_unlogged);
+	my ($node) = @_;
+	my @tables = qw(t_heap t_toast t_kinds);
+
+	push @tables, 't_unlogged'
+	  if !defined $node
+	  || $node->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 'f';
+	return @tables;
 }
 
 # All relations of ours, with their indexes and toast.
@@ -321,19 +326,25 @@ my $OUR_RELATIONS = q{
   SELECT c.oid::regclass AS rel, c.relkind FROM pg_class c
   WHERE c.relnamespace IN ('public'::regnamespace, 'pg_toast'::regnamespace)
     AND c.relkind IN ('r', 'i', 't', 'S')
+    AND (c.relpersistence = 'p' OR NOT pg_is_in_recovery())
     AND (c.relnamespace = 'public'::regnamespace
          OR c.oid IN (SELECT reltoastrelid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
          OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid IN
               (SELECT reltoastrelid FROM pg_class WHERE relnamespace = 'public'::regnamespace)))};
 
-my $READ_ALL = join '; ',
-  'SET enable_seqscan = on',
-  (map { "SELECT count(*), sum(length(t::text)) FROM $_ t" } data_tables()),
-  'SET enable_seqscan = off',
-  'SET enable_bitmapscan = off',
-  'SELECT sum(length(filler)) FROM t_heap WHERE id > 0',
-  'SELECT count(*) FROM (SELECT grp FROM t_heap WHERE grp >= 0 OFFSET 0) s',
-  'SELECT count(*) FROM t_toast WHERE id > 0';
+sub read_all_sql
+{
+	my ($node) = @_;
+
+	return join '; ',
+	  'SET enable_seqscan = on',
+	  (map { "SELECT count(*), sum(length(t::text)) FROM $_ t" } data_tables($node)),
+	  'SET enable_seqscan = off',
+	  'SET enable_bitmapscan = off',
+	  'SELECT sum(length(filler)) FROM t_heap WHERE id > 0',
+	  'SELECT count(*) FROM (SELECT grp FROM t_heap WHERE grp >= 0 OFFSET 0) s',
+	  'SELECT count(*) FROM t_toast WHERE id > 0';
+}
 
 # Read all of ours into shared buffers, and whatever catalogs it takes to
 # measure that.  Returns the number of valid buffers.
@@ -348,26 +359,17 @@ sub warm_up
 	return valid_buffers($node);
 }
 
-sub read_all
-{
-	my ($node) = @_;
-
-	$node->safe_psql('postgres', $READ_ALL);
-	return;
-}
-
 # Read all of our tables again, in a new session, and return the number of
 # relation blocks that this had to read from disk.
 sub relation_reads
 {
 	my ($node, $sql) = @_;
-	my $prewarm = '';
 
-	$sql //= $READ_ALL;
+	$sql //= read_all_sql($node);
 	$node->safe_psql('postgres', "SELECT pg_stat_reset_shared('io')");
 	$node->safe_psql('postgres', "$sql; SELECT pg_stat_force_next_flush()");
 	return $node->safe_psql('postgres', q{
-SELECT coalesce(sum(reads), 0) FROM pg_stat_io
+SELECT (coalesce(sum(read_bytes), 0) / 8192)::bigint FROM pg_stat_io
 WHERE object = 'relation' AND backend_type IN ('client backend', 'io worker')});
 }
 
@@ -375,7 +377,7 @@ WHERE object = 'relation' AND backend_type IN ('client backend', 'io worker')});
 sub checksums
 {
 	my ($node, %params) = @_;
-	my @tables = @{ $params{tables} // [ data_tables() ] };
+	my @tables = @{ $params{tables} // [ data_tables($node) ] };
 	my $db = $params{db} // 'postgres';
 	my @queries = map {
 		"SELECT '$_', count(*), coalesce(sum(hashtextextended(t::text, 0)), 0) FROM $_ t"
@@ -402,34 +404,48 @@ sub checksums_without_pool
 }
 
 # Each cached clean page of ours must equal what is in the file, except for
-# its checksum.  Returns the number of pages compared; differences fail.
+# the checksum, which is set in a copy when a page is written.  Free space maps
+# are left out: PostgreSQL changes them without marking them dirty.  So does a
+# standby with hint bits in heap pages: with hints => 1 these may differ.
 sub pages_equal_disk
 {
-	my ($node, $name) = @_;
-	my ($all, $different) = split /\|/, $node->safe_psql('postgres',
-		sprintf(q{
+	my ($node, $name, %params) = @_;
+	my $ignored_bits = $params{hints} ? 15 : 0;
+	my ($all, $different) = split /\|/, $node->safe_psql('postgres', qq{
 WITH pages AS MATERIALIZED (
-  SELECT r.rel, f.fork, b.relblocknumber AS blk
+  SELECT r.rel, (ARRAY['main','fsm','vm','init'])[b.relforknumber + 1] AS fork,
+    b.relblocknumber AS blk
   FROM pg_buffercache b
-  JOIN (%s) r ON b.relfilenode = pg_relation_filenode(r.rel)
-  CROSS JOIN LATERAL (SELECT (ARRAY['main','fsm','vm','init'])[b.relforknumber + 1] AS fork,
-    (ARRAY['','_fsm','_vm','_init'])[b.relforknumber + 1] AS suffix) f
-  WHERE NOT b.isdirty
+  JOIN ($OUR_RELATIONS) r ON b.relfilenode = pg_relation_filenode(r.rel)
+  WHERE NOT b.isdirty AND b.relforknumber <> 1
     AND b.reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
 ), contents AS (
-  SELECT %s AS cached, %s AS stored
-  FROM (SELECT get_raw_page(rel::text, fork, blk) AS page,
-               pg_read_binary_file(pg_relation_filepath(rel) ||
-                 CASE fork WHEN 'main' THEN '' ELSE '_' || fork END, blk * 8192, 8192) AS file
-        FROM pages) p
+  SELECT rel, fork, blk, get_raw_page(rel::text, fork, blk) AS cached,
+    pg_read_binary_file(pg_relation_filepath(rel) ||
+      CASE fork WHEN 'main' THEN '' ELSE '_' || fork END, blk * 8192, 8192) AS stored
+  FROM pages
+), masked AS (
+  SELECT rel, fork, blk, @{[ masked('cached') ]} AS cached, @{[ masked('stored') ]} AS stored
+  FROM contents
+), differences AS (
+  SELECT rel || ' ' || fork || ' ' || blk AS page,
+    (SELECT string_agg(i::text, ',') FROM generate_series(0, 8191) i
+     WHERE (get_byte(cached, i) # get_byte(stored, i)) & ~$ignored_bits <> 0) AS bytes
+  FROM masked WHERE cached <> stored
 )
-SELECT count(*), count(*) FILTER (WHERE cached IS DISTINCT FROM stored) FROM contents},
-			$OUR_RELATIONS,
-			sprintf($MASKED_PAGE, 'page'), sprintf($MASKED_PAGE, 'file')));
+SELECT (SELECT count(*) FROM masked),
+  (SELECT coalesce(string_agg(page || ' ' || bytes, '; '), '')
+   FROM differences WHERE bytes IS NOT NULL)});
 
 	cmp_ok($all, '>', 100, "$name: pages compared with the files");
-	is($different, 0, "$name: each cached page equals the file");
+	is(substr($different, 0, 1000), '', "$name: each cached page equals the file");
 	return $all;
+}
+
+sub masked
+{
+	my ($page) = @_;
+	return "overlay($page placing '\\x0000'::bytea from 9 for 2)";
 }
 
 sub valid_buffers
@@ -540,15 +556,45 @@ sub is_cold
 	return $outcome;
 }
 
+# Start a server that is to fail, and return what it logged.  Unlike
+# $node->start(fail_ok => 1), fine with one that fails after pg_ctl has taken
+# it for started.
+sub start_and_fail
+{
+	my ($node, $name) = @_;
+	my $offset = log_offset($node);
+	my $pidfile = $node->data_dir . '/postmaster.pid';
+
+	{
+		local %ENV = $node->_get_env();
+		PostgreSQL::Test::Utils::system_log('pg_ctl', '--wait',
+			'--pgdata' => $node->data_dir,
+			'--log' => $node->logfile,
+			'start');
+	}
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if !-e $pidfile || slurp_file($pidfile) =~ /^ready/m;
+		select undef, undef, undef, 0.1;
+	}
+	if (-e $pidfile)
+	{
+		fail("$name: the server does not start");
+		system_or_bail('pg_ctl', '--pgdata' => $node->data_dir, 'stop');
+	}
+	else
+	{
+		pass("$name: the server does not start");
+	}
+	return slurp_file($node->logfile, $offset);
+}
+
 # The server must refuse to start, with this in its log.
 sub start_fails
 {
 	my ($node, $pattern, $name) = @_;
-	my $offset = log_offset($node);
 
-	is($node->start(fail_ok => 1), 0, "$name: the server does not start");
-	like(slurp_file($node->logfile, $offset), $pattern,
-		"$name: for the right reason");
+	like(start_and_fail($node, $name), $pattern, "$name: for the right reason");
 	return;
 }
 
@@ -561,6 +607,41 @@ sub restart_warm
 
 	$node->restart;
 	return is_warm($node, $offset, $valid, $name);
+}
+
+=pod
+
+=item cold_after(node, \$expected, name, reason, message, code)
+
+The node runs.  Warm it up, stop it, run the code, start it again: cold, for
+the reason that pg_pcache verify foretells and with the message given, and
+with the contents in $expected, which the code may set.  Then stop it and
+start it once more: warm.
+
+=cut
+
+sub cold_after
+{
+	my ($node, $expected, $name, $reason, $message, $code) = @_;
+	my ($offset, $verdict, $outcome);
+
+	warm_up($node);
+	$node->stop;
+	is(verify_json($node)->{rc}, 0, "$name: it would have been warm");
+	$code->();
+	$verdict = verify_json($node);
+	is($verdict->{rc}, 2, "$name: pg_pcache verify says cold");
+	is($verdict->{reason}, $reason, "$name: pg_pcache verify says why");
+	$offset = log_offset($node);
+	$node->start;
+	$outcome = is_cold($node, $offset, $message, $name);
+	is($outcome->{reason}, $verdict->{detail},
+		"$name: pg_pcache verify and the server agree");
+	is(checksums($node), $$expected, "$name: contents are right");
+	restart_warm($node, "$name, then a clean stop");
+	is(checksums($node), $$expected,
+		"$name, then a clean stop: contents are right");
+	return;
 }
 
 # SIGKILL to the postmaster and to all of its children, and wait for them to
@@ -577,22 +658,33 @@ sub kill_all
 		push @pids, $1 if $line =~ /^(\d+) \(.*\) \S+ $postmaster /s;
 	}
 	kill 'KILL', @pids;
-	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	wait_for_death(@pids);
+	$node->{_pid} = undef;
+
+	# A zombie that its new parent is slow to reap still counts as a server.
+	for (1 .. 100)
 	{
-		last if !grep { is_alive($_) } @pids;
+		return if !-e "/proc/$postmaster";
 		select undef, undef, undef, 0.1;
 	}
-	$node->{_pid} = undef;
 	unlink $node->data_dir . '/postmaster.pid';
 	return;
 }
 
-sub is_alive
+sub wait_for_death
 {
-	my ($pid) = @_;
-	my $line = eval { slurp_file("/proc/$pid/stat") } // return 0;
+	my @pids = @_;
 
-	return $line !~ /^\d+ \(.*\) [ZX] /s;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return
+		  if !grep {
+			my $line = eval { slurp_file("/proc/$_/stat") };
+			defined $line && $line !~ /^\d+ \(.*\) [ZX] /s
+		  } @pids;
+		select undef, undef, undef, 0.1;
+	}
+	croak "processes @pids do not die";
 }
 
 # Run pg_pcache on a node's cluster.  Returns exit status, stdout and stderr.

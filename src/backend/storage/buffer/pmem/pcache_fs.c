@@ -150,6 +150,8 @@ PCacheIsInside(const char *path, const char *directory)
 {
 	size_t		len = strlen(directory);
 
+	if (strcmp(directory, "/") == 0)
+		return path[0] == '/';
 	return strncmp(path, directory, len) == 0 &&
 		(path[len] == '\0' || path[len] == '/');
 }

@@ -102,13 +102,16 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 			   PCachePool *pool, PCacheError *err)
 {
 	struct stat st;
+	struct stat named;
 	uint64		page_size;
 
 	pool->map.base = NULL;
 	snprintf(pool->path, sizeof(pool->path), "%s/%s",
 			 directory, PCACHE_POOL_FILE);
+	/* O_NONBLOCK, lest a named pipe by that name keep us waiting */
 	pool->fd = open(pool->path,
-					(mode == PCACHE_OPEN_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0);
+					(mode == PCACHE_OPEN_WRITE ? O_RDWR : O_RDONLY) |
+					O_CLOEXEC | O_NONBLOCK, 0);
 	if (pool->fd < 0)
 	{
 		bool		missing = (errno == ENOENT);
@@ -153,8 +156,6 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 					   pool->path);
 		goto fail;
 	}
-	pool->file_size = st.st_size;
-
 	if (mode != PCACHE_OPEN_PEEK &&
 		flock(pool->fd, (mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0)
 	{
@@ -170,6 +171,20 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
 		goto fail;
 	}
+
+	/* it is mapped by name later: that must be the file that we locked */
+	if (fstat(pool->fd, &st) < 0 || stat(pool->path, &named) < 0)
+	{
+		PCacheSetError(err, _("could not stat file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	if (st.st_dev != named.st_dev || st.st_ino != named.st_ino)
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" was replaced while it was opened"),
+					   pool->path);
+		goto fail;
+	}
+	pool->file_size = st.st_size;
 	return PCACHE_OPEN_OK;
 
 fail:
@@ -225,6 +240,12 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 	{
 		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
 					   directory);
+		return false;
+	}
+	if (capacity > PCACHE_MAX_CAPACITY)
+	{
+		PCacheSetError(err, _("the persistent cache cannot have more than %d blocks"),
+					   PCACHE_MAX_CAPACITY);
 		return false;
 	}
 	*geometry = PCacheComputeGeometry(capacity, page_size);
@@ -315,7 +336,7 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 static bool
 RemoveLeftover(const char *path, PCacheError *err)
 {
-	int			fd = open(path, O_RDWR | O_CLOEXEC, 0);
+	int			fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 
 	if (fd < 0 && errno == ENOENT)
 		return true;

@@ -215,6 +215,7 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 			   PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size > PCacheThePool.file_size)
 			capacity -= Min(capacity, PCACHE_ALIGNMENT / BLCKSZ);
 	}
+	capacity = Min(capacity, PCACHE_MAX_CAPACITY);
 	if (capacity < NBuffers)
 		capacity = NBuffers;
 
@@ -291,9 +292,9 @@ AttachPool(const PCacheStateFile *state)
 		ReformatPool(state, PCACHE_COLD_VERSION, err.message);
 		return;
 	}
-	g = PCacheComputeGeometry(Min(chosen->capacity, PG_UINT32_MAX), PCACHE_ALIGNMENT);
+	g = PCacheComputeGeometry(Min(chosen->capacity, PCACHE_MAX_CAPACITY), PCACHE_ALIGNMENT);
 	if (chosen->block_size != BLCKSZ ||
-		chosen->capacity == 0 || chosen->capacity > PG_UINT32_MAX ||
+		chosen->capacity == 0 || chosen->capacity > PCACHE_MAX_CAPACITY ||
 		chosen->blocks_offset != g.blocks_offset ||
 		chosen->pool_size != PCacheThePool.file_size ||
 		PCacheThePool.file_size < g.pool_size)

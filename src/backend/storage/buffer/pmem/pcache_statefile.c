@@ -130,11 +130,10 @@ PCacheStateFileRead(const char *datadir, PCacheStateFile *state,
 {
 	char		path[MAXPGPATH];
 	char		text[STATE_FILE_MAX];
-	char		value[32];
+	char		expected[32];
 	int			fd;
 	ssize_t		len;
 	char	   *crc_line;
-	unsigned int crc;
 
 	memset(state, 0, sizeof(*state));
 	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_STATE_FILE);
@@ -155,10 +154,10 @@ PCacheStateFileRead(const char *datadir, PCacheStateFile *state,
 	text[len] = '\0';
 
 	crc_line = strstr(text, "\ncrc = ");
-	if (crc_line == NULL ||
-		!GetValue(crc_line + 1, "crc", value, sizeof(value)) ||
-		sscanf(value, "%x", &crc) != 1 ||
-		crc != TextCrc(text, crc_line + 1 - text) ||
+	if (crc_line != NULL)
+		snprintf(expected, sizeof(expected), "crc = %08x\n",
+				 TextCrc(text, crc_line + 1 - text));
+	if (crc_line == NULL || strcmp(crc_line + 1, expected) != 0 ||
 		!ParseState(text, state))
 	{
 		PCacheSetError(err, _("file \"%s\" is damaged"), path);

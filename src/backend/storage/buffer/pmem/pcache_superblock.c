@@ -124,6 +124,22 @@ bool
 PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
 {
 	static const off_t offsets[] = {PCACHE_SUPERBLOCK_OFFSET, PCACHE_COPY_OFFSET};
+	const PCacheSuperblock *first =
+		(const PCacheSuperblock *) (map->base + PCACHE_SUPERBLOCK_OFFSET);
+	char	   *copy = map->base + PCACHE_COPY_OFFSET;
+	PCacheError err;
+
+	/*
+	 * If the last store was interrupted, the first one may be the only intact
+	 * one: do not overwrite it before there is a copy.
+	 */
+	if (memcmp(first, copy, sizeof(PCacheSuperblock)) != 0 &&
+		SuperblockIsIntact(first, &err))
+	{
+		PCacheMemcpyNodrain(map, copy, first, sizeof(PCacheSuperblock));
+		if (!PCachePersist(map, copy, sizeof(PCacheSuperblock)))
+			return false;
+	}
 
 	sb->generation++;
 	PCacheSuperblockSetCrc(sb);

@@ -1,0 +1,129 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# shared_buffers may change within the pool's capacity; what fits is kept.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCache;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# 32MB are 4096 slots
+my $node = new_node('main', size => '64MB');
+my ($offset, $valid, $expected, $outcome, $usage);
+
+$node->start;
+load_data($node);
+$expected = checksums($node);
+
+# Up, to the whole capacity.
+$usage = usage_after_warm_up();
+$valid = valid_buffers($node);
+resize('64MB');
+$outcome = is_warm($node, $offset, $valid, 'up');
+is($outcome->{slots}, 8192, 'up: number of slots');
+is(checksums($node), $expected, 'up: contents are the same');
+is(relation_reads($node), 0, 'up: no block is read again');
+
+# The new slots are in use: fill them.
+$node->safe_psql('postgres', q{
+CREATE TABLE big (id int, v text);
+INSERT INTO big SELECT i, repeat(md5(i::text), 60) FROM generate_series(1, 15000) i;
+CHECKPOINT;
+SELECT sum(pg_prewarm('big'))});
+warm_up($node);
+$valid = valid_buffers($node);
+cmp_ok($valid, '>', 4096 + 100, 'more is cached than fitted before');
+my $checksum_big = $node->safe_psql('postgres',
+	'SELECT count(*), sum(hashtextextended(v, 0)) FROM big');
+
+# Down: slots below the new size are kept, and those only.
+resize('16MB', sub {
+	my @fitting = grep { $_ < 2048 } sealed_slots(pool_file($node));
+	my $verdict = verify_json($node);
+
+	cmp_ok(scalar @fitting, '>', 2000, 'down: slots that fit');
+	$valid = @fitting;
+	is($verdict->{rc}, 0, 'down: pg_pcache verify says warm');
+	is($verdict->{slots}, 2048, 'down: pg_pcache verify knows the new size');
+	is($verdict->{pages}{kept}, $valid, 'down: pg_pcache verify knows what fits');
+	is( $verdict->{pages}{not_fitting},
+		$verdict->{saved_pages} - $valid,
+		'down: pg_pcache verify knows what does not');
+});
+$outcome = is_warm($node, $offset, $valid, 'down');
+is($outcome->{kept}, $valid, 'down: exactly those that fit were kept');
+is($outcome->{slots}, 2048, 'down: number of slots');
+is(checksums($node), $expected, 'down: contents are the same');
+is( $node->safe_psql('postgres',
+		'SELECT count(*), sum(hashtextextended(v, 0)) FROM big'),
+	$checksum_big, 'down: contents of the large table are the same');
+
+# Up again: what the slots above held two starts ago must not come back.
+$node->safe_psql('postgres', 'UPDATE big SET v = reverse(v)');
+$checksum_big = $node->safe_psql('postgres',
+	'SELECT count(*), sum(hashtextextended(v, 0)) FROM big');
+$valid = valid_buffers($node);
+resize('64MB');
+$outcome = is_warm($node, $offset, $valid, 'up again');
+cmp_ok($outcome->{kept}, '<=', 2048, 'up again: nothing from before came back');
+is( $node->safe_psql('postgres',
+		'SELECT count(*), sum(hashtextextended(v, 0)) FROM big'),
+	$checksum_big, 'up again: contents of the large table are right');
+is(checksums($node), $expected, 'up again: contents are the same');
+
+# By one block.
+$node->stop;
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '8191');
+$node->start;
+restart_warm($node, 'one block less than the capacity');
+
+# Beyond the capacity.
+$node->stop;
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '8193');
+start_fails(
+	$node,
+	qr/FATAL:  persistent cache pool ".*" is too small for "shared_buffers": it has room for 8192 blocks, 8193 are needed\n.*HINT:  Decrease "shared_buffers", or create a larger pool with "pg_pcache init --force --size"\./,
+	'one block more than the capacity');
+my ($rc, undef, $err) = pcache($node, 'verify');
+is($rc, 1, 'beyond the capacity: pg_pcache verify fails');
+like($err, qr/is too small for "shared_buffers": it has room for 8192 blocks, 8193 are needed/,
+	'beyond the capacity: pg_pcache verify says why');
+
+# That cost nothing.
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '8192');
+is(verify_json($node)->{rc}, 0, 'after the refusal: the pool is untouched');
+
+# A larger pool is cold, once.
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '96MB');
+is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0],
+	0, 'a larger pool');
+$offset = log_offset($node);
+$node->start;
+is_cold($node, $offset, qr/^the pool is empty$/, 'a larger pool');
+restart_warm($node, 'a larger pool');
+is(checksums($node), $expected, 'a larger pool: contents are the same');
+
+$node->stop;
+done_testing();
+
+# Stop, run code, start with another size.
+sub resize
+{
+	my ($size, $code) = @_;
+
+	$offset = log_offset($node);
+	$node->stop;
+	$node->adjust_conf('postgresql.conf', 'shared_buffers', $size);
+	$code->() if defined $code;
+	$node->start;
+	return;
+}
+
+sub usage_after_warm_up
+{
+	warm_up($node);
+	return usage_counts($node);
+}

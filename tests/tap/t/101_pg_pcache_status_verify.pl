@@ -1,0 +1,177 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# pg_pcache status and verify.
+
+use strict;
+use warnings FATAL => 'all';
+
+use JSON::PP qw(decode_json);
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $none = PostgreSQL::Test::Cluster->new('none');
+$none->init;
+my ($rc, $out, $err) = pcache($none, 'status');
+is($rc, 1, 'status without a pool: exit status');
+like($err, qr/^pg_pcache: error: could not open persistent cache pool ".*\/pg_pcache\/pool": No such file or directory\n.*hint: Run "pg_pcache init" to create the persistent cache\.\n$/,
+	'status without a pool: message');
+($rc, $out, $err) = pcache($none, 'verify');
+is($rc, 2, 'verify, mode off: exit status');
+is($out, "next start: COLD: persistent_cache_mode is off\n", 'verify, mode off: output');
+set_mode($none, 'planned_restart');
+($rc, $out, $err) = pcache($none, 'verify');
+is($rc, 1, 'verify without a pool: exit status');
+like($err, qr/No such file or directory\n.*hint: Run "pg_pcache init" to create the persistent cache\.\n$/,
+	'verify without a pool: message');
+
+my $node = new_node('main');
+my $data = $node->data_dir;
+my $pool = pool_file($node);
+
+# An empty pool.
+($rc, $out, $err) = pcache($node);
+is($rc, 0, 'status is the default verb');
+like($out, qr/^server: +not running\npool: +\Q$pool\E\nfile system: +tmpfs\n/, 'status: first lines');
+like($out, qr/^state: +empty$/m, 'status: state');
+like($out, qr/^mode: +none$/m, 'status: mode');
+like($out, qr/^saved: +never$/m, 'status: never saved');
+like($out, qr/^confirmed checkpoint: +none$/m, 'status: no checkpoint');
+my $verdict = verify_json($node);
+is($verdict->{rc}, 2, 'verify of an empty pool: exit status');
+is($verdict->{reason}, 'new', 'verify of an empty pool: reason');
+
+# A live server.
+$node->start;
+load_data($node);
+my $status = status_json($node);
+is($status->{rc}, 0, 'status of a live server: exit status');
+ok($status->{server_running}, 'status of a live server: it runs');
+is($status->{server_pid}, $node->{_pid}, 'status of a live server: its PID');
+is($status->{state}, 'dirty', 'status of a live server: state');
+is($status->{mode}, 'planned_restart', 'status of a live server: mode');
+is($status->{capacity}, 4096, 'status of a live server: capacity');
+is($status->{slots_used}, 4096, 'status of a live server: slots');
+is($status->{incarnation}, $status->{cluster_incarnation}, 'status of a live server: incarnations');
+is($status->{pool}, $pool, 'status of a live server: pool');
+is($status->{system_identifier},
+	$node->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
+	'status of a live server: system identifier');
+($rc, $out, $err) = pcache($node, 'verify');
+is($rc, 1, 'verify of a live server: exit status');
+like($err, qr/^pg_pcache: error: cluster must be shut down\n.*detail: A server with PID \d+ is running/,
+	'verify of a live server: message');
+
+# Down.
+my $valid = warm_up($node);
+$node->stop;
+my @before = ((stat $pool)[7, 9], slurp_file(state_file($node)), slurp_file($pool));
+$status = status_json($node);
+ok(!$status->{server_running}, 'status after a clean stop: not running');
+is($status->{server_pid}, undef, 'status after a clean stop: no PID');
+is($status->{state}, 'clean', 'status after a clean stop: state');
+cmp_ok($status->{saved_pages}, '>=', 0.999 * $valid, 'status after a clean stop: saved pages');
+like($status->{saved}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, 'status after a clean stop: when');
+my ($control) = run_command([ 'pg_controldata', $data ]);
+my ($checkpoint) = $control =~ /^Latest checkpoint location:\s+(\S+)/m;
+is($status->{confirmed_checkpoint}{location}, $checkpoint, 'status after a clean stop: checkpoint');
+is_deeply($status->{pending_checkpoint}, $status->{confirmed_checkpoint}, 'status after a clean stop: both');
+is($status->{min_recovery_point}, undef, 'status of a primary: no minimum recovery point');
+ok($status->{superblock_intact} && $status->{superblock_copy_intact}, 'status: superblocks are intact');
+
+($rc, $out, $err) = pcache($node, 'verify');
+is($rc, 0, 'verify after a clean stop: exit status');
+is($err, '', 'verify after a clean stop: nothing on stderr');
+like($out, qr/^next start: WARM, $status->{saved_pages} of $status->{saved_pages} pages\n\nslots: +4096\nkept: +$status->{saved_pages}\nfree: +\d+\n/,
+	'verify after a clean stop: output');
+($rc, $out, $err) = pcache($node, 'verify', '--progress');
+like($err, qr/^\d+\/\d+ MB \(100%\) done$/m, 'verify --progress');
+$verdict = verify_json($node);
+is($verdict->{next_start}, 'warm', 'verify --json: next_start');
+ok(exists $verdict->{reason} && !defined $verdict->{reason}, 'verify --json: no reason');
+is($verdict->{pages}{kept} + $verdict->{pages}{free}, 4096, 'verify --json: all slots counted');
+($rc, $out, $err) = pcache($node, '--human', '--json');
+is($rc, 0, 'status --human --json: exit status');
+is(decode_json($out)->{cached_data}, '32.00 MiB (33.55 MB)', 'status --human --json: sizes are text');
+
+# It foretells the number that the server keeps.
+my $offset = log_offset($node);
+is_deeply([ (stat $pool)[7, 9], slurp_file(state_file($node)), slurp_file($pool) ],
+	\@before, 'status and verify have changed nothing');
+$node->start;
+is(start_outcome($node, $offset)->{kept}, $verdict->{pages}{kept},
+	'the server keeps as many pages as verify said');
+$node->stop;
+
+# --directory
+is((pcache($node, 'status', '--directory' => pool_dir($node)))[0], 0, 'status --directory');
+is((pcache($node, 'verify', '--directory' => pool_dir($node)))[0], 0, 'verify --directory');
+($rc, $out, $err) = pcache($node, 'status', '--directory' => pool_root() . '/none');
+is($rc, 1, 'status --directory: nothing there');
+($rc, $out, $err) = pcache($node, 'verify', '--directory' => pool_root() . '/none');
+is($rc, 1, 'verify --directory: nothing there');
+($rc, $out, $err) = pcache($node, 'verify', '--directory' => 'relative');
+is($rc, 1, 'verify --directory: relative');
+like($err, qr/must be an absolute path/, 'verify --directory: relative: message');
+
+# Unknown: the configuration cannot be read.
+my $auto = slurp_file("$data/postgresql.auto.conf");
+append_to_file("$data/postgresql.auto.conf", "no_such_setting = 1\n");
+($rc, $out, $err) = pcache($node, 'verify');
+is($rc, 3, 'verify, unreadable configuration: exit status');
+like($out, qr/^next start: UNKNOWN: the server's configuration could not be read$/m,
+	'verify, unreadable configuration: output');
+like($err, qr/warning: could not read "persistent_cache_mode" from the cluster's configuration\n/,
+	'verify, unreadable configuration: message');
+$verdict = verify_json($node);
+is($verdict->{next_start}, 'unknown', 'verify --json, unreadable configuration: next_start');
+is($verdict->{reason}, 'configuration', 'verify --json, unreadable configuration: reason');
+truncate "$data/postgresql.auto.conf", length $auto;
+
+# --config-file
+append_to_file("$data/elsewhere.conf", slurp_file("$data/postgresql.conf"));
+rename "$data/postgresql.conf", "$data/postgresql.conf.away" or die $!;
+is((pcache($node, 'verify'))[0], 3, 'no configuration file: not known');
+is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '--config-file');
+rename "$data/postgresql.conf.away", "$data/postgresql.conf" or die $!;
+
+# Damage.
+damage_superblock($pool, 'crc', 0);
+$status = status_json($node);
+ok(!$status->{superblock_intact}, 'status: the first superblock is damaged');
+ok($status->{superblock_copy_intact}, 'status: the copy is intact');
+is($status->{state}, 'clean', 'status: the copy is shown');
+damage_superblock($pool, 'magic', COPY_OFFSET);
+($rc, $out, $err) = pcache($node, 'status');
+is($rc, 1, 'status, both superblocks damaged: exit status');
+like($err, qr/^pg_pcache: error: both superblocks of persistent cache pool ".*" are damaged\n.*detail: The first one: checksum is wrong\.  The copy: magic number is wrong\.\n$/,
+	'status, both superblocks damaged: message');
+damage_superblock($pool, 'crc', 0);
+damage_superblock($pool, 'magic', COPY_OFFSET);
+patch_superblock($pool, format_version => 7);
+($rc, $out, $err) = pcache($node, 'status');
+is($rc, 0, 'status of another format version: exit status');
+like($out, qr/^format version: +7$/m, 'status of another format version: the version');
+unlike($out, qr/^capacity:/m, 'status of another format version: nothing beyond the frozen part');
+patch_superblock($pool, format_version => 1, saved_at => 2**62, state => 77, mode => 88);
+($rc, $out, $err) = pcache($node, 'status', '--json');
+is($rc, 0, 'status of nonsense: exit status');
+is(eval { decode_json($out)->{state} }, 'unknown', 'status of nonsense: valid JSON');
+patch_superblock($pool, state => STATE_CLEAN, mode => 1, saved_at => 0);
+
+# A control file of somebody else.
+my $file = "$data/global/pg_control";
+my $bytes = slurp_file($file);
+write_bytes($file, 100, chr(ord(substr $bytes, 100, 1) ^ 1));
+for my $verb ([ 'verify' ], [ 'init', '--force', '--size' => '1MB' ])
+{
+	($rc, $out, $err) = pcache($node, @$verb);
+	is($rc, 1, "$verb->[0], damaged pg_control: exit status");
+	like($err, qr/error: pg_control CRC value is incorrect\n/, "$verb->[0], damaged pg_control: message");
+}
+write_bytes($file, 0, $bytes);
+is(verify_json($node)->{rc}, 0, 'mended: warm');
+
+done_testing();

@@ -1,0 +1,923 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_gate.c
+ *	  The gates for pools and for pages: a baseline that is kept, and each
+ *	  fault that must not be.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/unit/test_gate.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "unit.h"
+
+#include "catalog/pg_tablespace_d.h"
+#include "storage/block.h"
+
+/* Blocks and descriptors fill the file, so that no other number fits. */
+#define CAPACITY		1024
+
+/* All that a pool gate sees. */
+typedef struct World
+{
+	PCacheSuperblock sb;
+	ControlFileData control;
+	PCacheStateFile state;
+	PCacheMediaReport media;
+	PCacheGateFacts facts;
+} World;
+
+static uint64 refusals_seen;	/* bitmap of PCacheRefusal */
+static uint64 page_verdicts_seen;
+
+StaticAssertDecl(PCACHE_NUM_REFUSALS <= 64, "bitmap");
+
+static void
+InitWorld(World *w)
+{
+	memset(w, 0, sizeof(*w));
+	FillSuperblock(&w->sb, CAPACITY);
+
+	w->control.system_identifier = w->sb.system_identifier;
+	w->control.pg_control_version = PG_CONTROL_VERSION;
+	w->control.catalog_version_no = w->sb.catalog_version;
+	w->control.state = DB_SHUTDOWNED;
+	w->control.time = 1700000500;
+	w->control.checkPoint = UINT64CONST(0x5000028);
+	w->control.checkPointCopy.redo = UINT64CONST(0x5000028);
+	w->control.checkPointCopy.ThisTimeLineID = 3;
+	w->control.checkPointCopy.PrevTimeLineID = 3;
+	w->control.minRecoveryPoint = 0;
+	w->control.minRecoveryPointTLI = 0;
+	w->control.data_checksum_version = 1;
+	w->control.crc = BitwiseCrc32c(&w->control, offsetof(ControlFileData, crc));
+
+	w->sb.control_state = DB_SHUTDOWNED;
+	w->sb.timeline = 3;
+	w->sb.confirmed.location = w->control.checkPoint;
+	w->sb.confirmed.redo = w->control.checkPointCopy.redo;
+	w->sb.confirmed.timeline = 3;
+	w->sb.confirmed.control_crc = w->control.crc;
+	w->sb.pending = w->sb.confirmed;
+	w->sb.data_checksum_version = 1;
+	PCacheSuperblockSetCrc(&w->sb);
+
+	strlcpy(w->state.directory, "/dev/shm/cache", sizeof(w->state.directory));
+	w->state.capacity = CAPACITY;
+	memcpy(w->state.pool_uuid, w->sb.pool_uuid, PCACHE_UUID_LEN);
+	w->state.fs_kind = PCACHE_FS_TMPFS;
+	w->state.incarnation = w->sb.incarnation;
+
+	w->media.blocks = PCACHE_MEDIA_CLEAN;
+	w->facts.control = &w->control;
+	w->facts.state = &w->state;
+	w->facts.file_size = w->sb.pool_size;
+	w->facts.media = &w->media;
+}
+
+/* The verdict, which must be well-formed. */
+static PCacheRefusal
+Judge(const World *w)
+{
+	PCacheVerdict verdict;
+
+	memset(&verdict, 0x55, sizeof(verdict));
+	verdict = PCachePoolGate(&w->sb, &w->facts);
+	assert_true(verdict.refusal >= 0 && verdict.refusal < PCACHE_NUM_REFUSALS);
+	assert_non_null(memchr(verdict.detail, '\0', sizeof(verdict.detail)));
+	assert_true((verdict.refusal == PCACHE_WARM) == (verdict.detail[0] == '\0'));
+	refusals_seen |= UINT64CONST(1) << verdict.refusal;
+	return verdict.refusal;
+}
+
+static void
+Expect(const World *w, PCacheRefusal expected, const char *what)
+{
+	PCacheRefusal got = Judge(w);
+
+	if (got != expected)
+		fail_msg("%s: \"%s\" instead of \"%s\"", what,
+				 PCacheRefusalName(got), PCacheRefusalName(expected));
+}
+
+static void
+TestWarm(void **state)
+{
+	World		w;
+
+	InitWorld(&w);
+	Expect(&w, PCACHE_WARM, "primary");
+
+	/* a standby, stopped cleanly */
+	w.control.state = DB_SHUTDOWNED_IN_RECOVERY;
+	w.control.minRecoveryPoint = UINT64CONST(0x6000000);
+	w.control.minRecoveryPointTLI = 3;
+	w.sb.control_state = DB_SHUTDOWNED_IN_RECOVERY;
+	w.sb.min_recovery_point = UINT64CONST(0x6000000);
+	w.sb.min_recovery_point_timeline = 3;
+	Expect(&w, PCACHE_WARM, "standby");
+
+	/* a pool of which only a part was used; a file larger than it must be */
+	InitWorld(&w);
+	for (uint64 slots_used = 0; slots_used <= CAPACITY; slots_used++)
+	{
+		w.sb.slots_used = slots_used;
+		Expect(&w, PCACHE_WARM, "slots_used");
+	}
+	w.sb.pool_size = GIB(1);
+	w.facts.file_size = GIB(1);
+	Expect(&w, PCACHE_WARM, "larger file");
+
+	/* bad blocks are the page gate's, and unknown ones may be put up with */
+	InitWorld(&w);
+	w.media.blocks = PCACHE_MEDIA_BAD;
+	Expect(&w, PCACHE_WARM, "bad blocks");
+	w.facts.cold_on_media_unknown = true;
+	Expect(&w, PCACHE_WARM, "bad blocks");
+	w.media.blocks = PCACHE_MEDIA_CLEAN;
+	Expect(&w, PCACHE_WARM, "clean media");
+	w.media.blocks = PCACHE_MEDIA_UNKNOWN;
+	w.facts.cold_on_media_unknown = false;
+	Expect(&w, PCACHE_WARM, "unknown media");
+}
+
+typedef struct FieldCase
+{
+	const char *name;
+	size_t		offset;
+	size_t		size;
+	PCacheRefusal expected;
+} FieldCase;
+
+#define SB(member, expected) \
+	{#member, offsetof(PCacheSuperblock, member), \
+		sizeof(((PCacheSuperblock *) NULL)->member), expected}
+#define CONTROL(member, expected) \
+	{#member, offsetof(ControlFileData, member), \
+		sizeof(((ControlFileData *) NULL)->member), expected}
+
+/* For these another value is not always a fault; they have tests below. */
+#define ELSEWHERE	PCACHE_NUM_REFUSALS
+
+/*
+ * Each field of the superblock changed, one bit at a time and all at once.
+ * What is not asked for (PCACHE_WARM) is listed too, so that a new field can't
+ * be forgotten.
+ */
+static void
+TestSuperblockFields(void **state)
+{
+	static const FieldCase cases[] = {
+		SB(magic, PCACHE_WARM), /* PCacheSuperblockChoose() asks for it */
+		SB(format_version, PCACHE_COLD_VERSION),
+		SB(superblock_size, PCACHE_COLD_GEOMETRY),
+		SB(pool_uuid, PCACHE_COLD_INCARNATION),
+		SB(system_identifier, PCACHE_COLD_SYSTEM_IDENTIFIER),
+		SB(pool_size, PCACHE_COLD_GEOMETRY),
+		SB(created_at, PCACHE_WARM),
+		SB(pg_major, PCACHE_COLD_VERSION),
+		SB(byte_order, PCACHE_WARM),	/* likewise */
+		SB(block_size, PCACHE_COLD_GEOMETRY),
+		SB(descriptor_size, PCACHE_COLD_GEOMETRY),
+		SB(blocks_per_segment, PCACHE_COLD_GEOMETRY),
+		SB(pg_control_version, PCACHE_COLD_VERSION),
+		SB(catalog_version, PCACHE_COLD_VERSION),
+		SB(fs_kind, PCACHE_WARM),
+		SB(capacity, PCACHE_COLD_GEOMETRY),
+		SB(descriptors_offset, PCACHE_COLD_GEOMETRY),
+		SB(blocks_offset, PCACHE_COLD_GEOMETRY),
+		SB(slots_used, ELSEWHERE),
+		SB(state, ELSEWHERE),
+		SB(mode, PCACHE_WARM),
+		SB(incarnation, PCACHE_COLD_INCARNATION),
+		SB(generation, PCACHE_WARM),
+		SB(checkpoint_epoch, PCACHE_WARM),
+		SB(timeline, PCACHE_WARM),	/* confirmed.timeline is asked for */
+		SB(control_state, PCACHE_COLD_CONTROL_STATE),
+		SB(pending, PCACHE_WARM),
+		SB(confirmed.location, PCACHE_COLD_CHECKPOINT),
+		SB(confirmed.redo, PCACHE_COLD_CHECKPOINT),
+		SB(confirmed.timeline, PCACHE_COLD_TIMELINE),
+		SB(confirmed.control_crc, PCACHE_COLD_CONTROL_CHANGED),
+		SB(min_recovery_point, PCACHE_COLD_CONTROL_STATE),
+		SB(min_recovery_point_timeline, PCACHE_COLD_CONTROL_STATE),
+		SB(data_checksum_version, PCACHE_COLD_CHECKSUMS),
+		SB(boot_id, PCACHE_WARM),
+		SB(saved_pages, PCACHE_WARM),
+		SB(saved_at, PCACHE_WARM),
+		SB(n_dimms, PCACHE_WARM),
+		SB(dimms_state, PCACHE_WARM),
+		SB(dimms, PCACHE_WARM),
+		SB(reserved, PCACHE_WARM),
+		SB(crc, PCACHE_WARM),	/* likewise */
+		SB(tail, PCACHE_WARM),
+	};
+	size_t		covered = 0;
+	World		w;
+
+	InitWorld(&w);
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		uint8	   *field = (uint8 *) &w.sb + cases[i].offset;
+
+		assert_int_equal(cases[i].offset, covered);
+		covered += cases[i].size;
+		if (cases[i].expected == ELSEWHERE)
+			continue;
+		for (size_t bit = 0; bit < cases[i].size * 8; bit++)
+		{
+			field[bit / 8] ^= 1 << bit % 8;
+			Expect(&w, cases[i].expected, cases[i].name);
+			field[bit / 8] ^= 1 << bit % 8;
+		}
+		for (size_t byte = 0; byte < cases[i].size; byte++)
+			field[byte] ^= 0xFF;
+		Expect(&w, cases[i].expected, cases[i].name);
+		for (size_t byte = 0; byte < cases[i].size; byte++)
+			field[byte] ^= 0xFF;
+	}
+	assert_int_equal(covered, sizeof(PCacheSuperblock));
+
+	for (uint64 bit = 0; bit < 64; bit++)
+	{
+		w.sb.slots_used = UINT64CONST(1) << bit;
+		Expect(&w, w.sb.slots_used > CAPACITY ? PCACHE_COLD_GEOMETRY : PCACHE_WARM,
+			   "slots_used");
+	}
+	w.sb.slots_used = CAPACITY + 1;
+	Expect(&w, PCACHE_COLD_GEOMETRY, "slots_used");
+}
+
+static void
+TestStates(void **state)
+{
+	World		w;
+
+	InitWorld(&w);
+	for (int64 value = -300; value <= 300; value++)
+	{
+		w.sb.state = (uint32) value;
+		Expect(&w,
+			   value == 1 ? PCACHE_COLD_NEW :
+			   value == 2 ? PCACHE_COLD_ATTACHING :
+			   value == 3 ? PCACHE_COLD_DIRTY :
+			   value == 4 ? PCACHE_WARM : PCACHE_COLD_SUPERBLOCK, "state");
+	}
+	w.sb.state = UINT32_C(1) << 31 | PCACHE_STATE_CLEAN;
+	Expect(&w, PCACHE_COLD_SUPERBLOCK, "state");
+}
+
+/*
+ * Each named field of pg_control changed, with the CRC that it would have
+ * then; and each other byte of it.
+ */
+static void
+TestControlFields(void **state)
+{
+	static const FieldCase cases[] = {
+		CONTROL(system_identifier, PCACHE_COLD_SYSTEM_IDENTIFIER),
+		CONTROL(catalog_version_no, PCACHE_COLD_VERSION),
+		CONTROL(state, PCACHE_COLD_CONTROL_STATE),
+		CONTROL(checkPoint, PCACHE_COLD_CHECKPOINT),
+		CONTROL(checkPointCopy.redo, PCACHE_COLD_CHECKPOINT),
+		CONTROL(checkPointCopy.ThisTimeLineID, PCACHE_COLD_TIMELINE),
+		CONTROL(minRecoveryPoint, PCACHE_COLD_CONTROL_STATE),
+		CONTROL(minRecoveryPointTLI, PCACHE_COLD_CONTROL_STATE),
+		CONTROL(data_checksum_version, PCACHE_COLD_CHECKSUMS),
+	};
+	World		w;
+	const uint32 crc_offset = offsetof(ControlFileData, crc);
+
+	InitWorld(&w);
+	for (size_t i = 0; i < sizeof(ControlFileData); i++)
+	{
+		PCacheRefusal expected = PCACHE_COLD_CONTROL_CHANGED;
+		const char *name = "other byte of pg_control";
+
+		if (i >= crc_offset + sizeof(pg_crc32c))
+			break;				/* padding */
+		for (int c = 0; c < lengthof(cases); c++)
+		{
+			if (i >= cases[c].offset && i < cases[c].offset + cases[c].size)
+			{
+				expected = cases[c].expected;
+				name = cases[c].name;
+			}
+		}
+		for (int bit = 0; bit < 8; bit++)
+		{
+			((uint8 *) &w.control)[i] ^= 1 << bit;
+			if (i < crc_offset)
+				w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+			Expect(&w, expected, name);
+			((uint8 *) &w.control)[i] ^= 1 << bit;
+		}
+	}
+
+	for (int s = -1; s <= 10; s++)
+	{
+		InitWorld(&w);
+		w.control.state = s;
+		w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+		Expect(&w, s == DB_SHUTDOWNED ? PCACHE_WARM : PCACHE_COLD_CONTROL_STATE, "state");
+
+		/* even if the pool claims to have seen it so */
+		w.sb.control_state = s;
+		w.sb.confirmed.control_crc = w.control.crc;
+		Expect(&w,
+			   s == DB_SHUTDOWNED || s == DB_SHUTDOWNED_IN_RECOVERY ?
+			   PCACHE_WARM : PCACHE_COLD_CONTROL_STATE, "state, also in the pool");
+	}
+}
+
+static void
+TestStateFile(void **state)
+{
+	World		w;
+
+	InitWorld(&w);
+	w.facts.state = NULL;
+	Expect(&w, PCACHE_COLD_INCARNATION, "no state file");
+
+	InitWorld(&w);
+	for (int bit = 0; bit < PCACHE_UUID_LEN * 8; bit++)
+	{
+		w.state.pool_uuid[bit / 8] ^= 1 << bit % 8;
+		Expect(&w, PCACHE_COLD_INCARNATION, "UUID");
+		w.state.pool_uuid[bit / 8] ^= 1 << bit % 8;
+	}
+	for (int bit = 0; bit < 64; bit++)
+	{
+		w.state.incarnation ^= UINT64CONST(1) << bit;
+		Expect(&w, PCACHE_COLD_INCARNATION, "incarnation");
+		w.state.incarnation ^= UINT64CONST(1) << bit;
+	}
+	w.state.incarnation = 0;
+	Expect(&w, PCACHE_COLD_INCARNATION, "incarnation");
+
+	/* place and kind are for finding the pool; the UUID tells which it is */
+	InitWorld(&w);
+	strlcpy(w.state.directory, "/elsewhere", sizeof(w.state.directory));
+	w.state.capacity++;
+	w.state.fs_kind = PCACHE_FS_FSDAX;
+	Expect(&w, PCACHE_WARM, "directory, capacity, kind");
+}
+
+static void
+TestOtherFacts(void **state)
+{
+	World		w;
+
+	InitWorld(&w);
+	for (int bit = 0; bit < 64; bit++)
+	{
+		w.facts.file_size ^= UINT64CONST(1) << bit;
+		Expect(&w, PCACHE_COLD_GEOMETRY, "file size");
+		w.facts.file_size ^= UINT64CONST(1) << bit;
+	}
+	w.facts.file_size = 0;
+	Expect(&w, PCACHE_COLD_GEOMETRY, "empty file");
+	w.facts.file_size = w.sb.pool_size = w.sb.pool_size - 1;
+	Expect(&w, PCACHE_COLD_GEOMETRY, "file that is too small, and says so");
+
+	InitWorld(&w);
+	w.facts.backup_label = true;
+	Expect(&w, PCACHE_COLD_BACKUP_LABEL, "backup_label");
+	w.facts.backup_label = false;
+	w.facts.recovery_target = true;
+	Expect(&w, PCACHE_COLD_RECOVERY_TARGET, "recovery target");
+	w.facts.recovery_target = false;
+
+	w.media.blocks = PCACHE_MEDIA_UNKNOWN;
+	w.facts.cold_on_media_unknown = true;
+	memset(w.media.blocks_why, 'x', sizeof(w.media.blocks_why) - 1);
+	Expect(&w, PCACHE_COLD_MEDIA_UNKNOWN, "media unknown");
+	for (int policy = 0; policy < 2; policy++)
+	{
+		w.media.blocks = PCACHE_MEDIA_BAD;
+		w.media.bad.truncated = true;
+		w.facts.cold_on_media_unknown = policy;
+		Expect(&w, PCACHE_COLD_MEDIA, "too many bad blocks");
+	}
+}
+
+/* One fault for each check, in the order in which the gates ask. */
+
+#define FAULT(name, statement) \
+	static void Fault##name(World *w) { statement; }
+
+FAULT(Format, w->sb.format_version = 2)
+FAULT(Major, w->sb.pg_major = 17)
+FAULT(Catalog, w->control.catalog_version_no++)
+FAULT(BlockSize, w->sb.block_size = 16384)
+FAULT(Capacity, w->sb.capacity = PG_UINT64_MAX)
+FAULT(FileSize, w->facts.file_size += MIB(2))
+FAULT(System, w->control.system_identifier++)
+FAULT(NoStateFile, w->facts.state = NULL)
+FAULT(Uuid, w->sb.pool_uuid[15]++)
+FAULT(Empty, w->sb.state = PCACHE_STATE_EMPTY)
+FAULT(Incarnation, w->state.incarnation++)
+FAULT(Attaching, w->sb.state = PCACHE_STATE_ATTACHING)
+FAULT(Running, w->control.state = DB_IN_PRODUCTION)
+FAULT(Timeline, w->sb.confirmed.timeline++)
+FAULT(Location, w->sb.confirmed.location++)
+FAULT(MinRecovery, w->sb.min_recovery_point = 1)
+FAULT(Checksums, w->sb.data_checksum_version = 0)
+FAULT(ControlCrc, w->control.crc++)
+FAULT(BackupLabel, w->facts.backup_label = true)
+FAULT(Target, w->facts.recovery_target = true)
+FAULT(Truncated, w->media.blocks = PCACHE_MEDIA_BAD; w->media.bad.truncated = true)
+FAULT(Unknown, w->media.blocks = PCACHE_MEDIA_UNKNOWN; w->facts.cold_on_media_unknown = true)
+
+static const struct
+{
+	void		(*apply) (World *w);
+	PCacheRefusal expected;
+	const char *name;
+}			faults[] = {
+	{FaultFormat, PCACHE_COLD_VERSION, "format version"},
+	{FaultMajor, PCACHE_COLD_VERSION, "major version"},
+	{FaultCatalog, PCACHE_COLD_VERSION, "catalog version"},
+	{FaultBlockSize, PCACHE_COLD_GEOMETRY, "block size"},
+	{FaultCapacity, PCACHE_COLD_GEOMETRY, "capacity"},
+	{FaultFileSize, PCACHE_COLD_GEOMETRY, "file size"},
+	{FaultSystem, PCACHE_COLD_SYSTEM_IDENTIFIER, "system identifier"},
+	{FaultNoStateFile, PCACHE_COLD_INCARNATION, "no state file"},
+	{FaultUuid, PCACHE_COLD_INCARNATION, "UUID"},
+	{FaultEmpty, PCACHE_COLD_NEW, "empty"},
+	{FaultIncarnation, PCACHE_COLD_INCARNATION, "incarnation"},
+	{FaultAttaching, PCACHE_COLD_ATTACHING, "attaching"},
+	{FaultRunning, PCACHE_COLD_CONTROL_STATE, "cluster not shut down"},
+	{FaultTimeline, PCACHE_COLD_TIMELINE, "timeline"},
+	{FaultLocation, PCACHE_COLD_CHECKPOINT, "checkpoint location"},
+	{FaultMinRecovery, PCACHE_COLD_CONTROL_STATE, "minimum recovery point"},
+	{FaultChecksums, PCACHE_COLD_CHECKSUMS, "checksums"},
+	{FaultControlCrc, PCACHE_COLD_CONTROL_CHANGED, "CRC of pg_control"},
+	{FaultBackupLabel, PCACHE_COLD_BACKUP_LABEL, "backup_label"},
+	{FaultTarget, PCACHE_COLD_RECOVERY_TARGET, "recovery target"},
+	{FaultTruncated, PCACHE_COLD_MEDIA, "too many bad blocks"},
+	{FaultUnknown, PCACHE_COLD_MEDIA_UNKNOWN, "bad blocks unknown"},
+};
+
+/* Of two faults the one that is asked for first decides. */
+static void
+TestOrder(void **state)
+{
+	World		w;
+	char		what[128];
+
+	for (int i = 0; i < lengthof(faults); i++)
+	{
+		for (int j = i; j < lengthof(faults); j++)
+		{
+			InitWorld(&w);
+			/* some faults exclude each other; then the earlier one holds */
+			faults[j].apply(&w);
+			faults[i].apply(&w);
+			snprintf(what, sizeof(what), "%s and %s", faults[i].name, faults[j].name);
+			Expect(&w, faults[i].expected, what);
+		}
+	}
+
+	/* all at once */
+	InitWorld(&w);
+	for (int i = lengthof(faults) - 1; i >= 0; i--)
+		faults[i].apply(&w);
+	Expect(&w, PCACHE_COLD_VERSION, "all");
+}
+
+/*
+ * A pool that is kept lies within its file, computed without overflow.  No
+ * file is larger than off_t can tell.
+ */
+static void
+CheckHostile(const World *w)
+{
+	if (Judge(w) == PCACHE_WARM)
+	{
+		unsigned __int128 blocks_end = (unsigned __int128) w->sb.blocks_offset +
+			(unsigned __int128) w->sb.capacity * BLCKSZ;
+		unsigned __int128 descriptors_end = (unsigned __int128) MIB(2) +
+			(unsigned __int128) w->sb.capacity * 64;
+
+		assert_true(w->sb.capacity > 0);
+		assert_true(descriptors_end <= w->sb.blocks_offset);
+		assert_true(blocks_end <= w->facts.file_size);
+		assert_true(w->sb.slots_used <= w->sb.capacity);
+	}
+}
+
+static void
+TestHostile(void **state)
+{
+	static const uint64 numbers[] = {
+		0, 1, 63, 64, 65, 8191, 8192, CAPACITY - 1, CAPACITY, CAPACITY + 1,
+		PG_INT32_MAX, UINT64CONST(0x80000000), PG_UINT32_MAX, UINT64CONST(0x100000000),
+		UINT64CONST(1) << 50, (UINT64CONST(1) << 51) - 1, UINT64CONST(1) << 51,
+		UINT64CONST(1) << 57, UINT64CONST(1) << 58, (UINT64CONST(1) << 58) + 1,
+		PG_INT64_MAX - MIB(2), PG_INT64_MAX, UINT64CONST(1) << 63,
+		PG_UINT64_MAX - MIB(2), PG_UINT64_MAX - 8191, PG_UINT64_MAX - 1, PG_UINT64_MAX,
+	};
+	static const uint64 sizes[] = {
+		0, 1, 4096, 8192, MIB(2), MIB(4), MIB(12), MIB(12) + 1, GIB(1),
+		UINT64CONST(1) << 62, PG_INT64_MAX - MIB(2) + 1, PG_INT64_MAX
+	};
+	World		w;
+
+	InitWorld(&w);
+	assert_int_equal(w.sb.pool_size, MIB(12));
+	for (int c = 0; c < lengthof(numbers); c++)
+	{
+		for (int s = 0; s < lengthof(sizes); s++)
+		{
+			w.sb.capacity = numbers[c];
+			w.facts.file_size = w.sb.pool_size = sizes[s];
+			for (int o = 0; o < lengthof(numbers); o++)
+			{
+				w.sb.blocks_offset = numbers[o];
+				w.sb.slots_used = numbers[(c + o) % lengthof(numbers)];
+				CheckHostile(&w);
+			}
+			/* what an attacker would compute, with and without overflow */
+			w.sb.blocks_offset = PCacheComputeGeometry(numbers[c], MIB(2)).blocks_offset;
+			w.sb.slots_used = 0;
+			CheckHostile(&w);
+			w.facts.file_size = w.sb.pool_size =
+				PCacheComputeGeometry(numbers[c], MIB(2)).pool_size & PG_INT64_MAX;
+			CheckHostile(&w);
+		}
+	}
+
+	/* noise in any 8 bytes of anything */
+	SeedRandom();
+	for (int n = 0; n < 30000; n++)
+	{
+		InitWorld(&w);
+		for (uint64 m = Random() % 4; m < 4; m++)
+			RandomBytes((char *) &w.sb + Random() % (sizeof(w.sb) / 8) * 8, 8);
+		RandomBytes((char *) &w.control + Random() % (sizeof(w.control) / 8) * 8,
+					8 * (Random() % 4 == 0));
+		w.facts.file_size = Random() % 4 == 0 ? Random() & PG_INT64_MAX : w.sb.pool_size;
+		CheckHostile(&w);
+	}
+	RandomBytes(&w.sb, sizeof(w.sb));
+	CheckHostile(&w);
+}
+
+static void
+TestNames(void **state)
+{
+	for (int i = 0; i < PCACHE_NUM_REFUSALS; i++)
+	{
+		assert_string_not_equal(PCacheRefusalName(i), "unknown");
+		for (int j = 0; j < i; j++)
+			assert_string_not_equal(PCacheRefusalName(i), PCacheRefusalName(j));
+	}
+	assert_string_equal(PCacheRefusalName(PCACHE_NUM_REFUSALS), "unknown");
+
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		assert_string_not_equal(PCachePageVerdictName(i), "unknown");
+		for (int j = 0; j < i; j++)
+			assert_string_not_equal(PCachePageVerdictName(i), PCachePageVerdictName(j));
+	}
+	assert_string_equal(PCachePageVerdictName(PCACHE_NUM_PAGE_VERDICTS), "unknown");
+}
+
+/* The tests above have reached each refusal but those that come later. */
+static void
+TestAllRefusalsSeen(void **state)
+{
+	static const PCacheRefusal later[] = {PCACHE_COLD_POWER, PCACHE_COLD_WATERMARK};
+	uint64		expected = (UINT64CONST(1) << PCACHE_NUM_REFUSALS) - 1;
+
+	for (int i = 0; i < lengthof(later); i++)
+		expected &= ~(UINT64CONST(1) << later[i]);
+	for (int i = 0; i < PCACHE_NUM_REFUSALS; i++)
+	{
+		bool		is_seen = (refusals_seen >> i & 1) != 0;
+
+		if (is_seen != ((expected >> i & 1) != 0))
+			fail_msg("\"%s\" was %s", PCacheRefusalName(i),
+					 is_seen ? "reached: take it off the list" : "never reached");
+	}
+}
+
+static void
+TestLsnLimit(void **state)
+{
+	ControlFileData control;
+
+	memset(&control, 0, sizeof(control));
+	control.checkPoint = UINT64CONST(0x100000028);
+	control.checkPointCopy.redo = UINT64CONST(0x1);
+	assert_int_equal(PCacheLsnLimit(&control), UINT64CONST(0x100000028));
+	control.minRecoveryPoint = UINT64CONST(0x100000027);
+	assert_int_equal(PCacheLsnLimit(&control), UINT64CONST(0x100000028));
+	control.minRecoveryPoint = UINT64CONST(0x200000000);
+	assert_int_equal(PCacheLsnLimit(&control), UINT64CONST(0x200000000));
+}
+
+/*
+ * Pages
+ */
+
+#define SLOT			5
+#define LSN_LIMIT		UINT64CONST(0x5000028)
+#define BLOCKS_OFFSET	MIB(4)
+#define SLOT_OFFSET		(BLOCKS_OFFSET + SLOT * BLCKSZ)
+
+static char *pgdata;
+static PCacheMediaReport page_media;
+
+/* A directory with base/5/16384 of 10 blocks, its FSM of 3, and global/1262. */
+static int
+SetUpPages(void **state)
+{
+	static char zeros[10 * BLCKSZ];
+
+	pgdata = MakeTempDirectory("/tmp");
+	assert_int_equal(chdir(pgdata), 0);
+	assert_int_equal(mkdir("base", 0700), 0);
+	assert_int_equal(mkdir("base/5", 0700), 0);
+	assert_int_equal(mkdir("global", 0700), 0);
+	WriteFile("base/5/16384", zeros, 10 * BLCKSZ);
+	WriteFile("base/5/16384_fsm", zeros, 3 * BLCKSZ);
+	WriteFile("base/5/16385", zeros, 0);
+	WriteFile("base/5/16384_init", zeros, BLCKSZ);
+	WriteFile("global/1262", zeros, BLCKSZ);
+	memset(&page_media, 0, sizeof(page_media));
+	page_media.blocks = PCACHE_MEDIA_CLEAN;
+	return 0;
+}
+
+static int
+TearDownPages(void **state)
+{
+	assert_int_equal(chdir("/"), 0);
+	RemoveTree(pgdata);
+	free(pgdata);
+	return 0;
+}
+
+static void
+InitPage(PCacheDescriptor *desc)
+{
+	memset(desc, 0, sizeof(*desc));
+	desc->seq = 1234;
+	desc->page_lsn = LSN_LIMIT;
+	desc->dirty_epoch = 3;
+	desc->spc_oid = DEFAULTTABLESPACE_OID;
+	desc->db_oid = 5;
+	desc->rel_number = 16384;
+	desc->fork_number = MAIN_FORKNUM;
+	desc->block_number = 9;
+	desc->slot = SLOT;
+	desc->version = PCACHE_DESC_VERSION;
+	desc->flags = PCACHE_DESC_PERMANENT;
+	desc->usage_count = 4;
+	desc->crc = BitwiseCrc32c((char *) desc + 8, 52);
+}
+
+static PCachePageVerdict
+JudgePage(const PCacheDescriptor *desc, PCachePageFacts *facts)
+{
+	PCacheDescriptor before = *desc;
+	PCachePageVerdict verdict;
+
+	facts->sizes = PCacheRelSizesCreate();
+	verdict = PCachePageGate(desc, SLOT, facts);
+	PCacheRelSizesFree(facts->sizes);
+	assert_true(verdict >= 0 && verdict < PCACHE_NUM_PAGE_VERDICTS);
+	assert_memory_equal(desc, &before, sizeof(before));
+	page_verdicts_seen |= UINT64CONST(1) << verdict;
+	return verdict;
+}
+
+static PCachePageFacts
+MakePageFacts(void)
+{
+	PCachePageFacts facts = {.lsn_limit = LSN_LIMIT, .media = &page_media,
+	.blocks_offset = BLOCKS_OFFSET};
+
+	return facts;
+}
+
+/* Change a field, with the CRC that belongs to it, and expect a verdict. */
+#define EXPECT_PAGE(expected, statement) \
+	do { \
+		InitPage(&desc); \
+		facts = MakePageFacts(); \
+		statement; \
+		desc.crc = BitwiseCrc32c((char *) &desc + 8, 52); \
+		assert_int_equal(JudgePage(&desc, &facts), expected); \
+	} while (0)
+
+static void
+TestPages(void **state)
+{
+	PCacheDescriptor desc;
+	PCachePageFacts facts;
+
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, (void) 0);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.seq = 0);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.usage_count = 255);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.dirty_epoch = PG_UINT64_MAX);
+
+	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq = 1);
+	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq = PG_UINT64_MAX);
+	EXPECT_PAGE(PCACHE_PAGE_FREE, memset(&desc, 0, sizeof(desc)); desc.seq = PCACHE_DESC_FREE_SEQ);
+
+	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.version = 2);
+	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.version = 0);
+	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.slot = SLOT + 1);
+	EXPECT_PAGE(PCACHE_PAGE_CRC, memset(&desc, 0, sizeof(desc)));
+	EXPECT_PAGE(PCACHE_PAGE_CRC, memset(&desc, 0, sizeof(desc)); desc.slot = SLOT);
+
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.fork_number = -1);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.fork_number = MAX_FORKNUM + 1);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.fork_number = PG_INT32_MAX);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.fork_number = PG_INT32_MIN);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.rel_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = 0);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.db_oid = 0);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = GLOBALTABLESPACE_OID);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = 0; desc.db_oid = 0);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.block_number = InvalidBlockNumber);
+
+	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.rel_number = 16390);
+	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.db_oid = 6);
+	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.spc_oid = 16999);
+	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.fork_number = VISIBILITYMAP_FORKNUM);
+	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.rel_number = PG_UINT32_MAX);
+
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.block_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.block_number = 10);
+	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.block_number = MaxBlockNumber);
+	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.rel_number = 16385; desc.block_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.fork_number = FSM_FORKNUM; desc.block_number = 2);
+	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.fork_number = FSM_FORKNUM; desc.block_number = 3);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.fork_number = INIT_FORKNUM; desc.block_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT,
+				desc.spc_oid = GLOBALTABLESPACE_OID; desc.db_oid = 0;
+				desc.rel_number = 1262; desc.block_number = 0);
+
+	EXPECT_PAGE(PCACHE_PAGE_LSN, desc.page_lsn = LSN_LIMIT + 1);
+	EXPECT_PAGE(PCACHE_PAGE_LSN, desc.page_lsn = PG_UINT64_MAX);
+	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.lsn_limit = 0);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0; facts.lsn_limit = 0);
+	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.drop_unlogged = true; desc.page_lsn++);
+
+	/* an unlogged page's LSN is not one of the WAL's */
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags = 0; desc.page_lsn = PG_UINT64_MAX);
+	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED, desc.flags = 0; facts.drop_unlogged = true);
+	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED,
+				desc.flags = (uint16) ~PCACHE_DESC_PERMANENT; facts.drop_unlogged = true);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.drop_unlogged = true);
+}
+
+/* Bad ranges around the page's block */
+static void
+TestBadBlocks(void **state)
+{
+	static const struct
+	{
+		uint64		offset;
+		uint64		length;
+		PCachePageVerdict expected;
+	}			cases[] = {
+		{SLOT_OFFSET, 512, PCACHE_PAGE_BAD_BLOCK},
+		{SLOT_OFFSET + 8191, 1, PCACHE_PAGE_BAD_BLOCK},
+		{SLOT_OFFSET - 512, 513, PCACHE_PAGE_BAD_BLOCK},
+		{0, GIB(1), PCACHE_PAGE_BAD_BLOCK},
+		{SLOT_OFFSET - 512, 512, PCACHE_PAGE_KEPT},
+		{SLOT_OFFSET + 8192, 512, PCACHE_PAGE_KEPT},
+		{SLOT_OFFSET - BLOCKS_OFFSET, 8192, PCACHE_PAGE_KEPT},
+		{0, 4096, PCACHE_PAGE_KEPT},
+	};
+	PCacheDescriptor desc;
+	PCachePageFacts facts = MakePageFacts();
+	PCacheMediaReport media = page_media;
+	PCacheByteRange range;
+
+	InitPage(&desc);
+	facts.media = &media;
+	media.blocks = PCACHE_MEDIA_BAD;
+	media.bad.ranges = &range;
+	media.bad.n_ranges = media.bad.max_ranges = 1;
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		range.offset = cases[i].offset;
+		range.length = cases[i].length;
+		assert_int_equal(JudgePage(&desc, &facts), cases[i].expected);
+	}
+}
+
+/* Any single flipped bit, and any burst within a byte, in a descriptor. */
+static void
+TestPageFlips(void **state)
+{
+	PCacheDescriptor good;
+	PCacheDescriptor desc;
+	PCachePageFacts facts = MakePageFacts();
+
+	InitPage(&good);
+	for (int i = 0; i < sizeof(good); i++)
+	{
+		for (int pattern = 1; pattern < 256; pattern++)
+		{
+			PCachePageVerdict verdict;
+
+			desc = good;
+			((uint8 *) &desc)[i] ^= pattern;
+			verdict = JudgePage(&desc, &facts);
+			if (desc.seq % 2 == 1)
+				assert_int_equal(verdict, PCACHE_PAGE_FREE);
+			else if (i < 8)
+			{
+				/* still even: the rest says the same */
+				assert_int_equal(verdict, PCACHE_PAGE_KEPT);
+				assert_memory_equal((char *) &desc + 8, (char *) &good + 8, 56);
+			}
+			else
+				assert_int_equal(verdict, PCACHE_PAGE_CRC);
+		}
+	}
+
+	/* a descriptor that got into another one's place */
+	assert_int_equal(JudgePage(&good, &facts), PCACHE_PAGE_KEPT);
+	facts.sizes = PCacheRelSizesCreate();
+	for (uint32 slot = 0; slot < 100; slot++)
+		assert_int_equal(PCachePageGate(&good, slot, &facts),
+						 slot == SLOT ? PCACHE_PAGE_KEPT : PCACHE_PAGE_CRC);
+	PCacheRelSizesFree(facts.sizes);
+}
+
+/* What is wrong with a page is asked for in a fixed order, too. */
+static void
+TestPageOrder(void **state)
+{
+	PCacheDescriptor desc;
+	PCachePageFacts facts;
+	PCacheMediaReport bad = page_media;
+
+	bad.blocks = PCACHE_MEDIA_BAD;
+	bad.bad.truncated = true;
+
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad; desc.rel_number = 16390);
+	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.media = &bad; desc.page_lsn++);
+	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED,
+				facts.media = &bad; desc.page_lsn++;
+				desc.flags = 0; facts.drop_unlogged = true);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, facts.media = &bad; desc.page_lsn++; desc.rel_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.rel_number = 0; desc.version++);
+	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq++; desc.rel_number = 0; desc.version++);
+}
+
+static void
+TestAllPageVerdictsSeen(void **state)
+{
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		/* duplicates are found by who builds the mapping */
+		bool		expected = i != PCACHE_PAGE_DUPLICATE;
+
+		if (((page_verdicts_seen >> i & 1) != 0) != expected)
+			fail_msg("\"%s\" was %s", PCachePageVerdictName(i),
+					 expected ? "never reached" : "reached");
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest pool_tests[] = {
+		cmocka_unit_test(TestWarm),
+		cmocka_unit_test(TestSuperblockFields),
+		cmocka_unit_test(TestStates),
+		cmocka_unit_test(TestControlFields),
+		cmocka_unit_test(TestStateFile),
+		cmocka_unit_test(TestOtherFacts),
+		cmocka_unit_test(TestOrder),
+		cmocka_unit_test(TestAllRefusalsSeen),
+		cmocka_unit_test(TestHostile),
+		cmocka_unit_test(TestNames),
+		cmocka_unit_test(TestLsnLimit),
+	};
+	const struct CMUnitTest page_tests[] = {
+		cmocka_unit_test(TestPages),
+		cmocka_unit_test(TestBadBlocks),
+		cmocka_unit_test(TestPageFlips),
+		cmocka_unit_test(TestPageOrder),
+		cmocka_unit_test(TestAllPageVerdictsSeen),
+	};
+	int			failed;
+
+	failed = cmocka_run_group_tests_name("pool gate", pool_tests, NULL, NULL);
+	failed += cmocka_run_group_tests_name("page gate", page_tests, SetUpPages, TearDownPages);
+	return failed;
+}

@@ -1,0 +1,1044 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_pool.c
+ *	  The pool file: created, opened, locked, mapped, read; and the file
+ *	  system below it.
+ *
+ * With PMEM_IS_PMEM_FORCE=1 libpmem is made to take everything for persistent
+ * memory.  test_pool_none.c compiles this for builds without libpmem.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/unit/test_pool.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "unit.h"
+
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define CAPACITY			300
+#define POOL_SIZE			MIB(8)	/* of that many blocks: 4 MiB + 2.3 MiB */
+#define SYSTEM_IDENTIFIER	UINT64CONST(0x1122334455667788)
+#define CATALOG_VERSION		202506291
+
+static char *dir;
+static PCacheFsKind dir_kind;
+
+static int
+SetUpMemory(void **state)
+{
+	dir = MakeTempDirectory(MemoryParent());
+	dir_kind = PCACHE_FS_TMPFS;
+	return 0;
+}
+
+static int
+SetUpDisk(void **state)
+{
+	dir = MakeTempDirectory(DiskParent());
+	dir_kind = PCACHE_FS_FILE;
+	return 0;
+}
+
+static int
+TearDown(void **state)
+{
+	if (dir != NULL)
+		RemoveTree(dir);
+	free(dir);
+	dir = NULL;
+	return 0;
+}
+
+static void
+Create(PCachePool *pool, PCacheSuperblock *sb)
+{
+	PCacheError err;
+
+	if (!PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+						  pool, sb, &err))
+		fail_msg("%s", err.message);
+}
+
+static PCacheOpenResult
+Open(PCacheOpenMode mode, PCachePool *pool, PCacheError *err)
+{
+	PCacheOpenResult result;
+
+	memset(pool, 0x55, sizeof(*pool));
+	memset(err, 0, sizeof(*err));
+	result = PCachePoolOpen(dir, mode, pool, err);
+	assert_null(pool->map.base);
+	if (result == PCACHE_OPEN_OK)
+	{
+		assert_true(pool->fd >= 0);
+		assert_int_not_equal(fcntl(pool->fd, F_GETFD) & FD_CLOEXEC, 0);
+	}
+	else
+	{
+		assert_int_equal(pool->fd, -1);
+		assert_contains(err->message, Join(dir, "pool"));
+	}
+	return result;
+}
+
+/* Open, expect an error that says so, in every mode. */
+static void
+ExpectOpenError(PCacheOpenResult expected, const char *message)
+{
+	static const PCacheOpenMode modes[] = {PCACHE_OPEN_READ, PCACHE_OPEN_PEEK, PCACHE_OPEN_WRITE};
+	PCachePool	pool;
+	PCacheError err;
+
+	for (int i = 0; i < lengthof(modes); i++)
+	{
+		assert_int_equal(Open(modes[i], &pool, &err), expected);
+		assert_contains(err.message, message);
+	}
+}
+
+/* What another process gets when it opens the pool. */
+static PCacheOpenResult
+OpenElsewhere(PCacheOpenMode mode)
+{
+	int			status;
+	pid_t		pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+	{
+		PCachePool	pool;
+		PCacheError err;
+
+		_exit(PCachePoolOpen(dir, mode, &pool, &err));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* A pool as it is just after its creation. */
+static void
+ExpectNewPool(int fd, const PCacheSuperblock *sb)
+{
+	PCacheSuperblock both[2];
+	PCacheSuperblock chosen;
+	PCacheError err;
+	PCacheDescriptor descs[CAPACITY];
+	PCacheDescriptor free_desc = {.seq = 1};
+	char		rest[8192];
+	const char	zeros[sizeof(rest)] = {0};
+	uint8		boot_id[PCACHE_UUID_LEN];
+	static const uint8 no_uuid[PCACHE_UUID_LEN];
+
+	assert_int_equal(pread(fd, both, sizeof(both), 0), sizeof(both));
+	assert_memory_equal(&both[0], sb, sizeof(*sb));
+	assert_memory_equal(&both[1], sb, sizeof(*sb));
+	assert_int_equal(PCacheSuperblockChoose(&both[0], &both[1], &chosen, &err), PCACHE_SB_FIRST);
+
+	assert_memory_equal(sb->magic, "PGPCACHE", 8);
+	assert_memory_equal(sb->tail, "EHCACPGP", 8);
+	assert_int_equal(sb->format_version, 1);
+	assert_int_equal(sb->superblock_size, 4096);
+	assert_memory_not_equal(sb->pool_uuid, no_uuid, PCACHE_UUID_LEN);
+	assert_int_equal(sb->system_identifier, SYSTEM_IDENTIFIER);
+	assert_int_equal(sb->pool_size, POOL_SIZE);
+	assert_true(llabs((int64) sb->created_at - (int64) time(NULL)) < 600);
+	assert_int_equal(sb->pg_major, 18);
+	assert_int_equal(sb->byte_order, 0x01020304);
+	assert_int_equal(sb->block_size, 8192);
+	assert_int_equal(sb->descriptor_size, 64);
+	assert_int_equal(sb->blocks_per_segment, 131072);
+	assert_int_equal(sb->pg_control_version, PG_CONTROL_VERSION);
+	assert_int_equal(sb->catalog_version, CATALOG_VERSION);
+	assert_int_equal(sb->fs_kind, dir_kind);
+	assert_int_equal(sb->capacity, CAPACITY);
+	assert_int_equal(sb->descriptors_offset, MIB(2));
+	assert_int_equal(sb->blocks_offset, MIB(4));
+	assert_int_equal(sb->slots_used, 0);
+	assert_int_equal(sb->state, PCACHE_STATE_EMPTY);
+	assert_int_equal(sb->incarnation, 0);
+	PCacheReadBootId(boot_id);
+	assert_memory_equal(sb->boot_id, boot_id, PCACHE_UUID_LEN);
+	assert_memory_equal(sb->reserved, zeros, sizeof(sb->reserved));
+
+	/* no watermark, and all slots free */
+	for (uint64 offset = 8192; offset < MIB(2); offset += sizeof(rest))
+	{
+		assert_int_equal(pread(fd, rest, sizeof(rest), offset), sizeof(rest));
+		assert_memory_equal(rest, zeros, sizeof(rest));
+	}
+	memset(descs, 0x55, sizeof(descs));
+	assert_true(PCacheReadDescriptors(fd, 0, CAPACITY, descs));
+	for (int i = 0; i < CAPACITY; i++)
+		assert_memory_equal(&descs[i], &free_desc, sizeof(free_desc));
+}
+
+static void
+TestCreate(void **state)
+{
+	static const int modes[] = {0600, 0640};
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	struct stat st;
+	mode_t		old_umask = umask(0);
+
+	for (int i = 0; i < lengthof(modes); i++)
+	{
+		if (!PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, modes[i],
+							  CATALOG_VERSION, &pool, &sb, &err))
+			fail_msg("%s", err.message);
+		assert_string_equal(pool.path, Join(dir, "pool"));
+		assert_int_equal(pool.fs_kind, dir_kind);
+		assert_int_equal(pool.file_size, POOL_SIZE);
+
+		/* all of it is there: not sparse */
+		assert_int_equal(stat(pool.path, &st), 0);
+		assert_int_equal(st.st_size, POOL_SIZE);
+		assert_true(st.st_blocks * 512 >= POOL_SIZE);
+		assert_int_equal(st.st_mode & 07777, modes[i]);
+		assert_false(Exists(Join(dir, "pool.tmp")));
+
+		/* mapped as a whole */
+		assert_non_null(pool.map.base);
+		assert_int_equal(pool.map.length, POOL_SIZE);
+		assert_int_equal((uintptr_t) pool.map.base % MIB(2), 0);
+		assert_memory_equal(pool.map.base, &sb, sizeof(sb));
+		ExpectNewPool(pool.fd, &sb);
+
+		/* and locked */
+		assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_LOCKED);
+		assert_int_equal(OpenElsewhere(PCACHE_OPEN_READ), PCACHE_OPEN_LOCKED);
+		assert_int_equal(OpenElsewhere(PCACHE_OPEN_PEEK), PCACHE_OPEN_OK);
+		PCachePoolClose(&pool);
+		assert_null(pool.map.base);
+		assert_int_equal(pool.fd, -1);
+		assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_OK);
+		PCachePoolClose(&pool);
+	}
+	umask(old_umask);
+}
+
+/* What was stored through the mapping is there when the pool is opened again. */
+static void
+TestReopen(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheSuperblock again;
+	PCacheError err;
+
+	Create(&pool, &sb);
+	sb.state = PCACHE_STATE_DIRTY;
+	assert_true(PCacheSuperblockStore(&pool.map, &sb));
+	PCacheMemcpyNodrain(&pool.map, pool.map.base + MIB(4) + 8192, "a page", 7);
+	assert_true(PCacheDrain(&pool.map));
+	PCachePoolClose(&pool);
+
+	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+	assert_int_equal(pool.fs_kind, dir_kind);
+	assert_int_equal(pool.file_size, POOL_SIZE);
+	assert_string_equal(pool.path, Join(dir, "pool"));
+	assert_true(PCacheReadExact(pool.fd, &again, sizeof(again), 0));
+	assert_memory_equal(&again, &sb, sizeof(sb));
+	assert_true(PCachePoolMap(&pool, &err));
+	assert_int_equal(pool.map.length, POOL_SIZE);
+	assert_int_equal((uintptr_t) pool.map.base % MIB(2), 0);
+	assert_string_equal(pool.map.base + MIB(4) + 8192, "a page");
+
+	/* formatted once more it is a new, empty one */
+	memset(pool.map.base + MIB(2), 0x77, CAPACITY * 64);
+	memset(pool.map.base + 8192, 0x77, 64);
+	assert_true(PCachePoolFormat(&pool, CAPACITY, SYSTEM_IDENTIFIER, CATALOG_VERSION,
+								 &again, &err));
+	assert_memory_not_equal(again.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	ExpectNewPool(pool.fd, &again);
+	PCachePoolClose(&pool);
+
+	for (int mode = PCACHE_OPEN_READ; mode <= PCACHE_OPEN_WRITE; mode++)
+	{
+		assert_int_equal(Open(mode, &pool, &err), PCACHE_OPEN_OK);
+		PCachePoolClose(&pool);
+	}
+}
+
+static void
+TestMapFails(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+	assert_int_equal(unlink(pool.path), 0);
+	assert_false(PCachePoolMap(&pool, &err));
+	assert_contains(err.message, "could not map persistent cache pool");
+	assert_contains(err.message, "No such file or directory");
+	PCachePoolClose(&pool);
+}
+
+static void
+TestLocks(void **state)
+{
+	static const struct
+	{
+		PCacheOpenMode held;
+		PCacheOpenMode wanted;
+		PCacheOpenResult expected;
+	}			cases[] = {
+		{PCACHE_OPEN_WRITE, PCACHE_OPEN_WRITE, PCACHE_OPEN_LOCKED},
+		{PCACHE_OPEN_WRITE, PCACHE_OPEN_READ, PCACHE_OPEN_LOCKED},
+		{PCACHE_OPEN_WRITE, PCACHE_OPEN_PEEK, PCACHE_OPEN_OK},
+		{PCACHE_OPEN_READ, PCACHE_OPEN_WRITE, PCACHE_OPEN_LOCKED},
+		{PCACHE_OPEN_READ, PCACHE_OPEN_READ, PCACHE_OPEN_OK},
+		{PCACHE_OPEN_READ, PCACHE_OPEN_PEEK, PCACHE_OPEN_OK},
+		{PCACHE_OPEN_PEEK, PCACHE_OPEN_WRITE, PCACHE_OPEN_OK},
+		{PCACHE_OPEN_PEEK, PCACHE_OPEN_READ, PCACHE_OPEN_OK},
+		{PCACHE_OPEN_PEEK, PCACHE_OPEN_PEEK, PCACHE_OPEN_OK},
+	};
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		int			to_child[2];
+		int			from_child[2];
+		int			status;
+		char		byte;
+		pid_t		pid;
+
+		/* the other process has it open until we say so */
+		assert_int_equal(pipe(to_child), 0);
+		assert_int_equal(pipe(from_child), 0);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+		{
+			close(to_child[1]);
+			byte = PCachePoolOpen(dir, cases[i].held, &pool, &err);
+			if (write(from_child[1], &byte, 1) != 1 || read(to_child[0], &byte, 1) != 0)
+				_exit(1);
+			_exit(0);
+		}
+		close(to_child[0]);
+		assert_int_equal(read(from_child[0], &byte, 1), 1);
+		assert_int_equal(byte, PCACHE_OPEN_OK);
+
+		assert_int_equal(Open(cases[i].wanted, &pool, &err), cases[i].expected);
+		if (cases[i].expected == PCACHE_OPEN_LOCKED)
+		{
+			assert_contains(err.message, "is locked by another process");
+			assert_contains(err.hint, "another server");
+		}
+		PCachePoolClose(&pool);
+
+		/* its end, however it comes, releases the lock */
+		if (i % 2 == 0)
+			kill(pid, SIGKILL);
+		close(to_child[1]);
+		close(from_child[0]);
+		close(from_child[1]);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+		PCachePoolClose(&pool);
+	}
+}
+
+static void
+TestOpenMissing(void **state)
+{
+	char	   *real_dir = dir;
+
+	ExpectOpenError(PCACHE_OPEN_MISSING, "No such file or directory");
+	assert_int_equal(symlink("nowhere", Join(dir, "pool")), 0);
+	ExpectOpenError(PCACHE_OPEN_MISSING, "No such file or directory");
+	unlink(Join(real_dir, "pool"));
+
+	WriteFile(Join(real_dir, "file"), "", 0);
+	dir = strdup(Join(real_dir, "nowhere"));
+	ExpectOpenError(PCACHE_OPEN_MISSING, "No such file or directory");
+	free(dir);
+
+	/* this is not what a reboot leaves behind */
+	dir = strdup(Join(real_dir, "file"));
+	ExpectOpenError(PCACHE_OPEN_ERROR, "Not a directory");
+	free(dir);
+	dir = real_dir;
+}
+
+static void
+TestOpenNotRegular(void **state)
+{
+	const char *path = Join(dir, "pool");
+	PCachePool	pool;
+	PCacheError err;
+
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_ERROR);
+	assert_contains(err.message, "Is a directory");
+	assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_ERROR);
+	assert_contains(err.message, "is not a regular file");
+	assert_int_equal(Open(PCACHE_OPEN_PEEK, &pool, &err), PCACHE_OPEN_ERROR);
+	assert_contains(err.message, "is not a regular file");
+	assert_int_equal(rmdir(path), 0);
+
+	assert_int_equal(symlink("/dev/null", path), 0);
+	ExpectOpenError(PCACHE_OPEN_ERROR, "is not a regular file");
+	unlink(path);
+	assert_int_equal(symlink("pool", path), 0);
+	ExpectOpenError(PCACHE_OPEN_ERROR, "could not open");
+	unlink(path);
+}
+
+/* A named pipe must not make us wait for its other end. */
+static void
+TestOpenFifo(void **state)
+{
+	for (int mode = PCACHE_OPEN_READ; mode <= PCACHE_OPEN_WRITE; mode++)
+	{
+		int			status;
+		pid_t		pid;
+
+		unlink(Join(dir, "pool"));
+		assert_int_equal(mkfifo(Join(dir, "pool"), 0600), 0);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+		{
+			PCachePool	pool;
+			PCacheError err;
+
+			alarm(1);
+			_exit(PCachePoolOpen(dir, mode, &pool, &err));
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (WIFSIGNALED(status))
+			fail_msg("mode %d: PCachePoolOpen() waits for the other end of a named pipe", mode);
+		assert_int_equal(WEXITSTATUS(status), PCACHE_OPEN_ERROR);
+	}
+}
+
+static void
+TestOpenPermissions(void **state)
+{
+	static const int good[] = {0600, 0640, 0700};
+	static const int bad[] = {
+		0601, 0602, 0604, 0607, 0610, 0620, 0630, 0644, 0660, 0666, 0777
+	};
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+	for (int i = 0; i < lengthof(good); i++)
+	{
+		assert_int_equal(chmod(Join(dir, "pool"), good[i]), 0);
+		assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+		PCachePoolClose(&pool);
+	}
+	for (int i = 0; i < lengthof(bad); i++)
+	{
+		assert_int_equal(chmod(Join(dir, "pool"), bad[i]), 0);
+		ExpectOpenError(PCACHE_OPEN_ERROR, "has invalid permissions");
+		assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_ERROR);
+		assert_contains(err.hint, "0600");
+	}
+	if (geteuid() != 0)
+	{
+		assert_int_equal(chmod(Join(dir, "pool"), 0), 0);
+		ExpectOpenError(PCACHE_OPEN_ERROR, "Permission denied");
+		assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_ERROR);
+		assert_contains(err.hint, "must belong to the user");
+	}
+}
+
+static void
+TestOpenOwnership(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+
+	if (geteuid() != 0)
+		skip();
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+	assert_int_equal(chown(Join(dir, "pool"), 1, 0), 0);
+	ExpectOpenError(PCACHE_OPEN_ERROR, "has wrong ownership");
+	assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_ERROR);
+	assert_contains(err.hint, "user that owns the pool");
+	/* a group of its own is fine */
+	assert_int_equal(chown(Join(dir, "pool"), 0, 1), 0);
+	assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_OK);
+	PCachePoolClose(&pool);
+}
+
+static void
+ExpectNoCreation(uint64 capacity, const char *message)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+
+	memset(&pool, 0x55, sizeof(pool));
+	memset(&err, 0, sizeof(err));
+	assert_false(PCachePoolCreate(dir, capacity, SYSTEM_IDENTIFIER, 0600,
+								  CATALOG_VERSION, &pool, &sb, &err));
+	assert_contains(err.message, message);
+	assert_int_equal(pool.fd, -1);
+	assert_null(pool.map.base);
+}
+
+static void
+TestSpace(void **state)
+{
+	static const uint64 too_large[] = {
+		UINT64CONST(1) << 28, UINT64CONST(1) << 30, PCACHE_MAX_CAPACITY
+	};
+	PCacheGeometry g;
+	PCacheError err;
+
+	assert_true(PCacheSpaceFor(dir, CAPACITY, &g, &err));
+	assert_int_equal(g.capacity, CAPACITY);
+	assert_int_equal(g.blocks_offset, MIB(4));
+	assert_int_equal(g.pool_size, POOL_SIZE);
+	for (int i = 0; i < lengthof(too_large); i++)
+	{
+		assert_false(PCacheSpaceFor(dir, too_large[i], &g, &err));
+		assert_contains(err.message, "not enough space");
+		assert_contains(err.message, "MB needed");
+		assert_contains(err.hint, "smaller size");
+		ExpectNoCreation(too_large[i], "not enough space");
+	}
+	assert_false(Exists(Join(dir, "pool")));
+	assert_false(Exists(Join(dir, "pool.tmp")));
+	assert_false(PCacheSpaceFor(Join(dir, "nowhere"), 1, &g, &err));
+	assert_contains(err.message, "could not stat file system");
+}
+
+/* Sizes that overflow must not look small. */
+static void
+TestSpaceOverflow(void **state)
+{
+	static const uint64 capacities[] = {
+		UINT64CONST(1) + PCACHE_MAX_CAPACITY, UINT64CONST(1) << 51,
+		UINT64CONST(1) << 58, (UINT64CONST(1) << 58) + 1,
+		UINT64CONST(1) << 63, PG_UINT64_MAX - 1, PG_UINT64_MAX
+	};
+	PCacheGeometry g;
+	PCacheError err;
+
+	for (int i = 0; i < lengthof(capacities); i++)
+	{
+		if (PCacheSpaceFor(dir, capacities[i], &g, &err))
+			fail_msg("%llu blocks are said to need %llu bytes",
+					 (unsigned long long) capacities[i],
+					 (unsigned long long) g.pool_size);
+	}
+}
+
+/* What an interrupted creation left, or a pool that was there, is replaced. */
+static void
+TestCreateAgain(void **state)
+{
+	PCachePool	pool;
+	PCachePool	old;
+	PCacheSuperblock sb;
+	PCacheSuperblock old_sb;
+	PCacheSuperblock seen;
+
+	WriteFile(Join(dir, "pool.tmp"), "half a pool", 11);
+	Create(&old, &old_sb);
+	assert_false(Exists(Join(dir, "pool.tmp")));
+	ExpectNewPool(old.fd, &old_sb);
+
+	WriteFile(Join(dir, "pool.tmp"), "", 0);
+	Create(&pool, &sb);
+	assert_false(Exists(Join(dir, "pool.tmp")));
+	ExpectNewPool(pool.fd, &sb);
+	assert_memory_not_equal(sb.pool_uuid, old_sb.pool_uuid, PCACHE_UUID_LEN);
+
+	/* who had the old one keeps it, and does not disturb the new one */
+	assert_true(PCacheReadExact(old.fd, &seen, sizeof(seen), 0));
+	assert_memory_equal(&seen, &old_sb, sizeof(seen));
+	PCachePoolClose(&old);
+	assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_LOCKED);
+	PCachePoolClose(&pool);
+	assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_OK);
+}
+
+static void
+TestCreateFails(void **state)
+{
+	char	   *real_dir = dir;
+	int			status;
+	pid_t		pid;
+
+	assert_int_equal(mkdir(Join(dir, "pool.tmp"), 0700), 0);
+	ExpectNoCreation(CAPACITY, "could not remove file");
+	assert_int_equal(rmdir(Join(dir, "pool.tmp")), 0);
+
+	/* fails when it gets its name */
+	assert_int_equal(mkdir(Join(dir, "pool"), 0700), 0);
+	ExpectNoCreation(CAPACITY, "could not rename file");
+	assert_false(Exists(Join(dir, "pool.tmp")));
+	assert_int_equal(rmdir(Join(dir, "pool")), 0);
+
+	/* fails when it gets its space */
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+	{
+		struct rlimit limit = {MIB(1), MIB(1)};
+		PCachePool	pool;
+		PCacheSuperblock sb;
+		PCacheError err;
+
+		signal(SIGXFSZ, SIG_IGN);
+		if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+			_exit(1);
+		if (PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+							 CATALOG_VERSION, &pool, &sb, &err))
+			_exit(2);
+		_exit(pool.fd == -1 && strstr(err.message, "could not allocate 8 MB") != NULL ? 0 : 3);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_false(Exists(Join(dir, "pool.tmp")));
+	assert_false(Exists(Join(dir, "pool")));
+
+	dir = strdup(Join(real_dir, "nowhere"));
+	ExpectNoCreation(CAPACITY, "could not stat file system");
+	free(dir);
+	dir = real_dir;
+
+	if (geteuid() != 0)
+	{
+		assert_int_equal(chmod(dir, 0500), 0);
+		ExpectNoCreation(CAPACITY, "could not create file");
+		assert_int_equal(chmod(dir, 0700), 0);
+	}
+}
+
+/* What somebody else creates just now is left alone. */
+static void
+TestCreateConcurrently(void **state)
+{
+	const char *tmp_path = Join(dir, "pool.tmp");
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	char		buf[16];
+	int			fd;
+
+	WriteFile(tmp_path, "theirs", 6);
+	fd = open(tmp_path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+	ExpectNoCreation(CAPACITY, "could not lock file");
+	assert_false(PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+								  CATALOG_VERSION, &pool, &sb, &err));
+	assert_contains(err.hint, "another pg_pcache");
+	assert_int_equal(ReadFile(tmp_path, buf, sizeof(buf)), 6);
+	assert_memory_equal(buf, "theirs", 6);
+	assert_false(Exists(Join(dir, "pool")));
+	close(fd);
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+}
+
+static void
+TestReadExact(void **state)
+{
+	const char *path = Join(dir, "file");
+	char		buf[16];
+	int			fd;
+
+	WriteFile(path, "0123456789", 10);
+	fd = open(path, O_RDONLY);
+	assert_true(PCacheReadExact(fd, buf, 10, 0));
+	assert_memory_equal(buf, "0123456789", 10);
+	assert_true(PCacheReadExact(fd, buf, 3, 7));
+	assert_memory_equal(buf, "789", 3);
+	assert_true(PCacheReadExact(fd, buf, 0, 100));
+	errno = EIO;
+	assert_false(PCacheReadExact(fd, buf, 4, 7));
+	assert_int_equal(errno, 0);
+	errno = EIO;
+	assert_false(PCacheReadExact(fd, buf, 1, 10));
+	assert_int_equal(errno, 0);
+	close(fd);
+	assert_false(PCacheReadExact(fd, buf, 1, 0));
+	assert_int_equal(errno, EBADF);
+}
+
+/* Descriptors beyond the end of a truncated file come back damaged. */
+static void
+TestReadDescriptors(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheDescriptor *stored;
+	PCacheDescriptor descs[CAPACITY];
+	PCachePageFacts facts = {0};
+
+	Create(&pool, &sb);
+	stored = (PCacheDescriptor *) (pool.map.base + MIB(2));
+	for (uint32 i = 0; i < CAPACITY; i++)
+	{
+		stored[i].seq = 2 * i;
+		stored[i].page_lsn = i * 1000;
+		stored[i].slot = i;
+		stored[i].version = PCACHE_DESC_VERSION;
+		stored[i].crc = PCacheDescriptorCrc(&stored[i]);
+	}
+	assert_true(PCachePersist(&pool.map, stored, CAPACITY * 64));
+
+	for (uint32 first = 0; first < CAPACITY; first += 37)
+	{
+		for (uint32 count = 0; first + count <= CAPACITY; count += 29)
+		{
+			memset(descs, 0x55, sizeof(descs));
+			assert_true(PCacheReadDescriptors(pool.fd, first, count, descs));
+			assert_memory_equal(descs, stored + first, count * 64);
+			if (count < CAPACITY)
+				assert_int_equal(((uint8 *) &descs[count])[0], 0x55);
+		}
+	}
+
+	/* in the midst of the hundredth one */
+	assert_int_equal(ftruncate(pool.fd, MIB(2) + 100 * 64 + 10), 0);
+	for (uint32 first = 0; first < 150; first += 10)
+	{
+		memset(descs, 0x55, sizeof(descs));
+		assert_int_equal(PCacheReadDescriptors(pool.fd, first, 50, descs), first + 50 <= 100);
+		for (uint32 i = 0; i < 50; i++)
+		{
+			if (first + i < 100)
+			{
+				assert_int_equal(descs[i].slot, first + i);
+				assert_int_equal(descs[i].crc, PCacheDescriptorCrc(&descs[i]));
+			}
+			else
+				assert_int_equal(PCachePageGate(&descs[i], first + i, &facts), PCACHE_PAGE_CRC);
+		}
+		assert_int_equal(((uint8 *) &descs[50])[0], 0x55);
+	}
+	PCachePoolClose(&pool);
+}
+
+/* The seam to the media, as this build and this environment have it */
+static void
+TestPersist(void **state)
+{
+	const char *path = Join(dir, "file");
+	PCacheMapping map = {0};
+	PCachePersistKind expected =
+		dir_kind == PCACHE_FS_TMPFS ? PCACHE_PERSIST_MEMORY : PCACHE_PERSIST_FILE;
+	char		buf[64];
+	int			fd;
+
+#ifdef USE_LIBPMEM
+	if (getenv("PMEM_IS_PMEM_FORCE") != NULL)
+		expected = PCACHE_PERSIST_PMEM;
+#endif
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(posix_fallocate(fd, 0, MIB(4)), 0);
+	assert_true(PCacheMap(path, dir_kind == PCACHE_FS_TMPFS, &map));
+	assert_int_equal(map.length, MIB(4));
+	assert_int_equal((uintptr_t) map.base % MIB(2), 0);
+	assert_int_equal(map.kind, expected);
+
+	/* at odd places, of odd lengths, across pages */
+	for (size_t offset = 4096 - 33; offset < MIB(4) - 64; offset += 99991)
+	{
+		memset(map.base + offset, 'p', 61);
+		assert_true(PCachePersist(&map, map.base + offset, 61));
+		assert_int_equal(pread(fd, buf, 63, offset - 1), 63);
+		assert_int_equal(buf[0], 0);
+		assert_int_equal(strspn(buf + 1, "p"), 61);
+		assert_int_equal(buf[62], 0);
+
+		memset(map.base + offset, 'f', 61);
+		PCacheFlush(&map, map.base + offset, 61);
+		assert_true(PCacheDrain(&map));
+		assert_int_equal(map.base[offset], 'f');
+
+		memset(buf, 'm', 61);
+		PCacheMemcpyNodrain(&map, map.base + offset, buf, 61);
+		assert_true(PCacheDrain(&map));
+		assert_int_equal(strspn(map.base + offset, "m"), 61);
+		assert_int_equal(map.base[offset - 1], 0);
+		assert_int_equal(map.base[offset + 61], 0);
+	}
+	/* to the very end */
+	assert_true(PCachePersist(&map, map.base + MIB(4) - 1, 1));
+	assert_true(PCachePersist(&map, map.base, MIB(4)));
+	assert_true(PCacheUnmap(&map));
+	assert_null(map.base);
+
+	/* a length that is not a multiple of 2 MiB */
+	assert_int_equal(ftruncate(fd, MIB(5) + 4096), 0);
+	assert_true(PCacheMap(path, dir_kind == PCACHE_FS_TMPFS, &map));
+	assert_int_equal(map.length, MIB(5) + 4096);
+	assert_int_equal((uintptr_t) map.base % MIB(2), 0);
+	assert_true(PCacheUnmap(&map));
+
+	/* nothing to map */
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_false(PCacheMap(path, true, &map));
+	assert_null(map.base);
+	assert_true(errno != 0);
+	close(fd);
+	unlink(path);
+	assert_false(PCacheMap(path, true, &map));
+	assert_null(map.base);
+	assert_int_equal(errno, ENOENT);
+}
+
+/* What was persisted can't be lost if it can't be written back, unnoticed. */
+static void
+TestPersistFails(void **state)
+{
+	PCacheMapping map = {0};
+	const char *path = Join(dir, "file");
+	int			fd = open(path, O_RDWR | O_CREAT, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, MIB(4)), 0);
+	close(fd);
+	assert_true(PCacheMap(path, dir_kind == PCACHE_FS_TMPFS, &map));
+	if (map.kind == PCACHE_PERSIST_FILE)
+	{
+		char	   *base = map.base;
+
+		/* msync() fails on what is not mapped */
+		assert_int_equal(munmap(base + MIB(2), MIB(2)), 0);
+		assert_false(PCachePersist(&map, base + MIB(3), 64));
+		assert_int_equal(errno, ENOMEM);
+		assert_false(PCacheDrain(&map));
+		assert_int_equal(errno, ENOMEM);
+		assert_true(PCachePersist(&map, base + MIB(1), 64));
+	}
+	PCacheUnmap(&map);
+}
+
+static void
+TestFsKind(void **state)
+{
+	PCacheFsKind kind = 0;
+	uint64		page_size = 0;
+
+	assert_true(PCacheFsKindOfPath(dir, &kind, &page_size));
+	assert_int_equal(kind, dir_kind);
+	assert_int_equal(page_size, MIB(2));
+	WriteFile(Join(dir, "file"), "x", 1);
+	kind = 0;
+	assert_true(PCacheFsKindOfPath(Join(dir, "file"), &kind, &page_size));
+	assert_int_equal(kind, dir_kind);
+	assert_int_equal(page_size, MIB(2));
+	assert_int_equal(symlink(dir, Join(dir, "link")), 0);
+	assert_true(PCacheFsKindOfPath(Join(dir, "link"), &kind, &page_size));
+	assert_int_equal(kind, dir_kind);
+	assert_false(PCacheFsKindOfPath(Join(dir, "nowhere"), &kind, &page_size));
+	assert_int_equal(errno, ENOENT);
+
+	assert_string_equal(PCacheFsKindName(PCACHE_FS_FILE), "file");
+	assert_string_equal(PCacheFsKindName(PCACHE_FS_TMPFS), "tmpfs");
+	assert_string_equal(PCacheFsKindName(PCACHE_FS_HUGETLBFS), "hugetlbfs");
+	assert_string_equal(PCacheFsKindName(PCACHE_FS_FSDAX), "fsdax");
+	assert_string_equal(PCacheFsKindName(77), "unknown");
+}
+
+static void
+TestMakeDirectory(void **state)
+{
+	const char *deep = Join(dir, "a/b/c");
+	PCacheError err;
+	struct stat st;
+	mode_t		old_umask = umask(022);
+
+	/* a mount is missing */
+	for (PCacheFsKind kind = PCACHE_FS_FILE; kind <= PCACHE_FS_FSDAX; kind++)
+	{
+		if (kind == dir_kind)
+			continue;
+		assert_false(PCacheMakeDirectory(deep, kind, 0700, &err));
+		assert_contains(err.message, "is gone");
+		assert_contains(err.message, deep);
+		assert_contains(err.message, PCacheFsKindName(kind));
+		assert_contains(err.message, PCacheFsKindName(dir_kind));
+		assert_contains(err.hint, "Mount the file system");
+		assert_false(Exists(Join(dir, "a")));
+		/* even if the directory itself is there */
+		assert_false(PCacheMakeDirectory(dir, kind, 0700, &err));
+	}
+
+	assert_true(PCacheMakeDirectory(deep, dir_kind, 0700, &err));
+	assert_int_equal(stat(deep, &st), 0);
+	assert_true(S_ISDIR(st.st_mode));
+	assert_int_equal(st.st_mode & 07777, 0700);
+
+	/* again, and with some that exist */
+	assert_true(PCacheMakeDirectory(deep, dir_kind, 0700, &err));
+	assert_true(PCacheMakeDirectory(Join(dir, "a/b/d"), dir_kind, 0750, &err));
+	assert_int_equal(stat(Join(dir, "a/b/d"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0750);
+
+	/* not through a file, nor in its place */
+	WriteFile(Join(dir, "file"), "x", 1);
+	assert_false(PCacheMakeDirectory(Join(dir, "file/x"), dir_kind, 0700, &err));
+	assert_contains(err.message, "Not a directory");
+	assert_false(PCacheMakeDirectory(Join(dir, "file"), dir_kind, 0700, &err));
+	assert_contains(err.message, "could not create directory");
+	umask(old_umask);
+}
+
+static void
+TestIsInside(void **state)
+{
+	static const struct
+	{
+		const char *path;
+		const char *directory;
+		bool		expected;
+	}			cases[] = {
+		{"/a/b", "/a/b", true},
+		{"/a/b/c", "/a/b", true},
+		{"/a/b/c/d", "/a", true},
+		{"/a/bc", "/a/b", false},
+		{"/a/b", "/a/bc", false},
+		{"/a", "/a/b", false},
+		{"/x/a/b", "/a/b", false},
+		{"/A/b", "/a", false},
+		{"/a/b.c", "/a/b", false},
+		{"/", "/a", false},
+		{"/", "/", true},
+	};
+
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		if (PCacheIsInside(cases[i].path, cases[i].directory) != cases[i].expected)
+			fail_msg("%s in %s", cases[i].path, cases[i].directory);
+	}
+}
+
+/* Everything is inside the root directory, which ends in a slash. */
+static void
+TestIsInsideRoot(void **state)
+{
+	assert_true(PCacheIsInside("/a", "/"));
+	assert_true(PCacheIsInside("/a/b", "/"));
+}
+
+static void
+TestBootId(void **state)
+{
+	uint8		boot_id[PCACHE_UUID_LEN];
+	uint8		again[PCACHE_UUID_LEN];
+	char		text[64] = "";
+	char		expected[64] = "";
+	int			n = 0;
+
+	if (access("/proc/sys/kernel/random/boot_id", R_OK) != 0)
+		skip();
+	memset(boot_id, 0x55, sizeof(boot_id));
+	memset(again, 0xAA, sizeof(again));
+	assert_true(PCacheReadBootId(boot_id));
+	assert_true(PCacheReadBootId(again));
+	assert_memory_equal(boot_id, again, sizeof(boot_id));
+
+	/* as printed, with its dashes */
+	ReadFile("/proc/sys/kernel/random/boot_id", expected, sizeof(expected) - 1);
+	for (int i = 0; i < PCACHE_UUID_LEN; i++)
+		n += snprintf(text + n, sizeof(text) - n, "%s%02x",
+					  i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", boot_id[i]);
+	assert_int_equal(strncmp(text, expected, 36), 0);
+}
+
+static void
+TestErrors(void **state)
+{
+	PCacheError err;
+	char		longer[3000];
+
+	memset(&err, 0x55, sizeof(err));
+	errno = ENOSPC;
+	PCacheSetError(&err, "%s: %m", "x");
+	assert_int_equal(errno, ENOSPC);
+	assert_string_equal(err.message, "x: No space left on device");
+	assert_string_equal(err.hint, "");
+	PCacheSetHint(&err, "do %d", 5);
+	assert_string_equal(err.message, "x: No space left on device");
+	assert_string_equal(err.hint, "do 5");
+	/* another error has no hint from the last one */
+	PCacheSetError(&err, "y");
+	assert_string_equal(err.hint, "");
+
+	memset(longer, 'l', sizeof(longer));
+	longer[sizeof(longer) - 1] = '\0';
+	PCacheSetError(&err, "%s", longer);
+	PCacheSetHint(&err, "%s", longer);
+	assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
+	assert_int_equal(strlen(err.hint), sizeof(err.hint) - 1);
+}
+
+int
+main(void)
+{
+#define BOTH(test) \
+	{#test " on tmpfs", test, SetUpMemory, TearDown, NULL}, \
+	{#test " on a disk", test, SetUpDisk, TearDown, NULL}
+
+	const struct CMUnitTest tests[] = {
+		BOTH(TestCreate),
+		BOTH(TestReopen),
+		BOTH(TestMapFails),
+		BOTH(TestLocks),
+		BOTH(TestOpenMissing),
+		BOTH(TestOpenNotRegular),
+		BOTH(TestOpenFifo),
+		BOTH(TestOpenPermissions),
+		BOTH(TestOpenOwnership),
+		BOTH(TestSpace),
+		BOTH(TestSpaceOverflow),
+		BOTH(TestCreateAgain),
+		BOTH(TestCreateFails),
+		BOTH(TestCreateConcurrently),
+		BOTH(TestReadExact),
+		BOTH(TestReadDescriptors),
+		BOTH(TestPersist),
+		BOTH(TestPersistFails),
+		BOTH(TestFsKind),
+		BOTH(TestMakeDirectory),
+		cmocka_unit_test(TestIsInside),
+		cmocka_unit_test(TestIsInsideRoot),
+		cmocka_unit_test(TestBootId),
+		cmocka_unit_test(TestErrors),
+	};
+
+	return cmocka_run_group_tests_name(
+#ifdef USE_LIBPMEM
+									   getenv("PMEM_IS_PMEM_FORCE") != NULL ?
+									   "pool, persistent memory forced" : "pool, libpmem",
+#else
+									   "pool, without libpmem",
+#endif
+									   tests, NULL, NULL);
+}

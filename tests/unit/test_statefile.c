@@ -1,0 +1,458 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_statefile.c
+ *	  What PGDATA remembers of its pool, damaged in every way.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/unit/test_statefile.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "unit.h"
+
+static char *datadir;
+
+static int
+SetUp(void **state)
+{
+	/* many small writes: better not on a disk */
+	datadir = MakeTempDirectory(IsTmpfs("/dev/shm") && access("/dev/shm", W_OK) == 0 ?
+								"/dev/shm" : "/tmp");
+	return 0;
+}
+
+static int
+TearDown(void **state)
+{
+	RemoveTree(datadir);
+	free(datadir);
+	return 0;
+}
+
+static const char *
+StatePath(void)
+{
+	return Join(datadir, "pg_pcache.state");
+}
+
+static PCacheStateFile
+MakeState(void)
+{
+	PCacheStateFile s;
+
+	memset(&s, 0, sizeof(s));
+	strlcpy(s.directory, "/dev/shm/my cache = 1/crc = 2", sizeof(s.directory));
+	s.capacity = UINT64CONST(16777216);
+	for (int i = 0; i < PCACHE_UUID_LEN; i++)
+		s.pool_uuid[i] = i * 17;
+	s.fs_kind = PCACHE_FS_HUGETLBFS;
+	s.incarnation = UINT64CONST(0x0123456789abcdef);
+	return s;
+}
+
+static void
+ExpectEqual(const PCacheStateFile *a, const PCacheStateFile *b)
+{
+	assert_string_equal(a->directory, b->directory);
+	assert_int_equal(a->capacity, b->capacity);
+	assert_memory_equal(a->pool_uuid, b->pool_uuid, PCACHE_UUID_LEN);
+	assert_int_equal(a->fs_kind, b->fs_kind);
+	assert_int_equal(a->incarnation, b->incarnation);
+}
+
+static void
+ExpectDamaged(const char *what)
+{
+	PCacheStateFile got;
+	PCacheError err;
+
+	err.message[0] = err.hint[0] = '\0';
+	if (PCacheStateFileRead(datadir, &got, &err) != PCACHE_STATEFILE_ERROR)
+		fail_msg("%s: not noticed", what);
+	assert_contains(err.message, "is damaged");
+	assert_contains(err.hint, "pg_pcache init --force");
+}
+
+static void
+RoundTrip(const PCacheStateFile *s)
+{
+	PCacheStateFile got;
+	PCacheError err;
+
+	if (!PCacheStateFileWrite(datadir, 0600, s, &err))
+		fail_msg("%s", err.message);
+	memset(&got, 0x55, sizeof(got));
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	ExpectEqual(&got, s);
+	assert_false(Exists(Join(datadir, "pg_pcache.state.tmp")));
+}
+
+static void
+TestRoundTrip(void **state)
+{
+	PCacheStateFile s = MakeState();
+
+	RoundTrip(&s);
+	for (s.fs_kind = PCACHE_FS_FILE; s.fs_kind <= PCACHE_FS_FSDAX; s.fs_kind++)
+		RoundTrip(&s);
+	s = MakeState();
+	s.capacity = 1;
+	RoundTrip(&s);
+	s.capacity = PG_UINT64_MAX;
+	RoundTrip(&s);
+	s.incarnation = 0;
+	RoundTrip(&s);
+	s.incarnation = PG_UINT64_MAX;
+	RoundTrip(&s);
+	memset(s.pool_uuid, 0, PCACHE_UUID_LEN);
+	RoundTrip(&s);
+	memset(s.pool_uuid, 0xFF, PCACHE_UUID_LEN);
+	RoundTrip(&s);
+
+	/* the longest name; one with every other byte; lines within a line */
+	memset(s.directory, 'd', MAXPGPATH - 1);
+	s.directory[0] = '/';
+	s.directory[MAXPGPATH - 1] = '\0';
+	RoundTrip(&s);
+	for (int i = 1; i < 256; i++)
+		s.directory[i] = i == '\n' ? 'n' : i;
+	s.directory[256] = '\0';
+	RoundTrip(&s);
+	strlcpy(s.directory, "/a\rcrc = 00000000\r# version = 2 ", MAXPGPATH);
+	RoundTrip(&s);
+
+	SeedRandom();
+	for (int i = 0; i < 20; i++)
+	{
+		RandomBytes(s.pool_uuid, sizeof(s.pool_uuid));
+		s.capacity = Random() | 1;
+		s.incarnation = Random();
+		RoundTrip(&s);
+	}
+}
+
+/* The text itself is an interface: to people, and to later versions. */
+static void
+TestText(void **state)
+{
+	static const char expected[] =
+		"# Where the persistent cache of this cluster is.  Do not edit.\n"
+		"version = 1\n"
+		"directory = /dev/shm/my cache = 1/crc = 2\n"
+		"capacity = 16777216\n"
+		"pool_uuid = 00112233445566778899aabbccddeeff\n"
+		"file_system = hugetlbfs\n"
+		"incarnation = 0123456789abcdef\n";
+	PCacheStateFile s = MakeState();
+	PCacheError err;
+	char		text[4096];
+	char		crc_line[32];
+	size_t		len;
+
+	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	len = ReadFile(StatePath(), text, sizeof(text) - 1);
+	text[len] = '\0';
+	assert_memory_equal(text, expected, strlen(expected));
+	snprintf(crc_line, sizeof(crc_line), "crc = %08x\n",
+			 BitwiseCrc32c(expected, strlen(expected)));
+	assert_string_equal(text + strlen(expected), crc_line);
+}
+
+static void
+TestModes(void **state)
+{
+	static const int modes[] = {0600, 0640};
+	PCacheStateFile s = MakeState();
+	PCacheError err;
+	struct stat st;
+	mode_t		old_umask = umask(0);
+
+	for (int i = 0; i < lengthof(modes); i++)
+	{
+		assert_true(PCacheStateFileWrite(datadir, modes[i], &s, &err));
+		assert_int_equal(stat(StatePath(), &st), 0);
+		assert_int_equal(st.st_mode & 07777, modes[i]);
+	}
+	umask(old_umask);
+}
+
+static void
+TestMissing(void **state)
+{
+	PCacheStateFile got;
+	PCacheError err;
+
+	unlink(StatePath());
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_MISSING);
+	assert_contains(err.message, "could not open file");
+	assert_contains(err.message, StatePath());
+	assert_int_equal(PCacheStateFileRead(Join(datadir, "nowhere"), &got, &err),
+					 PCACHE_STATEFILE_MISSING);
+
+	/* there, but not to be read */
+	assert_int_equal(mkdir(StatePath(), 0700), 0);
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_ERROR);
+	assert_contains(err.message, "Is a directory");
+	assert_int_equal(rmdir(StatePath()), 0);
+	assert_int_equal(symlink("pg_pcache.state", StatePath()), 0);
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_ERROR);
+	unlink(StatePath());
+}
+
+/* Each byte changed, in many ways. */
+static void
+TestFlips(void **state)
+{
+	static const uint8 patterns[] = {
+		0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF, 0x0A, 0x55
+	};
+	PCacheStateFile s = MakeState();
+	PCacheStateFile got;
+	PCacheError err;
+	char		text[4096];
+	size_t		len;
+	size_t		crc_digits;
+	int			same = 0;
+
+	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	len = ReadFile(StatePath(), text, sizeof(text));
+	crc_digits = len - 9;
+	for (size_t i = 0; i < len; i++)
+	{
+		for (int p = 0; p <= lengthof(patterns); p++)
+		{
+			/* and for the end of a string */
+			uint8		pattern = p < lengthof(patterns) ? patterns[p] : (uint8) text[i];
+
+			text[i] ^= pattern;
+			WriteFile(StatePath(), text, len);
+			text[i] ^= pattern;
+			switch (PCacheStateFileRead(datadir, &got, &err))
+			{
+				case PCACHE_STATEFILE_ERROR:
+					break;
+				case PCACHE_STATEFILE_OK:
+					/* another way to write the same CRC, at most */
+					if (i < crc_digits || i >= len - 1)
+						fail_msg("byte %zu changed by 0x%02x: not noticed", i, pattern);
+					ExpectEqual(&got, &s);
+					same++;
+					break;
+				default:
+					fail();
+			}
+		}
+	}
+	/* 'a' for 'A' */
+	assert_true(same <= 8);
+}
+
+static void
+TestTruncated(void **state)
+{
+	PCacheStateFile s = MakeState();
+	PCacheError err;
+	char		text[4096];
+	size_t		len;
+
+	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	len = ReadFile(StatePath(), text, sizeof(text));
+	for (size_t i = 0; i < len; i++)
+	{
+		WriteFile(StatePath(), text, i);
+		ExpectDamaged("truncated");
+	}
+	/* a block that was never written */
+	memset(text, 0, sizeof(text));
+	WriteFile(StatePath(), text, sizeof(text));
+	ExpectDamaged("zeros");
+}
+
+/* Write text, with its CRC, as the state file. */
+static void
+WriteText(const char *text)
+{
+	char		all[16384];
+
+	snprintf(all, sizeof(all), "%scrc = %08x\n", text, BitwiseCrc32c(text, strlen(text)));
+	WriteFile(StatePath(), all, strlen(all));
+}
+
+/* Contents that were never ours, under a valid CRC. */
+static void
+TestInvalid(void **state)
+{
+#define V		"version = 1\n"
+#define D		"directory = /d\n"
+#define C		"capacity = 10\n"
+#define U		"pool_uuid = 00112233445566778899aabbccddeeff\n"
+#define F		"file_system = file\n"
+#define I		"incarnation = 0000000000000001\n"
+	static const char *const invalid[] = {
+		"", "\n",
+		D C U F I, V C U F I, V D U F I, V D C F I, V D C U I, V D C U F,
+		"version = 2\n" D C U F I,
+		"version = \n" D C U F I,
+		"version = 0\n" D C U F I,
+		V D "capacity = 0\n" U F I,
+		V D "capacity = \n" U F I,
+		V D "capacity = many\n" U F I,
+		V D C "pool_uuid = 00112233445566778899aabbccddeef\n" F I,
+		V D C "pool_uuid = 00112233445566778899aabbccddeeff0\n" F I,
+		V D C "pool_uuid = 0011223344556677889xaabbccddeexx\n" F I,
+		V D C "pool_uuid = \n" F I,
+		V D C U "file_system = ext4\n" I,
+		V D C U "file_system = \n" I,
+		V D C U "file_system = unknown\n" I,
+		V D C U F "incarnation = \n",
+		V D C U F "incarnation = ghij\n",
+		" " V D C U F I,
+		"version=1\n" D C U F I,
+		V "#" D C U F I,
+	};
+	PCacheStateFile got;
+	PCacheError err;
+	char		text[8192];
+
+	WriteText(V D C U F I);
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	assert_string_equal(got.directory, "/d");
+	for (int i = 0; i < lengthof(invalid); i++)
+	{
+		WriteText(invalid[i]);
+		ExpectDamaged(invalid[i]);
+	}
+
+	/* values that are too long for us */
+	for (int len = MAXPGPATH - 1; len <= MAXPGPATH + 2000; len += 499)
+	{
+		snprintf(text, sizeof(text), V "directory = /%0*d\n" C U F I, len - 1, 0);
+		WriteText(text);
+		if (len < MAXPGPATH)
+			assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+		else
+			ExpectDamaged("long directory");
+	}
+
+	/* no CRC at all, and something in its place */
+	WriteFile(StatePath(), V D C U F I, strlen(V D C U F I));
+	ExpectDamaged("no CRC");
+	WriteFile(StatePath(), V D C U F I "crc = \n", strlen(V D C U F I) + 7);
+	ExpectDamaged("empty CRC");
+	snprintf(text, sizeof(text), V D C U F I "crc = %064d\n", 0);
+	WriteFile(StatePath(), text, strlen(text));
+	ExpectDamaged("long CRC");
+}
+
+/* A name that would break the format is refused, and nothing is written. */
+static void
+TestNewline(void **state)
+{
+	PCacheStateFile s = MakeState();
+	PCacheStateFile bad = s;
+	PCacheStateFile got;
+	PCacheError err;
+
+	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	strlcpy(bad.directory, "/a\ncapacity = 1", sizeof(bad.directory));
+	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+	assert_contains(err.message, "contains a newline");
+	strlcpy(bad.directory, "/a\n", sizeof(bad.directory));
+	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	ExpectEqual(&got, &s);
+	assert_false(Exists(Join(datadir, "pg_pcache.state.tmp")));
+}
+
+/* A failure leaves the old file as it was. */
+static void
+TestAtomic(void **state)
+{
+	PCacheStateFile s = MakeState();
+	PCacheStateFile other = s;
+	PCacheStateFile got;
+	PCacheError err;
+	const char *tmp_path = Join(datadir, "pg_pcache.state.tmp");
+
+	other.capacity = 1;
+	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+
+	/* no temporary file */
+	assert_int_equal(mkdir(tmp_path, 0700), 0);
+	assert_false(PCacheStateFileWrite(datadir, 0600, &other, &err));
+	assert_contains(err.message, "could not create file");
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	ExpectEqual(&got, &s);
+	assert_int_equal(rmdir(tmp_path), 0);
+
+	/* no space */
+	assert_int_equal(symlink("/dev/full", tmp_path), 0);
+	assert_false(PCacheStateFileWrite(datadir, 0600, &other, &err));
+	assert_contains(err.message, "could not write file");
+	assert_contains(err.message, "No space left on device");
+	assert_false(Exists(tmp_path));
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	ExpectEqual(&got, &s);
+
+	/* no rename */
+	unlink(StatePath());
+	assert_int_equal(mkdir(StatePath(), 0700), 0);
+	assert_false(PCacheStateFileWrite(datadir, 0600, &other, &err));
+	assert_contains(err.message, "could not rename file");
+	assert_false(Exists(tmp_path));
+	assert_int_equal(rmdir(StatePath()), 0);
+
+	/* what an interrupted write left does not matter */
+	WriteFile(tmp_path, "garbage that is longer than nothing", 30);
+	RoundTrip(&other);
+	assert_false(PCacheStateFileWrite(Join(datadir, "nowhere"), 0600, &other, &err));
+}
+
+static void
+TestReadOnlyDirectory(void **state)
+{
+	PCacheStateFile s = MakeState();
+	PCacheStateFile other = s;
+	PCacheStateFile got;
+	PCacheError err;
+	bool		written;
+
+	if (geteuid() == 0)
+		skip();
+	other.capacity = 1;
+	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	assert_int_equal(chmod(datadir, 0500), 0);
+	written = PCacheStateFileWrite(datadir, 0600, &other, &err);
+	assert_int_equal(chmod(datadir, 0700), 0);
+	assert_false(written);
+	assert_contains(err.message, "Permission denied");
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	ExpectEqual(&got, &s);
+
+	assert_int_equal(chmod(StatePath(), 0), 0);
+	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_ERROR);
+	assert_contains(err.message, "Permission denied");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(TestRoundTrip, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestText, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestModes, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestMissing, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestFlips, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestTruncated, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestInvalid, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestNewline, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestAtomic, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestReadOnlyDirectory, SetUp, TearDown),
+	};
+
+	return cmocka_run_group_tests_name("state file", tests, NULL, NULL);
+}

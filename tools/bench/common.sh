@@ -1,0 +1,187 @@
+#!/bin/bash
+# Shared by tools/demo/run and tools/bench/run, which source tools/lib.sh first:
+# servers without a network port, and a few numbers about them and the machine.
+
+export LC_ALL=C
+unset LANGUAGE
+for v in ${!PG*}; do unset "$v"; done
+
+# What to clean up at exit: sockets and pools outside build/, and servers.
+SOCK=
+declare -a SCRATCH=()
+declare -A SERVER=()  # name -> process id
+declare -A SERVER_LOG=()
+declare -A READY=()   # name -> when it accepted connections, in ms since 1970
+declare -A TOOK_MS=() # name -> from launch until then
+
+cleanup() {
+	local rc=$? p
+	trap - EXIT
+	trap '' INT TERM HUP
+	case $rc in
+	0 | 130 | 143) ;;
+	*)
+		for p in "${!SERVER[@]}"; do
+			printf -- '----- last lines of %s -----\n%s\n' "${SERVER_LOG[$p]#"$ROOT"/}" "$(tail -n 15 "${SERVER_LOG[$p]}")" >&2
+		done
+		;;
+	esac
+	# pgbench and psql first; bash has made the background ones ignore ^C.
+	for p in $(jobs -p); do
+		case " ${SERVER[*]} " in *" $p "*) ;; *) kill -TERM "$p" 2>/dev/null || true ;; esac
+	done
+	for p in "${SERVER[@]}"; do kill -QUIT "$p" 2>/dev/null || true; done
+	for p in "${SERVER[@]}"; do wait "$p" 2>/dev/null || true; done
+	[ ${#SCRATCH[@]} -eq 0 ] || rm -rf "${SCRATCH[@]}"
+	exit "$rc"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# fresh_work DIR: an empty work directory, whatever a killed run has left there.
+fresh_work() {
+	local f d
+	for f in "$1"/*/postmaster.pid; do
+		[ ! -e "$f" ] || "$BUILD/pgsql/bin/pg_ctl" -D "${f%/*}" -m immediate stop >/dev/null 2>&1 || true
+	done
+	if [ -e "$1/scratch" ]; then
+		while IFS= read -r d; do
+			case $d in */pcache-demo.* | */pcache-bench.*) rm -rf "$d" ;; esac
+		done <"$1/scratch"
+	fi
+	rm -rf "$1"
+	mkdir -p "$1"
+}
+
+# scratch DIR WORK: remove DIR at exit, or at the start of the next run.
+scratch() {
+	SCRATCH+=("$1")
+	printf '%s\n' "$1" >>"$2/scratch"
+}
+
+# pool_directory NAME MEGABYTES: prints a new directory with that much room,
+# below POOL_DIR or on /dev/shm.
+pool_directory() {
+	local free
+	if [ -z "${POOL_DIR:-}" ]; then
+		shm_dir "$1" "$2"
+		return
+	fi
+	if [ ! -d "$POOL_DIR" ] || [ ! -w "$POOL_DIR" ]; then
+		die "POOL_DIR=$POOL_DIR is not a directory that $(id -un) may write" \
+			"create it, or as root: chown $(id -un) $POOL_DIR"
+	fi
+	free=$(df -Pm "$POOL_DIR" | awk 'NR == 2 {print $4}')
+	[ "$free" -ge "$2" ] || die "POOL_DIR=$POOL_DIR has $free MB left, $2 MB are needed" \
+		"free some, or make the pool smaller"
+	mktemp -d "$(cd "$POOL_DIR" && pwd -P)/$1.XXXXXX"
+}
+
+# need_memory MEGABYTES HINT, need_disk DIR MEGABYTES HINT
+need_memory() {
+	local free limit
+	free=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
+	# In a container the limit of the control group counts.
+	if limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null) && [ "$limit" != max ]; then
+		limit=$(((limit - $(awk '/^(anon|shmem) / {s += $2} END {print s}' /sys/fs/cgroup/memory.stat)) / 1048576))
+		[ "$limit" -ge "$free" ] || free=$limit
+	fi
+	[ "$free" -ge "$1" ] || die "$free MB of memory are free, $1 MB are needed" "$2"
+}
+need_disk() {
+	local free
+	free=$(df -Pm "$1" | awk 'NR == 2 {print $4}')
+	[ "$free" -ge "$2" ] || die "$free MB of disk space are left in $1, $2 MB are needed" "$3"
+}
+
+# fs_of DIR: the file system's type, and whether it is DAX.
+fs_of() {
+	local fs options
+	fs=$(df --output=fstype "$1" | tail -n 1)
+	options=$(findmnt -nT "$1" -o OPTIONS 2>/dev/null || true)
+	case ,$options, in *,dax,* | *,dax=always,*) fs="$fs (dax)" ;; esac
+	printf '%s\n' "$fs"
+}
+
+# machine: one line.
+machine() {
+	printf '%s, %s processors, %s of memory, Linux %s%s\n' \
+		"$(awk -F ': *' '/^(model name|Model)/ {print $2; exit}' /proc/cpuinfo | grep . || uname -m)" \
+		"$(nproc)" "$(awk '/^MemTotal/ {printf "%.1f GB", $2 / 1048576}' /proc/meminfo)" "$(uname -r)" \
+		"$(v=$(systemd-detect-virt 2>/dev/null) && [ "$v" != none ] && printf ', virtual (%s)' "$v")"
+}
+
+now_ms() { printf '%s\n' "$((${EPOCHREALTIME/./} / 1000))"; }
+
+# launch NAME BIN DATADIR LOG [OPTION]...: start a server and return as soon as
+# it accepts connections.  A child of ours, so that its end is seen at once.
+launch() {
+	local name=$1 bin=$2 data=$3 log=$4 begin ready
+	shift 4
+	: >"$log"
+	begin=$(now_ms)
+	# Not in our process group: ^C is for us to handle.
+	setsid "$bin/postgres" -D "$data" -c log_line_prefix='%n ' -c logging_collector=off \
+		-c listen_addresses= -c unix_socket_directories="$SOCK" "$@" \
+		</dev/null >>"$log" 2>&1 7>&- 8>&- 9>&- &
+	SERVER[$name]=$! SERVER_LOG[$name]=$log
+	until ready=$(grep -m 1 'database system is ready to accept connections' "$log"); do
+		if ! kill -0 "${SERVER[$name]}" 2>/dev/null; then
+			unset "SERVER[$name]"
+			tail -n 20 "$log" >&2
+			die "the server does not start" "see $log"
+		fi
+		sleep 0.005
+	done
+	ready=${ready%% *}
+	READY[$name]=${ready/./}
+	# shellcheck disable=SC2034 # for those who source this
+	TOOK_MS[$name]=$((READY[$name] - begin))
+}
+
+# stop NAME: a fast shutdown.
+stop() {
+	local pid=${SERVER[$1]:-}
+	[ -n "$pid" ] || return 0
+	kill -INT "$pid"
+	wait "$pid" || die "the server was not shut down cleanly"
+	unset "SERVER[$1]"
+}
+
+# conf DATADIR: what all servers here have in common, added to postgresql.conf.
+conf() {
+	cat >>"$1/postgresql.conf" <<CONF
+wal_level = minimal
+max_wal_senders = 0
+autovacuum = off
+checkpoint_timeout = 1h
+max_wal_size = 8GB
+huge_pages = off
+log_checkpoints = off
+CONF
+}
+
+# foreground COMMAND...: like running it, but a signal to us is not kept waiting.
+foreground() {
+	"$@" 7>&- 8>&- 9>&- &
+	wait $!
+}
+
+# quantiles: reads numbers, prints "n median q1 q3 min max low high"; low..high
+# is a confidence interval of the median (>= 95 % if there are 6 numbers or
+# more), from order statistics, so nothing is assumed about the distribution.
+quantiles() {
+	sort -g | awk '
+		{ v[NR] = $1 }
+		function q(p,   h, i) { h = (NR - 1) * p + 1; i = int(h); return i >= NR ? v[NR] : v[i] + (h - i) * (v[i + 1] - v[i]) }
+		END {
+			if (!NR) { print 0, 0, 0, 0, 0, 0, 0, 0; exit }
+			# the largest k with 2 * P(Binomial(NR, 1/2) < k) <= 0.05
+			c = 1; for (i = 0; i < NR; i++) c /= 2
+			sum = 0; k = 0
+			for (i = 0; i < NR; i++) { sum += c; if (2 * sum > 0.05) break; k = i + 1; c = c * (NR - i) / (i + 1) }
+			if (k < 1) k = 1
+			print NR, q(0.5), q(0.25), q(0.75), v[1], v[NR], v[k], v[NR + 1 - k]
+		}'
+}
