@@ -336,7 +336,11 @@ ReadSuperblocks(const PCachePool *pool, Superblocks *superblocks)
 							   &superblocks->first_error);
 	superblocks->first_intact =
 		(superblocks->source == PCACHE_SB_FIRST);
+	/* judged beside the chosen one: a foreign format version is damage, then */
 	superblocks->copy_intact =
-		(PCacheSuperblockChoose(&copy, &copy, &ignored,
+		(PCacheSuperblockChoose(&copy,
+								superblocks->source == PCACHE_SB_NONE ?
+								&copy : &superblocks->chosen,
+								&ignored,
 								&superblocks->copy_error) == PCACHE_SB_FIRST);
 }

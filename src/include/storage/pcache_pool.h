@@ -221,6 +221,8 @@ typedef struct PCacheVerdict
 	char		detail[512];	/* translated; "" when warm */
 } PCacheVerdict;
 
+extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
+										uint64 file_size);
 extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
 extern uint64 PCacheCompletedEpoch(const PCacheSuperblock *sb,

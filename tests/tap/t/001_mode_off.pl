@@ -70,7 +70,8 @@ is( $node->safe_psql('postgres',
 		q{SELECT count(*) FROM pg_shmem_allocations WHERE name = 'Buffer Blocks'}),
 	0, 'on: the blocks are not in the main shared memory segment');
 is(checksums($node), $expected, 'on: contents are the same');
-is($node->psql('postgres', 'SHOW persistent_cache_mode'), 0, 'on: mode shown');
+is($node->safe_psql('postgres', 'SHOW persistent_cache_mode'),
+	'planned_restart', 'on: the mode is shown');
 restart_warm($node, 'on');
 $node->stop;
 

@@ -42,12 +42,49 @@ Refuse(PCacheRefusal refusal, const char *fmt,...)
 	return verdict;
 }
 
-/* Has the pool the format of this server, and the layout that it claims? */
-static PCacheVerdict
-GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+/*
+ * Has the pool this server's layout, and the size that goes with it?
+ *
+ * Beside being a gate, this tells the server whether it can use the pool at
+ * all without formatting it.  sb must be of our format version.
+ */
+PCacheVerdict
+PCacheGeometryGate(const PCacheSuperblock *sb, uint64 file_size)
 {
 	PCacheGeometry g;
 
+	if (sb->block_size != BLCKSZ ||
+		sb->blocks_per_segment != RELSEG_SIZE ||
+		sb->descriptor_size != sizeof(PCacheDescriptor) ||
+		sb->superblock_size != PCACHE_SUPERBLOCK_SIZE)
+		return Refuse(PCACHE_COLD_GEOMETRY,
+					  _("the pool has blocks of %u bytes, and segments of %u blocks"),
+					  sb->block_size, sb->blocks_per_segment);
+
+	/* bounded before it is multiplied */
+	if (sb->capacity == 0 || sb->capacity > PCACHE_MAX_CAPACITY ||
+		sb->capacity > file_size / BLCKSZ)
+		return Refuse(PCACHE_COLD_GEOMETRY,
+					  _("the pool file has %llu bytes, which is too small for %llu blocks"),
+					  (unsigned long long) file_size,
+					  (unsigned long long) sb->capacity);
+	g = PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT);
+	if (sb->descriptors_offset != PCACHE_DESCRIPTORS_OFFSET ||
+		sb->blocks_offset != g.blocks_offset ||
+		sb->pool_size != file_size ||
+		file_size < g.pool_size ||
+		sb->slots_used > sb->capacity)
+		return Refuse(PCACHE_COLD_GEOMETRY,
+					  _("the pool file has %llu bytes, its superblock says %llu"),
+					  (unsigned long long) file_size,
+					  (unsigned long long) sb->pool_size);
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/* Has the pool the format of this server? */
+static PCacheVerdict
+GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
 	if (sb->format_version != PCACHE_FORMAT_VERSION)
 		return Refuse(PCACHE_COLD_VERSION,
 					  _("the pool has format version %u, this server has %u"),
@@ -58,31 +95,7 @@ GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		return Refuse(PCACHE_COLD_VERSION,
 					  _("the pool belongs to PostgreSQL %u with catalog version %u"),
 					  sb->pg_major, sb->catalog_version);
-	if (sb->block_size != BLCKSZ ||
-		sb->blocks_per_segment != RELSEG_SIZE ||
-		sb->descriptor_size != sizeof(PCacheDescriptor) ||
-		sb->superblock_size != PCACHE_SUPERBLOCK_SIZE)
-		return Refuse(PCACHE_COLD_GEOMETRY,
-					  _("the pool has blocks of %u bytes, and segments of %u blocks"),
-					  sb->block_size, sb->blocks_per_segment);
-
-	/* bounded before it is multiplied */
-	if (sb->capacity == 0 || sb->capacity > facts->file_size / BLCKSZ)
-		return Refuse(PCACHE_COLD_GEOMETRY,
-					  _("the pool file has %llu bytes, which is too small for %llu blocks"),
-					  (unsigned long long) facts->file_size,
-					  (unsigned long long) sb->capacity);
-	g = PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT);
-	if (sb->descriptors_offset != PCACHE_DESCRIPTORS_OFFSET ||
-		sb->blocks_offset != g.blocks_offset ||
-		sb->pool_size != facts->file_size ||
-		facts->file_size < g.pool_size ||
-		sb->slots_used > sb->capacity)
-		return Refuse(PCACHE_COLD_GEOMETRY,
-					  _("the pool file has %llu bytes, its superblock says %llu"),
-					  (unsigned long long) facts->file_size,
-					  (unsigned long long) sb->pool_size);
-	return Refuse(PCACHE_WARM, "%s", "");
+	return PCacheGeometryGate(sb, facts->file_size);
 }
 
 /* Does the pool belong to this cluster, and did it see its last server? */

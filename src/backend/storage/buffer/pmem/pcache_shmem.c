@@ -255,7 +255,7 @@ AttachPool(const PCacheStateFile *state)
 	PCacheSuperblock sb[2];
 	PCacheError err;
 	PCacheError first_err;
-	PCacheGeometry g;
+	PCacheVerdict verdict;
 	PCacheSuperblock *chosen = &PCacheCtl->superblock;
 
 	/* with read(), which reports a bad block as an error and not as SIGBUS */
@@ -292,19 +292,10 @@ AttachPool(const PCacheStateFile *state)
 		ReformatPool(state, PCACHE_COLD_VERSION, err.message);
 		return;
 	}
-	g = PCacheComputeGeometry(Min(chosen->capacity, PCACHE_MAX_CAPACITY), PCACHE_ALIGNMENT);
-	if (chosen->block_size != BLCKSZ ||
-		chosen->capacity == 0 || chosen->capacity > PCACHE_MAX_CAPACITY ||
-		chosen->blocks_offset != g.blocks_offset ||
-		chosen->pool_size != PCacheThePool.file_size ||
-		PCacheThePool.file_size < g.pool_size)
+	verdict = PCacheGeometryGate(chosen, PCacheThePool.file_size);
+	if (verdict.refusal != PCACHE_WARM)
 	{
-		snprintf(err.message, sizeof(err.message),
-				 _("the pool file has %llu bytes, its superblock says %llu bytes for %llu blocks of %u"),
-				 (unsigned long long) PCacheThePool.file_size,
-				 (unsigned long long) chosen->pool_size,
-				 (unsigned long long) chosen->capacity, chosen->block_size);
-		ReformatPool(state, PCACHE_COLD_GEOMETRY, err.message);
+		ReformatPool(state, verdict.refusal, verdict.detail);
 		return;
 	}
 	if (chosen->capacity < NBuffers)

@@ -1,0 +1,250 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Workload - random SQL for the torture test, from a seed
+
+=head1 DESCRIPTION
+
+sql_stream() returns the statements for one psql session.  A session has
+tables of its own (mostly), so that it waits for others only at times; errors
+are expected and ignored.
+
+=cut
+
+package Workload;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+
+our @EXPORT = qw(setup_sql sql_stream);
+
+my $TABLES = 5;
+
+# Once per cluster, in database postgres.
+sub setup_sql
+{
+	return <<'SQL';
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE ts1 LOCATION '';
+CREATE TABLESPACE ts2 LOCATION '';
+CREATE TABLE shared_t (id int PRIMARY KEY, n int, filler text) WITH (fillfactor = 70);
+INSERT INTO shared_t SELECT g, 0, repeat('x', 60) FROM generate_series(1, 4000) g;
+CREATE INDEX ON shared_t (n);
+CREATE SEQUENCE shared_seq;
+CREATE DATABASE tpl OID = 90000;
+\c tpl
+CREATE TABLE q (id int PRIMARY KEY, a int, b text);
+INSERT INTO q SELECT g, g, md5(g::text) FROM generate_series(1, 3000) g;
+CREATE INDEX q_b ON q USING hash (b);
+SQL
+}
+
+sub pick { return $_[ int rand @_ ]; }
+sub chance { return rand() < $_[0]; }
+sub number { my ($lo, $hi) = @_; return $lo + int rand($hi - $lo + 1); }
+
+sub create_table
+{
+	my ($t) = @_;
+	my $unlogged = chance(0.15) ? 'UNLOGGED ' : '';
+	my @with;
+	push @with, 'fillfactor = ' . number(30, 100) if chance(0.4);
+	push @with, 'autovacuum_enabled = off' if chance(0.3);
+	my $with = @with ? ' WITH (' . join(', ', @with) . ')' : '';
+	my $ts = chance(0.15) ? ' TABLESPACE ' . pick('ts1', 'ts2') : '';
+	return
+	  "CREATE ${unlogged}TABLE IF NOT EXISTS $t (id int, a int, b text, arr int[], p point, big text)$with$ts;";
+}
+
+sub insert_rows
+{
+	my ($t, $max) = @_;
+	my $n = chance(0.3) ? number(1, 30) : number(30, $max // 3000);
+	return "INSERT INTO $t SELECT g, g % 97, md5(g::text), ARRAY[g % 13, g % 101], "
+	  . "point(random(), random()), CASE WHEN g % 50 = 0 THEN repeat(md5(g::text), 100) END "
+	  . "FROM generate_series(1, $n) g;";
+}
+
+sub create_index
+{
+	my ($t) = @_;
+	my $conc = chance(0.08) ? 'CONCURRENTLY ' : '';
+	my $ts = chance(0.1) ? ' TABLESPACE ts1' : '';
+	return "CREATE INDEX ${conc}IF NOT EXISTS ${t}_" . pick(
+		"a ON $t (a)$ts", "b ON $t (b)$ts", "id ON $t (id)", "ab ON $t (a, b) WHERE id % 3 = 0",
+		"arr ON $t USING gin (arr)$ts", "arrf ON $t USING gin (arr) WITH (fastupdate = off)",
+		"p ON $t USING gist (p)$ts", "sp ON $t USING spgist (p)",
+		"br ON $t USING brin (id) WITH (pages_per_range = 2, autosummarize = on)",
+		"h ON $t USING hash (b)", "sb ON $t USING spgist (b)") . ';';
+}
+
+sub some_rows
+{
+	my $m = pick(2, 3, 7, 31, 200);
+	return sprintf('id %% %d = %d', $m, int rand $m);
+}
+
+sub modify
+{
+	my ($t) = @_;
+	my $where = some_rows();
+	return pick(
+		"UPDATE $t SET a = a + 1 WHERE $where;",
+		"UPDATE $t SET b = md5(b) WHERE $where;",
+		"UPDATE $t SET p = point(random(), random()), arr = ARRAY[a, id, 5] WHERE $where;",
+		"UPDATE $t SET big = (SELECT string_agg(md5((random() + g)::text), '') FROM generate_series(1, 150) g) WHERE id % 211 = " . number(0, 210) . ';',
+		"DELETE FROM $t WHERE $where;",
+		"DELETE FROM $t WHERE id > " . number(0, 2000) . ';');
+}
+
+sub read_rows
+{
+	my ($t) = @_;
+	return pick(
+		"SELECT count(*), max(b) FROM $t;",
+		"SELECT count(*) FROM $t WHERE a = " . number(0, 96) . ';',
+		"SET enable_seqscan = off; SELECT count(big) FROM $t WHERE a BETWEEN 5 AND 40; "
+		  . "SELECT count(*) FROM $t WHERE b = md5('77'); SELECT count(*) FROM $t WHERE p <@ box(point(0, 0), point(0.2, 0.2)); RESET enable_seqscan;",
+		"SELECT * FROM $t WHERE id % 50 = 1 FOR UPDATE;",
+		"SELECT id FROM shared_t WHERE id % 37 = " . number(0, 36) . " FOR KEY SHARE;",
+		"SELECT count(*) FROM pgbench_accounts WHERE aid % 3 = 0;");
+}
+
+sub maintain
+{
+	my ($t) = @_;
+	return pick(
+		"VACUUM $t;", "VACUUM $t;", "VACUUM (FREEZE, ANALYZE) $t;",
+		"VACUUM (INDEX_CLEANUP on, DISABLE_PAGE_SKIPPING) $t;",
+		"VACUUM FULL $t;", "CLUSTER $t USING ${t}_a;", "REINDEX TABLE $t;",
+		"TRUNCATE $t;", "DROP TABLE $t;", "ANALYZE $t;",
+		"ALTER TABLE $t SET TABLESPACE " . pick('ts1', 'ts2', 'pg_default') . ';',
+		"ALTER INDEX ${t}_b SET TABLESPACE " . pick('ts1', 'pg_default') . ';',
+		"ALTER TABLE $t SET " . pick('LOGGED', 'UNLOGGED') . ';',
+		"REINDEX INDEX CONCURRENTLY ${t}_a;",
+		"VACUUM shared_t;", "REINDEX TABLE shared_t;", "VACUUM pgbench_tellers;",
+		"VACUUM pgbench_accounts;", "SELECT brin_summarize_new_values('${t}_br');",
+		"SELECT gin_clean_pending_list('${t}_arr');");
+}
+
+sub copy_rows
+{
+	my ($t) = @_;
+	my $out = "COPY $t (id, a, b) FROM stdin;\n";
+	$out .= join("\t", $_, $_ % 89, "copy $_") . "\n" for 1 .. number(1, 400);
+	return "$out\\.\n";
+}
+
+# Transactions that do several things, and end in different ways.
+sub transaction
+{
+	my ($t, $new, $gid) = @_;
+	my $end = pick('COMMIT;', 'COMMIT;', 'COMMIT;', 'ROLLBACK;');
+	return pick(
+		# relations that are created and filled in one transaction: no WAL if minimal
+		"BEGIN; DROP TABLE IF EXISTS $new; " . create_table($new) . insert_rows($new)
+		  . create_index($new) . modify($new) . insert_rows($new, 100) . $end . modify($new),
+		"BEGIN; TRUNCATE $t; " . insert_rows($t) . insert_rows($t, 50) . $end . modify($t),
+		"BEGIN; " . insert_rows($t, 300) . 'SAVEPOINT a; ' . modify($t)
+		  . 'ROLLBACK TO a; ' . modify($t) . 'SAVEPOINT b; ' . insert_rows($t, 200)
+		  . "RELEASE b; $end",
+		"BEGIN; " . modify($t) . insert_rows($t, 300) . "PREPARE TRANSACTION '$gid';",
+		"BEGIN; SAVEPOINT a; " . create_table($new) . insert_rows($new, 500)
+		  . "ROLLBACK TO a; " . modify($t) . $end);
+}
+
+# Databases: the same OID, and so the same file names, are used again.
+sub databases
+{
+	my ($client) = @_;
+	my $db = "d$client";
+	my $oid = 91000 + 10 * $client;
+	my @out = ("DROP DATABASE IF EXISTS $db WITH (FORCE);");
+	my $n = number(1, 3);
+
+	for my $i (1 .. $n)
+	{
+		push @out, "CREATE DATABASE $db OID = $oid TEMPLATE tpl STRATEGY "
+		  . pick('file_copy', 'wal_log')
+		  . (chance(0.2) ? ' TABLESPACE ts1' : '') . ';';
+		push @out, "\\c $db",
+		  "UPDATE q SET a = a + " . number(1, 1000) . " WHERE id % 2 = 0;",
+		  'CREATE TABLE r AS SELECT * FROM q;',
+		  'INSERT INTO q SELECT g, g, md5(g::text) FROM generate_series(3001, 4500) g;',
+		  'SELECT count(*) FROM q;';
+		push @out, 'VACUUM FULL q;' if chance(0.3);
+		push @out, 'CHECKPOINT;' if chance(0.2);
+		push @out, 'SELECT pg_sleep(0.05);' if chance(0.5);
+		push @out, '\c postgres';
+		if (chance(0.4))
+		{
+			my $ts = pick('ts1', 'ts2');
+			push @out, "ALTER DATABASE $db SET TABLESPACE $ts;";
+			push @out, "\\c $db", 'UPDATE q SET a = a + 1 WHERE id % 3 = 0;',
+			  'SELECT count(*) FROM r;', '\c postgres';
+			push @out, "ALTER DATABASE $db SET TABLESPACE pg_default;" if chance(0.6);
+		}
+		push @out, "DROP DATABASE $db WITH (FORCE);" if $i < $n || chance(0.3);
+	}
+	return join("\n", @out) . "\n";
+}
+
+# Statements for one session.
+sub sql_stream
+{
+	my ($client, $steps) = @_;
+	my @out = ("SET lock_timeout = '1s';", 'SET client_min_messages = error;');
+	my @prepared;
+	my $serial = 0;
+
+	push @out, 'SET synchronous_commit = ' . pick('on', 'off') . ';';
+	for my $k (1 .. $TABLES)
+	{
+		my $t = "t${client}_$k";
+		push @out, create_table($t), insert_rows($t), create_index($t), create_index($t);
+	}
+	for (1 .. $steps)
+	{
+		my $t = chance(0.9) ? "t${client}_" . number(1, $TABLES) : 't' . number(0, 4) . '_1';
+		my $x = rand();
+		if ($x < 0.08) { push @out, create_table($t), insert_rows($t) }
+		elsif ($x < 0.20) { push @out, insert_rows($t) }
+		elsif ($x < 0.45) { push @out, modify($t) }
+		elsif ($x < 0.58) { push @out, read_rows($t) }
+		elsif ($x < 0.70) { push @out, maintain($t) }
+		elsif ($x < 0.77) { push @out, create_index($t) }
+		elsif ($x < 0.81) { push @out, copy_rows($t) }
+		elsif ($x < 0.90)
+		{
+			my $gid = "p${client}_" . $serial++ . '_' . int rand 1e9;
+			my $sql = transaction($t, "n${client}_" . number(1, 2), $gid);
+			push @out, $sql;
+			push @prepared, $gid if $sql =~ /PREPARE TRANSACTION/;
+		}
+		elsif ($x < 0.93)
+		{
+			push @out, pick('COMMIT', 'COMMIT', 'ROLLBACK') . " PREPARED '" . shift(@prepared) . "';"
+			  if @prepared;
+		}
+		elsif ($x < 0.96)
+		{
+			push @out, 'UPDATE shared_t SET n = n + 1 WHERE id % 41 = ' . number(0, 40) . ';',
+			  "SELECT nextval('shared_seq');";
+		}
+		elsif ($x < 0.975) { push @out, databases($client) }
+		elsif ($x < 0.985) { push @out, 'CHECKPOINT;' }
+		else { push @out, sprintf('SELECT pg_sleep(%.3f);', rand 0.2) }
+
+		# never more than a few, or nothing can be vacuumed
+		push @out, "ROLLBACK PREPARED '" . shift(@prepared) . "';" if @prepared > 3;
+	}
+	return join("\n", @out) . "\n";
+}
+
+1;

@@ -1,0 +1,816 @@
+#!/usr/bin/perl
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+torture.pl - kill servers at random, recover with the pool and without, compare
+
+=head1 SYNOPSIS
+
+  torture.pl --pg-bin DIR --rounds N --seed N --work DIR --keep DIR
+
+=head1 DESCRIPTION
+
+Started by tests/torture/run, which see.
+
+=cut
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Fcntl qw(:flock);
+use File::Path qw(make_path remove_tree);
+use Getopt::Long;
+use POSIX qw(:sys_wait_h);
+use Time::HiRes qw(sleep time);
+
+use PageCompare;
+use Workload;
+
+my %opt = (rounds => 20, seed => time ^ $$, port => 54400 + $$ % 1000);
+GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'set=s%')
+  or die "usage: see tests/torture/run\n";
+my $bin = $opt{'pg-bin'};
+my ($work, $keep) = ($opt{work}, $opt{keep});
+my %set = %{ $opt{set} // {} };
+
+delete $ENV{$_} for grep { /^PG/ } keys %ENV;
+$ENV{LC_MESSAGES} = 'C';
+$ENV{PGHOST} = $work;
+$ENV{PGUSER} = 'postgres';
+$ENV{PGDATABASE} = 'postgres';
+$| = 1;
+
+my $dir;        # of this round
+my $port;
+my @problems;
+my @children;
+
+sub say_line { print "$_[0]\n"; return; }
+sub problem { push @problems, $_[0]; say_line("    FAIL: $_[0]"); return; }
+
+sub pick { return $_[ int rand @_ ]; }
+sub number { my ($lo, $hi) = @_; return $lo + int rand($hi - $lo + 1); }
+
+sub slurp
+{
+	my ($file) = @_;
+	open(my $fh, '<', $file) or return '';
+	local $/;
+	my $s = <$fh>;
+	close $fh;
+	return $s // '';
+}
+
+sub spew
+{
+	my ($file, $text) = @_;
+	open(my $fh, '>', $file) or die "$file: $!";
+	print $fh $text;
+	close $fh or die "$file: $!";
+	return;
+}
+
+# Run a program, its output to a file; returns the exit code.
+sub run_to
+{
+	my ($file, @cmd) = @_;
+	my $pid = start_to($file, @cmd);
+	waitpid($pid, 0);
+	return $? >> 8 || $?;
+}
+
+sub start_to
+{
+	my ($file, @cmd) = @_;
+	my $pid = fork // die "fork: $!";
+	if ($pid == 0)
+	{
+		setpgrp(0, 0);
+		open(STDIN, '<', '/dev/null');
+		open(STDOUT, '>>', $file) or POSIX::_exit(126);
+		open(STDERR, '>&', \*STDOUT);
+		exec(@cmd) or POSIX::_exit(127);
+	}
+	return $pid;
+}
+
+sub must_run
+{
+	my (@cmd) = @_;
+	my $out = "$work/out.$$";
+	unlink $out;
+	my $rc = run_to($out, @cmd);
+	die "@cmd failed ($rc): " . slurp($out) if $rc != 0;
+	return;
+}
+
+sub copy_dir { must_run('cp', '-a', '--reflink=auto', $_[0], $_[1]); return; }
+
+sub psql
+{
+	my ($db, $sql) = @_;
+	my $file = "$dir/sql.$$";
+	spew($file, $sql);
+	my $out = "$dir/sql-out.$$";
+	unlink $out;
+	my $rc = run_to($out, "$bin/psql", '-XAtq', '-p', $port, '-v', 'ON_ERROR_STOP=1', '-d', $db, '-f', $file);
+	my $text = slurp($out);
+	chomp $text;
+	problem("psql in $db: " . join(" ", $text =~ m{^(psql:.*)}mg)) if $rc != 0;
+	return $text;
+}
+
+# A cluster without a pool, made once per kind.
+sub template
+{
+	my ($checksums, $segsize) = @_;
+	my $t = "$work/template-$checksums-$segsize";
+	return $t if -d $t;
+	must_run("$bin/initdb", '-D', "$t.tmp", '-A', 'trust', '-U', 'postgres', '--no-sync',
+		'--no-instructions', '--locale=C', '--encoding=UTF8', "--wal-segsize=$segsize",
+		$checksums ? '-k' : '--no-data-checksums');
+	rename("$t.tmp", $t) or die;
+	return $t;
+}
+
+sub random_settings
+{
+	my %s;
+	my $wal_level = pick('minimal', 'replica', 'logical');
+	$s{shared_buffers} = pick('16MB', '24MB', '32MB', '64MB', '256MB');
+	$s{checksums} = pick(0, 1);
+	$s{segsize} = pick(1, 4, 16);
+	$s{scale} = number(1, 4);
+	$s{duration} = 1 + rand 6;
+	$s{conf} = {
+		wal_level => $wal_level,
+		max_wal_senders => $wal_level eq 'minimal' ? 0 : 5,
+		full_page_writes => pick('on', 'on', 'off'),
+		wal_log_hints => pick('on', 'off'),
+		persistent_cache_seal_delay => pick(1, 2, 5, 10, 20, 50),
+		io_method => pick('worker', 'sync'),
+		synchronous_commit => pick('on', 'off'),
+		wal_compression => pick('off', 'lz4'),
+		max_wal_size => pick('64MB', '256MB', '1GB'),
+		min_wal_size => '32MB',
+		wal_buffers => pick('-1', '64kB'),
+		bgwriter_lru_maxpages => pick(0, 100, 1000),
+		bgwriter_delay => pick('10ms', '200ms'),
+		checkpoint_completion_target => pick(0, 0.5, 0.9),
+		commit_siblings => pick(0, 5),
+		wal_skip_threshold => pick('0', '64kB', '2MB'),
+		recovery_prefetch => pick('try', 'off'),
+	};
+	$s{kill} = pick('all', 'all', 'all', 'immediate', 'immediate', 'backend', 'sealer', 'checkpointer', 'recovery');
+	$s{cycles} = pick(0, 0, 0, 1, 2);    # crashes and recoveries before the last crash
+	return \%s;
+}
+
+sub write_conf
+{
+	my ($data, $s) = @_;
+	my %c = (
+		port => $port,
+		listen_addresses => "''",
+		unix_socket_directories => "'$work'",
+		fsync => 'off',
+		shared_buffers => $s->{shared_buffers},
+		persistent_cache_mode => 'always',
+		restart_after_crash => 'off',
+		checkpoint_timeout => '30s',
+		autovacuum_naptime => '1s',
+		autovacuum_vacuum_cost_delay => 0,
+		autovacuum_vacuum_threshold => 20,
+		max_prepared_transactions => 40,
+		max_connections => 30,
+		allow_in_place_tablespaces => 'on',
+		log_line_prefix => "'%m [%p] %b '",
+		log_checkpoints => 'on',
+		log_min_messages => 'warning',
+		logging_collector => 'off',
+		deadlock_timeout => '100ms',
+		dynamic_shared_memory_type => 'mmap',
+		timezone => "'UTC'",
+		log_timezone => "'UTC'",
+		track_io_timing => 'off',
+		%{ $s->{conf} });
+	open(my $fh, '>>', "$data/postgresql.conf") or die;
+	print $fh "$_ = $c{$_}\n" for sort keys %c;
+	close $fh;
+	return;
+}
+
+# Nothing but recovery is to change data.
+my @QUIET = ('autovacuum=off', 'max_logical_replication_workers=0', 'bgwriter_lru_maxpages=0',
+	'log_min_messages=warning', 'checkpoint_timeout=1h', 'restart_after_crash=off');
+
+sub start_server
+{
+	my ($data, $log, @settings) = @_;
+	my @o = map { ('-c', $_) } @settings;
+	return run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', '-t', '180',
+		'-o', join(' ', map { "'$_'" } @o), 'start');
+}
+
+sub stop_server
+{
+	my ($data, $mode) = @_;
+	return run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-w', '-t', '180', '-m', $mode, 'stop');
+}
+
+sub postmaster_pid
+{
+	my ($data) = @_;
+	return slurp("$data/postmaster.pid") =~ /^(\d+)/ ? $1 : undef;
+}
+
+# All live processes of a server: pid => title.
+sub server_processes
+{
+	my ($pm) = @_;
+	my %p;
+	opendir(my $dh, '/proc') or die;
+	for my $pid (grep { /^\d+$/ } readdir $dh)
+	{
+		my $stat = slurp("/proc/$pid/stat");
+		next unless $stat =~ /^\d+ \(.*\) (\S) (\d+)/s;
+		next if $1 eq 'Z' || ($pid != $pm && $2 != $pm);
+		my $title = slurp("/proc/$pid/cmdline");
+		$title =~ tr/\0/ /;
+		$p{$pid} = $title;
+	}
+	closedir $dh;
+	return \%p;
+}
+
+sub wait_gone
+{
+	my ($data, $pids) = @_;
+	my $deadline = time + 60;
+	while (time < $deadline)
+	{
+		my $alive = 0;
+		for my $pid (@$pids)
+		{
+			my $stat = slurp("/proc/$pid/stat");
+			$alive++ if $stat =~ /^\d+ \(.*\) (\S)/s && $1 ne 'Z';
+		}
+		return 1 if !$alive;
+		sleep 0.02;
+	}
+	die "server in $data does not go away";
+}
+
+sub kill_all
+{
+	my ($data) = @_;
+	my $pm = postmaster_pid($data) // return 0;
+	kill 'STOP', $pm;
+	my $p = server_processes($pm);
+	kill 'STOP', $_ for keys %$p;
+	# forked before the postmaster stopped
+	$p = server_processes($pm);
+	kill 'KILL', $_ for keys %$p;
+	wait_gone($data, [ keys %$p ]);
+	unlink "$data/postmaster.pid";
+	return 1;
+}
+
+sub kill_one
+{
+	my ($data, $like) = @_;
+	my $pm = postmaster_pid($data) // return 0;
+	my $p = server_processes($pm);
+	my @victims = grep { $p->{$_} =~ $like } keys %$p;
+	return 0 if !@victims;
+	kill 'KILL', $victims[ int rand @victims ];
+	wait_gone($data, [ keys %$p ]);
+	unlink "$data/postmaster.pid";
+	return 1;
+}
+
+my %VICTIM = (
+	backend => qr/postgres: postgres \S+ \[local\]/,
+	sealer => qr/persistent cache sealer/,
+	checkpointer => qr/postgres: checkpointer/);
+
+sub crash
+{
+	my ($data, $kind) = @_;
+	if ($kind eq 'immediate')
+	{
+		my $pm = postmaster_pid($data);
+		my $p = server_processes($pm);
+		stop_server($data, 'immediate');
+		wait_gone($data, [ keys %$p ]);
+		return 1;
+	}
+	return kill_one($data, $VICTIM{$kind}) || kill_all($data) if $VICTIM{$kind};
+	return kill_all($data);
+}
+
+# Start psql and pgbench sessions.
+sub start_load
+{
+	my ($s, $cycle) = @_;
+	@children = ();
+	for my $client (0 .. 3)
+	{
+		my $file = "$dir/client-$cycle-$client.sql";
+		spew($file, sql_stream($client, 1500));
+		push @children, start_to("$dir/clients.out", "$bin/psql", '-XAtq', '-p', $port, '-o', '/dev/null', '-f', $file);
+	}
+	push @children, start_to("$dir/pgbench.out", "$bin/pgbench", '-n', '-c', 2, '-T', 600,
+		'-p', $port, '--max-tries=10', '-M', pick('simple', 'prepared'));
+	return;
+}
+
+sub end_load
+{
+	for my $pid (@children)
+	{
+		kill 'KILL', -$pid;
+		waitpid($pid, 0);
+	}
+	@children = ();
+	return;
+}
+
+sub outcome
+{
+	my ($log) = @_;
+	my $text = slurp($log);
+	my @lines = $text =~ /persistent cache: ((?:kept|starting cold)[^\n]*)/g;
+	my @detail = $text =~ /(Dropped: [^\n]*)/g;
+	return (@lines ? $lines[-1] : '', @detail ? $detail[-1] : '');
+}
+
+sub redo_seconds
+{
+	my ($log) = @_;
+	return slurp($log) =~ /redo done at .* elapsed: ([0-9.]+) s/ ? $1 : 0;
+}
+
+my $BAD = qr/PANIC|TRAP:|invalid page|unexpected data beyond EOF|xlog flush request|references to invalid pages|page verification failed|could not read block|incorrect resource manager|FATAL: {1,2}(?!the database system|terminating|sorry|connection to client lost|database .* does not exist)|persistent cache.*(?:WARNING|violat)|WARNING: .*persistent cache|visibility map bit is set|incorrectly|corrupt|duplicate key.*pg_|could not access status|tuple concurrently|segfault|was terminated by signal (?!9)/;
+
+sub check_log
+{
+	my ($log, $who) = @_;
+	my %seen;
+	open(my $fh, '<', $log) or return;
+	while (my $line = <$fh>)
+	{
+		next unless $line =~ $BAD;
+		next if $line =~ /tuple concurrently (?:updated|deleted)|possibly corrupted shared memory/;
+		chomp $line;
+		(my $key = $line) =~ s/\d+/N/g;
+		problem("$who log: $line") unless $seen{$key}++;
+	}
+	close $fh;
+	return;
+}
+
+# {tag => descriptor} of a pool, sealed ones; and check that each agrees with
+# its page's LSN, which it must at any time.
+sub read_pool
+{
+	my ($pool) = @_;
+	open(my $fh, '<:raw', $pool) or die "$pool: $!";
+	read($fh, my $sb, 4096);
+	my ($capacity, undef, $blocks) = unpack('x88 QQQ', $sb);
+	my ($slots, $state) = unpack('x112 QL', $sb);
+	seek($fh, 2 * 1024 * 1024, 0);
+	read($fh, my $all, 64 * $slots);
+	my @d;
+	for my $i (0 .. $slots - 1)
+	{
+		my ($seq, $lsn, $epoch, $spc, $db, $rel, $fork, $block, $slot, $version, $flags, $usage) =
+		  unpack('QQQLLLlLLSSC', substr($all, 64 * $i, 40 + 24));
+		next if $seq & 1;
+		seek($fh, $blocks + 8192 * $i, 0);
+		read($fh, my $page, 8192);
+		push @d,
+		  { slot => $i, seq => $seq, lsn => $lsn, epoch => $epoch, flags => $flags, usage => $usage,
+			tag => "$spc/$db/$rel/$fork/$block", page_lsn => page_lsn($page), page => $page };
+	}
+	close $fh;
+	my ($pe, $ce) = unpack('QQ', substr($sb, 1800, 16));
+	my %sb = (state => $state, slots => $slots, epoch => unpack('Q', substr($sb, 144, 8)),
+		pending_epoch => $pe, confirmed_epoch => $ce,
+		pending => page_lsn_swapped(substr($sb, 160, 16)), confirmed => page_lsn_swapped(substr($sb, 184, 16)));
+	open($fh, '<:raw', $pool) or die;
+	seek($fh, 8192, 0);
+	read($fh, my $wm, 64);
+	close $fh;
+	my @w = map { my ($f, $w) = unpack('QQ', substr($wm, 32 * $_, 16)); format_lsn($f) . ' witness ' . format_lsn($w) } 0, 1;
+	$sb{watermarks} = join(', ', @w);
+	return (\%sb, \@d);
+}
+
+sub page_lsn_swapped
+{
+	my ($loc, $redo) = unpack('QQ', $_[0]);
+	return format_lsn($loc) . ' redo ' . format_lsn($redo);
+}
+
+# Path below PGDATA of a relation file => spc/db/rel, fork number
+sub tag_of
+{
+	my ($path) = @_;
+	my %forks = (main => 0, fsm => 1, vm => 2, init => 3);
+	$path =~ m{^(?:global|base/(\d+)|pg_tblspc/(\d+)/[^/]+/(\d+))/(\d+)(?:_(\w+))?(?:\.\d+)?$} or return '';
+	my ($spc, $db) = defined $1 ? (1663, $1) : defined $2 ? ($2, $3) : (1664, 0);
+	return "$spc/$db/$4/" . $forks{ $5 // 'main' };
+}
+
+my $TABLES_SQL = <<'SQL';
+SELECT format('SELECT %L, count(*), coalesce(sum(hashtext(t::text)::bigint), 0) FROM %s t',
+              c.oid::regclass, c.oid::regclass)
+  FROM pg_class c
+ WHERE relkind IN ('r', 'm', 'S') AND relpersistence <> 't'
+   AND relname NOT IN ('pg_statistic', 'pg_stat_statements')
+ ORDER BY c.oid \gexec
+SQL
+
+sub databases
+{
+	my $all = psql('postgres', "SELECT datname FROM pg_database WHERE datallowconn AND datconnlimit <> -2 ORDER BY 1");
+	return split /\n/, $all;
+}
+
+sub rollback_prepared
+{
+	my $sql = psql('postgres', "SELECT format('ROLLBACK PREPARED %L;', gid) || E'\\n' FROM pg_prepared_xacts ORDER BY gid");
+	psql('postgres', $sql) if $sql;
+	return;
+}
+
+sub contents
+{
+	my %c;
+	for my $db (databases())
+	{
+		$c{$db} = psql($db, $TABLES_SQL);
+	}
+	return \%c;
+}
+
+sub relations
+{
+	my %known;
+	for my $db (databases(), 'template0')
+	{
+		next if $db eq 'template0';
+		my $out = psql($db,
+			"SELECT pg_relation_filepath(oid) || ' ' || relname || ' ' || relkind::text || ' ' || relpersistence::text FROM pg_class WHERE pg_relation_filepath(oid) IS NOT NULL");
+		for (split /\n/, $out)
+		{
+			my ($path, $name, $kind, $persistence) = split / /;
+			$known{$path} = { name => "$db.$name", kind => $kind, persistence => $persistence };
+		}
+	}
+	return \%known;
+}
+
+sub compare_contents
+{
+	my ($x, $y, $what) = @_;
+	for my $db (sort keys %{ { %$x, %$y } })
+	{
+		my ($a, $b) = ($x->{$db} // 'no such database', $y->{$db} // 'no such database');
+		next if $a eq $b;
+		my %a = map { $_ => 1 } split /\n/, $a;
+		my %b = map { $_ => 1 } split /\n/, $b;
+		my @only_a = grep { !$b{$_} } sort keys %a;
+		my @only_b = grep { !$a{$_} } sort keys %b;
+		problem("$what: contents differ in $db: @only_a[0 .. ($#only_a > 3 ? 3 : $#only_a)] against @only_b[0 .. ($#only_b > 3 ? 3 : $#only_b)]");
+	}
+	return;
+}
+
+sub check_sums
+{
+	my ($who) = @_;
+	my $r = psql('postgres',
+		"SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(tbalance) FROM pgbench_tellers) AND (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(bbalance) FROM pgbench_branches) AND (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT coalesce(sum(delta), 0) FROM pgbench_history)");
+	problem("$who: TPC-B sums do not agree") if $r ne 't';
+	return;
+}
+
+sub amcheck
+{
+	my ($who) = @_;
+	psql($_, 'CREATE EXTENSION IF NOT EXISTS amcheck') for databases();
+	my $out = "$dir/amcheck-$who.out";
+	my $rc = run_to($out, "$bin/pg_amcheck", '-p', $port, '--all', '--heapallindexed', '--no-dependent-toast', '-j', 2);
+	problem("$who: pg_amcheck: " . substr(slurp($out), 0, 1500)) if $rc != 0;
+
+	# the index methods that pg_amcheck does not know
+	for my $db (databases())
+	{
+		my $gin = psql($db, "SELECT count(gin_index_check(c.oid)) FROM pg_class c JOIN pg_am a ON a.oid = relam JOIN pg_index i ON indexrelid = c.oid WHERE amname = 'gin' AND relkind = 'i' AND indisvalid AND relpersistence = 'p'");
+	}
+	return;
+}
+
+sub explain_page
+{
+	my ($d, $crash_data, $sb, $descs, $known) = @_;
+	my $tag = tag_of($d->{path}) . "/$d->{block}";
+	(my $base = $d->{path}) =~ s/(?:_\w+)?(?:\.\d+)?$//;
+	my $k = $known->{$base};
+	my $s = sprintf("%s block %d (%s): %s", $d->{path}, $d->{block},
+		$k ? "$k->{name} $k->{kind} $k->{persistence}" : 'ORPHAN', $d->{why});
+	if (defined $d->{a})
+	{
+		my $file = "$crash_data/$d->{path}";
+		my $disk = read_page($file, $d->{block} % 131072);
+		$s .= sprintf("\n      LSN A %s B %s, on disk at the crash %s",
+			format_lsn(page_lsn($d->{a})), format_lsn(page_lsn($d->{b})),
+			defined $disk ? format_lsn(page_lsn($disk)) : 'none');
+		my $ma = mask_page($d->{a}, $d->{fork});
+		my $mb = mask_page($d->{b}, $d->{fork});
+		my @diff = grep { substr($ma, $_, 1) ne substr($mb, $_, 1) } 0 .. 8191;
+		$s .= sprintf("\n      %d bytes differ, first at %d", scalar @diff, $diff[0]) if @diff;
+	}
+	my @found = grep { $_->{tag} eq $tag } @$descs;
+	for my $f (@found)
+	{
+		$s .= sprintf("\n      pool at the crash: slot %d seq %d epoch %d lsn %s page lsn %s flags %d usage %d; same as A: %s, as B: %s",
+			$f->{slot}, $f->{seq}, $f->{epoch}, format_lsn($f->{lsn}), format_lsn($f->{page_lsn}), $f->{flags}, $f->{usage},
+			(defined $d->{a} && mask_page($f->{page}, $d->{fork}) eq mask_page($d->{a}, $d->{fork}) ? 'yes' : 'no'),
+			(defined $d->{b} && mask_page($f->{page}, $d->{fork}) eq mask_page($d->{b}, $d->{fork}) ? 'yes' : 'no'));
+	}
+	$s .= "\n      pool at the crash: not sealed" if !@found;
+	return $s;
+}
+
+# After a clean stop each sealed page must equal its file.
+sub check_pool_against_files
+{
+	my ($data, $pool, $who) = @_;
+	my ($sb, $descs) = read_pool($pool);
+	my $bad = 0;
+	my %paths;
+	for my $path (keys %{ relation_files($data) })
+	{
+		$paths{ tag_of($path) } = $path if $path !~ /\.\d+$/;
+	}
+	my %fh;
+	for my $d (@$descs)
+	{
+		my ($rel, $fork, $block) = $d->{tag} =~ m{^(.*)/(\d+)/(\d+)$};
+		next if $fork == 1;
+		my $path = $paths{"$rel/$fork"} // next;
+		my $disk = read_page("$data/$path", $block) // next;
+		my ($x, $y) = ($d->{page}, $disk);
+		substr($_, 8, 2) = "\0\0" for $x, $y;
+		next if $x eq $y;
+		my $name = (qw(main fsm vm init))[$fork];
+		next if mask_page($x, $name) eq mask_page($y, $name);
+		problem(sprintf('%s: kept page %s (%s) differs from its file: LSN in pool %s, in file %s', $who, $d->{tag}, $path,
+				format_lsn($d->{page_lsn}), format_lsn(page_lsn($disk)))) if $bad++ < 3;
+	}
+	problem("$who: $bad kept pages differ from their files") if $bad > 3;
+	return;
+}
+
+my %totals;
+
+sub one_round
+{
+	my ($round) = @_;
+	my $seed = $opt{seed} + $round;
+	srand($seed);
+	$dir = "$work/r$round";
+	$port = $opt{port};
+	@problems = ();
+	remove_tree($dir);
+	make_path($dir);
+
+	my $s = random_settings();
+	for my $k (keys %set)
+	{
+		if (exists $s->{$k}) { $s->{$k} = $set{$k} }
+		else { $s->{conf}{$k} = $set{$k} }
+	}
+	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
+	say_line(sprintf("round %d seed %d: kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
+			$round, $seed, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
+			join(' ', map { "$_=$s->{conf}{$_}" } sort keys %{ $s->{conf} })));
+	$totals{"kill $s->{kill}"}++;
+	$totals{"$_ $s->{$_}"}++ for qw(shared_buffers checksums segsize cycles);
+	$totals{"$_=$s->{conf}{$_}"}++ for keys %{ $s->{conf} };
+
+	my $data = "$dir/data";
+	copy_dir(template($s->{checksums}, $s->{segsize}), $data);
+	write_conf($data, $s);
+	must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool");
+	my $log = "$dir/server.log";
+	start_server($data, $log) == 0 or die "first start failed: " . slurp($log);
+	spew("$dir/setup.sql", setup_sql());
+	run_to("$dir/setup.out", "$bin/psql", '-Xq', '-p', $port, '-f', "$dir/setup.sql");
+	run_to("$dir/pgbench-init.out", "$bin/pgbench", '-i', '-q', '-s', $s->{scale}, '-I', pick('dtGvp', 'dtgvp', 'dtgpf'), '-p', $port);
+
+	# crashes, each followed by a recovery in place
+	my $kind;
+	for my $cycle (1 .. $s->{cycles})
+	{
+		start_load($s, $cycle);
+		sleep($s->{duration} / 2);
+		$kind = $s->{kill} eq 'recovery' ? 'all' : pick('all', 'immediate', 'backend', 'sealer');
+		crash($data, $kind);
+		end_load();
+		if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
+		{
+			# crash again while recovery runs, or soon after
+			my $wait = pick(rand 0.3, rand 1.0, rand 2.5);
+			my $pid = start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start');
+			my $deadline = time + 20;
+			sleep 0.005 while !postmaster_pid($data) && time < $deadline;
+			sleep $wait;
+			my $pm = postmaster_pid($data);
+			my $p = server_processes($pm);
+			my ($startup) = grep { $p->{$_} =~ /postgres: startup/ } keys %$p;
+			if ($startup && rand() < 0.5)
+			{
+				$kind = sprintf('startup process %.2f s into recovery', $wait);
+				kill 'KILL', $startup;
+				wait_gone($data, [ keys %$p ]);
+				unlink "$data/postmaster.pid";
+			}
+			else
+			{
+				$kind = sprintf('all %.2f s after the start of recovery%s', $wait, $startup ? ', during it' : '');
+				kill_all($data);
+			}
+			waitpid($pid, 0);
+			say_line("    cycle $cycle: killed all, then $kind");
+		}
+		else
+		{
+			if (start_server($data, $log) != 0)
+			{
+				problem("recovery after crash $cycle ($kind) failed");
+				last;
+			}
+			say_line("    cycle $cycle: killed $kind, " . join(' ', outcome($log)));
+			psql('postgres', 'SELECT pg_reload_conf()');
+		}
+	}
+	if (!@problems && $s->{kill} ne 'recovery')
+	{
+		start_load($s, 0);
+		sleep($s->{duration});
+		crash($data, $s->{kill});
+		end_load();
+	}
+	check_log($log, 'server');
+
+	# the crash: copies
+	my ($sb, $descs) = read_pool("$dir/pool/pool");
+	my @odd = grep { $_->{lsn} != $_->{page_lsn} } @$descs;
+	problem(sprintf('%d sealed pages have another LSN than their descriptors, first: slot %d tag %s descriptor %s page %s',
+			scalar @odd, $odd[0]{slot}, $odd[0]{tag}, format_lsn($odd[0]{lsn}), format_lsn($odd[0]{page_lsn}))) if @odd;
+	my %tags;
+	$tags{ $_->{tag} }++ for @$descs;
+	my @twice = grep { $tags{$_} > 1 } keys %tags;
+	problem("sealed twice: @twice") if @twice;
+
+	my ($a, $b) = ("$dir/a", "$dir/b");
+	copy_dir($data, $a);
+	copy_dir("$dir/pool", "$dir/pool-a");
+	unlink "$a/pg_pcache";
+	symlink("$dir/pool-a", "$a/pg_pcache") or die;
+	copy_dir($data, $b);
+	unlink "$b/pg_pcache";
+	unlink "$_/postmaster.pid" for $a, $b;
+
+	# recover both
+	my ($ok_a, $ok_b);
+	$ok_a = start_server($a, "$dir/a.log", @QUIET) == 0;
+	problem('recovery with the pool failed: ' . substr(slurp("$dir/a.log"), -1500)) if !$ok_a;
+	stop_server($a, 'fast') == 0 or problem('A does not stop') if $ok_a;
+	$ok_b = start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') == 0;
+	problem('recovery without the pool failed: ' . substr(slurp("$dir/b.log"), -1500)) if !$ok_b;
+	stop_server($b, 'fast') == 0 or problem('B does not stop') if $ok_b;
+	check_log("$dir/a.log", 'A');
+	check_log("$dir/b.log", 'B');
+	my ($line, $dropped) = outcome("$dir/a.log");
+	say_line(sprintf('    sealed %d; A: %s %s', scalar @$descs, $line, $dropped));
+	say_line(sprintf('    redo: A %s s, B %s s', redo_seconds("$dir/a.log"), redo_seconds("$dir/b.log")));
+	my $cold = $line !~ /^kept [1-9]/;
+	if ($cold)
+	{
+		if ($line =~ /did not reach a consistent state/ && $s->{kill} eq 'recovery') { $totals{'cold: attaching'}++ }
+		else { problem("A is cold: $line") }
+	}
+	else { $totals{'warm'}++ }
+	$totals{'kept pages'} += $1 if $line =~ /^kept (\d+)/;
+
+	my ($result, $known);
+	if ($ok_a && $ok_b)
+	{
+		$result = compare_data_dirs($a, $b);
+
+		# A from its pool, B from its files
+		if (start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') != 0) { problem('B does not start again') }
+		rollback_prepared();
+		my $cb = contents();
+		$known = relations();
+		stop_server($b, 'fast');
+
+		check_pool_against_files($a, "$dir/pool-a/pool", 'A') if !$cold || 1;
+		unlink "$dir/a2.log";
+		if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start again') }
+		my ($again) = outcome("$dir/a2.log");
+		problem("A is not warm after a clean stop: $again") if $again !~ /^kept [1-9]/;
+		rollback_prepared();
+		compare_contents(contents(), $cb, 'A after a clean stop, and B');
+		check_sums('A');
+		amcheck('A');
+
+		# go on working, stop, start
+		start_load($s, 99);
+		sleep 1;
+		end_load();
+		rollback_prepared();
+		stop_server($a, 'fast') == 0 or problem('A does not stop');
+		check_pool_against_files($a, "$dir/pool-a/pool", 'A, second stop');
+		if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start a third time') }
+		($again) = outcome("$dir/a2.log");
+		problem("A is not warm after the second clean stop: $again") if $again !~ /^kept [1-9]/;
+		check_sums('A at the end');
+		stop_server($a, 'fast');
+		check_log("$dir/a2.log", 'A later');
+
+		my ($hard, $orphans, $lsn) = (0, 0, 0);
+		my @report;
+		for my $d (@{ $result->{hard} }, @{ $result->{lsn} })
+		{
+			(my $base = $d->{path}) =~ s/(?:_\w+)?(?:\.\d+)?$//;
+			my $k = $known->{$base};
+			if (!$k && $base !~ m{^base/(?:4|1)/}) { $orphans++; next }
+			next if $k && $k->{persistence} eq 'u' && ($d->{fork} // '') ne 'init';
+			$d->{why} =~ /LSN newer/ ? $lsn++ : $hard++;
+			push @report, explain_page($d, $data, $sb, $descs, $known) if @report < 40;
+		}
+		if ($hard || $lsn)
+		{
+			spew("$dir/report", join("\n", @report) . "\n");
+			problem("$hard pages differ, $lsn more only in their LSN:\n      $_") for join("\n      ", @report[ 0 .. ($#report > 3 ? 3 : $#report) ]);
+		}
+		say_line(sprintf('    compared %d files, %d pages: %d bytewise unequal, %d differ, %d differ in LSN, %d in orphans; %s',
+				$result->{files}, $result->{pages}, $result->{unequal}, $hard, $lsn, $orphans,
+				join(', ', map { "$_: $result->{soft}{$_}" } sort keys %{ $result->{soft} })));
+	}
+	say_line("    superblock: " . join(', ', map { "$_ $sb->{$_}" } sort keys %$sb)) if @problems;
+	return !@problems;
+}
+
+my ($passed, $failed) = (0, 0);
+my @failed;
+make_path($work, $keep);
+my $first = $opt{first} // 0;
+for my $round ($first .. $first + $opt{rounds} - 1)
+{
+	my $t = time;
+	my $ok = eval { one_round($round) };
+	if ($@)
+	{
+		problem("the test itself: $@");
+		$ok = 0;
+	}
+	end_load();
+	for my $d (qw(data a b))
+	{
+		eval { kill_all("$dir/$d") } if -e "$dir/$d/postmaster.pid";
+	}
+	if ($ok)
+	{
+		$passed++;
+		remove_tree($dir);
+	}
+	else
+	{
+		$failed++;
+		push @failed, $opt{seed} + $round;
+		my $to = "$keep/torture-" . ($opt{seed} + $round);
+		remove_tree($to);
+		copy_dir($dir, $to);
+		remove_tree($dir);
+		say_line("    kept: $to");
+	}
+	say_line(sprintf("    %s, %.0f s", $ok ? 'ok' : 'FAILED', time - $t));
+}
+say_line('coverage: ' . join(', ', map { "$_: $totals{$_}" } sort keys %totals));
+say_line("failed seeds: @failed") if @failed;
+say_line("torture: $passed passed, $failed failed");
+exit($failed ? 1 : 0);
