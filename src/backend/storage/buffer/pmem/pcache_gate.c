@@ -421,6 +421,12 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 	RelFileLocator rlocator;
 	int64		nblocks;
 
+	/* whatever was read from there, and even if the page itself is fine */
+	if (PCacheMediaRangeIsBad(facts->media,
+							  PCACHE_DESCRIPTORS_OFFSET +
+							  (uint64) slot * sizeof(PCacheDescriptor),
+							  sizeof(PCacheDescriptor)))
+		return PCACHE_PAGE_BAD_BLOCK;
 	if (!PCacheSeqIsSealed(desc->seq))
 		return PCACHE_PAGE_FREE;
 	if (desc->version != PCACHE_DESC_VERSION ||

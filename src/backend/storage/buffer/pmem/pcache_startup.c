@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -32,12 +33,14 @@
 #include "portability/instr_time.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
+#include "storage/pg_shmem.h"
 #include "storage/proc.h"
 #include "utils/injection_point.h"
 #include "utils/memutils.h"
 
 /* 64 kB of them */
 #define DESCRIPTORS_PER_READ	1024
+#define PREFETCH_DISTANCE		8
 
 /*
  * Put a page that passed its gate into the buffer manager's tables, dirty if
@@ -45,29 +48,21 @@
  * tag.
  */
 static int
-KeepPage(uint32 slot, const PCacheDescriptor *desc, bool dirty)
+KeepPage(uint32 slot, const PCacheDescriptor *desc, BufferTag *tag, uint32 hash,
+		 bool dirty)
 {
 	BufferDesc *buf = GetBufferDescriptor(slot);
-	RelFileLocator rlocator;
-	BufferTag	tag;
-	uint32		hash;
 	uint32		state;
 	int			existing;
 
-	rlocator.spcOid = desc->spc_oid;
-	rlocator.dbOid = desc->db_oid;
-	rlocator.relNumber = desc->rel_number;
-	InitBufferTag(&tag, &rlocator, desc->fork_number, desc->block_number);
-
-	hash = BufTableHashCode(&tag);
-	existing = BufTableInsert(&tag, hash, slot);
+	existing = BufTableInsert(tag, hash, slot);
 	if (existing >= 0)
 		return existing;
 
 	/* bgwriter may be looking at this header already */
 	state = LockBufHdr(buf);
 	Assert((state & BM_TAG_VALID) == 0);
-	buf->tag = tag;
+	buf->tag = *tag;
 	state |= BM_TAG_VALID | BM_VALID;
 	if (desc->flags & PCACHE_DESC_PERMANENT)
 		state |= BM_PERMANENT;
@@ -116,8 +111,46 @@ ForgetPage(uint32 slot)
 	BufTableDelete(&tag, BufTableHashCode(&tag));
 }
 
+/* What the page gates say of a chunk of slots. */
+typedef struct JudgedChunk
+{
+	PCacheDescriptor descs[DESCRIPTORS_PER_READ];
+	PCachePageVerdict verdicts[DESCRIPTORS_PER_READ];
+	BufferTag	tags[DESCRIPTORS_PER_READ];
+	uint32		hashes[DESCRIPTORS_PER_READ];
+} JudgedChunk;
+
+/* Read n descriptors, beginning with slot first, and ask the page gates. */
+static void
+JudgeChunk(const PCachePageFacts *facts, uint32 first, int n,
+		   JudgedChunk *chunk)
+{
+	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, chunk->descs);
+
+	for (int i = 0; i < n; i++)
+	{
+		const PCacheDescriptor *desc = &chunk->descs[i];
+		RelFileLocator rlocator;
+
+		chunk->verdicts[i] = PCachePageGate(desc, first + i, facts);
+		if (chunk->verdicts[i] != PCACHE_PAGE_KEPT)
+			continue;
+
+		rlocator.spcOid = desc->spc_oid;
+		rlocator.dbOid = desc->db_oid;
+		rlocator.relNumber = desc->rel_number;
+		InitBufferTag(&chunk->tags[i], &rlocator, desc->fork_number,
+					  desc->block_number);
+		chunk->hashes[i] = BufTableHashCode(&chunk->tags[i]);
+		BufTablePrefetch(chunk->hashes[i], false);
+	}
+}
+
 /*
  * Rebuild the mapping table from the descriptors.
+ *
+ * Nearly all the time goes into cache misses in the mapping table, so the
+ * buckets of a chunk are prefetched while its pages are judged.
  *
  * Two slots with the same tag cannot both be right, and nothing tells which
  * one is: both go.  The first one stays in the table to the end so that a
@@ -130,42 +163,45 @@ RebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 	uint32		nslots = Min(slots_used, NBuffers);
 	List	   *duplicated = NIL;
 	ListCell   *lc;
-	PCacheDescriptor *chunk = palloc_array(PCacheDescriptor, DESCRIPTORS_PER_READ);
+	JudgedChunk *chunk = palloc(sizeof(JudgedChunk));
 
 	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
 		LWLockAcquire(BufMappingPartitionLockByIndex(i), LW_EXCLUSIVE);
 
-	for (uint32 slot = 0; slot < nslots; slot++)
+	for (uint32 first = 0; first < nslots; first += DESCRIPTORS_PER_READ)
 	{
-		const PCacheDescriptor *desc = &chunk[slot % DESCRIPTORS_PER_READ];
-		PCachePageVerdict verdict;
+		int			n = Min(DESCRIPTORS_PER_READ, nslots - first);
 
-		if (slot % DESCRIPTORS_PER_READ == 0)
-			(void) PCacheReadDescriptors(PCacheThePool.fd, slot,
-										 Min(DESCRIPTORS_PER_READ, nslots - slot),
-										 chunk);
-
-		verdict = PCachePageGate(desc, slot, facts);
-		if (verdict == PCACHE_PAGE_KEPT)
+		JudgeChunk(facts, first, n, chunk);
+		for (int i = 0; i < n; i++)
 		{
-			bool		dirty = PCachePageIsDirty(desc, facts);
-			int			existing = KeepPage(slot, desc, dirty);
+			if (i + PREFETCH_DISTANCE < n &&
+				chunk->verdicts[i + PREFETCH_DISTANCE] == PCACHE_PAGE_KEPT)
+				BufTablePrefetch(chunk->hashes[i + PREFETCH_DISTANCE], true);
 
-			if (existing >= 0)
+			if (chunk->verdicts[i] == PCACHE_PAGE_KEPT)
 			{
-				verdict = PCACHE_PAGE_DUPLICATE;
-				duplicated = list_append_unique_int(duplicated, existing);
+				const PCacheDescriptor *desc = &chunk->descs[i];
+				bool		dirty = PCachePageIsDirty(desc, facts);
+				int			existing = KeepPage(first + i, desc, &chunk->tags[i],
+												chunk->hashes[i], dirty);
+
+				if (existing >= 0)
+				{
+					chunk->verdicts[i] = PCACHE_PAGE_DUPLICATE;
+					duplicated = list_append_unique_int(duplicated, existing);
+				}
+				else
+				{
+					if (dirty)
+						PCacheCtl->kept_dirty++;
+					max_lsn = Max(max_lsn, desc->page_lsn);
+					if (PersistentCacheDescriptors != NULL)
+						PCacheSetKept(first + i);
+				}
 			}
-			else
-			{
-				if (dirty)
-					PCacheCtl->kept_dirty++;
-				max_lsn = Max(max_lsn, desc->page_lsn);
-				if (PersistentCacheDescriptors != NULL)
-					PCacheSetKept(slot);
-			}
+			PCacheCtl->pages[chunk->verdicts[i]]++;
 		}
-		PCacheCtl->pages[verdict]++;
 	}
 	foreach(lc, duplicated)
 	{
@@ -178,6 +214,22 @@ RebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 		LWLockRelease(BufMappingPartitionLockByIndex(i));
 	pfree(chunk);
 	return max_lsn;
+}
+
+/*
+ * Have the main shared memory segment, which holds the mapping table and the
+ * buffer headers but no blocks, mapped into this process at once: faulting in
+ * each page on its own takes longer than the rest of the rebuild, and a
+ * prefetch of an absent page does nothing.  Only a hint.
+ */
+static void
+PopulateSharedMemory(void)
+{
+#ifdef MADV_POPULATE_WRITE
+	const PGShmemHeader *segment = UsedShmemSegAddr;
+
+	(void) madvise(UsedShmemSegAddr, segment->totalsize, MADV_POPULATE_WRITE);
+#endif
 }
 
 /*
@@ -453,6 +505,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 		facts.sizes = PCacheRelSizesCreate();
 		facts.media = &PCacheMedia;
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
+		PopulateSharedMemory();
 		max_lsn = RebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);
 	}
