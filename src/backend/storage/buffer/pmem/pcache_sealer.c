@@ -160,12 +160,15 @@ SealBatch(const int *slots, int nslots)
 /*
  * Queue some of the slots that nobody queued although they are worth it:
  * pages that a ring read and others used since, and what an error left.
+ * rounds is for how many the caller has slept.
  */
 static void
-SlowPass(void)
+SlowPass(int rounds)
 {
 	static int	next = 0;
 	int			n = Max(NBuffers / SLOW_PASS_ROUNDS, 64);
+
+	n = Min(n * rounds, NBuffers);
 
 	for (int i = 0; i < n; i++)
 	{
@@ -205,10 +208,18 @@ void
 PersistentCacheSealerMain(Datum main_arg)
 {
 	int			idle_rounds = 0;
+	int			rounds = 1;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
+
+	/* We connect to no database, but want to be seen in pg_stat_activity. */
+	InitializeSessionUserIdStandalone();
+	pgstat_beinit();
+	pgstat_bestart_initial();
+	pgstat_bestart_final();
+
 	PCacheQueueRecover();
 
 	while (!ShutdownRequestPending)
@@ -227,18 +238,19 @@ PersistentCacheSealerMain(Datum main_arg)
 		if (pg_atomic_read_u64(&PCacheCtl->attached) != 0)
 		{
 			looked_at = SealQueued();
-			SlowPass();
+			SlowPass(rounds);
 		}
 		idle_rounds = looked_at > 0 ? 0 : idle_rounds + 1;
-		if (idle_rounds > IDLE_ROUNDS)
-			delay *= IDLE_FACTOR;
+		rounds = idle_rounds > IDLE_ROUNDS ? IDLE_FACTOR : 1;
+		delay *= rounds;
 
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 Max(delay, 1), WAIT_EVENT_PERSISTENT_CACHE_SEALER_MAIN);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	proc_exit(0);
+	/* not 0, which would tell the postmaster not to start another one */
+	proc_exit(1);
 }
 
 /* Have the postmaster start the sealer, from the start and again if it dies. */
