@@ -25,6 +25,8 @@ use Exporter 'import';
 our @EXPORT = qw(setup_sql sql_stream);
 
 my $TABLES = 5;
+my $ROWS = 3000;    # at most, per INSERT
+my $BRIN = 1;
 
 # Once per cluster, in database postgres.
 sub setup_sql
@@ -65,7 +67,7 @@ sub create_table
 sub insert_rows
 {
 	my ($t, $max) = @_;
-	my $n = chance(0.3) ? number(1, 30) : number(30, $max // 3000);
+	my $n = chance(0.3) ? number(1, 30) : number(30, $max // $ROWS);
 	return "INSERT INTO $t SELECT g, g % 97, md5(g::text), ARRAY[g % 13, g % 101], "
 	  . "point(random(), random()), CASE WHEN g % 50 = 0 THEN repeat(md5(g::text), 100) END "
 	  . "FROM generate_series(1, $n) g;";
@@ -80,7 +82,7 @@ sub create_index
 		"a ON $t (a)$ts", "b ON $t (b)$ts", "id ON $t (id)", "ab ON $t (a, b) WHERE id % 3 = 0",
 		"arr ON $t USING gin (arr)$ts", "arrf ON $t USING gin (arr) WITH (fastupdate = off)",
 		"p ON $t USING gist (p)$ts", "sp ON $t USING spgist (p)",
-		"br ON $t USING brin (id) WITH (pages_per_range = 2, autosummarize = on)",
+		$BRIN ? "br ON $t USING brin (id) WITH (pages_per_range = 2, autosummarize = on)" : "id2 ON $t (id)",
 		"h ON $t USING hash (b)", "sb ON $t USING spgist (b)") . ';';
 }
 
@@ -198,7 +200,9 @@ sub databases
 # Statements for one session.
 sub sql_stream
 {
-	my ($client, $steps) = @_;
+	my ($client, $steps, $load) = @_;
+	$ROWS = $load->{rows};
+	$BRIN = $load->{brin};
 	my @out = ("SET lock_timeout = '1s';", 'SET client_min_messages = error;');
 	my @prepared;
 	my $serial = 0;
@@ -237,9 +241,9 @@ sub sql_stream
 			push @out, 'UPDATE shared_t SET n = n + 1 WHERE id % 41 = ' . number(0, 40) . ';',
 			  "SELECT nextval('shared_seq');";
 		}
-		elsif ($x < 0.975) { push @out, databases($client) }
-		elsif ($x < 0.985) { push @out, 'CHECKPOINT;' }
-		else { push @out, sprintf('SELECT pg_sleep(%.3f);', rand 0.2) }
+		elsif ($x < 0.96 + $load->{databases}) { push @out, databases($client) }
+		elsif ($x < 0.96 + $load->{databases} + $load->{checkpoints}) { push @out, 'CHECKPOINT;' }
+		elsif ($x > 0.997) { push @out, sprintf('SELECT pg_sleep(%.3f);', rand 0.2) }
 
 		# never more than a few, or nothing can be vacuumed
 		push @out, "ROLLBACK PREPARED '" . shift(@prepared) . "';" if @prepared > 3;

@@ -798,6 +798,11 @@ TestBadBlocks(void **state)
 		{SLOT_OFFSET + 8192, 512, PCACHE_PAGE_KEPT},
 		{SLOT_OFFSET - BLOCKS_OFFSET, 8192, PCACHE_PAGE_KEPT},
 		{0, 4096, PCACHE_PAGE_KEPT},
+		/* the page is fine, but its slot will not be used */
+		{MIB(2) + SLOT * 64, 64, PCACHE_PAGE_BAD_BLOCK},
+		{MIB(2) + SLOT * 64 + 63, 1, PCACHE_PAGE_BAD_BLOCK},
+		{MIB(2) + SLOT * 64 - 64, 64, PCACHE_PAGE_KEPT},
+		{MIB(2) + SLOT * 64 + 64, 64, PCACHE_PAGE_KEPT},
 	};
 	PCacheDescriptor desc;
 	PCachePageFacts facts = MakePageFacts();
@@ -864,9 +869,11 @@ TestPageOrder(void **state)
 	PCacheDescriptor desc;
 	PCachePageFacts facts;
 	PCacheMediaReport bad = page_media;
+	PCacheByteRange range = {SLOT_OFFSET, 512};
 
 	bad.blocks = PCACHE_MEDIA_BAD;
-	bad.bad.truncated = true;
+	bad.bad.ranges = &range;
+	bad.bad.n_ranges = bad.bad.max_ranges = 1;
 
 	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad; desc.rel_number = 16390);
 	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.media = &bad; desc.page_lsn++);
@@ -876,6 +883,9 @@ TestPageOrder(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_TAG, facts.media = &bad; desc.page_lsn++; desc.rel_number = 0);
 	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.rel_number = 0; desc.version++);
 	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq++; desc.rel_number = 0; desc.version++);
+
+	range.offset = MIB(2) + SLOT * 64;
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad; desc.seq++);
 }
 
 static void

@@ -695,7 +695,8 @@ TestReadDescriptors(void **state)
 	PCacheSuperblock sb;
 	PCacheDescriptor *stored;
 	PCacheDescriptor descs[CAPACITY];
-	PCachePageFacts facts = {0};
+	PCacheMediaReport media = {.blocks = PCACHE_MEDIA_CLEAN};
+	PCachePageFacts facts = {.media = &media};
 
 	Create(&pool, &sb);
 	stored = (PCacheDescriptor *) (pool.map.base + MIB(2));

@@ -1,12 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_inject.c
- *	  Kill the process that runs into an injection point.
+ *	  What tests want to happen at injection points.
  *
  * For injection points that are passed before anybody can connect, as those
  * of the startup process: attaches while shared memory is created.  To be
- * loaded by shared_preload_libraries, with pcache_inject.crash_at set to the
- * name of the injection point.
+ * loaded by shared_preload_libraries.
+ *
+ * pcache_inject.crash_at names an injection point at which to die.
+ * pcache_inject.media and pcache_inject.bad_blocks say what a query for the
+ * state of the pool's media answers, at "persistent-cache-media".
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -23,6 +26,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/pcache_media.h"
 #include "utils/guc.h"
 #include "utils/injection_point.h"
 
@@ -35,8 +39,13 @@ extern PGDLLEXPORT void _PG_init(void);
 extern PGDLLEXPORT void pcache_inject_crash(const char *name,
 											const void *private_data,
 											void *arg);
+extern PGDLLEXPORT void pcache_inject_media(const char *name,
+											const void *private_data,
+											void *arg);
 
 static char *crash_at = NULL;
+static char *media = NULL;
+static char *bad_blocks = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 void
@@ -48,19 +57,72 @@ pcache_inject_crash(const char *name, const void *private_data, void *arg)
 	pause();
 }
 
+/* Add the ranges in a list of "offset:length" to those of the report. */
 static void
-AttachInjectionPoint(void)
+AddBadBlocks(PCacheMediaReport *report, const char *list)
+{
+	const char *next = list;
+
+	while (*next != '\0')
+	{
+		unsigned long long offset;
+		unsigned long long length;
+		int			n = 0;
+
+		if (sscanf(next, "%llu:%llu%n", &offset, &length, &n) != 2 ||
+			length == 0 || (next[n] != ',' && next[n] != '\0'))
+			elog(FATAL, "invalid pcache_inject.bad_blocks: \"%s\"", list);
+		PCacheMediaAddRange(&report->bad, offset, length);
+		next += next[n] == ',' ? n + 1 : n;
+	}
+	PCacheMediaMergeRanges(&report->bad);
+}
+
+/* Replace what is known of bad blocks. */
+void
+pcache_inject_media(const char *name, const void *private_data, void *arg)
+{
+	PCacheMediaReport *report = arg;
+
+	if (bad_blocks[0] != '\0')
+	{
+		report->blocks = PCACHE_MEDIA_BAD;
+		AddBadBlocks(report, bad_blocks);
+	}
+
+	if (strcmp(media, "unknown") == 0)
+	{
+		report->blocks = PCACHE_MEDIA_UNKNOWN;
+		snprintf(report->blocks_why, sizeof(report->blocks_why),
+				 "a test says so");
+	}
+	else if (strcmp(media, "clean") == 0)
+		report->blocks = PCACHE_MEDIA_CLEAN;
+	else if (strcmp(media, "truncated") == 0)
+	{
+		report->blocks = PCACHE_MEDIA_BAD;
+		report->bad.truncated = true;
+	}
+	else if (media[0] != '\0')
+		elog(FATAL, "invalid pcache_inject.media: \"%s\"", media);
+}
+
+static void
+AttachInjectionPoints(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 
-	if (IsUnderPostmaster || crash_at == NULL || crash_at[0] == '\0')
+	if (IsUnderPostmaster)
 		return;
 #ifndef USE_INJECTION_POINTS
 	elog(FATAL, "injection points are not supported by this build");
 #else
-	InjectionPointAttach(crash_at, "pcache_inject", "pcache_inject_crash",
-						 NULL, 0);
+	InjectionPointAttach("persistent-cache-media", "pcache_inject",
+						 "pcache_inject_media", NULL, 0);
+	if (crash_at[0] != '\0')
+		InjectionPointAttach(crash_at, "pcache_inject", "pcache_inject_crash",
+							 NULL, 0);
 #endif
 }
 
@@ -78,8 +140,24 @@ _PG_init(void)
 							   PGC_POSTMASTER,
 							   0,
 							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache_inject.media",
+							   "What is known of bad blocks: clean, unknown or truncated.",
+							   "Empty for what the query found.",
+							   &media,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache_inject.bad_blocks",
+							   "Bad ranges of the pool file, as offset:length,offset:length in bytes.",
+							   NULL,
+							   &bad_blocks,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pcache_inject");
 
 	prev_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = AttachInjectionPoint;
+	shmem_startup_hook = AttachInjectionPoints;
 }

@@ -75,6 +75,7 @@ our @EXPORT = qw(
   checksums_without_pool
   pages_equal_disk
   valid_buffers
+  permanent_buffers
   cached_table_pages
   usage_counts
 
@@ -85,6 +86,9 @@ our @EXPORT = qw(
   start_and_fail
   start_fails
   restart_warm
+  warm_after_crash
+  cold_after_crash
+  wait_for_seals
   cold_after
   kill_all
 
@@ -455,6 +459,18 @@ sub valid_buffers
 		'SELECT count(*) FROM pg_buffercache WHERE relfilenode IS NOT NULL');
 }
 
+# Those that a crash may leave: all but pages of unlogged relations in database
+# postgres.
+sub permanent_buffers
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', q{
+SELECT count(*) FROM pg_buffercache b WHERE relfilenode IS NOT NULL AND NOT EXISTS (
+  SELECT FROM pg_class c WHERE relpersistence = 'u'
+    AND pg_relation_filenode(c.oid) = b.relfilenode AND NOT pg_is_in_recovery()
+    AND b.reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database()))});
+}
+
 # How many pages of data_tables(), indexes and toast included, are cached.
 # Does not read any of them.
 sub cached_table_pages
@@ -642,6 +658,67 @@ sub cold_after
 	is(checksums($node), $$expected,
 		"$name, then a clean stop: contents are right");
 	return;
+}
+
+# Give the sealer the time to seal all that is queued: nothing may change.
+sub wait_for_seals
+{
+	select undef, undef, undef, $_[0] // 1;
+	return;
+}
+
+=pod
+
+=item warm_after_crash(node, valid, name, ratio => 0.98)
+
+A server in mode always is down after a crash, with that many permanent valid
+buffers before it.  pg_pcache verify foretells a warm start; start it; it must
+keep the ratio (default: all), and what was foretold.
+
+=cut
+
+sub warm_after_crash
+{
+	my ($node, $valid, $name, %params) = @_;
+	my $ratio = $params{ratio} // 1;
+	my $verdict = verify_json($node);
+	my $offset = log_offset($node);
+	my $outcome;
+
+	is($verdict->{rc}, 0, "$name: pg_pcache verify says warm")
+	  or diag($verdict->{detail} // $verdict->{stderr});
+	$node->start;
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', "$name: warm start")
+	  or diag($outcome->{reason} // 'no word of it in the log');
+	cmp_ok($outcome->{kept}, '>=', $ratio * $valid,
+		"$name: kept $outcome->{kept} of $valid valid buffers");
+	is($outcome->{kept}, $verdict->{pages}{kept},
+		"$name: pg_pcache verify and the server agree");
+	note(join ', ', map { "dropped: $_ $outcome->{dropped}{$_}" } sort keys %{ $outcome->{dropped} });
+	return $outcome;
+}
+
+# The same where nothing may be kept, for a reason as pg_pcache verify gives it
+# (undef: do not ask it) and a message of the server.
+sub cold_after_crash
+{
+	my ($node, $reason, $message, $name) = @_;
+	my ($verdict, $offset, $outcome);
+
+	if (defined $reason)
+	{
+		$verdict = verify_json($node);
+		is($verdict->{rc}, 2, "$name: pg_pcache verify says cold");
+		is($verdict->{reason}, $reason, "$name: pg_pcache verify says why");
+	}
+	$offset = log_offset($node);
+	$node->start;
+	$outcome = is_cold($node, $offset, $message, $name);
+	is($outcome->{reason}, $verdict->{detail},
+		"$name: pg_pcache verify and the server agree")
+	  if defined $reason;
+	return $outcome;
 }
 
 # SIGKILL to the postmaster and to all of its children, and wait for them to

@@ -28,6 +28,8 @@ LogMedia(void)
 	if (PCacheMedia.blocks == PCACHE_MEDIA_BAD)
 		ereport(WARNING,
 				(errmsg("persistent cache pool \"%s\" has bad blocks", PCacheThePool.path),
+				 PCacheMedia.bad.truncated ?
+				 errdetail("There are too many to list.") :
 				 errdetail("%u ranges; the pages in them are dropped, and their slots not used.",
 						   PCacheMedia.bad.n_ranges)));
 	else if (PCacheMedia.blocks == PCACHE_MEDIA_UNKNOWN &&

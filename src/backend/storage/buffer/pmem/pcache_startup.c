@@ -74,6 +74,19 @@ KeepPage(uint32 slot, const PCacheDescriptor *desc, BufferTag *tag, uint32 hash,
 }
 
 /*
+ * A doubt about pages costs pages, but a server can't run without buffers.
+ */
+static void
+ReportUnusableMedia(void)
+{
+	ereport(FATAL,
+			(errcode(ERRCODE_IO_ERROR),
+			 errmsg("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad",
+					PCacheThePool.path),
+			 errhint("Create a pool on other media with \"pg_pcache init --force\", or set \"persistent_cache_mode\" to \"off\".")));
+}
+
+/*
  * Never use the slots that touch a bad block.
  *
  * A pin that nobody releases keeps the clock sweep away from a buffer, and
@@ -84,6 +97,10 @@ RetireBadSlots(void)
 {
 	if (PCacheMedia.blocks != PCACHE_MEDIA_BAD)
 		return;
+
+	/* If there are too many to list, the pool is cold, but can't be used. */
+	if (PCacheMedia.bad.truncated)
+		ReportUnusableMedia();
 	for (uint32 slot = 0; slot < NBuffers; slot++)
 	{
 		BufferDesc *buf = GetBufferDescriptor(slot);
@@ -95,6 +112,8 @@ RetireBadSlots(void)
 		UnlockBufHdr(buf, state + BUF_REFCOUNT_ONE);
 		PCacheCtl->retired++;
 	}
+	if (PCacheCtl->retired > NBuffers / 2)
+		ReportUnusableMedia();
 }
 
 /* Take a page out again: another slot claims the same tag. */
