@@ -4,6 +4,7 @@
 # as root, all but "deps" runs as an unprivileged user (tools/as-user).
 
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
+export SCALE DURATION CLIENTS DROP QUICK ROUNDS SEED T WORKLOADS SECTIONS CPUS POOL_GB
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
 
 ifeq ($(shell id -u),0)
@@ -49,7 +50,7 @@ vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 	@$(RUN) tools/build-tree vanilla
 
 demo: all ## three ways to restart a server, compared
-	@$(RUN) tools/demo/run
+	@tools/demo/run
 
 bench: all vanilla ## measurements against unpatched PostgreSQL
 	@$(RUN) tools/bench/run

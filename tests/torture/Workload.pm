@@ -27,6 +27,7 @@ our @EXPORT = qw(setup_sql sql_stream);
 my $TABLES = 5;
 my $ROWS = 3000;    # at most, per INSERT
 my $BRIN = 1;
+my $DROP_CHECKPOINT = 0;
 
 # Once per cluster, in database postgres.
 sub setup_sql
@@ -167,7 +168,8 @@ sub databases
 	my ($client) = @_;
 	my $db = "d$client";
 	my $oid = 91000 + 10 * $client;
-	my @out = ("DROP DATABASE IF EXISTS $db WITH (FORCE);");
+	my $drop = "DROP DATABASE IF EXISTS $db WITH (FORCE);" . ($DROP_CHECKPOINT ? "\nCHECKPOINT;" : '');
+	my @out = ($drop);
 	my $n = number(1, 3);
 
 	for my $i (1 .. $n)
@@ -192,7 +194,7 @@ sub databases
 			  'SELECT count(*) FROM r;', '\c postgres';
 			push @out, "ALTER DATABASE $db SET TABLESPACE pg_default;" if chance(0.6);
 		}
-		push @out, "DROP DATABASE $db WITH (FORCE);" if $i < $n || chance(0.3);
+		push @out, $drop if $i < $n || chance(0.3);
 	}
 	return join("\n", @out) . "\n";
 }
@@ -203,6 +205,7 @@ sub sql_stream
 	my ($client, $steps, $load) = @_;
 	$ROWS = $load->{rows};
 	$BRIN = $load->{brin};
+	$DROP_CHECKPOINT = $load->{drop_checkpoint};
 	my @out = ("SET lock_timeout = '1s';", 'SET client_min_messages = error;');
 	my @prepared;
 	my $serial = 0;

@@ -168,14 +168,18 @@ sub random_settings
 		wal_skip_threshold => pick('0', '64kB', '2MB'),
 		recovery_prefetch => pick('try', 'off'),
 	};
-	$s{kill} = pick('all', 'all', 'all', 'immediate', 'immediate', 'backend', 'sealer', 'checkpointer', 'recovery');
+	$s{kill} = pick('all', 'all', 'all', 'immediate', 'immediate', 'backend', 'sealer', 'checkpointer', 'checkpoint', 'recovery');
 	$s{conf}{restart_after_crash} = pick('off', 'off', 'on');
 	$s{load} = { checkpoints => pick(0, 0, 0.004, 0.015), databases => pick(0, 0.006, 0.02),
 		rows => pick(300, 1000, 3000),
 
 		# brin_xlog_insert_update() crashes on a relation that was dropped later,
 		# without images of its pages (PostgreSQL 18.6, pool or not)
-		brin => $s{conf}{full_page_writes} eq 'on' ? 1 : 0 };
+		brin => $s{conf}{full_page_writes} eq 'on' ? 1 : 0,
+
+		# replay of DROP DATABASE removes what a new database with the same OID
+		# did not log (PostgreSQL 18.6, pool or not)
+		drop_checkpoint => $wal_level eq 'minimal' ? 1 : 0 };
 	$s{cycles} = pick(0, 0, 0, 1, 2);    # crashes and recoveries before the last crash
 	return \%s;
 }
@@ -351,6 +355,18 @@ sub crash
 		return kill_all($data);
 	}
 	return kill_one($data, $VICTIM{$kind}) || kill_all($data) if $VICTIM{$kind};
+	if ($kind eq 'checkpoint')
+	{
+		# in a checkpoint, or soon after: CREATE DATABASE and others ask for them
+		my $size = -s "$dir/server.log";
+		my $deadline = time + 3;
+		while (time < $deadline)
+		{
+			last if substr(slurp("$dir/server.log"), $size) =~ /checkpoint starting/;
+			sleep 0.002;
+		}
+		sleep rand pick(0.005, 0.02, 0.1);
+	}
 	return kill_all($data);
 }
 
@@ -406,7 +422,7 @@ sub check_log
 	while (my $line = <$fh>)
 	{
 		next unless $line =~ $BAD;
-		next if $line =~ /tuple concurrently (?:updated|deleted)|possibly corrupted shared memory/;
+		next if $line =~ /tuple concurrently (?:updated|deleted)|possibly corrupted shared memory|This probably means that some data is corrupted/;
 		chomp $line;
 		(my $key = $line) =~ s/\d+/N/g;
 		problem("$who log: $line") unless $seen{$key}++;
@@ -649,9 +665,12 @@ sub one_round
 	my $s = random_settings();
 	for my $k (keys %set)
 	{
-		if (exists $s->{$k}) { $s->{$k} = $set{$k} }
+		if (exists $s->{load}{$k}) { $s->{load}{$k} = $set{$k} }
+		elsif (exists $s->{$k}) { $s->{$k} = $set{$k} }
 		else { $s->{conf}{$k} = $set{$k} }
 	}
+	$s->{load}{brin} = 0 if $s->{conf}{full_page_writes} eq 'off';
+	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
 	say_line(sprintf("round %d seed %d: kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
 			$round, $seed, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
@@ -823,7 +842,7 @@ sub one_round
 			# CREATE DATABASE with STRATEGY wal_log logs visibility maps as
 			# standard pages, that is, without their contents
 			# (RelationCopyStorageUsingBuffer); who has the page has the bits
-			if (($d->{fork} // '') eq 'vm' && $base =~ m{/91\d\d\d/} && $d->{why} =~ / 0 only in B|LSN newer in A/)
+			if (($d->{fork} // '') eq 'vm' && $base =~ m{/9[01]\d\d\d/} && $d->{why} =~ / 0 only in B|LSN newer in A/)
 			{
 				$result->{soft}{'visibility map kept in a copied database'}++;
 				next;
@@ -881,5 +900,5 @@ for my $round ($first .. $first + $opt{rounds} - 1)
 }
 say_line('coverage: ' . join(', ', map { "$_: $totals{$_}" } sort keys %totals));
 say_line("failed seeds: @failed") if @failed;
-say_line("torture: $passed passed, $failed failed");
+say_line("rounds: $passed passed, $failed failed");
 exit($failed ? 1 : 0);

@@ -123,7 +123,9 @@ TestSuperblock(void **state)
 		FIELD(PCacheSuperblock, n_dimms, 256, 4),
 		FIELD(PCacheSuperblock, dimms_state, 260, 4),
 		FIELD(PCacheSuperblock, dimms, 264, 1536),
-		FIELD(PCacheSuperblock, reserved, 1800, 2284),
+		FIELD(PCacheSuperblock, pending_epoch, 1800, 8),
+		FIELD(PCacheSuperblock, confirmed_epoch, 1808, 8),
+		FIELD(PCacheSuperblock, reserved, 1816, 2268),
 		FIELD(PCacheSuperblock, crc, 4084, 4),
 		FIELD(PCacheSuperblock, tail, 4088, 8),
 	};

@@ -116,10 +116,11 @@ extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
  * pcache_witness.c
  *
  * A witness is the hash of the last bytes of WAL before some LSN; at least
- * one of its last PCACHE_WITNESS_TAIL bytes must not be zero.
+ * one of its last PCACHE_WITNESS_TAIL bytes must not be zero.  (A checkpoint
+ * record may end with some 30 bytes of zeros.)
  */
 #define PCACHE_WITNESS_LEN		64
-#define PCACHE_WITNESS_TAIL		24
+#define PCACHE_WITNESS_TAIL		40
 
 extern uint32 PCacheWatermarkCrc(const PCacheWatermark *watermark);
 extern bool PCacheWatermarkChoose(const PCacheWatermark slots[2],

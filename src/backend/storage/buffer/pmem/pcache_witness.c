@@ -66,15 +66,15 @@ PCacheWitnessHash(const char *bytes, uint64 end, uint32 timeline)
 
 /*
  * Can the PCACHE_WITNESS_LEN bytes that end at this LSN serve as witness?
- * They must lie on one WAL page, and must not be padding: after a segment
- * switch there are zeros in every history.
+ * They must lie on one WAL page, without its header, and must not be padding:
+ * both are the same in every history.
  */
 bool
 PCacheWitnessIsUsable(const char *bytes, uint64 end)
 {
 	uint64		in_page = end % XLOG_BLCKSZ == 0 ? XLOG_BLCKSZ : end % XLOG_BLCKSZ;
 
-	if (in_page < PCACHE_WITNESS_LEN)
+	if (in_page < SizeOfXLogLongPHD + PCACHE_WITNESS_LEN)
 		return false;
 	for (int i = PCACHE_WITNESS_LEN - PCACHE_WITNESS_TAIL; i < PCACHE_WITNESS_LEN; i++)
 	{
