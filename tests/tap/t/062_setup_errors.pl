@@ -24,11 +24,6 @@ start_fails(
 	'never initialized');
 ok(!-e "$new_data/pg_pcache", 'never initialized: nothing was created');
 
-set_mode($new, 'always');
-start_fails(
-	$new,
-	qr/FATAL:  "persistent_cache_mode" cannot be "always": it is not built yet\n.*HINT:  Use "planned_restart"\./,
-	'mode always');
 
 # Not even a directory is enough.
 set_mode($new, 'planned_restart');

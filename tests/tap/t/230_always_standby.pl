@@ -1,0 +1,87 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# Mode always on a standby: kept over a crash, with minRecoveryPoint raised so
+# that nobody reads before what the pages contain, and after a promotion.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my @logged = qw(t_heap t_toast t_kinds);
+my $primary = new_node('primary', mode => undef,
+	init => { allows_streaming => 1 }, conf => "wal_keep_size = 320MB\nsynchronous_commit = on");
+
+$primary->start;
+$primary->backup('b');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'b', has_streaming => 1);
+add_pool($standby, mode => 'always');
+$standby->start;
+load_data($primary);
+$primary->wait_for_replay_catchup($standby);
+
+for my $case ([ 'kill -9', sub { kill_all($standby) } ],
+	[ 'stop immediate', sub { $standby->stop('immediate') } ],
+	[ 'kill -9 once more', sub { kill_all($standby) } ])
+{
+	my ($name, $crash) = @$case;
+	my ($expected, $valid, $outcome, $control, $min, $max);
+
+	$primary->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 1; VACUUM t_heap');
+	$primary->wait_for_replay_catchup($standby);
+	$expected = checksums($primary, tables => \@logged);
+	warm_up($standby);
+	$valid = permanent_buffers($standby);
+	wait_for_seals();
+	$crash->();
+	# alone: nobody sends what it may lack
+	$primary->stop;
+	$max = (sort { $b <=> $a } map { read_descriptor(pool_file($standby), $_)->{page_lsn} }
+		  sealed_slots(pool_file($standby)))[0];
+	$outcome = warm_after_crash($standby, $valid, $name, ratio => 0.95);
+	($control) = run_command([ 'pg_controldata', $standby->data_dir ]);
+	$control =~ /Minimum recovery ending location:\s+([0-9A-F]+)\/([0-9A-F]+)/;
+	$min = hex($1) * 2**32 + hex($2);
+	cmp_ok($min, '>=', $max, "$name: minRecoveryPoint is not before what the pages contain");
+	is(checksums($standby, tables => \@logged), $expected, "$name: contents are right");
+	$primary->start;
+	$primary->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 2');
+	$primary->wait_for_replay_catchup($standby);
+	is(checksums($standby, tables => \@logged), checksums($primary, tables => \@logged),
+		"$name: it follows on");
+}
+
+# Clean stop.
+my $valid = warm_up($standby);
+my $offset = log_offset($standby);
+$standby->restart;
+is_warm($standby, $offset, $valid, 'clean stop');
+
+# Promotion, then a crash.
+my $expected = checksums($primary, tables => \@logged);
+$primary->wait_for_replay_catchup($standby);
+$primary->stop;
+$standby->promote;
+is(checksums($standby, tables => \@logged), $expected, 'promoted: contents are right');
+warm_up($standby);
+$valid = permanent_buffers($standby);
+wait_for_seals();
+kill_all($standby);
+warm_after_crash($standby, $valid, 'promoted, kill -9', ratio => 0.95);
+is(checksums($standby, tables => \@logged), $expected, 'promoted, kill -9: contents are right');
+$standby->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 3');
+$expected = checksums($standby, tables => \@logged);
+warm_up($standby);
+$valid = permanent_buffers($standby);
+wait_for_seals();
+kill_all($standby);
+warm_after_crash($standby, $valid, 'promoted, written, kill -9');
+is(checksums($standby, tables => \@logged), $expected, 'promoted, written, kill -9: contents are right');
+pages_equal_disk($standby, 'promoted');
+$standby->stop;
+done_testing();
