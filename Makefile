@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench
-.PHONY: check check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-torture check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -69,6 +69,9 @@ check-unit: all ## CMocka tests
 
 check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 	@$(RUN) tests/run-tap $(TESTS)
+
+check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
+	@tests/torture/run
 
 check-regress: all ## PostgreSQL's regress and isolation suites with the cache on
 	@$(RUN) tests/run-regress
