@@ -39,6 +39,7 @@ enum
 	EVENT_DRAIN = 2,			/* before a drain takes effect */
 	EVENT_HALF = 3,				/* in the middle of it */
 	EVENT_DONE = 4,				/* after it */
+	EVENT_CALL = 5,				/* before a flush takes effect */
 };
 
 /*
@@ -52,7 +53,8 @@ typedef struct Control
 	uint32_t	event;
 	_Atomic uint32_t off;		/* the power is off: nothing arrives any more */
 	_Atomic int64_t countdown;
-	uint64_t	reserved[5];
+	uint32_t	die;			/* no power cut: kill who comes there */
+	uint32_t	reserved[9];
 
 	/* for information: lines flushed, drains, lines that a drain stored */
 	_Atomic uint64_t flushed;

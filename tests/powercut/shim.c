@@ -292,7 +292,12 @@ event(uint32_t which, uint32_t kinds)
 	if (atomic_load_explicit(&control->armed, memory_order_acquire) != 0 &&
 		control->event == which && (control->kinds & kinds) != 0 &&
 		atomic_fetch_sub(&control->countdown, 1) == 1)
-		cut();
+	{
+		if (!control->die)
+			cut();
+		kill(getpid(), SIGKILL);
+		pause();
+	}
 }
 
 static void
@@ -343,6 +348,7 @@ flush(const void *addr, size_t len)
 	if (len == 0)
 		return true;
 	kind = kind_of(offset, len);
+	event(EVENT_CALL, kind);
 	first = offset / LINE_SIZE;
 	last = (offset + len - 1) / LINE_SIZE;
 	ticket = next_ticket();

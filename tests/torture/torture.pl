@@ -11,7 +11,7 @@ torture.pl - kill servers at random, recover with the pool and without, compare
 =head1 SYNOPSIS
 
   torture.pl --pg-bin DIR --rounds N --seed N --work DIR --keep DIR
-    [--powercut DIR] [--pool-only] [--set NAME=VALUE]...
+    [--powercut DIR] [--pool-only] [--until-failure] [--set NAME=VALUE]...
 
 =head1 DESCRIPTION
 
@@ -22,7 +22,8 @@ the one that the shim in that directory (tests/powercut) kept apart, on media
 that another boot of the host finds.  What lies in PGDATA is as it is at a
 kill: the kernel is taken to survive.
 
-With --pool-only a round ends once the pool was looked at after the crash: for
+With --pool-only a round ends once the pool was looked at after the crash, and
+with --until-failure the first failed round is the last: for
 tests/powercut/mutants.
 
 =cut
@@ -43,7 +44,7 @@ use PageCompare;
 use Workload;
 
 my %opt = (rounds => 20, seed => time ^ $$, port => 54400 + $$ % 1000);
-GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'powercut=s', 'pool-only')
+GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'powercut=s', 'pool-only', 'until-failure')
   or die "usage: see tests/torture/run\n";
 my $bin = $opt{'pg-bin'};
 my ($work, $keep) = ($opt{work}, $opt{keep});
@@ -260,6 +261,12 @@ sub random_settings
 		$s{kill} = pick('site', 'site', 'site', 'stop') if rand() < 0.6;
 		$s{mode} = 'planned_restart' if $s{kill} eq 'stop' && rand() < 0.4;
 		$s{cycles} = number(1, 2) if $s{kill} eq 'stop';
+		$s{kill} = 'cold' if rand() < 0.05;
+		if (rand() < 0.1)
+		{
+			$s{kill} = 'marker';
+			$s{conf}{restart_after_crash} = 'on';
+		}
 	}
 	return \%s;
 }
@@ -301,6 +308,15 @@ sub write_conf
 	open(my $fh, '>>', "$data/postgresql.conf") or die;
 	print $fh "$_ = $c{$_}\n" for sort keys %c;
 	close $fh;
+	return;
+}
+
+sub append_conf
+{
+	my ($data, $line) = @_;
+	open(my $fh, '>>', "$data/postgresql.conf") or die "$data/postgresql.conf: $!";
+	print $fh "$line\n";
+	close $fh or die;
 	return;
 }
 
@@ -408,7 +424,8 @@ sub kill_one
 my %VICTIM = (
 	backend => qr/postgres: postgres \S+ \[local\]/,
 	sealer => qr/persistent cache sealer/,
-	checkpointer => qr/postgres: checkpointer/);
+	checkpointer => qr/postgres: checkpointer/,
+	marker => undef);
 
 sub crash
 {
@@ -421,15 +438,28 @@ sub crash
 		wait_gone($data, [ keys %$p ]);
 		return 1;
 	}
-	if ($VICTIM{$kind} && $s->{conf}{restart_after_crash} eq 'on')
+	if (exists $VICTIM{$kind} && $s->{conf}{restart_after_crash} eq 'on')
 	{
 		# the postmaster starts all over; work on, then kill all of it
 		my $pm = postmaster_pid($data);
 		my $p = server_processes($pm);
-		my @victims = grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
+		if ($kind eq 'marker')
+		{
+			# seq is odd already, but not on the media; and nobody seals the slot
+			# again before the power is cut
+			my $size = -s "$dir/server.log";
+			append_conf($data, 'persistent_cache_seal_delay = 10s');
+			kill 'HUP', $pm;
+			sleep 0.2;
+			my $deadline = time + 5;
+			say_line('    to die at ' . arm_shim("$dir/pool", 'mark', event => 5, most => 300, die => 1));
+			sleep 0.01 while substr(slurp("$dir/server.log"), $size) !~ /terminated by signal 9/ && time < $deadline;
+			unlink "$dir/pool.image.ctl";
+		}
+		my @victims = !$VICTIM{$kind} ? () : grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
 		kill 'KILL', $victims[0] if @victims;
 		end_load();
-		if (rand() < 0.8)
+		if ($kind eq 'marker' || rand() < 0.8)
 		{
 			my $deadline = time + 60;
 			sleep 0.1;
@@ -437,7 +467,7 @@ sub crash
 			  while run_to("$dir/ready.out", "$bin/pg_isready", '-q', '-p', $port) != 0 && time < $deadline;
 			say_line("    restart after the crash of a $kind: " . join(' ', outcome("$dir/server.log")));
 			start_load($s, "restart-" . int(time));
-			sleep rand 2;
+			sleep(rand(2) + ($kind eq 'marker' ? 1 : 0));
 		}
 		else
 		{
@@ -447,6 +477,23 @@ sub crash
 	}
 	return kill_one($data, $VICTIM{$kind}) || kill_all($data) if $VICTIM{$kind};
 	return cut_at_site($data, "$dir/pool") if $kind eq 'site';
+	if ($kind eq 'cold')
+	{
+		# a cold start over a pool full of sealed pages, and a slow sealer: what
+		# is in the pool must not come back to life when its slots are used
+		stop_server($data, 'fast') == 0 or problem('the server does not stop');
+		run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', "$dir/off.log", '-w',
+			'-o', '-c persistent_cache_mode=off', 'start') == 0 or problem('no start without the pool');
+		stop_server($data, 'fast') == 0 or problem('the server does not stop');
+		end_load();
+		append_conf($data, 'persistent_cache_seal_delay = 1s');
+		start_server($data, "$dir/server.log") == 0 or problem('no start with an outdated pool');
+		my ($line) = outcome("$dir/server.log");
+		problem("not cold after a run without the pool: $line") if $line !~ /starting cold/;
+		start_load($s, 'cold');
+		sleep rand 3;
+		return kill_all($data);
+	}
 	if ($kind eq 'stop')
 	{
 		# to the end, but the power goes before anything else reaches the media
@@ -482,21 +529,21 @@ my %SITES = (
 
 sub arm_shim
 {
-	my ($pool, $site, $most) = @_;
+	my ($pool, $site, %how) = @_;
 	my ($kinds, $drains, $flushes, @events) = @{ $SITES{$site} };
-	my $event = pick(@events);
-	my $n = number(1, $most // ($event == 1 ? $flushes : $drains));
+	my $event = $how{event} // pick(@events);
+	my $n = number(1, $how{most} // ($event == 1 ? $flushes : $drains));
 	my $ctl = "$pool.image.ctl";
 	spew($ctl, "\0" x 128) if !-e $ctl;
 	open(my $fh, '+<:raw', $ctl) or die "$ctl: $!";
 	sysseek($fh, 4, 0);
 	syswrite($fh, pack('LL', $kinds, $event));
 	sysseek($fh, 16, 0);
-	syswrite($fh, pack('q', $n));
+	syswrite($fh, pack('qL', $n, $how{die} // 0));
 	sysseek($fh, 0, 0);
 	syswrite($fh, pack('L', 1));
 	close $fh;
-	return sprintf('%s of %s %d', (qw(- flush drain half-drain drained))[$event], $site, $n);
+	return sprintf('%s of %s %d', (qw(- flush drain half-drain drained call))[$event], $site, $n);
 }
 
 sub cut_at_site
@@ -504,7 +551,7 @@ sub cut_at_site
 	my ($data, $pool) = @_;
 	my $pm = postmaster_pid($data) // return 0;
 	my $p = server_processes($pm);
-	my $site = arm_shim($pool, $set{site} // pick(keys %SITES));
+	my $site = arm_shim($pool, $set{site} // pick(sort keys %SITES));
 	my $deadline = time + 8;
 	sleep 0.01 while -e "/proc/$pm/stat" && slurp("/proc/$pm/stat") !~ /\) [TZ] / && time < $deadline;
 	if (time < $deadline)
@@ -873,7 +920,7 @@ sub one_round
 		{
 			# crash again while recovery runs, or soon after
 			my $wait = pick(rand 0.3, rand 1.0, rand 2.5);
-			say_line('    armed: ' . arm_shim("$dir/pool", pick(keys %SITES), 300)) if $opt{powercut} && rand() < 0.5;
+			say_line('    armed: ' . arm_shim("$dir/pool", pick(sort keys %SITES), most => 300)) if $opt{powercut} && rand() < 0.5;
 			my $pid = with_shim("$dir/pool",
 				sub { start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start') });
 			my $deadline = time + 20;
@@ -1073,6 +1120,7 @@ for my $round ($first .. $first + $opt{rounds} - 1)
 		say_line("    kept: $to");
 	}
 	say_line(sprintf("    %s, %.0f s", $ok ? 'ok' : 'FAILED', time - $t));
+	last if !$ok && $opt{'until-failure'};
 }
 say_line('coverage: ' . join(', ', map { "$_: $totals{$_}" } sort keys %totals));
 say_line("failed seeds: @failed") if @failed;
