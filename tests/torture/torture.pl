@@ -893,7 +893,7 @@ sub one_round
 	make_path($dir);
 
 	my $s = random_settings();
-	for my $k (keys %set)
+	for my $k (grep { $_ ne 'site' } keys %set)
 	{
 		if (exists $s->{load}{$k}) { $s->{load}{$k} = $set{$k} }
 		elsif (exists $s->{$k}) { $s->{$k} = $set{$k} }

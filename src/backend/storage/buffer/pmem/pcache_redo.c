@@ -185,11 +185,15 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 		if (!image)
 			return false;
 	}
-	else if (record->EndRecPtr <= PCacheCtl->redo_limit)
-		MendKeptPage(record, block_id, buffer, image || init);
+	else
+	{
+		if (record->EndRecPtr <= PCacheCtl->redo_limit)
+			MendKeptPage(record, block_id, buffer, image || init);
+		PCacheClearKept(buffer - 1);	/* redo changes it */
+	}
 
-	/* set back to what it was at that record, or changed: an ordinary page */
-	if (image || init || record->EndRecPtr > PageGetLSN(page))
+	/* set back to what it was at that record */
+	if (image || init)
 		PCacheClearKept(buffer - 1);
 	return false;
 }
