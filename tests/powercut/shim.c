@@ -14,6 +14,7 @@
  *
  *	POWERCUT_DIR		directory of the pool
  *	POWERCUT_IMAGE		the image; made as a copy of the pool if it is missing
+ *	POWERCUT_SEED		of what is chosen at random, together with process ids
  *	IMAGE.boot			the boot id, if that file exists
  *	IMAGE.ctl			see powercut.h
  *
@@ -40,7 +41,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "powercut.h"
@@ -117,18 +117,16 @@ die(const char *fmt,...)
 	abort();
 }
 
-/* xorshift64; what is chosen need not be the same in another run */
+/* xorshift64; each process has its own sequence */
 static uint64_t
 random_number(void)
 {
 	if (random_state == 0)
 	{
 		const char *seed = getenv("POWERCUT_SEED");
-		struct timespec now;
 
-		clock_gettime(CLOCK_MONOTONIC, &now);
 		random_state = ((seed != NULL ? strtoull(seed, NULL, 0) : 0) * 0x9E3779B97F4A7C15) ^
-			((uint64_t) getpid() << 32) ^ now.tv_nsec ^ 1;
+			((uint64_t) getpid() << 32) ^ 1;
 	}
 	random_state ^= random_state << 13;
 	random_state ^= random_state >> 7;

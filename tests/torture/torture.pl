@@ -97,6 +97,7 @@ sub run_to
 	return $? >> 8 || $?;
 }
 
+my $round_seed;
 our %env;        # more environment for programs that use a pool
 
 sub start_to
@@ -131,7 +132,7 @@ sub with_shim
 	my ($pool, $run) = @_;
 	local %env = !$opt{powercut} ? () :
 	  (LD_PRELOAD => "$opt{powercut}/libpowercut.so", PMEM_IS_PMEM_FORCE => 1,
-		POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image");
+		POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image", POWERCUT_SEED => $round_seed);
 	return $run->();
 }
 
@@ -165,6 +166,7 @@ sub compare_pools
 
 	# in mode planned_restart a pool in use is not believed
 	return if $sb->{mode} == 1 && $sb->{state} != 4;
+	check_lsns($descs);
 	open(my $fh, '<:raw', $memory) or die "$memory: $!";
 	for my $d (@$descs)
 	{
@@ -700,6 +702,15 @@ sub read_pool
 	return (\%sb, \@d);
 }
 
+sub check_lsns
+{
+	my ($descs) = @_;
+	my @odd = grep { $_->{lsn} != $_->{page_lsn} } @$descs;
+	problem(sprintf('%d sealed pages have another LSN than their descriptors, first: slot %d tag %s descriptor %s page %s',
+			scalar @odd, $odd[0]{slot}, $odd[0]{tag}, format_lsn($odd[0]{lsn}), format_lsn($odd[0]{page_lsn}))) if @odd;
+	return;
+}
+
 sub page_lsn_swapped
 {
 	my ($loc, $redo) = unpack('QQ', $_[0]);
@@ -884,7 +895,7 @@ sub check_pool_against_files
 sub one_round
 {
 	my ($round) = @_;
-	my $seed = $opt{seed} + $round;
+	my $seed = $round_seed = $opt{seed} + $round;
 	srand($seed);
 	$dir = "$work/r$round";
 	$port = $opt{port};
@@ -985,9 +996,7 @@ sub one_round
 
 	# the crash: copies
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
-	my @odd = grep { $_->{lsn} != $_->{page_lsn} } @$descs;
-	problem(sprintf('%d sealed pages have another LSN than their descriptors, first: slot %d tag %s descriptor %s page %s',
-			scalar @odd, $odd[0]{slot}, $odd[0]{tag}, format_lsn($odd[0]{lsn}), format_lsn($odd[0]{page_lsn}))) if @odd;
+	check_lsns($descs);
 	my %tags;
 	$tags{ $_->{tag} }++ for @$descs;
 	my @twice = grep { $tags{$_} > 1 } keys %tags;

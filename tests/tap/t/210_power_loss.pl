@@ -20,8 +20,8 @@ note("seed: $seed (set PCACHE_SEED to repeat)");
 
 my $dir = pool_root() . '/main';
 mkdir $dir;
-@ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE)} =
-  ("$shim/libpowercut.so", 1, $dir, "$dir.image");
+@ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE POWERCUT_SEED)} =
+  ("$shim/libpowercut.so", 1, $dir, "$dir.image", $seed);
 my $node = new_node('main',
 	mode => 'always',
 	conf => qq{
