@@ -106,6 +106,11 @@ extern void PCacheDequeueStart(PCacheQueueWalk *walk);
 extern int	PCacheDequeue(PCacheQueueWalk *walk, int *slots, int max);
 extern void PCacheSetKept(int buf_id);
 
+/* pcache_watermark.c */
+extern void PCacheResetWatermark(const PCacheWatermark *watermark);
+extern bool PCacheSeedWatermark(const ControlFileData *control,
+								PCacheWatermark *watermark);
+
 /* pcache_shutdown.c */
 extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,
 						   const BufferTag *tag, uint32 state);
