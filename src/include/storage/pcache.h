@@ -104,10 +104,12 @@ PersistentCacheRedo(XLogReaderState *record, uint8 block_id, Buffer buffer)
 extern void PersistentCacheSealerRegister(void);
 extern void PersistentCacheSealerMain(Datum main_arg);
 
-/* pcache_watermark.c: under WALWriteLock, or in the walreceiver */
+/* pcache_watermark.c: see there who calls */
 extern void PersistentCacheWalWritten(const char *bytes, Size len,
-									  XLogRecPtr end, TimeLineID timeline);
+									  XLogRecPtr end, XLogRecPtr valid,
+									  TimeLineID timeline);
 extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
+extern void PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline);
 
 /* pcache_checkpoint.c: checkpointer */
 extern void PersistentCacheCheckpointStart(void);

@@ -114,6 +114,11 @@ extern bool PCacheIsKept(int buf_id);
 /* pcache_redo.c */
 extern void PCacheReportRedo(void);
 
+/* pcache_watermark.c */
+extern void PCacheResetWatermark(const PCacheWatermark *watermark);
+extern bool PCacheSeedWatermark(const ControlFileData *control,
+								PCacheWatermark *watermark);
+
 /* pcache_shutdown.c */
 extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,
 						   const BufferTag *tag, uint32 state);

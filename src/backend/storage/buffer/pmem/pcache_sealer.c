@@ -214,7 +214,14 @@ PersistentCacheSealerMain(Datum main_arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 
-	/* We connect to no database, but want to be seen in pg_stat_activity. */
+	/*
+	 * We connect to no database, but want to be seen in pg_stat_activity with
+	 * what we wait for, and to be found by pg_terminate_backend(): both look
+	 * in the process array.  An entry without transaction and xmin holds back
+	 * nobody, and recovery does not wait for it; as we have no slot for
+	 * ProcSignal, nobody waits for us to absorb a barrier.
+	 */
+	InitProcessPhase2();
 	InitializeSessionUserIdStandalone();
 	pgstat_beinit();
 	pgstat_bestart_initial();

@@ -433,19 +433,24 @@ LogOutcome(bool after_crash)
  * Everything about slots is decided: have marks and seals begin.
  */
 static void
-StartProtocol(const PCacheGateFacts *facts)
+StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
+			  bool after_crash)
 {
-	PCacheWatermark *slots = PCacheWatermarkSlots();
+	PCacheWatermark seed;
 
 	UnsealOthers();
 
-	/* The watermark of another life must not be mistaken for ours. */
-	memset(&PCacheCtl->watermark, 0, sizeof(PCacheWatermark));
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
-		PCacheCtl->watermark = facts->watermark;
-	slots[0] = PCacheCtl->watermark;
-	slots[1] = PCacheCtl->watermark;
-	(void) PCachePersist(&PCacheThePool.map, slots, 2 * sizeof(PCacheWatermark));
+	/*
+	 * The watermark of another life must not be mistaken for ours, unless it
+	 * was just found to be right.  With a backup it's not known which WAL is
+	 * there and durable.
+	 */
+	if (after_crash && PCacheCtl->verdict.refusal == PCACHE_WARM)
+		PCacheResetWatermark(&facts->watermark);
+	else if (!facts->backup_label && PCacheSeedWatermark(control, &seed))
+		PCacheResetWatermark(&seed);
+	else
+		PCacheResetWatermark(NULL);
 
 	pg_atomic_write_membarrier_u64(&PCacheCtl->attached, 1);
 }
@@ -548,7 +553,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM || PCacheCtl->retired > 0)
 		StrategyRebuildFreeList();
 	if (PersistentCacheDescriptors != NULL)
-		StartProtocol(&gate_facts);
+		StartProtocol(control, &gate_facts, after_crash);
 	if (InArchiveRecovery && max_lsn > control_file->minRecoveryPoint)
 		RaiseMinRecoveryPoint(control_file, max_lsn, gate_facts.recovery_timeline);
 	PCacheCtl->rebuild_usec = ElapsedMicroseconds(rebuild_start);
