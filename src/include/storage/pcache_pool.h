@@ -46,6 +46,7 @@ typedef struct PCachePool
 	PCacheFsKind fs_kind;
 	uint64		file_size;		/* in bytes */
 	PCacheMapping map;			/* base is NULL until PCachePoolMap() */
+	bool		huge_pages;		/* PCachePoolCreate() got them from tmpfs */
 } PCachePool;
 
 typedef enum PCacheOpenResult

@@ -8,8 +8,9 @@
  * loaded by shared_preload_libraries.
  *
  * pcache_inject.crash_at names an injection point at which to die.
- * pcache_inject.media and pcache_inject.bad_blocks say what a query for the
- * state of the pool's media answers, at "persistent-cache-media".
+ * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
+ * what a query for the state of the pool's media answers, at
+ * "persistent-cache-media".
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -46,6 +47,7 @@ extern PGDLLEXPORT void pcache_inject_media(const char *name,
 static char *crash_at = NULL;
 static char *media = NULL;
 static char *bad_blocks = NULL;
+static char *dimms = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 void
@@ -78,7 +80,29 @@ AddBadBlocks(PCacheMediaReport *report, const char *list)
 	PCacheMediaMergeRanges(&report->bad);
 }
 
-/* Replace what is known of bad blocks. */
+/* Put the DIMMs in a list of "id:unsafe shutdowns" into the report. */
+static void
+SetDimms(PCacheMediaReport *report, const char *list)
+{
+	const char *next = list;
+
+	report->n_dimms = 0;
+	report->dimms_state = PCACHE_MEDIA_CLEAN;
+	while (*next != '\0')
+	{
+		char		id[PCACHE_DIMM_ID_LEN];
+		long long	count;
+		int			n = 0;
+
+		if (sscanf(next, "%39[^:]:%lld%n", id, &count, &n) != 2 ||
+			(next[n] != ',' && next[n] != '\0'))
+			elog(FATAL, "invalid pcache_inject.dimms: \"%s\"", list);
+		PCacheMediaAddDimm(report, id, id, count, 0);
+		next += next[n] == ',' ? n + 1 : n;
+	}
+}
+
+/* Replace what is known of bad blocks and of DIMMs. */
 void
 pcache_inject_media(const char *name, const void *private_data, void *arg)
 {
@@ -89,6 +113,9 @@ pcache_inject_media(const char *name, const void *private_data, void *arg)
 		report->blocks = PCACHE_MEDIA_BAD;
 		AddBadBlocks(report, bad_blocks);
 	}
+
+	if (dimms[0] != '\0')
+		SetDimms(report, dimms);
 
 	if (strcmp(media, "unknown") == 0)
 	{
@@ -152,6 +179,14 @@ _PG_init(void)
 							   "Bad ranges of the pool file, as offset:length,offset:length in bytes.",
 							   NULL,
 							   &bad_blocks,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache_inject.dimms",
+							   "DIMMs below the pool, as id:count,id:count with their counts of unsafe shutdowns.",
+							   "Empty for what the query found.",
+							   &dimms,
 							   "",
 							   PGC_SIGHUP,
 							   0,

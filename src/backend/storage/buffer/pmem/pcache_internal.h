@@ -46,7 +46,8 @@ typedef struct PersistentCacheControl
 	 * attached is set once the startup process has decided about each slot;
 	 * the sealer waits for it.  epoch is bumped by the checkpointer only.
 	 * written, watermark and watermark_slot belong to who writes WAL (see
-	 * pcache_watermark.c).  The counters are the sealer's.
+	 * pcache_watermark.c).  The counters are the sealer's.  redo_limit and
+	 * redo_violations are the startup process's.
 	 */
 	pg_atomic_uint64 attached;
 	pg_atomic_uint64 epoch;
@@ -56,6 +57,8 @@ typedef struct PersistentCacheControl
 	pg_atomic_uint64 seals;
 	pg_atomic_uint64 failed_seals;
 	pg_atomic_uint64 flushed_bytes;
+	XLogRecPtr	redo_limit;		/* kept pages have all changes up to here */
+	uint64		redo_violations;	/* they did not */
 } PersistentCacheControl;
 
 /* How far the sealer is in the queue. */
@@ -105,6 +108,11 @@ extern void PCacheQueueRecover(void);
 extern void PCacheDequeueStart(PCacheQueueWalk *walk);
 extern int	PCacheDequeue(PCacheQueueWalk *walk, int *slots, int max);
 extern void PCacheSetKept(int buf_id);
+extern void PCacheClearKept(int buf_id);
+extern bool PCacheIsKept(int buf_id);
+
+/* pcache_redo.c */
+extern void PCacheReportRedo(void);
 
 /* pcache_shutdown.c */
 extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,

@@ -16,10 +16,8 @@
  */
 #include "postgres.h"
 
-#include "access/rmgr.h"
 #include "pcache_internal.h"
 #include "port/pg_bitutils.h"
-#include "storage/bufmgr.h"
 #include "storage/shmem.h"
 
 #define BITS_PER_WORD	64
@@ -179,11 +177,8 @@ PersistentCacheMarkBuffer(int buf_id)
 void
 PersistentCacheRetagBuffer(int buf_id, bool ring)
 {
-	uint64		bit = UINT64CONST(1) << (buf_id % BITS_PER_WORD);
-	pg_atomic_uint64 *kept = &KeptWords[buf_id / BITS_PER_WORD];
-
-	if (pg_atomic_read_u64(kept) & bit)
-		pg_atomic_fetch_and_u64(kept, ~bit);
+	if (PCacheIsKept(buf_id))
+		PCacheClearKept(buf_id);
 	PersistentCacheMarkBuffer(buf_id);
 	if (!ring)
 		PersistentCacheEnqueue(buf_id);
@@ -197,28 +192,18 @@ PCacheSetKept(int buf_id)
 						   UINT64CONST(1) << (buf_id % BITS_PER_WORD));
 }
 
-/*
- * Can redo do without the full-page image that a record has for the page in
- * this buffer?  It can if the page was kept over the last start, so that it
- * can't be torn, and contains all changes up to lsn, the end of the record.
- *
- * Only for resource managers whose redo leaves a page alone once its image
- * was restored.  (Hash and GiST go on to change it, and set its LSN back.)
- *
- * The startup process asks, with the buffer locked exclusively.
- */
-bool
-PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn, RmgrId rmid)
+/* Forget that; it is an ordinary page from now on. */
+void
+PCacheClearKept(int buf_id)
 {
-	int			buf_id = buffer - 1;
+	pg_atomic_fetch_and_u64(&KeptWords[buf_id / BITS_PER_WORD],
+							~(UINT64CONST(1) << (buf_id % BITS_PER_WORD)));
+}
 
-	if (PersistentCacheDescriptors == NULL)
-		return false;
-	if (rmid != RM_XLOG_ID && rmid != RM_HEAP_ID && rmid != RM_HEAP2_ID &&
-		rmid != RM_BTREE_ID)
-		return false;
-	if ((pg_atomic_read_u64(&KeptWords[buf_id / BITS_PER_WORD]) &
-		 (UINT64CONST(1) << (buf_id % BITS_PER_WORD))) == 0)
-		return false;
-	return PageGetLSN(BufferGetPage(buffer)) >= lsn;
+/* Is the page in this buffer one that was kept over the last start? */
+bool
+PCacheIsKept(int buf_id)
+{
+	return (pg_atomic_read_u64(&KeptWords[buf_id / BITS_PER_WORD]) &
+			(UINT64CONST(1) << (buf_id % BITS_PER_WORD))) != 0;
 }

@@ -186,7 +186,9 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 			 PCacheFsKindName(state->fs_kind));
 	ereport(LOG,
 			(errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
-					PCacheThePool.path, (unsigned long long) state->capacity)));
+					PCacheThePool.path, (unsigned long long) state->capacity),
+			 state->fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
+			 errdetail("It is not in huge pages.") : 0));
 }
 
 /*

@@ -141,9 +141,13 @@ PersistentCacheShutdown(void)
 	{
 		PCacheDescriptor desc;
 
-		/* an even seq also tells that the sealer has flushed the page */
+		/*
+		 * In mode always, an even seq also tells that the sealer has flushed
+		 * the page.  Otherwise it is left from the last start.
+		 */
 		if (DescribeBuffer(slot, &desc) &&
-			!PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq))
+			(PersistentCacheDescriptors == NULL ||
+			 !PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq)))
 			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
 	}
 

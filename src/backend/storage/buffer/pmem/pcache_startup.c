@@ -254,6 +254,10 @@ PopulateSharedMemory(void)
 /*
  * Make sure that no descriptor is trusted whose page was not kept, before
  * its slot is used.
+ *
+ * One that is odd in memory need not be on the media: whoever made it odd may
+ * have been killed before it was flushed.  Nobody who marks it again would
+ * flush it.
  */
 static void
 UnsealOthers(void)
@@ -268,9 +272,8 @@ UnsealOthers(void)
 		if (PCacheDescriptorIsBad(slot))
 			continue;
 		seq = pg_atomic_read_u64(PCacheSeq(desc));
-		if (!PCacheSeqIsSealed(seq))
-			continue;
-		pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
+		if (PCacheSeqIsSealed(seq))
+			pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
 		PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
 	}
 	if (!PCacheDrain(&PCacheThePool.map))
@@ -448,6 +451,19 @@ StartProtocol(const PCacheGateFacts *facts)
 }
 
 /*
+ * Up to where kept pages have all changes.  On a primary what is logged was
+ * done; a standby may have received more than it had replayed, and may have
+ * been replaying the record at minRecoveryPoint.
+ */
+static XLogRecPtr
+RedoLimit(const ControlFileData *control, XLogRecPtr lsn_limit)
+{
+	if (InArchiveRecovery)
+		return Max(control->minRecoveryPoint, 1) - 1;
+	return lsn_limit;
+}
+
+/*
  * A standby must not be consistent before it has replayed what its pages
  * contain already, as if they had been written by FlushBuffer().  The caller
  * of our caller writes pg_control.
@@ -514,6 +530,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 		if (after_crash)
 			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
 	}
+	PCacheCtl->redo_limit = RedoLimit(control, facts.lsn_limit);
 	AdoptPool(control, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
@@ -558,6 +575,7 @@ PersistentCacheReachedConsistency(void)
 	{
 		PCacheCtl->superblock.state = PCACHE_STATE_DIRTY;
 		(void) PCacheStoreSuperblock(FATAL);
+		PCacheReportRedo();
 	}
 	LWLockRelease(PersistentCacheLock);
 }
