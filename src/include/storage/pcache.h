@@ -87,6 +87,9 @@ PersistentCacheRetag(int buf_id, bool ring)
 		PersistentCacheRetagBuffer(buf_id, ring);
 }
 
+/* pcache_sigbus.c: each child of the postmaster */
+extern void PersistentCacheInitChild(void);
+
 /* pcache_sealer.c */
 extern void PersistentCacheSealerRegister(void);
 extern void PersistentCacheSealerMain(Datum main_arg);

@@ -74,4 +74,6 @@ PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline)
 	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
 	memcpy(slot, watermark, sizeof(*slot));
 	(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
+	pg_atomic_write_u64(&PCacheCtl->watermark_updates,
+						pg_atomic_read_u64(&PCacheCtl->watermark_updates) + 1);
 }
