@@ -56,6 +56,17 @@ ORDER BY relblocknumber LIMIT 1});
 	return ($buffer, $block, $name);
 }
 
+# How many pages of our tables are cached.  Catalogs and the like may be in
+# change at any moment.
+sub cached_pages
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', q{
+SELECT count(*) FROM pg_buffercache WHERE relfilenode IN (
+SELECT pg_relation_filenode(c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+WHERE coalesce(i.indrelid, c.oid) IN ('t_heap'::regclass, 't_toast'::regclass, 't_kinds'::regclass))});
+}
+
 # Run SQL that meets the error; the server must come back by itself, after one
 # crash.  Returns the outcome of that start.
 sub meet_error
@@ -90,7 +101,8 @@ sub is_retired
 	$node->safe_psql('postgres', q{
 CREATE TABLE scratch AS SELECT i, repeat('x', 1500) FROM generate_series(1, 25000) i;
 SELECT count(*) FROM scratch;
-DROP TABLE scratch});
+DROP TABLE scratch;
+CHECKPOINT});
 	return;
 }
 
@@ -118,14 +130,15 @@ for my $dirty (0, 1)
 		is( $node->safe_psql('postgres', "SELECT isdirty FROM pg_buffercache WHERE bufferid = $buffer"),
 			't', "$name: it is dirty");
 	}
-	$valid = permanent_buffers($node);
+	$valid = cached_pages($node);
 	is($node->safe_psql('postgres', 'SELECT pg_pcache_seal()'), 0, "$name: all is sealed");
 	$outcome = meet_error($node, "SELECT break($buffer); SELECT * FROM t_heap WHERE ctid = '($block,1)'",
 		$page, $name);
 	$lost++;
 	is($outcome->{start}, 'warm', "$name: warm start") or diag($outcome->{reason} // 'no word of it');
 	is($outcome->{dropped}{'bad block'}, 1, "$name: one page was dropped for it");
-	cmp_ok($outcome->{kept}, '>=', $valid - 1, "$name: all others were kept");
+	# redo reads a page again that was changed since the last checkpoint
+	is(cached_pages($node), $dirty ? $valid : $valid - 1, "$name: all others were kept");
 	is_retired($node, { retired => $lost, bytes => $lost * BLCKSZ }, $name);
 	is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
 }
@@ -151,14 +164,15 @@ is(checksums($node, tables => \@logged), $expected, 'always, kill -9: contents a
 warm_up($node);
 ($buffer, $block) = pick_buffer($node);
 my $first = int(($buffer - 1) / 64) * 64;
-$valid = permanent_buffers($node);
+$valid = cached_pages($node);
 $node->safe_psql('postgres', 'SELECT pg_pcache_seal()');
 $outcome = meet_error($node,
-	"SELECT break_descriptor($buffer); UPDATE t_heap SET grp = grp WHERE ctid = '($block,1)'",
+	qq{SELECT break_descriptor($buffer);
+UPDATE t_heap SET grp = grp WHERE ctid = ANY (ARRAY(SELECT format('($block,%s)', i)::tid FROM generate_series(1, 60) i))},
 	'descriptors, at byte ' . (DESCRIPTORS_OFFSET + ($buffer - 1) * DESCRIPTOR_SIZE),
 	'descriptors');
 is($outcome->{start}, 'warm', 'descriptors: warm start') or diag($outcome->{reason} // 'no word of it');
-cmp_ok($outcome->{kept}, '>=', $valid - 64, 'descriptors: the pages of the others were kept');
+cmp_ok(cached_pages($node), '>=', $valid - 64, 'descriptors: the pages of the others were kept');
 is( $node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache
 WHERE bufferid BETWEEN $first + 1 AND $first + 64 AND relfilenode IS NOT NULL"),
 	0, 'descriptors: their slots are not used');
@@ -204,13 +218,13 @@ SKIP:
 	warm_up($node);
 	($buffer, $block, $page) = pick_buffer($node);
 	$node->safe_psql('postgres', 'SELECT pg_pcache_seal()');
-	$valid = permanent_buffers($node);
+	$valid = cached_pages($node);
 	my $why = $node->safe_psql('postgres', "SELECT poison($buffer)");
 	skip "the kernel does not poison memory for us: $why", 5 if $why ne '';
 
 	$outcome = meet_error($node, "SELECT get_raw_page('t_heap', $block)", $page, 'poisoned');
 	is($outcome->{dropped}{'bad block'}, 1, 'poisoned: one page was dropped for it');
-	cmp_ok($outcome->{kept}, '>=', $valid - 1, 'poisoned: all others were kept');
+	is(cached_pages($node), $valid - 1, 'poisoned: all others were kept');
 	is_retired($node, { retired => 1, bytes => BLCKSZ }, 'poisoned');
 	is(checksums($node, tables => \@logged), $expected, 'poisoned: contents are right');
 	restart_warm($node, 'poisoned, restarted');
