@@ -30,6 +30,9 @@
 /* A scan can be interrupted after so many slots. */
 #define SLOTS_PER_INTERRUPT	65536
 
+/* How many relations a scan remembers the counts of, beside the hash table. */
+#define RECENT_RELATIONS	16
+
 /* How long to wait for a sealer that does not run, and in steps of what. */
 #define SEALER_WAIT_MS		10000
 #define SEALER_STEP_MS		100
@@ -274,13 +277,15 @@ PersistentCacheGetRelations(uint32 *n)
 	bool		protocol = PersistentCacheDescriptors != NULL;
 	bool		header_first = !protocol || PCacheCtl->retired > 0;
 	relcount_hash *counts = relcount_create(CurrentMemoryContext, 1024, NULL);
-	RelationCount *count = NULL;
+	RelationCount *recent[RECENT_RELATIONS] = {NULL};
+	RelationCount *count;
 	relcount_iterator iterator;
 	PersistentCacheRelation *result;
 
 	for (int slot = 0; slot < NBuffers; slot++)
 	{
 		PersistentCacheRelation key = {0};
+		RelationCount **memo;
 		bool		sealed;
 		bool		found;
 
@@ -301,7 +306,8 @@ PersistentCacheGetRelations(uint32 *n)
 				continue;
 		}
 
-		/* neighbours are often of the same relation */
+		memo = &recent[key.rlocator.relNumber % RECENT_RELATIONS];
+		count = *memo;
 		if (count == NULL || !SameRelation(&count->relation, &key))
 		{
 			count = relcount_insert(counts, key, &found);
@@ -310,7 +316,10 @@ PersistentCacheGetRelations(uint32 *n)
 				count->relation.buffers = 0;
 				count->relation.sealed = 0;
 				count->relation.kept = 0;
+				/* others may have been moved */
+				memset(recent, 0, sizeof(recent));
 			}
+			*memo = count;
 		}
 		count->relation.buffers++;
 		if (sealed)
