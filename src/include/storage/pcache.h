@@ -100,6 +100,9 @@ PersistentCacheRedo(XLogReaderState *record, uint8 block_id, Buffer buffer)
 		PersistentCacheRedoBuffer(record, block_id, buffer);
 }
 
+/* pcache_sigbus.c: each child of the postmaster */
+extern void PersistentCacheInitChild(void);
+
 /* pcache_sealer.c */
 extern void PersistentCacheSealerRegister(void);
 extern void PersistentCacheSealerMain(Datum main_arg);

@@ -113,6 +113,11 @@ extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
 extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 								  PCacheDescriptor *descs);
 
+/* pcache_memory_error.c */
+extern void PCacheRecordMemoryError(const PCacheMapping *map,
+									uint64 offset, uint32 length);
+extern void PCacheAddMemoryErrors(int fd, PCacheMediaReport *report);
+
 /*
  * pcache_witness.c
  *

@@ -95,7 +95,7 @@ ReportUnusableMedia(void)
 static void
 RetireBadSlots(void)
 {
-	if (PCacheMedia.blocks != PCACHE_MEDIA_BAD)
+	if (PCacheMedia.bad.n_ranges == 0 && !PCacheMedia.bad.truncated)
 		return;
 
 	/* If there are too many to list, the pool is cold, but can't be used. */
@@ -291,33 +291,20 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
 		  PCacheGateFacts *facts)
 {
 	static PCacheStateFile state;
-	PCacheWatermark slots[2];
-	PCacheError err;
 
 	memset(facts, 0, sizeof(*facts));
 	if (PCacheCtl->opened.refusal != PCACHE_WARM)
 		return PCacheCtl->opened;
 
+	PCacheGatherFacts(&PCacheThePool, &PCacheMedia, &state, facts);
 	facts->control = control;
-	facts->file_size = PCacheThePool.file_size;
 	facts->backup_label = have_backup_label;
-	facts->media = &PCacheMedia;
-	facts->cold_on_media_unknown =
-		persistent_cache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
 	facts->recovery_timeline = recoveryTargetTLI;
-	(void) PCacheReadBootId(facts->boot_id);
-	if (!PCacheReadExact(PCacheThePool.fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(slots, &facts->watermark))
-		facts->watermark.flushed = 0;
 
 	/* a standby follows its primary; anything else picks where to stop */
 	facts->recovery_target = ArchiveRecoveryRequested &&
 		(access(STANDBY_SIGNAL_FILE, F_OK) != 0 ||
 		 recoveryTarget != RECOVERY_TARGET_UNSET);
-
-	/* a damaged state file was reported when the pool was opened */
-	if (PCacheStateFileRead(DataDir, &state, &err) == PCACHE_STATEFILE_OK)
-		facts->state = &state;
 
 	return PCachePoolGate(&PCacheCtl->superblock, facts);
 }

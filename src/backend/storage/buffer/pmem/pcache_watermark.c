@@ -46,6 +46,8 @@ PublishWatermark(void)
 	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
 	memcpy(slot, &PCacheCtl->watermark, sizeof(*slot));
 	(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
+	pg_atomic_write_u64(&PCacheCtl->watermark_updates,
+						pg_atomic_read_u64(&PCacheCtl->watermark_updates) + 1);
 }
 
 /*
