@@ -25,7 +25,6 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
-#include "utils/wait_event.h"
 
 /* A scan can be interrupted after so many slots. */
 #define SLOTS_PER_INTERRUPT	65536
@@ -363,7 +362,7 @@ QueueUnsealed(void)
 
 /* Wait for the sealer to go through the queue as it is now. */
 static void
-WaitForRound(void)
+WaitForRound(uint32 wait_event_info)
 {
 	PCacheSealerControl *sealer = &PCacheCtl->sealer;
 	int			waited = 0;
@@ -389,7 +388,7 @@ WaitForRound(void)
 					 errmsg("the persistent cache sealer is not running"),
 					 errhint("It needs one of \"max_worker_processes\".")));
 		if (ConditionVariableTimedSleep(&sealer->round_done, SEALER_STEP_MS,
-										WAIT_EVENT_PERSISTENT_CACHE_SEAL))
+										wait_event_info))
 			waited += SEALER_STEP_MS;
 	}
 	ConditionVariableCancelSleep();
@@ -397,13 +396,14 @@ WaitForRound(void)
 
 /*
  * Have all pages sealed that can be.  Goes on as long as that helps: a busy
- * server always has some that are in change.
+ * server always has some that are in change.  wait_event_info is what to show
+ * meanwhile.
  *
  * Returns how many permanent pages are left unsealed.  Can be interrupted.
  * Only in mode always.
  */
 uint32
-PersistentCacheSealNow(void)
+PersistentCacheSealNow(uint32 wait_event_info)
 {
 	uint32		left = QueueUnsealed();
 	uint32		before;
@@ -413,7 +413,7 @@ PersistentCacheSealNow(void)
 	do
 	{
 		before = left;
-		WaitForRound();
+		WaitForRound(wait_event_info);
 		left = QueueUnsealed();
 	} while (left > 0 && left < before);
 	return left;
