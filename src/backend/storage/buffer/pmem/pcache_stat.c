@@ -16,6 +16,9 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
@@ -395,7 +398,25 @@ WaitForRound(uint32 wait_event_info)
 }
 
 /*
- * Have all pages sealed that can be.  Goes on as long as that helps: a busy
+ * Make the WAL of all pages that are sealed now durable: a page is kept only
+ * if its WAL is.  That of a session that has only read, and pruned a page, may
+ * not be.  A record of our own tells where all that is inserted ends.
+ */
+static void
+FlushWalOfSealed(void)
+{
+	char		nothing = 0;
+
+	/* a standby has flushed what it replays */
+	if (RecoveryInProgress())
+		return;
+	XLogBeginInsert();
+	XLogRegisterData(&nothing, sizeof(nothing));
+	XLogFlush(XLogInsert(RM_XLOG_ID, XLOG_NOOP));
+}
+
+/*
+ * Have all pages sealed that can be, and their WAL durable.  Goes on as long as that helps: a busy
  * server always has some that are in change.  wait_event_info is what to show
  * meanwhile.
  *
@@ -406,15 +427,14 @@ uint32
 PersistentCacheSealNow(uint32 wait_event_info)
 {
 	uint32		left = QueueUnsealed();
-	uint32		before;
+	uint32		before = left + 1;
 
-	if (left == 0)
-		return 0;
-	do
+	while (left > 0 && left < before)
 	{
 		before = left;
 		WaitForRound(wait_event_info);
 		left = QueueUnsealed();
-	} while (left > 0 && left < before);
+	}
+	FlushWalOfSealed();
 	return left;
 }
