@@ -82,7 +82,7 @@ symlink pool_dir($node), "$data/pg_pcache" or die $!;
 append_to_file(state_file($node), $state);
 chmod 0600, state_file($node);
 $expected = $restored;
-cold_then_warm(undef, qr/^the pool knows of checkpoints /, 'base backup');
+cold_then_warm(undef, qr/^the pool knows of checkpoints |^could not open file/, 'base backup');
 
 # --- pg_resetwal
 change_and_crash();
@@ -132,7 +132,7 @@ chmod 0600, state_file($node);
 $node->append_conf('postgresql.conf', q{
 recovery_target_name = 'here'
 recovery_target_action = promote});
-cold_after_crash($node, undef, qr/^the pool knows of checkpoints /, 'PITR');
+cold_after_crash($node, undef, qr/^the pool knows of checkpoints |^could not open file/, 'PITR');
 $node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no promotion';
 $expected = $target;
 contents_right('PITR');
