@@ -113,6 +113,7 @@ extern void PersistentCacheWalWritten(const char *bytes, Size len,
 									  TimeLineID timeline);
 extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
 extern void PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline);
+extern void PersistentCacheWalReplayed(void);
 
 /* pcache_checkpoint.c: checkpointer */
 extern void PersistentCacheCheckpointStart(void);
