@@ -94,6 +94,7 @@ extern void PersistentCacheSealerMain(Datum main_arg);
 /* pcache_watermark.c: under WALWriteLock, or in the walreceiver */
 extern void PersistentCacheWalWritten(const char *bytes, Size len,
 									  XLogRecPtr end, TimeLineID timeline);
+extern void PersistentCacheWalDraining(void);
 extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
 
 /* pcache_checkpoint.c: checkpointer */

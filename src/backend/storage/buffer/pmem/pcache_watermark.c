@@ -15,6 +15,8 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "miscadmin.h"
 #include "pcache_internal.h"
 
 /*
@@ -37,6 +39,17 @@ PersistentCacheWalWritten(const char *bytes, Size len, XLogRecPtr end,
 	written->witness = end;
 	written->witness_hash = PCacheWitnessHash(bytes, end, timeline);
 	written->timeline = timeline;
+}
+
+/*
+ * The caller is about to drain: let that cover the last watermark, too.
+ */
+void
+PersistentCacheWalDraining(void)
+{
+	if (PersistentCacheDescriptors == NULL)
+		return;
+	PCacheFlush(&PCacheThePool.map, PCacheWatermarkSlots(), PCACHE_CACHE_LINE);
 }
 
 /*
@@ -73,5 +86,15 @@ PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline)
 	slot = PCacheWatermarkSlots() + PCacheCtl->watermark_slot;
 	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
 	memcpy(slot, watermark, sizeof(*slot));
-	(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
+
+	/*
+	 * The watermark must never be ahead of the WAL, so it is stored after the
+	 * WAL was drained.  Where the next WAL comes with a drain of its own, that
+	 * one, or the sealer's, covers the watermark as well: it may lag behind by
+	 * one flush, which costs a crash the pages of that flush at most.
+	 */
+	if (wal_sync_method == WAL_SYNC_METHOD_PMEM && enableFsync)
+		PCacheFlush(&PCacheThePool.map, slot, sizeof(*slot));
+	else
+		(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
 }
