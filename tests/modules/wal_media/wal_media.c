@@ -14,6 +14,8 @@
  *
  *	 WAL_MEDIA_WAL		directory of the segments, canonical
  *	 WAL_MEDIA_IMAGES	directory of the images, named by inode number
+ *	 WAL_MEDIA_DELAY	drains take up to so many microseconds, so that a kill
+ *						is likely to come before one
  *	 WAL_MEDIA_DRAIN	"no": drains do nothing, as if the server had none
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -33,6 +35,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* modules are compiled with hidden symbols */
+#pragma GCC visibility push(default)
 
 #define MAX_MAPPINGS	128
 #define LINE			64
@@ -202,10 +207,13 @@ pmem_drain(void)
 {
 	static void (*real) (void);
 	const char *drain = getenv("WAL_MEDIA_DRAIN");
+	const char *delay = getenv("WAL_MEDIA_DELAY");
 
 	if (real == NULL)
 		real = next_symbol("pmem_drain");
 	real();
+	if (pending_first != NULL && delay != NULL && atoi(delay) > 0)
+		usleep(rand() % atoi(delay));
 	while (pending_first != NULL)
 	{
 		Pending    *p = pending_first;

@@ -54,7 +54,7 @@ for my $round (1 .. $rounds)
 
 	if ($how eq 'all') { kill_all($node) }
 	elsif ($how eq 'immediate') { $node->stop('immediate') }
-	else { $node->kill9; wait_for_orphans() }
+	else { kill_postmaster() }
 	my ($ids, $lsn) = acknowledged(@runs);
 	$acked_lsn = $lsn if $lsn > $acked_lsn;
 	$acked += @$ids;
@@ -77,23 +77,22 @@ end_of_wal();
 mid_page();
 done_testing();
 
-# The children of a postmaster that was killed go by themselves.
-sub wait_for_orphans
+# Kill the postmaster only: its children go by themselves.
+sub kill_postmaster
 {
-	my $pid_file = $node->data_dir . '/postmaster.pid';
+	my $postmaster = $node->{_pid};
 	my $data = $node->data_dir;
 
+	$node->kill9;
 	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	{
-		my $alive = grep {
-			my $cwd = readlink $_;
-			defined $cwd && $cwd eq $data
-		} glob '/proc/[0-9]*/cwd';
+		my $alive = grep { (readlink($_) // '') eq $data } glob '/proc/[0-9]*/cwd';
 
-		last if !$alive;
+		# a zombie still counts as a server
+		last if !$alive && !-e "/proc/$postmaster";
 		select undef, undef, undef, 0.1;
 	}
-	unlink $pid_file;
+	unlink $node->data_dir . '/postmaster.pid';
 	return;
 }
 
@@ -138,14 +137,43 @@ sub message_end
 	return $at + $left;
 }
 
+# What the page at or behind an LSN holds.
+sub page_behind
+{
+	my ($at) = @_;
+	my $next = $at + -$at % PAGE;
+	my ($file) = segment_of($node, sprintf('%X/%X', $next >> 32, $next & 0xffffffff), 1);
+
+	return -e $file ? PCache::read_bytes($file, $next % SEGMENT, PAGE) : '';
+}
+
+# Go on to a segment that was recycled, and is full of old records.
+sub recycled_segment
+{
+	for (1 .. 20)
+	{
+		$node->safe_psql('postgres',
+			q{INSERT INTO noise SELECT g, repeat(md5(g::text), 30) FROM generate_series(1, 2500) g; TRUNCATE noise; CHECKPOINT; SELECT pg_switch_wal(); SELECT pg_logical_emit_message(false, 'p', 'm', true)});
+		my $at = lsn_number($node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()'));
+
+		# much is left of it, and the messages of a test need little
+		return
+		  if $at % SEGMENT < SEGMENT / 4
+		  && page_behind($at) =~ /[^\0]/
+		  && page_behind($at + 40 * PAGE) =~ /[^\0]/;
+	}
+	die 'no recycled segment comes';
+}
+
 # Crashes when the last record ends at a page's end, at a segment's end, and in
 # between, each on segments that were recycled: recovery goes on there exactly.
 sub end_of_wal
 {
 	for my $target (0, 32, 40, 48, 4096, 8184, 'segment')
 	{
+		recycled_segment();
 		my $session = $node->background_psql('postgres');
-		my $at = lsn_number($session->query_safe('CHECKPOINT; SELECT pg_current_wal_insert_lsn()'));
+		my $at = lsn_number($session->query_safe('SELECT pg_current_wal_insert_lsn()'));
 		my $goal = sub {
 			$target eq 'segment' ? $_[0] % SEGMENT == 0 : $_[0] % PAGE == $target;
 		};
@@ -166,9 +194,7 @@ sub end_of_wal
 		kill_all($node);
 		eval { $session->quit };
 
-		my $next = $at + -$at % PAGE;
-		my ($file) = segment_of($node, sprintf('%X/%X', $next >> 32, $next & 0xffffffff), 1);
-		my $old = -e $file && PCache::read_bytes($file, $next % SEGMENT, PAGE) =~ /[^\0]/;
+		my $old = page_behind($at) =~ /[^\0]/;
 
 		$node->start;
 		my $redo = lsn_number($node->safe_psql('postgres', 'SELECT redo_lsn FROM pg_control_checkpoint()'));

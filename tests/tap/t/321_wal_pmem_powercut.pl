@@ -79,6 +79,7 @@ done_testing();
 sub start
 {
 	local $ENV{LD_PRELOAD} = $shim;
+	local $ENV{WAL_MEDIA_DELAY} = (0, 500, 5000)[ int rand 3 ];
 	$node->start;
 	return;
 }
@@ -135,7 +136,7 @@ sub cut_power
 	{
 		my $image = "$images/" . (stat $file)[1];
 		my $new = slurp_file($file);
-		my $old = -e $image ? slurp_file($image) : "\0" x length $new;
+		my $old = slurp_file($image);
 
 		next if $old eq $new;
 		die "$image has another size than $file" if length $old != length $new;
@@ -157,7 +158,7 @@ sub cut_power
 			}
 		}
 		PCache::write_bytes($file, 0, $old);
-		PCache::write_bytes($image, 0, $old) if -e $image;
+		PCache::write_bytes($image, 0, $old);
 	}
 	return @result;
 }

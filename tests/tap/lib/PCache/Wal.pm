@@ -112,7 +112,7 @@ sub segment_of
 	my ($node, $lsn, $segsize, $timeline) = @_;
 	my $bytes = ($segsize // 16) * 1024 * 1024;
 	my $number = int(lsn_number($lsn) / $bytes);
-	my $per_id = 0x100000000 / $bytes;
+	my $per_id = 2**32 / $bytes;
 
 	return (
 		sprintf('%s/pg_wal/%08X%08X%08X',
@@ -158,6 +158,7 @@ sub start_clients
 	{
 		my $script = '';
 		my $log = $node->basedir . "/acked.$client";
+		my $file = "$log.sql";
 
 		# psql prints the second line only after the commit was acknowledged
 		for (1 .. 3000)
@@ -167,12 +168,14 @@ sub start_clients
 			$script .= "SELECT NULL FROM pg_switch_wal();\n" if rand() < ($params{switch} // 0);
 			$next_id++;
 		}
+		unlink $file;
+		append_to_file($file, $script);
 		push @runs,
 		  {
 			log => $log,
 			run => IPC::Run::start(
-				[ 'psql', '-XAtq', '-F', ' ', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres') ],
-				'<', \$script, '>', $log, '2>', "$log.err")
+				[ 'psql', '-XAtq', '-F', ' ', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-f', $file ],
+				'<', '/dev/null', '>', $log, '2>', "$log.err")
 		  };
 	}
 	return @runs;
