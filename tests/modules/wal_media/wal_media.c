@@ -14,9 +14,12 @@
  *
  *	 WAL_MEDIA_WAL		directory of the segments, canonical
  *	 WAL_MEDIA_IMAGES	directory of the images, named by inode number
+ *	 WAL_MEDIA_COUNT	file whose first 8 bytes count the drains
  *	 WAL_MEDIA_DELAY	drains take up to so many microseconds, so that a kill
  *						is likely to come before one
  *	 WAL_MEDIA_DRAIN	"no": drains do nothing, as if the server had none
+ *
+ * Without the first two it keeps no images.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -202,6 +205,28 @@ find_mapping(const char *addr)
 	return NULL;
 }
 
+static void
+count_drain(void)
+{
+	static uint64_t *count;
+	const char *path = getenv("WAL_MEDIA_COUNT");
+
+	if (path == NULL)
+		return;
+	if (count == NULL)
+	{
+		int			fd = open(path, O_RDWR | O_CLOEXEC);
+
+		if (fd < 0)
+			give_up(path);
+		count = mmap(NULL, sizeof(*count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (count == MAP_FAILED)
+			give_up(path);
+		close(fd);
+	}
+	__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST);
+}
+
 void
 pmem_drain(void)
 {
@@ -212,6 +237,7 @@ pmem_drain(void)
 	if (real == NULL)
 		real = next_symbol("pmem_drain");
 	real();
+	count_drain();
 	if (pending_first != NULL && delay != NULL && atoi(delay) > 0)
 		usleep(rand() % atoi(delay));
 	while (pending_first != NULL)

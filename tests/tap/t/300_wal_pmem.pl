@@ -29,6 +29,7 @@ without_fsync();
 not_mappable();
 bus_error();
 test_fsync();
+drains();
 done_testing();
 
 sub refused
@@ -380,5 +381,49 @@ sub test_fsync
 	delete local $ENV{PMEM_IS_PMEM_FORCE};
 	($out, $err) = run_command([ 'pg_test_fsync', '-s', 1, '-f', $file ]);
 	like($out, qr/^\s+pmem\s+n\/a\*\*$/m, '... and says where it cannot');
+	return;
+}
+
+# One drain per commit, also with the cache in mode always, whose watermark
+# shares it.  The commits here change no page, so nothing is marked or sealed.
+sub drains
+{
+	my $shim = `pg_config --pkglibdir` =~ s/\n//r . '/wal_media.so';
+	my $count = pool_root() . '/drains';
+	my $commits = 500;
+
+	append_to_file($count, "\0" x 8);
+	local $ENV{WAL_MEDIA_COUNT} = $count;
+	for my $mode ('off', 'always')
+	{
+		my $node = new_wal_node("drains_$mode", conf => "wal_writer_delay = 10s\ncheckpoint_timeout = 1h");
+		my %drains;
+
+		PCache::add_pool($node, mode => $mode, size => '128MB') if $mode ne 'off';
+		{
+			local $ENV{LD_PRELOAD} = $shim;
+			$node->start;
+		}
+		for my $method ('pmem', 'fdatasync')
+		{
+			my $session;
+
+			switch_method($node, $method);
+			$session = $node->background_psql('postgres');
+			$session->query_safe('CHECKPOINT');
+			sleep 1;    # for the sealer to become quiet
+			my $before = unpack 'Q', PCache::read_bytes($count, 0, 8);
+			$session->query_safe("DO 'BEGIN FOR i IN 1..$commits LOOP
+				PERFORM pg_logical_emit_message(true, ''p'', ''m''); COMMIT; END LOOP; END'");
+			$drains{$method} = unpack('Q', PCache::read_bytes($count, 0, 8)) - $before;
+			$session->quit;
+			note "mode $mode, $method: $drains{$method} drains for $commits commits";
+		}
+		cmp_ok($drains{pmem}, '>=', $commits, "mode $mode, pmem: each commit drains");
+		cmp_ok($drains{pmem}, '<=', 1.1 * $commits, "mode $mode, pmem: once");
+		cmp_ok($drains{fdatasync}, $mode eq 'off' ? ('<=', 0.1 * $commits) : ('>=', $commits),
+			"mode $mode, fdatasync: drains for the watermark alone");
+		$node->stop;
+	}
 	return;
 }
