@@ -78,6 +78,9 @@ static TimeLineID current_tli;
 /* pg_wal was found to be on persistent memory; children inherit that. */
 static bool directory_checked = false;
 
+/* What SIGBUS did before we cared: the persistent cache has a handler, too. */
+static struct sigaction previous_sigbus;
+
 static const PCacheMapping pmem = {.kind = PCACHE_PERSIST_PMEM};
 static const char zeros[XLOG_BLCKSZ];
 
@@ -249,8 +252,8 @@ HandleSigbus(int signo, siginfo_t *info, void *context)
 				 errdetail("The persistent memory has a bad block there, or the file system could not provide it.")));
 	}
 
-	/* not ours: what would have happened without us happens on return */
-	signal(SIGBUS, SIG_DFL);
+	/* not ours: on return it happens again, as it would have without us */
+	sigaction(SIGBUS, &previous_sigbus, NULL);
 }
 
 static void
@@ -265,7 +268,7 @@ InstallSigbusHandler(void)
 	action.sa_sigaction = HandleSigbus;
 	action.sa_flags = SA_SIGINFO | SA_NODEFER;
 	sigemptyset(&action.sa_mask);
-	if (sigaction(SIGBUS, &action, NULL) < 0)
+	if (sigaction(SIGBUS, &action, &previous_sigbus) < 0)
 		elog(ERROR, "could not install handler of SIGBUS: %m");
 	installed = true;
 }
