@@ -362,7 +362,7 @@ sub bus_error
 	# what a bad block does: the access faults
 	truncate $file, 0 or die "could not truncate $file: $!";
 	ok(!defined eval { $session->query('INSERT INTO t VALUES (1)'); 1 }, 'a bus error ends the session');
-	wait_for_death($node->{_pid});
+	PCache::wait_for_death($node->{_pid});
 	my ($name, $at) = $node->log_content =~
 	  /PANIC:  could not write to log file "(\w+)" at offset (\d+): bus error/;
 	is($name, $file =~ s{.*/}{}r, '... with a PANIC that names the file');
