@@ -38,15 +38,47 @@ PCacheResetWatermark(const PCacheWatermark *watermark)
 	(void) PCachePersist(&PCacheThePool.map, slots, 2 * sizeof(PCacheWatermark));
 }
 
+/*
+ * Can the watermark do without a drain of its own after a flush of WAL?
+ *
+ * With wal_sync_method = pmem the next drain of WAL, or the sealer's, covers
+ * it.  Until then x86 serves us well: who is told of the flush is told after a
+ * locked instruction of this process, which waits for the flush of the
+ * watermark like a drain does.  Other processors promise nothing of the kind.
+ */
+static bool
+WatermarkSharesDrain(void)
+{
+#if defined(__x86_64__)
+	return wal_sync_method == WAL_SYNC_METHOD_PMEM && enableFsync;
+#else
+	return false;
+#endif
+}
+
+/*
+ * The caller is about to drain: let that cover the last watermark, too.
+ */
+void
+PersistentCacheWalDraining(void)
+{
+	if (PersistentCacheDescriptors != NULL)
+		PCacheFlush(&PCacheThePool.map, PCacheWatermarkSlots(),
+					2 * sizeof(PCacheWatermark));
+}
+
 /* Persist the watermark, in the slot that is not the newest. */
 static void
-PublishWatermark(void)
+PublishWatermark(bool shares_drain)
 {
 	PCacheWatermark *slot = PCacheWatermarkSlots() + PCacheCtl->watermark_slot;
 
 	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
 	memcpy(slot, &PCacheCtl->watermark, sizeof(*slot));
-	(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
+	if (shares_drain)
+		PCacheFlush(&PCacheThePool.map, slot, sizeof(*slot));
+	else
+		(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
 	pg_atomic_write_u64(&PCacheCtl->watermark_updates,
 						pg_atomic_read_u64(&PCacheCtl->watermark_updates) + 1);
 }
@@ -105,7 +137,7 @@ PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline)
 	watermark->flushed = flushed;
 	watermark->crc = PCacheWatermarkCrc(watermark);
 	if (watermark->witness != 0)
-		PublishWatermark();
+		PublishWatermark(WatermarkSharesDrain());
 	else
 	{
 		/* it could not be read: the older one says too little */
@@ -157,7 +189,7 @@ AdvanceFromDisk(XLogRecPtr durable, TimeLineID timeline)
 		!PCacheWatermarkFromDisk(&watermark, timeline, durable, wal_segment_size))
 		return;
 	PCacheCtl->watermark = watermark;
-	PublishWatermark();
+	PublishWatermark(false);
 }
 
 /*
