@@ -21,6 +21,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 PG_MODULE_MAGIC_EXT(
 					.name = "pg_pcache",
@@ -301,9 +302,13 @@ PG_FUNCTION_INFO_V1(pg_pcache_seal);
 Datum
 pg_pcache_seal(PG_FUNCTION_ARGS)
 {
+	static uint32 wait_event_info = 0;
+
 	if (persistent_cache_mode != PERSISTENT_CACHE_ALWAYS)
 		PG_RETURN_NULL();
-	PG_RETURN_INT64(PersistentCacheSealNow());
+	if (wait_event_info == 0)
+		wait_event_info = WaitEventExtensionNew("PgPcacheSeal");
+	PG_RETURN_INT64(PersistentCacheSealNow(wait_event_info));
 }
 
 /*

@@ -77,7 +77,7 @@ typedef struct PersistentCacheRelation
 /* pcache_stat.c */
 extern void PersistentCacheGetStats(PersistentCacheStats *stats);
 extern PersistentCacheRelation *PersistentCacheGetRelations(uint32 *n);
-extern uint32 PersistentCacheSealNow(void);
+extern uint32 PersistentCacheSealNow(uint32 wait_event_info);
 
 /* pcache_next_start.c */
 extern PCacheVerdict PersistentCacheNextStart(bool host_crash);

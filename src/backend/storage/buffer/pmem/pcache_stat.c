@@ -16,6 +16,9 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
@@ -25,7 +28,6 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
-#include "utils/wait_event.h"
 
 /* A scan can be interrupted after so many slots. */
 #define SLOTS_PER_INTERRUPT	65536
@@ -363,7 +365,7 @@ QueueUnsealed(void)
 
 /* Wait for the sealer to go through the queue as it is now. */
 static void
-WaitForRound(void)
+WaitForRound(uint32 wait_event_info)
 {
 	PCacheSealerControl *sealer = &PCacheCtl->sealer;
 	int			waited = 0;
@@ -389,32 +391,50 @@ WaitForRound(void)
 					 errmsg("the persistent cache sealer is not running"),
 					 errhint("It needs one of \"max_worker_processes\".")));
 		if (ConditionVariableTimedSleep(&sealer->round_done, SEALER_STEP_MS,
-										WAIT_EVENT_PERSISTENT_CACHE_SEAL))
+										wait_event_info))
 			waited += SEALER_STEP_MS;
 	}
 	ConditionVariableCancelSleep();
 }
 
 /*
- * Have all pages sealed that can be.  Goes on as long as that helps: a busy
- * server always has some that are in change.
+ * Make the WAL of all pages that are sealed now durable: a page is kept only
+ * if its WAL is.  That of a session that has only read, and pruned a page, may
+ * not be.  A record of our own tells where all that is inserted ends.
+ */
+static void
+FlushWalOfSealed(void)
+{
+	char		nothing = 0;
+
+	/* a standby has flushed what it replays */
+	if (RecoveryInProgress())
+		return;
+	XLogBeginInsert();
+	XLogRegisterData(&nothing, sizeof(nothing));
+	XLogFlush(XLogInsert(RM_XLOG_ID, XLOG_NOOP));
+}
+
+/*
+ * Have all pages sealed that can be, and their WAL durable.  Goes on as long as that helps: a busy
+ * server always has some that are in change.  wait_event_info is what to show
+ * meanwhile.
  *
  * Returns how many permanent pages are left unsealed.  Can be interrupted.
  * Only in mode always.
  */
 uint32
-PersistentCacheSealNow(void)
+PersistentCacheSealNow(uint32 wait_event_info)
 {
 	uint32		left = QueueUnsealed();
-	uint32		before;
+	uint32		before = left + 1;
 
-	if (left == 0)
-		return 0;
-	do
+	while (left > 0 && left < before)
 	{
 		before = left;
-		WaitForRound();
+		WaitForRound(wait_event_info);
 		left = QueueUnsealed();
-	} while (left > 0 && left < before);
+	}
+	FlushWalOfSealed();
 	return left;
 }
