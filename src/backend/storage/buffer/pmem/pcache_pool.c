@@ -266,6 +266,57 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 }
 
 /*
+ * The largest capacity of a pool in a file of that many bytes; 0 if it is too
+ * small for any.
+ */
+uint64
+PCacheCapacityFor(uint64 file_size)
+{
+	uint64		capacity = file_size / (BLCKSZ + sizeof(PCacheDescriptor));
+
+	while (capacity > 0 &&
+		   PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size > file_size)
+		capacity -= Min(capacity, PCACHE_ALIGNMENT / BLCKSZ);
+	return Min(capacity, PCACHE_MAX_CAPACITY);
+}
+
+/*
+ * Give the file of an open pool that many bytes, all of them allocated, holes
+ * that it had included.  If that fails it has the size that it had before.
+ *
+ * The pool must not be mapped, or else be mapped anew.  Its superblock is the
+ * caller's business: with another size than it says the pool is cold.
+ */
+bool
+PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
+{
+	int			rc;
+
+	if (size < pool->file_size && ftruncate(pool->fd, size) < 0)
+	{
+		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
+					   pool->path, (unsigned long long) (size >> 20));
+		return false;
+	}
+	do
+	{
+		rc = posix_fallocate(pool->fd, 0, size);
+	} while (rc == EINTR);
+	if (rc != 0)
+	{
+		errno = rc;
+		PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
+					   (unsigned long long) (size >> 20), pool->path);
+		/* some file systems have extended it by a part */
+		if (size > pool->file_size)
+			(void) ftruncate(pool->fd, pool->file_size);
+		return false;
+	}
+	pool->file_size = size;
+	return true;
+}
+
+/*
  * Format an open pool that is mapped for writing: all slots free, state
  * "empty".  The file must be large enough.  Returns the new superblock, too.
  */
@@ -375,7 +426,6 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 	PCacheGeometry g;
 	char		final_path[MAXPGPATH];
 	uint64		page_size;
-	int			rc;
 	int			dir_fd;
 
 	pool->fd = -1;
@@ -409,18 +459,9 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 	}
 
 	/* A sparse pool would turn a full file system into SIGBUS later. */
-	do
-	{
-		rc = posix_fallocate(pool->fd, 0, g.pool_size);
-	} while (rc == EINTR);
-	if (rc != 0)
-	{
-		errno = rc;
-		PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
-					   (unsigned long long) (g.pool_size >> 20), pool->path);
+	pool->file_size = 0;
+	if (!PCachePoolSetSize(pool, g.pool_size, err))
 		goto fail;
-	}
-	pool->file_size = g.pool_size;
 
 	if (!PCachePoolMap(pool, err) ||
 		!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
