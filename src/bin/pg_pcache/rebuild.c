@@ -101,23 +101,16 @@ MapPool(Rebuild *r)
 		FailWith(&err);
 }
 
-static void
-UnmapPool(Rebuild *r)
-{
-	if (r->pool.map.base != NULL && !PCacheUnmap(&r->pool.map))
-		pg_fatal("could not unmap persistent cache pool \"%s\": %m", r->pool.path);
-}
-
 /* Give the file another size, and map it. */
 static void
-SetPoolSize(Rebuild *r, uint64 size)
+SetPoolSize(PCachePool *pool, uint64 size)
 {
 	PCacheError err;
 
-	UnmapPool(r);
-	if (!PCachePoolSetSize(&r->pool, size, &err))
+	if (pool->map.base != NULL && !PCacheUnmap(&pool->map))
+		pg_fatal("could not unmap persistent cache pool \"%s\": %m", pool->path);
+	if (!PCachePoolSetSize(pool, size, &err) || !PCachePoolMap(pool, &err))
 		FailWith(&err);
-	MapPool(r);
 }
 
 /* Write the cluster's record of the pool as the superblock now is. */
@@ -607,49 +600,48 @@ ChooseCapacity(const Rebuild *r)
 }
 
 static PCacheGeometry
-GeometryFor(const Rebuild *r, uint64 capacity)
+GeometryFor(const PCachePool *pool, uint64 capacity)
 {
 	PCacheFsKind kind;
 	uint64		page_size;
 
-	if (!PCacheFsKindOfPath(r->pool.path, &kind, &page_size))
-		pg_fatal("could not stat file system of \"%s\": %m", r->pool.path);
+	if (!PCacheFsKindOfPath(pool->path, &kind, &page_size))
+		pg_fatal("could not stat file system of \"%s\": %m", pool->path);
 	return PCacheComputeGeometry(capacity, page_size);
 }
 
 /*
- * Make the pool an empty one.  It gets a new UUID, so that a state file from
- * before does not match it.
+ * Make an open pool an empty one, of this capacity and of the cluster with
+ * this pg_control.  It gets a new UUID, so that a state file from before does
+ * not match it.  Updates superblocks.
  */
-static void
-Reset(Rebuild *r, uint64 capacity)
+void
+EmptyPool(PCachePool *pool, Superblocks *superblocks,
+		  const ControlFileData *control, uint64 capacity)
 {
-	PCacheGeometry g = GeometryFor(r, capacity);
+	PCacheGeometry g = GeometryFor(pool, capacity);
+	PCacheSuperblock *sb = &superblocks->chosen;
 	PCacheError err;
 
-	if (r->options->dry_run)
-		return;
-
 	/* if there is no room, all is as it was */
-	if (g.pool_size > r->pool.file_size)
-		SetPoolSize(r, g.pool_size);
+	SetPoolSize(pool, Max(g.pool_size, pool->file_size));
 	RebuildStep("reset-allocated");
-	if (r->superblocks.source != PCACHE_SB_NONE &&
-		r->superblocks.chosen.format_version == PCACHE_FORMAT_VERSION)
+	if (superblocks->source != PCACHE_SB_NONE &&
+		sb->format_version == PCACHE_FORMAT_VERSION)
 	{
-		Superblock(r)->state = PCACHE_STATE_EMPTY;
-		StoreSuperblock(r);
+		sb->state = PCACHE_STATE_EMPTY;
+		if (!PCacheSuperblockStore(&pool->map, sb))
+			pg_fatal("could not write persistent cache pool \"%s\": %m", pool->path);
 		RebuildStep("reset-marked");
 	}
-	SetPoolSize(r, g.pool_size);
+	if (g.pool_size < pool->file_size)
+		SetPoolSize(pool, g.pool_size);
 	RebuildStep("reset-sized");
-	if (!PCachePoolFormat(&r->pool, capacity, r->control->system_identifier,
-						  r->control->catalog_version_no, Superblock(r), &err))
+	if (!PCachePoolFormat(pool, capacity, control->system_identifier,
+						  control->catalog_version_no, sb, &err))
 		FailWith(&err);
-	r->superblocks.source = PCACHE_SB_FIRST;
+	superblocks->source = PCACHE_SB_FIRST;
 	RebuildStep("reset-formatted");
-	StoreStateFile(r);
-	RebuildStep("reset-recorded");
 }
 
 /*
@@ -666,7 +658,7 @@ static void
 Resize(Rebuild *r, uint64 capacity)
 {
 	PCacheSuperblock *sb = Superblock(r);
-	PCacheGeometry g = GeometryFor(r, capacity);
+	PCacheGeometry g = GeometryFor(&r->pool, capacity);
 	uint64		n = Min(sb->slots_used, capacity);
 	int64		shift = ((int64) g.blocks_offset - (int64) sb->blocks_offset) / BLCKSZ;
 	uint64		old_offset = sb->blocks_offset;
@@ -683,7 +675,7 @@ Resize(Rebuild *r, uint64 capacity)
 	for (uint64 slot = 0; slot < n; slot++)
 		PCacheDescriptorSetFree(&descs[slot]);
 	if (g.pool_size > r->pool.file_size)
-		SetPoolSize(r, g.pool_size);
+		SetPoolSize(&r->pool, g.pool_size);
 	RebuildStep("resize-allocated");
 	sb->state = PCACHE_STATE_ATTACHING;
 	StoreSuperblock(r);
@@ -735,7 +727,7 @@ Resize(Rebuild *r, uint64 capacity)
 	RebuildStep("resize-described");
 
 	if (g.pool_size != r->pool.file_size)
-		SetPoolSize(r, g.pool_size);
+		SetPoolSize(&r->pool, g.pool_size);
 	RebuildStep("resize-sized");
 	sb->capacity = capacity;
 	sb->blocks_offset = g.blocks_offset;
@@ -885,15 +877,19 @@ DoRebuild(const PCacheOptions *options)
 	}
 
 	Repair(&r);
-	if (options->reset)
-		Reset(&r, capacity);
+	if (options->reset && !options->dry_run)
+	{
+		EmptyPool(&r.pool, &r.superblocks, r.control, capacity);
+		StoreStateFile(&r);
+		RebuildStep("reset-recorded");
+	}
 	else if (resize)
 		Resize(&r, capacity);
 	r.judge.facts.file_size = r.pool.file_size;
 	r.judge.facts.state = r.have_state ? &r.state : NULL;
 	if (options->warm_from_files)
 		WarmFromFiles(&r);
-	r.result.file_size = options->dry_run ? GeometryFor(&r, capacity).pool_size :
+	r.result.file_size = options->dry_run ? GeometryFor(&r.pool, capacity).pool_size :
 		r.pool.file_size;
 	if (!options->dry_run)
 		Conclude(&r);

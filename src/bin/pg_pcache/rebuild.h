@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rebuild.h
- *	  What rebuild.c and warm.c share.
+ *	  What rebuild.c, warm.c and init.c share.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -36,6 +36,8 @@ typedef struct Rebuild
 
 /* rebuild.c */
 extern void RebuildStep(const char *name);
+extern void EmptyPool(PCachePool *pool, Superblocks *superblocks,
+					  const ControlFileData *control, uint64 capacity);
 extern PCacheDescriptor *MappedDescriptor(const Rebuild *r, uint64 slot);
 extern void DrainPool(const Rebuild *r);
 extern void StoreSuperblock(Rebuild *r);

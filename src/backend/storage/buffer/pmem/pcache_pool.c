@@ -272,11 +272,25 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 uint64
 PCacheCapacityFor(uint64 file_size)
 {
-	uint64		capacity = file_size / (BLCKSZ + sizeof(PCacheDescriptor));
+	uint64		capacity;
 
-	while (capacity > 0 &&
-		   PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size > file_size)
-		capacity -= Min(capacity, PCACHE_ALIGNMENT / BLCKSZ);
+	file_size -= file_size % PCACHE_ALIGNMENT;
+	capacity = file_size / (BLCKSZ + sizeof(PCacheDescriptor));
+	while (capacity > 0)
+	{
+		uint64		blocks_offset = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).blocks_offset;
+		uint64		fitting = file_size > blocks_offset ?
+			(file_size - blocks_offset) / BLCKSZ : 0;
+
+		if (fitting >= capacity)
+		{
+			/* what is left over, as far as there are descriptors for it */
+			capacity = Min(fitting, (blocks_offset - PCACHE_DESCRIPTORS_OFFSET) /
+						   sizeof(PCacheDescriptor));
+			break;
+		}
+		capacity = fitting;
+	}
 	return Min(capacity, PCACHE_MAX_CAPACITY);
 }
 
