@@ -161,13 +161,15 @@ ReadBlocks(const SegmentFile *segment, off_t offset, uint32 n,
 /* Read the blocks of a task, and put those that are sound into their slots. */
 static void
 DoTask(Warming *w, const Task *task, SegmentFile *segment,
-	   PGIOAlignedBlock *pages, bool *readable, WarmResult *result)
+	   PGIOAlignedBlock *buffer, bool *readable, WarmResult *result)
 {
 	const Rebuild *r = w->r;
 	const PCacheMapping *map = &r->pool.map;
 	const RelationFile *file = &r->files.files[task->file];
 	const uint32 *slots = &w->free_slots[task->first_slot];
-	uint64		blocks_offset = r->superblocks.chosen.blocks_offset;
+	char	   *blocks = map->base + r->superblocks.chosen.blocks_offset;
+	bool		consecutive = slots[task->n_blocks - 1] - slots[0] == task->n_blocks - 1;
+	PGIOAlignedBlock *pages = buffer;
 
 	if (!OpenSegment(segment, file->rlocator, file->fork,
 					 task->first_block / RELSEG_SIZE, true))
@@ -175,14 +177,23 @@ DoTask(Warming *w, const Task *task, SegmentFile *segment,
 		Fail(w, _("could not open file \"%s\": %m"), segment->path);
 		return;
 	}
-	ReadBlocks(segment, (off_t) (task->first_block % RELSEG_SIZE) * BLCKSZ,
-			   task->n_blocks, pages, readable);
 #ifdef MADV_POPULATE_WRITE
 	/* fault them in at once; only a hint */
-	if (slots[task->n_blocks - 1] - slots[0] == task->n_blocks - 1)
-		(void) madvise(map->base + blocks_offset + (uint64) slots[0] * BLCKSZ,
+	if (consecutive)
+		(void) madvise(blocks + (uint64) slots[0] * BLCKSZ,
 					   (size_t) task->n_blocks * BLCKSZ, MADV_POPULATE_WRITE);
 #endif
+
+	/*
+	 * Into the pool itself, if that is memory like any other.  To persistent
+	 * memory it is faster to copy past the CPU's caches than to flush them.
+	 */
+	if (consecutive && map->kind != PCACHE_PERSIST_PMEM)
+		pages = (PGIOAlignedBlock *) (blocks + (uint64) slots[0] * BLCKSZ);
+	ReadBlocks(segment, (off_t) (task->first_block % RELSEG_SIZE) * BLCKSZ,
+			   task->n_blocks, pages, readable);
+	if (pages != buffer)
+		PCacheFlush(map, pages, (size_t) task->n_blocks * BLCKSZ);
 
 	for (uint32 i = 0; i < task->n_blocks; i++)
 	{
@@ -210,8 +221,9 @@ DoTask(Warming *w, const Task *task, SegmentFile *segment,
 			result->bad_lsn++;
 			continue;
 		}
-		PCacheMemcpyNodrain(map, map->base + blocks_offset + (uint64) slots[i] * BLCKSZ,
-							pages[i].data, BLCKSZ);
+		if (pages == buffer)
+			PCacheMemcpyNodrain(map, blocks + (uint64) slots[i] * BLCKSZ,
+								pages[i].data, BLCKSZ);
 		PCacheDescriptorDescribe(&desc, slots[i], file->rlocator, file->fork,
 								 block, PageLsn(&pages[i]), !file->unlogged,
 								 USAGE_COUNT);
