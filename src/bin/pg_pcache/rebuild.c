@@ -396,6 +396,29 @@ SaveSectors(const Rebuild *r, const PCacheByteRange *range, uint64 limit)
 	return saved;
 }
 
+/*
+ * Descriptors that are put back must not speak of pages that are punched.
+ * FreeSlotsIn() saw to the descriptors that stay where they are.
+ */
+static void
+FreeSavedDescriptors(const PCacheSuperblock *sb, const PCacheRangeList *list,
+					 const PCacheByteRange *range, SavedSectors *saved)
+{
+	for (uint64 done = 0; done < saved->length; done += sizeof(PCacheDescriptor))
+	{
+		uint64		offset = range->offset + done;
+		uint64		slot = (offset - PCACHE_DESCRIPTORS_OFFSET) / sizeof(PCacheDescriptor);
+
+		if (offset < PCACHE_DESCRIPTORS_OFFSET || slot >= sb->capacity)
+			continue;
+		for (uint32 i = 0; i < list->n_ranges; i++)
+		{
+			if (RangesOverlap(&list->ranges[i], sb->blocks_offset + slot * BLCKSZ, BLCKSZ))
+				PCacheDescriptorSetFree((PCacheDescriptor *) (saved->bytes + done));
+		}
+	}
+}
+
 static void
 PutBackSectors(const Rebuild *r, const PCacheByteRange *range, SavedSectors *saved)
 {
@@ -471,6 +494,7 @@ ClearBadBlocks(Rebuild *r)
 		SavedSectors saved = SaveSectors(r, range,
 										 usable ? Superblock(r)->blocks_offset : 0);
 
+		FreeSavedDescriptors(Superblock(r), &list, range, &saved);
 		PunchAndAllocate(r, range);
 		RebuildStep("allocated");
 		/* what is still bad must not be touched */

@@ -312,12 +312,17 @@ my @sealed = sealed_slots($pool);
 my %is_sealed = map { $_ => 1 } @sealed;
 my ($page_slot, $next_slot) = @sealed[ 20, 21 ];
 my ($group) = grep { $_ % 8 == 0 && $_ > 200 } @sealed;
+# in the same 4 kB as the descriptor of $page_slot, but in another sector
+my $near = $page_slot - $page_slot % 64 + (int($page_slot % 64 / 8) + 1) % 8 * 8;
+my $near_lost = grep { $is_sealed{$_} } $near .. $near + 7;
 my $descs_lost = grep { $is_sealed{$_} } $group .. $group + 7;
 
 for my $case (
 	[ 'in a page', [ [ $blocks_offset + $page_slot * BLCKSZ + 512, 512 ] ], 1 ],
 	[ 'in two pages', [ [ $blocks_offset + $page_slot * BLCKSZ, 1 ], [ $blocks_offset + $next_slot * BLCKSZ + 8191, 1 ] ], 2 ],
 	[ 'in descriptors', [ [ DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE, 512 ] ], $descs_lost ],
+	[ 'in a page, and near its descriptor', [ [ DESCRIPTORS_OFFSET + $near * DESCRIPTOR_SIZE, 512 ],
+		[ $blocks_offset + $page_slot * BLCKSZ, 512 ] ], 1 + $near_lost ],
 	[ 'in the superblock', [ [ 0, 512 ] ], 0 ],
 	[ 'in its copy', [ [ COPY_OFFSET, 512 ] ], 0 ],
 	[ 'in both', [ [ 0, 4096 ], [ COPY_OFFSET, 512 ] ], 0 ],
@@ -392,7 +397,8 @@ for my $case (
 		write_descriptor($pool, $sealed[32], map { $_ => $twin->{$_} } qw(spc_oid db_oid rel_number fork_number block_number));
 	} ],
 	[ 'bad blocks', [], sub { },
-		"0:512," . ($blocks_offset + $page_slot * BLCKSZ) . ':512,' . (DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE) . ':512' ],
+		"0:512," . ($blocks_offset + $page_slot * BLCKSZ) . ':512,'
+		. (DESCRIPTORS_OFFSET + $near * DESCRIPTOR_SIZE) . ':512,' . (DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE) . ':512' ],
 	[ 'larger', [ '--resize' => '320MB' ], sub { } ],
 	[ 'smaller', [ '--resize' => '32MB' ], sub { } ],
 	[ 'empty', [ '--reset', '--resize' => '40MB' ], sub { } ])

@@ -264,7 +264,8 @@ for my $options ([], ['--reset'])
 {
 	for my $step (@steps)
 	{
-		next if !@$options && $step =~ /^reset/;
+		# without --reset most pages are there already, so there are few tasks
+		next if !@$options && $step =~ /^reset|:/;
 		my $name = "killed at $step" . (@$options ? ', with --reset' : '');
 		my ($verdict, $killed);
 
