@@ -138,7 +138,8 @@ InjectBadBlocks(const PCachePool *pool, PCacheMediaReport *media)
 
 	if (list == NULL)
 		return;
-	media->blocks = PCACHE_MEDIA_CLEAN;
+	if (media->bad.n_ranges == 0)
+		media->blocks = PCACHE_MEDIA_CLEAN;
 	while (*list != '\0')
 	{
 		char	   *end;

@@ -24,7 +24,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/file_perm.h"
@@ -33,6 +33,9 @@
 
 /* In which parts of this size metadata is saved around a bad block. */
 #define SECTOR_SIZE		512
+
+/* Less than the kernel's page is never given back. */
+#define MIN_UNIT		4096
 
 /*
  * A point at which the tool may be killed.  For tests of exactly that:
@@ -294,14 +297,14 @@ RangesToClear(const Rebuild *r)
 {
 	const PCacheMediaReport *media = &r->judge.media;
 	PCacheRangeList list = {0};
-	struct stat st;
+	struct statvfs vfs;
 	uint64		unit;
 
-	if (media->blocks != PCACHE_MEDIA_BAD)
+	if (media->bad.n_ranges == 0 && !media->bad.truncated)
 		return list;
-	if (fstat(r->pool.fd, &st) < 0)
-		pg_fatal("could not stat file \"%s\": %m", r->pool.path);
-	unit = Max(st.st_blksize, 4096);
+	if (fstatvfs(r->pool.fd, &vfs) < 0)
+		pg_fatal("could not stat file system of \"%s\": %m", r->pool.path);
+	unit = Max(vfs.f_bsize, MIN_UNIT);
 
 	if (media->bad.truncated)
 	{
@@ -463,7 +466,8 @@ PunchAndAllocate(const Rebuild *r, const PCacheByteRange *range)
 }
 
 /*
- * Clear bad blocks: give their part of the file back, and get a new one.
+ * Clear bad blocks, and what the pool remembers of memory errors: give their
+ * part of the file back, and get a new one.
  * Pages in it are gone; of superblocks, watermark and descriptors what can be
  * read is put back.  Each step leaves the pool valid.
  */
@@ -497,6 +501,9 @@ ClearBadBlocks(Rebuild *r)
 		FreeSavedDescriptors(Superblock(r), &list, range, &saved);
 		PunchAndAllocate(r, range);
 		RebuildStep("allocated");
+		if (!PCacheForgetMemoryErrors(&r->pool.map, range->offset, range->length))
+			FailToWrite(r);
+		RebuildStep("forgotten");
 		/* what is still bad must not be touched */
 		QueryMedia(&r->pool, &r->judge.media);
 		for (uint64 done = 0; done < saved.length; done += SECTOR_SIZE)
@@ -661,6 +668,7 @@ EmptyPool(PCachePool *pool, Superblocks *superblocks,
 	if (g.pool_size < pool->file_size)
 		SetPoolSize(pool, g.pool_size);
 	RebuildStep("reset-sized");
+	(void) PCachePoolUseHugePages(pool);
 	if (!PCachePoolFormat(pool, capacity, control->system_identifier,
 						  control->catalog_version_no, sb, &err))
 		FailWith(&err);
@@ -753,6 +761,7 @@ Resize(Rebuild *r, uint64 capacity)
 	if (g.pool_size != r->pool.file_size)
 		SetPoolSize(&r->pool, g.pool_size);
 	RebuildStep("resize-sized");
+	(void) PCachePoolUseHugePages(&r->pool);
 	sb->capacity = capacity;
 	sb->blocks_offset = g.blocks_offset;
 	sb->pool_size = g.pool_size;

@@ -46,6 +46,7 @@ typedef struct PCachePool
 	PCacheFsKind fs_kind;
 	uint64		file_size;		/* in bytes */
 	PCacheMapping map;			/* base is NULL until PCachePoolMap() */
+	bool		huge_pages;		/* PCachePoolUseHugePages() got them */
 } PCachePool;
 
 typedef enum PCacheOpenResult
@@ -89,6 +90,7 @@ extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 PCacheSuperblock *sb, PCacheError *err);
 extern bool PCacheSpaceFor(const char *directory, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
+extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 extern uint64 PCacheCapacityFor(uint64 file_size);
 extern bool PCacheReadExact(int fd, void *buf, size_t len, off_t offset);
@@ -130,21 +132,34 @@ extern void PCacheDescriptorSetSealed(PCacheDescriptor *desc);
 extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 								  PCacheDescriptor *descs);
 
+/* pcache_memory_error.c */
+extern void PCacheRecordMemoryError(const PCacheMapping *map,
+									uint64 offset, uint32 length);
+extern void PCacheAddMemoryErrors(int fd, PCacheMediaReport *report);
+extern bool PCacheForgetMemoryErrors(const PCacheMapping *map,
+									 uint64 offset, uint64 length);
+
 /*
  * pcache_witness.c
  *
- * A witness is the hash of the last bytes of WAL before some LSN; at least
- * one of its last PCACHE_WITNESS_TAIL bytes must not be zero.  (A checkpoint
- * record may end with some 30 bytes of zeros.)
+ * The witness of a watermark is a hash of the last bytes of WAL, up to the
+ * last one that is not zero, before the watermark's LSN.  So WAL that ends
+ * anywhere before that does not match: each record begins with a header that
+ * is not zero, and only padding may follow the witness.
  */
 #define PCACHE_WITNESS_LEN		64
-#define PCACHE_WITNESS_TAIL		40
 
 extern uint32 PCacheWatermarkCrc(const PCacheWatermark *watermark);
 extern bool PCacheWatermarkChoose(const PCacheWatermark slots[2],
 								  PCacheWatermark *chosen);
-extern uint64 PCacheWitnessHash(const char *bytes, uint64 end, uint32 timeline);
-extern bool PCacheWitnessIsUsable(const char *bytes, uint64 end);
+extern bool PCacheWatermarkIsBehind(const PCacheWatermark *watermark,
+									uint32 timeline, uint64 flushed);
+extern bool PCacheWatermarkFromDisk(PCacheWatermark *watermark,
+									uint32 timeline, uint64 flushed,
+									uint32 wal_segment_size);
+extern bool PCacheWitnessFind(PCacheWatermark *watermark, const char *bytes,
+							  size_t len, uint64 end, uint32 timeline,
+							  uint32 wal_segment_size);
 extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
 								 uint32 wal_segment_size, PCacheError *err);
 

@@ -357,6 +357,22 @@ for my $case (
 	is($verdict->{pages}{damaged_descriptor}, 0, "$name: no descriptor is damaged");
 	starts($name, 'warm', $kept - $lost);
 }
+# A memory error that a server process died of: the pool remembers it.
+put_back($saved);
+my $entry = pack 'QL', $blocks_offset + $page_slot * BLCKSZ, BLCKSZ;
+my $other_entry = pack 'QL', $blocks_offset + 5000 * BLCKSZ, BLCKSZ;
+write_bytes($pool, 12288, $entry . pack('L', crc32c($entry)) . $other_entry . pack('L', crc32c($other_entry)));
+is(verify_json($node)->{pages}{bad_block}, 1, 'memory error: a page is lost');
+$result = rebuild_json();
+is($result->{rc}, 0, 'memory error: exit status');
+is($result->{bad_bytes}, 2 * BLCKSZ, 'memory error: bad bytes');
+is($result->{still_bad_bytes}, 0, 'memory error: cleared');
+is(read_bytes($pool, 12288, 32), "\0" x 32, 'memory error: forgotten');
+is(verify_json($node)->{pages}{bad_block}, 0, 'memory error: the slot is free');
+$offset = log_offset($node);
+starts('memory error', 'warm', $kept - 1);
+unlike(slurp_file($node->logfile, $offset), qr/has bad blocks/, 'memory error: the server uses all slots again');
+
 # One that stays bad.
 put_back($saved);
 {
