@@ -114,6 +114,7 @@ extern void PersistentCacheWalWritten(const char *bytes, Size len,
 extern void PersistentCacheWalDraining(void);
 extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
 extern void PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline);
+extern void PersistentCacheWalReplayed(void);
 
 /* pcache_checkpoint.c: checkpointer */
 extern void PersistentCacheCheckpointStart(void);

@@ -19,6 +19,7 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecord.h"
+#include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
 
@@ -161,24 +162,34 @@ CheckpointRecordEnd(XLogRecPtr start)
 
 /*
  * Begin with what is durable when a server starts, so that one that only
- * reads does not lack a watermark: WAL up to the last checkpoint record, on a
- * standby up to minRecoveryPoint.  control is pg_control as it is on disk.
- * Returns false if there is no witness for that; then the first flush of WAL
- * has to tell.
+ * reads does not lack a watermark: WAL up to the last checkpoint record.
+ * control is pg_control as it is on disk.  Returns false if there is no
+ * witness for that; then the first flush of WAL has to tell.
  */
 bool
 PCacheSeedWatermark(const ControlFileData *control, PCacheWatermark *watermark)
 {
-	XLogRecPtr	durable = CheckpointRecordEnd(control->checkPoint);
-	TimeLineID	timeline = control->checkPointCopy.ThisTimeLineID;
-
-	if (control->minRecoveryPoint > durable)
-	{
-		durable = control->minRecoveryPoint;
-		timeline = control->minRecoveryPointTLI;
-	}
-	return PCacheWatermarkFromDisk(watermark, timeline, durable,
+	return PCacheWatermarkFromDisk(watermark,
+								   control->checkPointCopy.ThisTimeLineID,
+								   CheckpointRecordEnd(control->checkPoint),
 								   control->xlog_seg_size);
+}
+
+/* WAL on disk is durable up to an LSN.  For the startup process. */
+static void
+AdvanceFromDisk(XLogRecPtr durable, TimeLineID timeline)
+{
+	PCacheWatermark watermark;
+
+	/* the watermark of the last server must be judged first */
+	if (PersistentCacheDescriptors == NULL ||
+		pg_atomic_read_u64(&PCacheCtl->attached) == 0)
+		return;
+	if (!PCacheWatermarkIsBehind(&PCacheCtl->watermark, timeline, durable) ||
+		!PCacheWatermarkFromDisk(&watermark, timeline, durable, wal_segment_size))
+		return;
+	PCacheCtl->watermark = watermark;
+	PublishWatermark(false);
 }
 
 /*
@@ -188,18 +199,22 @@ PCacheSeedWatermark(const ControlFileData *control, PCacheWatermark *watermark)
 void
 PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline)
 {
-	PCacheWatermark restored;
 	XLogRecPtr	end;
 
-	/* the watermark of the last server must be judged first */
-	if (PersistentCacheDescriptors == NULL ||
-		pg_atomic_read_u64(&PCacheCtl->attached) == 0)
-		return;
-
 	XLogSegNoOffsetToRecPtr(segno + 1, 0, wal_segment_size, end);
-	if (!PCacheWatermarkIsBehind(&PCacheCtl->watermark, timeline, end) ||
-		!PCacheWatermarkFromDisk(&restored, timeline, end, wal_segment_size))
-		return;
-	PCacheCtl->watermark = restored;
-	PublishWatermark(false);
+	AdvanceFromDisk(end, timeline);
+}
+
+/*
+ * All WAL in pg_wal was replayed, and a walreceiver is about to be started.
+ * If the primary has nothing new, it will not flush anything.
+ */
+void
+PersistentCacheWalReplayed(void)
+{
+	TimeLineID	timeline;
+	XLogRecPtr	replayed = GetXLogReplayRecPtr(&timeline);
+
+	if (!XLogRecPtrIsInvalid(replayed))
+		AdvanceFromDisk(replayed, timeline);
 }
