@@ -201,7 +201,7 @@ static Mutant mutant;
 #define N_LINES			(N_SLOTS * LINES_PER_SLOT)
 #define CONTENTS_AT		4096	/* in the page */
 #define MAX_VERSIONS	24
-#define QUEUE_WORDS		8
+#define QUEUE_WORDS		(PG_CACHE_LINE_SIZE / sizeof(uint64))
 
 /* What a page says; the high and low half of an LSN always differ. */
 typedef struct Contents
@@ -797,6 +797,25 @@ PCachePersist(const PCacheMapping *mapping, const void *addr, size_t len)
 /* the watermark is no part of the model */
 void
 PersistentCacheWalDraining(void)
+{
+}
+
+/* nor are the counters: there are none, and a process without a number has none */
+int			MaxBackends = -NUM_AUXILIARY_PROCS;
+ProcNumber	MyProcNumber = INVALID_PROC_NUMBER;
+
+void
+PCacheRoundBegin(void)
+{
+}
+
+void
+PCacheRoundDone(void)
+{
+}
+
+void
+PCacheCountSeals(uint64 seals, uint64 failed)
 {
 }
 
