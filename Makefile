@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench
-.PHONY: check check-torture check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-torture check-world check-ndctl-setup check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -56,10 +56,10 @@ bench: all vanilla ## measurements against unpatched PostgreSQL
 	@$(RUN) tools/bench/run
 
 check: all vanilla ## lint, unit, TAP and a short regression run
-	@$(RUN) tools/check lint unit tap regress-short
+	@$(RUN) tools/check lint unit ndctl-setup tap regress-short
 
 check-world: all vanilla ## everything: check, with PostgreSQL's whole regress and isolation suites
-	@$(RUN) tools/check lint unit tap regress regress-off
+	@$(RUN) tools/check lint unit ndctl-setup tap regress regress-off
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
@@ -69,6 +69,12 @@ check-unit: all ## CMocka tests
 
 check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 	@$(RUN) tests/run-tap $(TESTS)
+
+check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machines
+	@$(RUN) tests/ndctl-setup/run
+
+check-vm: all ## persistent memory in a QEMU guest (root; slow); SCENARIOS="fsdax mirror" selects
+	@tests/vm/run $(SCENARIOS)
 
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
 	@tests/torture/run

@@ -4,7 +4,7 @@
 # repeated, and the plan shows what is left to do.
 
 verb_apply() {
-	local plan step
+	local plan n
 	if [ "$DRY_RUN" -eq 1 ]; then
 		verb_plan
 		return
@@ -22,10 +22,12 @@ verb_apply() {
 		exit 2
 	fi
 	jq -r '.warnings[].message' <<<"$plan" | while IFS= read -r w; do warn "$w"; done
-	while IFS= read -r step <&7; do
-		note "==> $(jq -r '"\(.n). \(.kind)\(if .device != null then " on " + .device elif .name != null then " " + .name else "" end)"' <<<"$step")"
-		run_step "$step"
-	done 7< <(jq -c '.steps[]' <<<"$plan")
+	load_steps "$plan"
+	for ((n = 1; n <= STEPS; n++)); do
+		STEP=$n
+		note "==> $(title)"
+		run_step "$n"
+	done
 	if [ "$JSON" -eq 1 ]; then jq '. + {applied: true}' <<<"$plan"; fi
 	say "done; \"ndctl-setup status\" shows how it is, \"ndctl-setup undo\" takes it back"
 	if [ -z "$(config write_conf)" ]; then
@@ -34,21 +36,33 @@ verb_apply() {
 	fi
 }
 
-# get FIELD: of the step.
+# The steps of the plan, taken out of the JSON once: jq takes a while to start.
 declare -A FIELDS=()
-get() { printf '%s\n' "${FIELDS[$1]:-}"; }
-load_step() {
-	local name value
-	STEP=$1
-	FIELDS=()
-	while IFS=$'\t' read -r name value; do FIELDS[$name]=$value; done < <(
-		jq -r 'to_entries[] | select(.value != null and (.value | type | IN("array", "object") | not)) | "\(.key)\t\(.value)"' <<<"$STEP"
-	)
+STEPS=0 STEP=0
+load_steps() { # PLAN
+	local n name value
+	FIELDS=() STEPS=0
+	while IFS=$'\t' read -r n name value; do
+		FIELDS[$n.$name]=$value
+		STEPS=$n
+	done < <(jq -r '.steps[] | .n as $n | to_entries[] | select(.value != null)
+		| "\($n)\t\(.key)\t\(.value | if type == "array" then join("\u001f") else tostring end)"' <<<"$1")
 }
 
-# run_step STEP: call the function for its kind.  PLAN is there for steps that need all of it.
+# get FIELD, get_list FIELD: of the step at hand
+get() { printf '%s\n' "${FIELDS[$STEP.$1]:-}"; }
+get_list() { [ -z "${FIELDS[$STEP.$1]:-}" ] || tr '\037' '\n' <<<"${FIELDS[$STEP.$1]}"; }
+
+title() {
+	local object
+	object=$(get device)
+	[ -n "$object" ] || object=$(get name)
+	printf '%s. %s%s\n' "$STEP" "$(get kind)" "${object:+ on $object}"
+}
+
+# run_step N: call the function for its kind.
 run_step() {
-	load_step "$1"
+	STEP=$1
 	case $(get kind) in
 	destroy) step_destroy ;;
 	destroy-labels) step_destroy_labels ;;
@@ -75,13 +89,13 @@ step_destroy() {
 	dev=/dev/$(get blockdev)
 	while IFS= read -r where; do
 		! is_mounted "$where" || change - '' umount "$where"
-	done < <(jq -r '.mounts[]' <<<"$STEP")
+	done < <(get_list mounts)
 	if [ "$(get lvm)" = true ]; then
 		vg=$(vgs --noheadings -o vg_name --select "pv_name=$dev" 2>/dev/null | tr -d ' ')
 		[ -z "$vg" ] || change - '' vgchange -an "$vg"
 	fi
 	change - '' wipefs -q -a "$dev"
-	if jq -e --arg ns "$(get namespace)" '.what | index($ns) != null' <<<"$STEP" >/dev/null; then
+	if get_list what | grep -qxF "$(get namespace)"; then
 		change - '' ndctl destroy-namespace -f "$(get namespace)"
 	fi
 }
@@ -101,7 +115,7 @@ step_destroy_labels() {
 step_init_labels() {
 	local region dimms
 	region=$(get region)
-	mapfile -t dimms < <(jq -r '.dimms[]' <<<"$STEP")
+	mapfile -t dimms < <(get_list dimms)
 	change "labels:$region" "$(undo_object labels region "$region" dimms "${dimms[*]}")" ndctl disable-region "$region"
 	change - '' ndctl init-labels "${dimms[@]}"
 	change - '' ndctl enable-region "$region"
@@ -147,14 +161,14 @@ step_namespace() {
 step_mirror() {
 	local vg lv halves=() half dev
 	vg=$(get vg) lv=$(get lv)
-	while IFS= read -r half; do halves+=("$(device_of "ns:$half")"); done < <(jq -r '.halves[]' <<<"$STEP")
+	while IFS= read -r half; do halves+=("$(device_of "ns:$half")"); done < <(get_list halves)
 	need_unless_dry lvcreate lvm2
 	if [ "$DRY_RUN" -eq 1 ] || ! vgs "$vg" >/dev/null 2>&1; then
 		while IFS= read -r half; do
 			dev=$(device_of "ns:$half")
 			[ "$(blkid -p -s TYPE -o value "$dev" 2>/dev/null)" = LVM2_member ] ||
 				change "pv:$half" "$(undo_object pv device "ns:$half")" pvcreate -q -y "$dev"
-		done < <(jq -r '.halves[]' <<<"$STEP")
+		done < <(get_list halves)
 		change "vg:$vg" "$(undo_object vg vg "$vg")" vgcreate -q "$vg" "${halves[@]}"
 	elif [ -z "$(recorded "vg:$vg")" ]; then
 		die "a volume group $vg exists, which is not ours" "--name=NAME gives ours another name"
@@ -357,9 +371,7 @@ unit_name() {
 
 # Mounts of the plan: TARGET SOURCE TYPE OPTIONS, one a line
 boot_mounts() {
-	local step
-	while IFS= read -r step; do
-		load_step "$step"
+	for ((STEP = 1; STEP <= STEPS; STEP++)); do
 		case $(get kind) in
 		mount)
 			printf '%s UUID=%s %s %s\n' "$(get where)" "$(recorded "filesystem:$(get device)" uuid | grep . || echo "{$(get role)}")" "$(get type)" "$(mount_options)"
@@ -372,7 +384,7 @@ boot_mounts() {
 			fi
 			;;
 		esac
-	done < <(jq -c '.steps[]' <<<"$PLAN")
+	done
 }
 
 step_boot() {

@@ -33,13 +33,12 @@ new_uuid() { if [ "$DRY_RUN" -eq 1 ]; then echo NEW-UUID; else cat /proc/sys/ker
 # ---------------------------------------------------------------- state file
 
 # {version, name, config, records: [{key, undo, command, done}]}, oldest first.
-state_read() {
-	if [ -e "$STATE_FILE" ]; then
-		jq -e 'select(.version == 1)' "$STATE_FILE" 2>/dev/null ||
-			die "the state file $STATE_FILE is damaged, or of another version" "it is needed to undo; do not remove it without need"
-	else
-		echo '{"version": 1, "records": []}'
-	fi
+state_read() { if [ -e "$STATE_FILE" ]; then cat "$STATE_FILE"; else echo '{"version": 1, "records": []}'; fi; }
+
+# Once, before it is used.
+state_check() {
+	[ ! -e "$STATE_FILE" ] || jq -e '.version == 1 and (.records | type == "array")' "$STATE_FILE" >/dev/null 2>&1 ||
+		die "the state file $STATE_FILE is damaged, or of another version" "it is needed to undo; do not remove it without need"
 }
 
 # Replace the state file, durably: it must not be older than what it describes.
@@ -55,7 +54,7 @@ state_write() {
 # state_put KEY UNDO COMMAND DONE: add the record, or replace the one with this key.
 state_put() {
 	local state
-	state=$(state_read)
+	state=$(state_read) # before it is replaced
 	jq --arg key "$1" --argjson undo "$2" --arg command "$3" --argjson finished "$4" --argjson config "$CONFIG" '
 		.config = $config
 		| {key: $key, undo: $undo, command: $command, done: $finished} as $r

@@ -14,17 +14,17 @@ make_plan() {
 
 # The plan with the commands of each step, as the steps themselves give them.
 plan_with_commands() {
-	local plan=$1 step command i=0 text=''
-	while IFS= read -r step; do
+	local plan=$1 n command text=''
+	load_steps "$plan"
+	for ((n = 1; n <= STEPS; n++)); do
 		COMMANDS=()
-		run_step "$step"
+		run_step "$n"
 		# Quoted as they are, no command has a line end.
-		for command in "${COMMANDS[@]}"; do text+="$i $command"$'\n'; done
-		i=$((i + 1))
-	done < <(jq -c '.steps[]' <<<"$plan")
+		for command in "${COMMANDS[@]}"; do text+="$n $command"$'\n'; done
+	done
 	jq --arg text "$text" '
 		[$text | split("\n")[] | select(. != "") | capture("^(?<i>[0-9]+) (?<command>.*)$")] as $all
-		| .steps |= (to_entries | map(.key as $k | .value + {commands: [$all[] | select(.i == ($k | tostring)) | .command]}))' <<<"$plan"
+		| .steps |= map(.n as $n | . + {commands: [$all[] | select(.i == ($n | tostring)) | .command]})' <<<"$plan"
 }
 
 print_plan() {
