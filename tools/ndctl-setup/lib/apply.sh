@@ -163,7 +163,7 @@ step_mirror() {
 	vg=$(get vg) lv=$(get lv)
 	while IFS= read -r half; do halves+=("$(device_of "ns:$half")"); done < <(get_list halves)
 	need_unless_dry lvcreate lvm2
-	if [ "$DRY_RUN" -eq 1 ] || ! vgs "$vg" >/dev/null 2>&1; then
+	if ! vgs "$vg" >/dev/null 2>&1; then
 		while IFS= read -r half; do
 			dev=$(device_of "ns:$half")
 			[ "$(blkid -p -s TYPE -o value "$dev" 2>/dev/null)" = LVM2_member ] ||
@@ -173,7 +173,7 @@ step_mirror() {
 	elif [ -z "$(recorded "vg:$vg")" ]; then
 		die "a volume group $vg exists, which is not ours" "--name=NAME gives ours another name"
 	fi
-	if [ "$DRY_RUN" -eq 1 ] || ! lvs "$vg/$lv" >/dev/null 2>&1; then
+	if ! lvs "$vg/$lv" >/dev/null 2>&1; then
 		change "lv:$vg/$lv" "$(undo_object lv vg "$vg" lv "$lv")" \
 			lvcreate -q -y --type raid1 --mirrors 1 --extents 100%FREE --name "$lv" "$vg" "${halves[@]}"
 	fi
@@ -189,7 +189,7 @@ step_filesystem() {
 	what=$(get device) type=$(get type)
 	dev=$(device_of "$what")
 	uuid=$(recorded "filesystem:$what" uuid)
-	if [ "$DRY_RUN" -eq 0 ] || [ -e "$dev" ]; then
+	if [[ $dev != *{* ]]; then
 		now=$(blkid -p -s UUID -o value "$dev" 2>/dev/null || true)
 		if [ -n "$now" ]; then
 			[ "$now" != "$uuid" ] || return 0
@@ -353,7 +353,7 @@ fs_kind() {
 step_pool() {
 	local directory pgdata command
 	directory=$(get directory) pgdata=$(config pgdata)
-	if [ "$DRY_RUN" -eq 0 ] && [ -e "$directory/pool" ] && [ -L "$pgdata/pg_pcache" ] &&
+	if [ -e "$directory/pool" ] && [ -L "$pgdata/pg_pcache" ] &&
 		[ "$(readlink -f "$pgdata/pg_pcache")" = "$(readlink -f "$directory")" ]; then
 		return 0
 	fi
@@ -430,11 +430,11 @@ RequiresMountsFor=${mounts[*]}"
 	fi
 }
 
-# Lines for postgresql.conf; wal_sync_method = pmem only if WAL is on fsdax and this server knows it.
+# Lines for postgresql.conf; wal_sync_method = pmem if WAL is on fsdax and this server knows it.
 conf_lines() {
 	jq -r '.conf[]' <<<"$1"
 	if jq -e 'any(.places[]; .role == "wal" and .mode == "fsdax") or (.wal_directory != null and all(.places[]; .role != "wal"))' <<<"$1" >/dev/null &&
-		[ "$DRY_RUN" -eq 0 ] &&
+		[ -e "$(config pgdata)/PG_VERSION" ] &&
 		as_server "$(program postgres)" -D "$(config pgdata)" -c wal_sync_method=pmem -C wal_sync_method >/dev/null 2>&1; then
 		echo "wal_sync_method = pmem"
 	fi
@@ -450,6 +450,7 @@ step_conf() {
 $(conf_lines "$PLAN")"
 	if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
 		change "conf:$file" "$(undo_object file file "$file")" write_file "$file" "$text"
+		change - '' chown "$(config user):$(server_group)" "$file"
 	fi
 	if ! grep -qxF "include_if_exists = '$file'" "$main" 2>/dev/null; then
 		change "include:$main" "$(undo_object line file "$main" line "include_if_exists = '$file'")" add_line "$main" "include_if_exists = '$file'"

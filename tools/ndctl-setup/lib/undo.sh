@@ -39,6 +39,12 @@ check_undo() {
 		jq -e --arg p "$path" '.force_destroy | index($p) != null' <<<"$CONFIG" >/dev/null ||
 			die "undo would remove the cluster in $path, which apply created" "--force-destroy=$path agrees to that"
 	done < <(state_read | jq -r '.records[].undo | select(.kind == "initdb") | .path')
+	# What else is on a file system can only be seen if it is mounted.
+	while IFS= read -r path; do
+		is_mounted "$path" ||
+			jq -e --arg p "$path" '.force_destroy | index($p) != null' <<<"$CONFIG" >/dev/null ||
+			die "$path is not mounted, so it can't be seen what is on it" "mount it, or agree to its loss: --force-destroy=$path"
+	done < <(state_read | jq -r '.records[] | select(.undo.kind == "mount" and .done and (.command | test("^mount -t (ext4|xfs)"))) | .undo.where')
 }
 
 field() { jq -r --arg f "$2" '.[$f] // empty' <<<"$1"; }
