@@ -4,7 +4,7 @@
 # as root, all but "deps" runs as an unprivileged user (tools/as-user).
 
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
-export SCALE DURATION CLIENTS DROP QUICK ROUNDS SEED T WORKLOADS SECTIONS CPUS POOL_GB
+export SCALE DURATION CLIENTS DROP QUICK ROUNDS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS POOL_GB
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
 
 ifeq ($(shell id -u),0)
@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench
-.PHONY: check check-torture check-world check-ndctl-setup check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-torture check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -55,11 +55,11 @@ demo: all ## three ways to restart a server, compared
 bench: all vanilla ## measurements against unpatched PostgreSQL
 	@$(RUN) tools/bench/run
 
-check: all vanilla ## lint, unit, TAP and a short regression run
-	@$(RUN) tools/check lint unit ndctl-setup tap regress-short
+check: all vanilla ## lint, unit, TAP, a short regression run, 20 short rounds of torture, a few power cuts
+	@$(RUN) tools/check lint unit ndctl-setup tap regress-short torture-short torture-powercut-short
 
-check-world: all vanilla ## everything: check, with PostgreSQL's whole regress and isolation suites
-	@$(RUN) tools/check lint unit ndctl-setup tap regress regress-off
+check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
+	@$(RUN) tools/check lint unit ndctl-setup tap regress regress-off -- pg-suites torture -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
@@ -78,6 +78,16 @@ check-vm: all ## persistent memory in a QEMU guest (root; slow); SCENARIOS="fsda
 
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
 	@tests/torture/run
+	@tests/torture/run --powercut
+
+check-powercut: all ## the same with power cuts only; ROUNDS=, SEED=
+	@tests/torture/run --powercut
+
+check-mutants: all ## does the power cut torture bite? ROUNDS= per mutant, at most
+	@tests/powercut/mutants
+
+check-pg-suites: all ## PostgreSQL's regress, isolation, recovery, pg_rewind, subscription, amcheck, mode always
+	@$(RUN) tests/run-pg-suites
 
 check-regress: all ## PostgreSQL's regress and isolation suites with the cache on
 	@$(RUN) tests/run-regress

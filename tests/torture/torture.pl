@@ -11,10 +11,20 @@ torture.pl - kill servers at random, recover with the pool and without, compare
 =head1 SYNOPSIS
 
   torture.pl --pg-bin DIR --rounds N --seed N --work DIR --keep DIR
+    [--powercut DIR] [--pool-only] [--until-failure] [--set NAME=VALUE]...
 
 =head1 DESCRIPTION
 
 Started by tests/torture/run, which see.
+
+With --powercut the power is cut at each crash: the pool that recovery finds is
+the one that the shim in that directory (tests/powercut) kept apart, on media
+that another boot of the host finds.  What lies in PGDATA is as it is at a
+kill: the kernel is taken to survive.
+
+With --pool-only a round ends once the pool was looked at after the crash, and
+with --until-failure the first failed round is the last: for
+tests/powercut/mutants.
 
 =cut
 
@@ -34,7 +44,7 @@ use PageCompare;
 use Workload;
 
 my %opt = (rounds => 20, seed => time ^ $$, port => 54400 + $$ % 1000);
-GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%')
+GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'powercut=s', 'pool-only', 'until-failure')
   or die "usage: see tests/torture/run\n";
 my $bin = $opt{'pg-bin'};
 my ($work, $keep) = ($opt{work}, $opt{keep});
@@ -47,6 +57,7 @@ $ENV{PGUSER} = 'postgres';
 $ENV{PGDATABASE} = 'postgres';
 $| = 1;
 
+my %totals;
 my $dir;        # of this round
 my $port;
 my @problems;
@@ -86,12 +97,16 @@ sub run_to
 	return $? >> 8 || $?;
 }
 
+my $round_seed;
+our %env;        # more environment for programs that use a pool
+
 sub start_to
 {
 	my ($file, @cmd) = @_;
 	my $pid = fork // die "fork: $!";
 	if ($pid == 0)
 	{
+		%ENV = (%ENV, %env);
 		setpgrp(0, 0);
 		open(STDIN, '<', '/dev/null');
 		open(STDOUT, '>>', $file) or POSIX::_exit(126);
@@ -108,6 +123,70 @@ sub must_run
 	unlink $out;
 	my $rc = run_to($out, @cmd);
 	die "@cmd failed ($rc): " . slurp($out) if $rc != 0;
+	return;
+}
+
+# What to run so that the pool in a directory counts as persistent memory.
+sub with_shim
+{
+	my ($pool, $run) = @_;
+	local %env = !$opt{powercut} ? () :
+	  (LD_PRELOAD => "$opt{powercut}/libpowercut.so", PMEM_IS_PMEM_FORCE => 1,
+		POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image", POWERCUT_SEED => $round_seed);
+	return $run->();
+}
+
+# The power goes, and comes back: make of the pool what is found then.  No
+# process uses it any more.  Returns what was stored there.
+sub cut_power
+{
+	my ($pool) = @_;
+	return if !$opt{powercut};
+	my $before = -e "$pool.before" ? unlink("$pool.before") : 0;
+	must_run('cp', '--sparse=always', "$pool/pool", "$pool.before");
+	my $out = "$dir/powercut.out";
+	unlink $out;
+	run_to($out, "$opt{powercut}/powercut", "$pool/pool", "$pool.image", int rand 2**31) == 0
+	  or die 'powercut: ' . slurp($out);
+	chomp(my $said = slurp($out));
+	say_line("    power cut: $said");
+	unlink "$pool.image.ctl";
+	compare_pools("$pool.before", "$pool/pool");
+	unlink "$pool.before";
+	return;
+}
+
+# A slot that the media call sealed holds the page that was in memory when the
+# power went: nobody changes a page before its mark is durable.
+sub compare_pools
+{
+	my ($memory, $media) = @_;
+	my ($sb, $descs) = read_pool($media);
+	my $bad = 0;
+
+	# in mode planned_restart a pool in use is not believed
+	return if $sb->{mode} == 1 && $sb->{state} != 4;
+	check_lsns($descs);
+	open(my $fh, '<:raw', $memory) or die "$memory: $!";
+	for my $d (@$descs)
+	{
+		my $fork = (qw(main fsm vm init))[ (split m{/}, $d->{tag})[3] ] // next;
+		next if $fork eq 'fsm';
+		seek($fh, $sb->{blocks} + 8192 * $d->{slot}, 0);
+		read($fh, my $page, 8192);
+		next if $page eq $d->{page};
+		my ($x, $y) = map { mask_page($_, $fork) } $d->{page}, $page;
+		next if $x eq $y;
+		next if !$d->{intact}->();
+		my @diff = grep { substr($x, 64 * $_, 64) ne substr($y, 64 * $_, 64) } 0 .. 127;
+		seek($fh, 2 * 1024 * 1024 + 64 * $d->{slot}, 0);
+		read($fh, my $seq, 8);
+		problem(sprintf('sealed on media, but changed: slot %d seq %d tag %s LSN %s, in memory seq %d LSN %s; lines that differ: %s',
+				$d->{slot}, $d->{seq}, $d->{tag}, format_lsn($d->{page_lsn}), unpack('Q', $seq),
+				format_lsn(page_lsn($page)), "@diff[0 .. ($#diff > 9 ? 9 : $#diff)]")) if $bad++ < 3;
+	}
+	close $fh;
+	problem("sealed on media, but changed: $bad slots") if $bad > 3;
 	return;
 }
 
@@ -181,6 +260,19 @@ sub random_settings
 		# did not log (PostgreSQL 18.6, pool or not)
 		drop_checkpoint => $wal_level eq 'minimal' ? 1 : 0 };
 	$s{cycles} = pick(0, 0, 0, 1, 2);    # crashes and recoveries before the last crash
+	$s{mode} = 'always';
+	if ($opt{powercut})
+	{
+		$s{kill} = pick('site', 'site', 'site', 'stop', 'save') if rand() < 0.6;
+		$s{mode} = 'planned_restart' if $s{kill} =~ /stop|save/ && rand() < 0.4;
+		$s{cycles} = number(1, 2) if $s{kill} =~ /stop|save/;
+		$s{kill} = 'cold' if rand() < 0.05;
+		if (rand() < 0.1)
+		{
+			$s{kill} = 'marker';
+			$s{conf}{restart_after_crash} = 'on';
+		}
+	}
 	return \%s;
 }
 
@@ -193,7 +285,7 @@ sub write_conf
 		unix_socket_directories => "'$work'",
 		fsync => 'off',
 		shared_buffers => $s->{shared_buffers},
-		persistent_cache_mode => 'always',
+		persistent_cache_mode => $s->{mode},
 		checkpoint_timeout => '30s',
 		autovacuum_naptime => '1s',
 		autovacuum_vacuum_cost_delay => 0,
@@ -211,9 +303,25 @@ sub write_conf
 		log_timezone => "'UTC'",
 		track_io_timing => 'off',
 		%{ $s->{conf} });
+	if ($opt{powercut})
+	{
+		$c{shared_preload_libraries} = "'pcache_inject'";
+		$c{'pcache_inject.media'} = 'clean';
+		$c{'pcache_inject.dimms'} = "'dimm-a:7,dimm-b:3'";
+		$c{persistent_cache_on_media_unknown} = 'cold';
+	}
 	open(my $fh, '>>', "$data/postgresql.conf") or die;
 	print $fh "$_ = $c{$_}\n" for sort keys %c;
 	close $fh;
+	return;
+}
+
+sub append_conf
+{
+	my ($data, $line) = @_;
+	open(my $fh, '>>', "$data/postgresql.conf") or die "$data/postgresql.conf: $!";
+	print $fh "$line\n";
+	close $fh or die;
 	return;
 }
 
@@ -225,8 +333,12 @@ sub start_server
 {
 	my ($data, $log, @settings) = @_;
 	my @o = map { ('-c', $_) } @settings;
-	return run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', '-t', '180',
-		'-o', join(' ', map { "'$_'" } @o), 'start');
+	my $pool = { "$dir/data" => "$dir/pool", "$dir/a" => "$dir/pool-a" }->{$data};
+	my $run = sub {
+		return run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', '-t', '180',
+			'-o', join(' ', map { "'$_'" } @o), 'start');
+	};
+	return $pool ? with_shim($pool, $run) : $run->();
 }
 
 sub stop_server
@@ -317,7 +429,8 @@ sub kill_one
 my %VICTIM = (
 	backend => qr/postgres: postgres \S+ \[local\]/,
 	sealer => qr/persistent cache sealer/,
-	checkpointer => qr/postgres: checkpointer/);
+	checkpointer => qr/postgres: checkpointer/,
+	marker => undef);
 
 sub crash
 {
@@ -330,15 +443,28 @@ sub crash
 		wait_gone($data, [ keys %$p ]);
 		return 1;
 	}
-	if ($VICTIM{$kind} && $s->{conf}{restart_after_crash} eq 'on')
+	if (exists $VICTIM{$kind} && $s->{conf}{restart_after_crash} eq 'on')
 	{
 		# the postmaster starts all over; work on, then kill all of it
 		my $pm = postmaster_pid($data);
 		my $p = server_processes($pm);
-		my @victims = grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
+		if ($kind eq 'marker')
+		{
+			# seq is odd already, but not on the media; and nobody seals the slot
+			# again before the power is cut
+			my $size = -s "$dir/server.log";
+			append_conf($data, 'persistent_cache_seal_delay = 10s');
+			kill 'HUP', $pm;
+			sleep 0.2;
+			my $deadline = time + 5;
+			say_line('    to die at ' . arm_shim("$dir/pool", 'mark', event => 5, most => 300, die => 1));
+			sleep 0.01 while substr(slurp("$dir/server.log"), $size) !~ /terminated by signal 9/ && time < $deadline;
+			unlink "$dir/pool.image.ctl";
+		}
+		my @victims = !$VICTIM{$kind} ? () : grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
 		kill 'KILL', $victims[0] if @victims;
 		end_load();
-		if (rand() < 0.8)
+		if ($kind eq 'marker' || rand() < 0.8)
 		{
 			my $deadline = time + 60;
 			sleep 0.1;
@@ -346,7 +472,7 @@ sub crash
 			  while run_to("$dir/ready.out", "$bin/pg_isready", '-q', '-p', $port) != 0 && time < $deadline;
 			say_line("    restart after the crash of a $kind: " . join(' ', outcome("$dir/server.log")));
 			start_load($s, "restart-" . int(time));
-			sleep rand 2;
+			sleep(rand(2) + ($kind eq 'marker' ? 1 : 0));
 		}
 		else
 		{
@@ -355,6 +481,47 @@ sub crash
 		return kill_all($data);
 	}
 	return kill_one($data, $VICTIM{$kind}) || kill_all($data) if $VICTIM{$kind};
+	return cut_at_site($data, "$dir/pool") if $kind eq 'site';
+	if ($kind eq 'cold')
+	{
+		# a cold start over a pool full of sealed pages, and a slow sealer: what
+		# is in the pool must not come back to life when its slots are used
+		stop_server($data, 'fast') == 0 or problem('the server does not stop');
+		run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', "$dir/off.log", '-w',
+			'-o', '-c persistent_cache_mode=off', 'start') == 0 or problem('no start without the pool');
+		stop_server($data, 'fast') == 0 or problem('the server does not stop');
+		end_load();
+		append_conf($data, 'persistent_cache_seal_delay = 1s');
+		start_server($data, "$dir/server.log") == 0 or problem('no start with an outdated pool');
+		my ($line) = outcome("$dir/server.log");
+		problem("not cold after a run without the pool: $line") if $line !~ /starting cold/;
+		start_load($s, 'cold');
+		sleep rand 3;
+		return kill_all($data);
+	}
+	if ($kind eq 'save')
+	{
+		# while a clean stop saves the cache
+		my $pm = postmaster_pid($data);
+		my $p = server_processes($pm);
+		my $site = $s->{mode} eq 'always' ? pick('seal', 'seal', 'superblock') : 'superblock';
+		$site = arm_shim("$dir/pool", $site,
+			$site eq 'seal' ? (event => 1, most => 3000) : (event => number(1, 3), most => 2));
+		stop_server($data, 'fast');
+		wait_gone($data, [ keys %$p ]);
+		forget_pid($data) if postmaster_pid($data);
+		say_line("    $site: " . (slurp("$dir/server.log") =~ /database system is shut down\n\z/ ? 'did not come to it' : 'cut'));
+		return 1;
+	}
+	if ($kind eq 'stop')
+	{
+		# to the end, but the power goes before anything else reaches the media
+		my $pm = postmaster_pid($data);
+		my $p = server_processes($pm);
+		stop_server($data, 'fast') == 0 or problem('the server does not stop');
+		wait_gone($data, [ keys %$p ]);
+		return 1;
+	}
 	if ($kind eq 'checkpoint')
 	{
 		# in a checkpoint, or soon after: CREATE DATABASE and others ask for them
@@ -367,6 +534,54 @@ sub crash
 		}
 		sleep rand pick(0.005, 0.02, 0.1);
 	}
+	return kill_all($data);
+}
+
+# Where the shim is to cut the power, as in tests/powercut/powercut.h: what is
+# stored there, how often until the cut at most, and at which step.
+my %SITES = (
+	superblock => [ 1, 8, 40, 1 .. 4 ],
+	watermark => [ 2, 100, 1000, 1 .. 4 ],
+	mark => [ 4, 500, 2000, 1 .. 4 ],
+	seal => [ 8, 200, 2000, 1 .. 4 ],
+	page => [ 16, 200, 20000, 1 .. 4 ]);
+
+sub arm_shim
+{
+	my ($pool, $site, %how) = @_;
+	my ($kinds, $drains, $flushes, @events) = @{ $SITES{$site} };
+	my $event = $how{event} // pick(@events);
+	my $n = number(1, $how{most} // ($event == 1 ? $flushes : $drains));
+	my $ctl = "$pool.image.ctl";
+	spew($ctl, "\0" x 128) if !-e $ctl;
+	open(my $fh, '+<:raw', $ctl) or die "$ctl: $!";
+	sysseek($fh, 4, 0);
+	syswrite($fh, pack('LL', $kinds, $event));
+	sysseek($fh, 16, 0);
+	syswrite($fh, pack('qL', $n, $how{die} // 0));
+	sysseek($fh, 0, 0);
+	syswrite($fh, pack('L', 1));
+	close $fh;
+	return sprintf('%s of %s %d', (qw(- flush drain half-drain drained call))[$event], $site, $n);
+}
+
+sub cut_at_site
+{
+	my ($data, $pool) = @_;
+	my $pm = postmaster_pid($data) // return 0;
+	my $p = server_processes($pm);
+	my $site = arm_shim($pool, $set{site} // pick(sort keys %SITES));
+	my $deadline = time + 8;
+	sleep 0.01 while -e "/proc/$pm/stat" && slurp("/proc/$pm/stat") !~ /\) [TZ] / && time < $deadline;
+	if (time < $deadline)
+	{
+		wait_gone($data, [ $pm, keys %$p ]);
+		forget_pid($data);
+		say_line("    cut at $site");
+		$totals{"site " . ($site =~ /of (\w+)/)[0]}++;
+		return 1;
+	}
+	say_line("    it did not come to the cut at $site");
 	return kill_all($data);
 }
 
@@ -431,13 +646,30 @@ sub check_log
 	return;
 }
 
-# {tag => descriptor} of a pool, sealed ones; and check that each agrees with
-# its page's LSN, which it must at any time.
+my @CRC32C = map {
+	my $c = $_;
+	$c = $c & 1 ? ($c >> 1) ^ 0x82F63B78 : $c >> 1 for 1 .. 8;
+	$c;
+} 0 .. 255;
+
+sub crc32c
+{
+	my $c = 0xFFFFFFFF;
+	$c = $CRC32C[ ($c ^ $_) & 0xFF ] ^ ($c >> 8) for unpack('C*', $_[0]);
+	return $c ^ 0xFFFFFFFF;
+}
+
+# The superblock and the sealed descriptors of a pool, with their pages.
 sub read_pool
 {
 	my ($pool) = @_;
 	open(my $fh, '<:raw', $pool) or die "$pool: $!";
 	read($fh, my $sb, 4096);
+	if (unpack('L', substr($sb, 4084, 4)) != crc32c(substr($sb, 0, 4084)))
+	{
+		read($fh, $sb, 4096);
+		say_line('    the first superblock is damaged');
+	}
 	my ($capacity, undef, $blocks) = unpack('x88 QQQ', $sb);
 	my ($slots, $state) = unpack('x112 QL', $sb);
 	seek($fh, 2 * 1024 * 1024, 0);
@@ -447,16 +679,18 @@ sub read_pool
 	{
 		my ($seq, $lsn, $epoch, $spc, $db, $rel, $fork, $block, $slot, $version, $flags, $usage) =
 		  unpack('QQQLLLlLLSSC', substr($all, 64 * $i, 40 + 24));
-		next if $seq & 1;
+		next if $seq & 1 || $version != 1 || $slot != $i;
+		my $line = substr($all, 64 * $i, 64);
 		seek($fh, $blocks + 8192 * $i, 0);
 		read($fh, my $page, 8192);
 		push @d,
-		  { slot => $i, seq => $seq, lsn => $lsn, epoch => $epoch, flags => $flags, usage => $usage,
+		  { intact => sub { unpack('L', substr($line, 60)) == crc32c(substr($line, 8, 52)) },
+			slot => $i, seq => $seq, lsn => $lsn, epoch => $epoch, flags => $flags, usage => $usage,
 			tag => "$spc/$db/$rel/$fork/$block", page_lsn => page_lsn($page), page => $page };
 	}
 	close $fh;
 	my ($pe, $ce) = unpack('QQ', substr($sb, 1800, 16));
-	my %sb = (state => $state, slots => $slots, epoch => unpack('Q', substr($sb, 144, 8)),
+	my %sb = (state => $state, mode => unpack('L', substr($sb, 124, 4)), blocks => $blocks, slots => $slots, epoch => unpack('Q', substr($sb, 144, 8)),
 		pending_epoch => $pe, confirmed_epoch => $ce,
 		pending => page_lsn_swapped(substr($sb, 160, 16)), confirmed => page_lsn_swapped(substr($sb, 184, 16)));
 	open($fh, '<:raw', $pool) or die;
@@ -466,6 +700,15 @@ sub read_pool
 	my @w = map { my ($f, $w) = unpack('QQ', substr($wm, 32 * $_, 16)); format_lsn($f) . ' witness ' . format_lsn($w) } 0, 1;
 	$sb{watermarks} = join(', ', @w);
 	return (\%sb, \@d);
+}
+
+sub check_lsns
+{
+	my ($descs) = @_;
+	my @odd = grep { $_->{lsn} != $_->{page_lsn} } @$descs;
+	problem(sprintf('%d sealed pages have another LSN than their descriptors, first: slot %d tag %s descriptor %s page %s',
+			scalar @odd, $odd[0]{slot}, $odd[0]{tag}, format_lsn($odd[0]{lsn}), format_lsn($odd[0]{page_lsn}))) if @odd;
+	return;
 }
 
 sub page_lsn_swapped
@@ -649,12 +892,10 @@ sub check_pool_against_files
 	return;
 }
 
-my %totals;
-
 sub one_round
 {
 	my ($round) = @_;
-	my $seed = $opt{seed} + $round;
+	my $seed = $round_seed = $opt{seed} + $round;
 	srand($seed);
 	$dir = "$work/r$round";
 	$port = $opt{port};
@@ -663,7 +904,7 @@ sub one_round
 	make_path($dir);
 
 	my $s = random_settings();
-	for my $k (keys %set)
+	for my $k (grep { $_ ne 'site' } keys %set)
 	{
 		if (exists $s->{load}{$k}) { $s->{load}{$k} = $set{$k} }
 		elsif (exists $s->{$k}) { $s->{$k} = $set{$k} }
@@ -672,18 +913,19 @@ sub one_round
 	$s->{load}{brin} = 0 if $s->{conf}{full_page_writes} eq 'off';
 	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
-	say_line(sprintf("round %d seed %d: kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
-			$round, $seed, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
+	say_line(sprintf("round %d seed %d: %s, kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
+			$round, $seed, $s->{mode}, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
 			join(' ', (map { "$_ $s->{load}{$_}" } sort keys %{ $s->{load} }),
 				map { "$_=$s->{conf}{$_}" } sort keys %{ $s->{conf} })));
 	$totals{"kill $s->{kill}"}++;
-	$totals{"$_ $s->{$_}"}++ for qw(shared_buffers checksums segsize cycles);
+	$totals{"$_ $s->{$_}"}++ for qw(mode shared_buffers checksums segsize cycles);
 	$totals{"$_=$s->{conf}{$_}"}++ for keys %{ $s->{conf} };
 
 	my $data = "$dir/data";
 	copy_dir(template($s->{checksums}, $s->{segsize}), $data);
 	write_conf($data, $s);
-	must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool");
+	make_path("$dir/pool") if $opt{powercut};
+	with_shim("$dir/pool", sub { must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool") });
 	my $log = "$dir/server.log";
 	start_server($data, $log) == 0 or die "first start failed: " . slurp($log);
 	spew("$dir/setup.sql", setup_sql());
@@ -697,18 +939,23 @@ sub one_round
 		start_load($s, $cycle);
 		sleep($s->{duration} / 2);
 		$kind = $s->{kill} eq 'recovery' ? 'all' : pick('all', 'immediate', 'backend', 'sealer');
+		$kind = pick('site', $kind) if $opt{powercut};
+		$kind = 'stop' if $s->{mode} eq 'planned_restart';
 		crash($data, $kind, $s);
 		end_load();
+		cut_power("$dir/pool");
 		if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
 		{
 			# crash again while recovery runs, or soon after
 			my $wait = pick(rand 0.3, rand 1.0, rand 2.5);
-			my $pid = start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start');
+			say_line('    armed: ' . arm_shim("$dir/pool", pick(sort keys %SITES), most => 300)) if $opt{powercut} && rand() < 0.5;
+			my $pid = with_shim("$dir/pool",
+				sub { start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start') });
 			my $deadline = time + 20;
 			sleep 0.005 while !postmaster_pid($data) && time < $deadline;
 			sleep $wait;
-			my $pm = postmaster_pid($data);
-			my $p = server_processes($pm);
+			my $pm = postmaster_pid($data) // 0;
+			my $p = $pm && -e "/proc/$pm" ? server_processes($pm) : {};
 			my ($startup) = grep { $p->{$_} =~ /postgres: startup/ } keys %$p;
 			if ($startup && rand() < 0.5)
 			{
@@ -720,7 +967,7 @@ sub one_round
 			else
 			{
 				$kind = sprintf('all %.2f s after the start of recovery%s', $wait, $startup ? ', during it' : '');
-				kill_all($data);
+				%$p ? kill_all($data) : forget_pid($data);
 			}
 			waitpid($pid, 0);
 			say_line("    cycle $cycle: killed all, then $kind");
@@ -744,12 +991,12 @@ sub one_round
 		end_load();
 	}
 	check_log($log, 'server');
+	cut_power("$dir/pool");
+	return !@problems if $opt{'pool-only'};
 
 	# the crash: copies
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
-	my @odd = grep { $_->{lsn} != $_->{page_lsn} } @$descs;
-	problem(sprintf('%d sealed pages have another LSN than their descriptors, first: slot %d tag %s descriptor %s page %s',
-			scalar @odd, $odd[0]{slot}, $odd[0]{tag}, format_lsn($odd[0]{lsn}), format_lsn($odd[0]{page_lsn}))) if @odd;
+	check_lsns($descs);
 	my %tags;
 	$tags{ $_->{tag} }++ for @$descs;
 	my @twice = grep { $tags{$_} > 1 } keys %tags;
@@ -758,6 +1005,7 @@ sub one_round
 	my ($a, $b) = ("$dir/a", "$dir/b");
 	copy_dir($data, $a);
 	copy_dir("$dir/pool", "$dir/pool-a");
+	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for $opt{powercut} ? qw(pool.image pool.image.boot) : ();
 	unlink "$a/pg_pcache";
 	symlink("$dir/pool-a", "$a/pg_pcache") or die;
 	copy_dir($data, $b);
@@ -780,7 +1028,8 @@ sub one_round
 	my $cold = $line !~ /^kept [1-9]/;
 	if ($cold)
 	{
-		if ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
+		if ($s->{mode} eq 'planned_restart' && $s->{kill} eq 'save' && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
+		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
 		else { problem("A is cold: $line") }
 	}
 	else { $totals{'warm'}++ }
@@ -798,7 +1047,8 @@ sub one_round
 		$known = relations();
 		stop_server($b, 'fast');
 
-		check_pool_against_files($a, "$dir/pool-a/pool", 'A') if !$cold || 1;
+		cut_power("$dir/pool-a");
+		check_pool_against_files($a, "$dir/pool-a/pool", 'A');
 		unlink "$dir/a2.log";
 		if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start again') }
 		my ($again) = outcome("$dir/a2.log");
@@ -897,6 +1147,7 @@ for my $round ($first .. $first + $opt{rounds} - 1)
 		say_line("    kept: $to");
 	}
 	say_line(sprintf("    %s, %.0f s", $ok ? 'ok' : 'FAILED', time - $t));
+	last if !$ok && $opt{'until-failure'};
 }
 say_line('coverage: ' . join(', ', map { "$_: $totals{$_}" } sort keys %totals));
 say_line("failed seeds: @failed") if @failed;

@@ -621,10 +621,8 @@ InitCrash(World *w)
 		wal[i] = i * 7 + 1;
 	WriteFile("pg_wal/000000030000000000000050", wal, sizeof(wal));
 	watermark->flushed = FLUSHED;
-	watermark->witness = UINT64CONST(0x5000200);
-	watermark->timeline = 3;
-	watermark->witness_hash = PCacheWitnessHash(wal + 0x200 - PCACHE_WITNESS_LEN,
-												watermark->witness, 3);
+	assert_true(PCacheWitnessFind(watermark, wal, 0x200, UINT64CONST(0x5000200), 3,
+								  WAL_SEGMENT_SIZE));
 }
 
 /* Change one byte of the segment; 0 if that worked. */
@@ -715,7 +713,7 @@ TestAfterCrash(void **state)
 	InitCrash(&w);
 	w.facts.watermark.witness += 8;
 	Expect(&w, PCACHE_COLD_WATERMARK, "witness position");
-	w.facts.watermark.witness = PCACHE_WITNESS_LEN - 1;
+	w.facts.watermark.witness = 0;
 	Expect(&w, PCACHE_COLD_WATERMARK, "witness before any WAL");
 	InitCrash(&w);
 	assert_int_equal(PatchWal(0x1ff), 0);
@@ -734,7 +732,6 @@ TestWatermark(void **state)
 {
 	PCacheWatermark slots[2];
 	PCacheWatermark chosen;
-	char		bytes[PCACHE_WITNESS_LEN];
 
 	memset(slots, 0, sizeof(slots));
 	assert_false(PCacheWatermarkChoose(slots, &chosen));
@@ -758,16 +755,113 @@ TestWatermark(void **state)
 	assert_true(PCacheWatermarkChoose(slots, &chosen));
 	assert_int_equal(chosen.flushed, 102);
 
-	memset(bytes, 'x', sizeof(bytes));
-	assert_true(PCacheWitnessIsUsable(bytes, XLOG_BLCKSZ));
-	assert_true(PCacheWitnessIsUsable(bytes, 5 * XLOG_BLCKSZ + 40 + PCACHE_WITNESS_LEN));
-	assert_false(PCacheWitnessIsUsable(bytes, 5 * XLOG_BLCKSZ + 40 + PCACHE_WITNESS_LEN - 1));
-	memset(bytes + PCACHE_WITNESS_LEN - PCACHE_WITNESS_TAIL, 0, PCACHE_WITNESS_TAIL);
-	assert_false(PCacheWitnessIsUsable(bytes, XLOG_BLCKSZ));
-	bytes[PCACHE_WITNESS_LEN - PCACHE_WITNESS_TAIL] = 1;
-	assert_true(PCacheWitnessIsUsable(bytes, XLOG_BLCKSZ));
-	assert_int_not_equal(PCacheWitnessHash(bytes, 1000, 1), PCacheWitnessHash(bytes, 1000, 2));
-	assert_int_not_equal(PCacheWitnessHash(bytes, 1000, 1), PCacheWitnessHash(bytes, 1008, 1));
+	/* a later timeline is further on */
+	slots[1].flushed = 90;
+	slots[1].timeline = 1;
+	slots[1].crc = BitwiseCrc32c(&slots[1], 28);
+	assert_true(PCacheWatermarkChoose(slots, &chosen));
+	assert_int_equal(chosen.flushed, 90);
+	assert_false(PCacheWatermarkIsBehind(&slots[1], 1, 90));
+	assert_true(PCacheWatermarkIsBehind(&slots[1], 1, 91));
+	assert_false(PCacheWatermarkIsBehind(&slots[1], 0, 102));
+}
+
+/* The witness that is found for WAL of len bytes which ends at end. */
+static PCacheWatermark
+Find(const char *bytes, size_t len, uint64 end)
+{
+	PCacheWatermark watermark = {0};
+
+	assert_true(PCacheWitnessFind(&watermark, bytes, len, end, 3, WAL_SEGMENT_SIZE));
+	return watermark;
+}
+
+/*
+ * Where the witness is, from memory and from disk, and that any WAL which ends
+ * before the watermark fails it.
+ */
+static void
+TestWitness(void **state)
+{
+	static char wal[2 * WAL_SEGMENT_SIZE];
+	const uint64 begin = UINT64CONST(0x5000000);
+	char	   *dir = MakeTempDirectory("/tmp");
+	PCacheWatermark watermark;
+	PCacheWatermark disk;
+	PCacheError err;
+
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(mkdir("pg_wal", 0700), 0);
+	for (int i = 0; i < 3 * XLOG_BLCKSZ; i++)
+		wal[i] = i * 7 % 251 + 1;
+	for (int i = 0; i < 3 * XLOG_BLCKSZ; i++)
+		wal[WAL_SEGMENT_SIZE + i] = i * 11 % 241 + 1;
+	WriteFile("pg_wal/000000030000000000000050", wal, WAL_SEGMENT_SIZE);
+	WriteFile("pg_wal/000000030000000000000051", wal + WAL_SEGMENT_SIZE, WAL_SEGMENT_SIZE);
+
+	/* nothing but zeros is no witness */
+	memset(&watermark, 0, sizeof(watermark));
+	assert_false(PCacheWitnessFind(&watermark, wal + 4 * XLOG_BLCKSZ, XLOG_BLCKSZ,
+								   begin + 5 * XLOG_BLCKSZ, 3, WAL_SEGMENT_SIZE));
+
+	/* any place, also near the beginning of a page or a segment */
+	for (int segment = 0; segment < 2; segment++)
+	{
+		for (int end = 8; end <= 3 * XLOG_BLCKSZ; end += 8)
+		{
+			const char *start = wal + segment * WAL_SEGMENT_SIZE;
+			uint64		lsn = begin + segment * WAL_SEGMENT_SIZE + end;
+			int			in_page = (end - 1) % XLOG_BLCKSZ + 1;
+
+			/* all of it, or its last page only */
+			watermark = Find(start, end, lsn);
+			disk = Find(start + end - in_page, in_page, lsn);
+			assert_memory_equal(&disk, &watermark, sizeof(disk));
+			assert_int_equal(watermark.witness, lsn);
+			assert_true(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE, &err));
+			if (end == 3 * XLOG_BLCKSZ)
+				continue;
+			assert_true(PCacheWatermarkFromDisk(&disk, 3, lsn, WAL_SEGMENT_SIZE));
+			assert_int_equal(disk.flushed, lsn);
+			assert_int_equal(disk.crc, PCacheWatermarkCrc(&disk));
+			assert_int_equal(disk.witness, lsn);
+			assert_int_equal(disk.witness_hash, watermark.witness_hash);
+		}
+	}
+
+	/* padding up to the end of the segment */
+	watermark = Find(wal, WAL_SEGMENT_SIZE, begin + WAL_SEGMENT_SIZE);
+	assert_int_equal(watermark.witness, begin + 3 * XLOG_BLCKSZ);
+	assert_true(PCacheWatermarkFromDisk(&disk, 3, begin + WAL_SEGMENT_SIZE, WAL_SEGMENT_SIZE));
+	assert_int_equal(disk.flushed, begin + WAL_SEGMENT_SIZE);
+	assert_int_equal(disk.witness, begin + 3 * XLOG_BLCKSZ);
+
+	/* the same bytes elsewhere are another history, or another place in it */
+	assert_int_not_equal(Find(wal, 1000, begin + 1000).witness_hash,
+						 Find(wal, 1000, begin + 1008).witness_hash);
+
+	/* WAL that ends before the witness */
+	watermark = Find(wal, 2 * XLOG_BLCKSZ + 24, begin + 2 * XLOG_BLCKSZ + 24);
+	assert_true(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE, &err));
+	for (int end = 2 * XLOG_BLCKSZ + 16; end > XLOG_BLCKSZ; end -= 8)
+	{
+		memset(wal + end, 0, 8);
+		WriteFile("pg_wal/000000030000000000000050", wal, WAL_SEGMENT_SIZE);
+		assert_false(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE, &err));
+		if (end < 2 * XLOG_BLCKSZ - 64)
+			break;
+	}
+
+	/* no WAL: neither found nor matched */
+	assert_int_equal(unlink("pg_wal/000000030000000000000050"), 0);
+	assert_false(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE, &err));
+	assert_false(PCacheWatermarkFromDisk(&disk, 3, watermark.witness, WAL_SEGMENT_SIZE));
+	watermark = Find(wal + XLOG_BLCKSZ, 8, begin + XLOG_BLCKSZ + 8);
+	assert_int_equal(watermark.witness, 0);
+
+	assert_int_equal(chdir("/"), 0);
+	RemoveTree(dir);
+	free(dir);
 }
 
 /* The tests above have reached each refusal. */
@@ -1101,6 +1195,7 @@ main(void)
 		cmocka_unit_test(TestOrder),
 		cmocka_unit_test(TestAfterCrash),
 		cmocka_unit_test(TestWatermark),
+		cmocka_unit_test(TestWitness),
 		cmocka_unit_test(TestAllRefusalsSeen),
 		cmocka_unit_test(TestHostile),
 		cmocka_unit_test(TestNames),

@@ -9,6 +9,6 @@ $(OUT)/test_media: override CPPFLAGS += -DFRONTEND -DUSE_LIBNDCTL
 # A rule of its own: test_media_none.c includes other .c files, which must not
 # be compiled once more on their own.
 $(OUT)/test_media_none: test_media_none.c test_media.c \
-		$(PMEM)/pcache_media.c $(PMEM)/pcache_media_none.c
+		$(PMEM)/pcache_media.c $(PMEM)/pcache_media_none.c $(LIBPCACHE)
 	@mkdir -p $(OUT)
-	$(CC) $(CFLAGS) $(CPPFLAGS) -DFRONTEND -o $@ $< $(PMEM)/pcache_media.c -lcmocka $(PGLIBS) -lm
+	$(CC) $(CFLAGS) $(CPPFLAGS) -DFRONTEND -o $@ $< $(PMEM)/pcache_media.c $(LIBPCACHE) -lcmocka $(PGLIBS) $(LIBS) -lm

@@ -185,3 +185,18 @@ quantiles() {
 			print NR, q(0.5), q(0.25), q(0.75), v[1], v[NR], v[k], v[NR + 1 - k]
 		}'
 }
+
+# forget_files DIR: have the kernel forget what it caches of the files below.
+forget_files() {
+	sync -f "$1"
+	# shellcheck disable=SC2016 # for the inner shell
+	find "$1" -type f -size +0 -print0 |
+		xargs -0 -P 2 -n 64 sh -c 'for f; do dd if="$f" iflag=nocache count=0 status=none; done' sh
+}
+
+# cached_mb DIR: megabytes of large files below that the kernel still caches; "" if that can't be told.
+cached_mb() {
+	command -v fincore >/dev/null || return 0
+	find "$1" -type f -size +1M -print0 |
+		xargs -0 fincore --bytes --noheadings --output RES | awk '{s += $1} END {printf "%d\n", s / 1048576}'
+}

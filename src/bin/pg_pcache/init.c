@@ -625,6 +625,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	result->geometry.pool_size = pool.file_size;
 	result->fs_kind = pool.fs_kind;
 	memcpy(result->pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	result->huge_pages = pool.huge_pages;
 	PCachePoolClose(&pool);
 }
 
@@ -650,6 +651,8 @@ PrintResult(const InitResult *result, bool human)
 			  (unsigned long long) result->system_identifier);
 	if (!result->dry_run)
 		PrintLine("pool uuid", "%s", FormatUuid(result->pool_uuid));
+	if (result->fs_kind == PCACHE_FS_TMPFS && !result->dry_run)
+		PrintLine("huge pages", "%s", result->huge_pages ? _("yes") : _("no"));
 
 	printf(_("\nTo use it, put this into postgresql.conf:\n\n"));
 	printf("    persistent_cache_mode = planned_restart\n");

@@ -213,6 +213,8 @@ InitResultToJson(const InitResult *result, bool human)
 	AddIdentifier(&w, "system_identifier", result->system_identifier);
 	AddString(&w, "pool_uuid",
 			  result->dry_run ? NULL : FormatUuid(result->pool_uuid));
+	if (result->fs_kind == PCACHE_FS_TMPFS && !result->dry_run)
+		AddBoolean(&w, "huge_pages", result->huge_pages);
 	OpenObject(&w, "settings");
 	AddString(&w, "persistent_cache_mode", "planned_restart");
 	AddString(&w, "shared_buffers", FormatSetting(data_size));

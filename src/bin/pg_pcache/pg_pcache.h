@@ -54,6 +54,7 @@ typedef struct InitResult
 	PCacheGeometry geometry;
 	uint64		system_identifier;
 	uint8		pool_uuid[PCACHE_UUID_LEN]; /* not in a dry run */
+	bool		huge_pages;		/* on tmpfs; not in a dry run */
 } InitResult;
 
 /* The two superblocks of a pool, and which of them to believe. */

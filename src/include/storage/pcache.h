@@ -15,8 +15,8 @@
 #ifndef PCACHE_H
 #define PCACHE_H
 
-#include "access/rmgr.h"
 #include "access/xlogdefs.h"
+#include "access/xlogreader.h"
 #include "catalog/pg_control.h"
 #include "storage/buf.h"
 #include "storage/pcache_layout.h"
@@ -65,8 +65,6 @@ extern PGDLLIMPORT PCacheDescriptor *PersistentCacheDescriptors;
 extern void PersistentCacheMarkBuffer(int buf_id);
 extern void PersistentCacheRetagBuffer(int buf_id, bool ring);
 extern void PersistentCacheEnqueue(int buf_id);
-extern bool PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn,
-									   RmgrId rmid);
 
 /*
  * A buffer's page, or its tag, is about to change; or the page LSN has just
@@ -87,14 +85,34 @@ PersistentCacheRetag(int buf_id, bool ring)
 		PersistentCacheRetagBuffer(buf_id, ring);
 }
 
+/* pcache_redo.c: startup process */
+extern bool PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id,
+									  Buffer buffer);
+
+/*
+ * Redo has locked a page, and is about to look at its LSN or to restore its
+ * image.  Returns true if the image is not needed.
+ */
+static inline bool
+PersistentCacheRedo(XLogReaderState *record, uint8 block_id, Buffer buffer)
+{
+	return PersistentCacheDescriptors != NULL &&
+		PersistentCacheRedoBuffer(record, block_id, buffer);
+}
+
+/* pcache_sigbus.c: each child of the postmaster */
+extern void PersistentCacheInitChild(void);
+
 /* pcache_sealer.c */
 extern void PersistentCacheSealerRegister(void);
 extern void PersistentCacheSealerMain(Datum main_arg);
 
-/* pcache_watermark.c: under WALWriteLock, or in the walreceiver */
+/* pcache_watermark.c: see there who calls */
 extern void PersistentCacheWalWritten(const char *bytes, Size len,
-									  XLogRecPtr end, TimeLineID timeline);
+									  XLogRecPtr end, XLogRecPtr valid,
+									  TimeLineID timeline);
 extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
+extern void PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline);
 
 /* pcache_checkpoint.c: checkpointer */
 extern void PersistentCacheCheckpointStart(void);

@@ -12,6 +12,7 @@
  *		0				superblock
  *		4 KiB			copy of the superblock
  *		8 KiB			WAL watermark (two slots in one cache line)
+ *		12 KiB			memory errors that processes died of
  *		2 MiB			descriptor array, one cache line per slot
  *		(2 MiB bound)	blocks, BLCKSZ per slot
  *
@@ -42,6 +43,7 @@
 #define PCACHE_SUPERBLOCK_OFFSET	0
 #define PCACHE_COPY_OFFSET		4096
 #define PCACHE_WATERMARK_OFFSET 8192
+#define PCACHE_MEMORY_ERRORS_OFFSET 12288
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
 
 #define PCACHE_UUID_LEN			16
@@ -193,6 +195,22 @@ typedef struct PCacheWatermark
 StaticAssertDecl(sizeof(PCacheWatermark) == PCACHE_CACHE_LINE / 2,
 				 "PCacheWatermark");
 StaticAssertDecl(offsetof(PCacheWatermark, crc) == 28, "PCacheWatermark");
+
+/*
+ * A range of the pool file that could not be read.  An array of them fills a
+ * page; an entry that is not used has offset 0.
+ */
+typedef struct PCacheMemoryError
+{
+	uint64		offset;			/* in the pool file, in bytes */
+	uint32		length;			/* in bytes */
+	uint32		crc;			/* CRC-32C over all that precedes it */
+} PCacheMemoryError;
+
+#define PCACHE_MAX_MEMORY_ERRORS	256
+
+StaticAssertDecl(sizeof(PCacheMemoryError) == 16, "PCacheMemoryError");
+StaticAssertDecl(offsetof(PCacheMemoryError, crc) == 12, "PCacheMemoryError");
 
 /* PCacheDescriptor.flags */
 #define PCACHE_DESC_PERMANENT	0x0001	/* BM_PERMANENT */

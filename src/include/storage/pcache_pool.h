@@ -46,6 +46,7 @@ typedef struct PCachePool
 	PCacheFsKind fs_kind;
 	uint64		file_size;		/* in bytes */
 	PCacheMapping map;			/* base is NULL until PCachePoolMap() */
+	bool		huge_pages;		/* PCachePoolCreate() got them from tmpfs */
 } PCachePool;
 
 typedef enum PCacheOpenResult
@@ -112,21 +113,32 @@ extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
 extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 								  PCacheDescriptor *descs);
 
+/* pcache_memory_error.c */
+extern void PCacheRecordMemoryError(const PCacheMapping *map,
+									uint64 offset, uint32 length);
+extern void PCacheAddMemoryErrors(int fd, PCacheMediaReport *report);
+
 /*
  * pcache_witness.c
  *
- * A witness is the hash of the last bytes of WAL before some LSN; at least
- * one of its last PCACHE_WITNESS_TAIL bytes must not be zero.  (A checkpoint
- * record may end with some 30 bytes of zeros.)
+ * The witness of a watermark is a hash of the last bytes of WAL, up to the
+ * last one that is not zero, before the watermark's LSN.  So WAL that ends
+ * anywhere before that does not match: each record begins with a header that
+ * is not zero, and only padding may follow the witness.
  */
 #define PCACHE_WITNESS_LEN		64
-#define PCACHE_WITNESS_TAIL		40
 
 extern uint32 PCacheWatermarkCrc(const PCacheWatermark *watermark);
 extern bool PCacheWatermarkChoose(const PCacheWatermark slots[2],
 								  PCacheWatermark *chosen);
-extern uint64 PCacheWitnessHash(const char *bytes, uint64 end, uint32 timeline);
-extern bool PCacheWitnessIsUsable(const char *bytes, uint64 end);
+extern bool PCacheWatermarkIsBehind(const PCacheWatermark *watermark,
+									uint32 timeline, uint64 flushed);
+extern bool PCacheWatermarkFromDisk(PCacheWatermark *watermark,
+									uint32 timeline, uint64 flushed,
+									uint32 wal_segment_size);
+extern bool PCacheWitnessFind(PCacheWatermark *watermark, const char *bytes,
+							  size_t len, uint64 end, uint32 timeline,
+							  uint32 wal_segment_size);
 extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
 								 uint32 wal_segment_size, PCacheError *err);
 

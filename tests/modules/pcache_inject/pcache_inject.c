@@ -8,8 +8,14 @@
  * loaded by shared_preload_libraries.
  *
  * pcache_inject.crash_at names an injection point at which to die.
- * pcache_inject.media and pcache_inject.bad_blocks say what a query for the
- * state of the pool's media answers, at "persistent-cache-media".
+ * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
+ * what a query for the state of the pool's media answers, at
+ * "persistent-cache-media".
+ *
+ * And functions to be created in SQL, which break the memory of the pool:
+ *		pcache_inject_break(buffer int4) returns void
+ *		pcache_inject_break_descriptor(buffer int4) returns void
+ *		pcache_inject_poison(buffer int4) returns text
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -20,13 +26,18 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/ipc.h"
+#include "storage/pcache.h"
 #include "storage/pcache_media.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/injection_point.h"
 
@@ -46,6 +57,7 @@ extern PGDLLEXPORT void pcache_inject_media(const char *name,
 static char *crash_at = NULL;
 static char *media = NULL;
 static char *bad_blocks = NULL;
+static char *dimms = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 void
@@ -78,7 +90,29 @@ AddBadBlocks(PCacheMediaReport *report, const char *list)
 	PCacheMediaMergeRanges(&report->bad);
 }
 
-/* Replace what is known of bad blocks. */
+/* Put the DIMMs in a list of "id:unsafe shutdowns" into the report. */
+static void
+SetDimms(PCacheMediaReport *report, const char *list)
+{
+	const char *next = list;
+
+	report->n_dimms = 0;
+	report->dimms_state = PCACHE_MEDIA_CLEAN;
+	while (*next != '\0')
+	{
+		char		id[PCACHE_DIMM_ID_LEN];
+		long long	count;
+		int			n = 0;
+
+		if (sscanf(next, "%39[^:]:%lld%n", id, &count, &n) != 2 ||
+			(next[n] != ',' && next[n] != '\0'))
+			elog(FATAL, "invalid pcache_inject.dimms: \"%s\"", list);
+		PCacheMediaAddDimm(report, id, id, count, 0);
+		next += next[n] == ',' ? n + 1 : n;
+	}
+}
+
+/* Replace what is known of bad blocks and of DIMMs. */
 void
 pcache_inject_media(const char *name, const void *private_data, void *arg)
 {
@@ -89,6 +123,9 @@ pcache_inject_media(const char *name, const void *private_data, void *arg)
 		report->blocks = PCACHE_MEDIA_BAD;
 		AddBadBlocks(report, bad_blocks);
 	}
+
+	if (dimms[0] != '\0')
+		SetDimms(report, dimms);
 
 	if (strcmp(media, "unknown") == 0)
 	{
@@ -105,6 +142,79 @@ pcache_inject_media(const char *name, const void *private_data, void *arg)
 	}
 	else if (media[0] != '\0')
 		elog(FATAL, "invalid pcache_inject.media: \"%s\"", media);
+}
+
+/*
+ * Replace memory, for this process only, by that of an empty file: whoever
+ * touches it gets a SIGBUS.
+ */
+static void
+Break(char *address, size_t length)
+{
+	const char *name = "pcache_inject.tmp";
+	int			fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	if (fd < 0 || unlink(name) < 0)
+		elog(ERROR, "could not create file \"%s\": %m", name);
+	if (mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			 fd, 0) == MAP_FAILED)
+		elog(ERROR, "could not map file \"%s\": %m", name);
+	close(fd);
+}
+
+static int
+CheckedBuffer(int buffer)
+{
+	if (buffer < 1 || buffer > NBuffers)
+		elog(ERROR, "there is no buffer %d", buffer);
+	return buffer;
+}
+
+/* The memory of a buffer's page. */
+PG_FUNCTION_INFO_V1(pcache_inject_break);
+
+Datum
+pcache_inject_break(PG_FUNCTION_ARGS)
+{
+	Break(BufferGetBlock(CheckedBuffer(PG_GETARG_INT32(0))), BLCKSZ);
+	PG_RETURN_VOID();
+}
+
+/* The memory of its descriptor, and of those beside it.  Mode always only. */
+PG_FUNCTION_INFO_V1(pcache_inject_break_descriptor);
+
+Datum
+pcache_inject_break_descriptor(PG_FUNCTION_ARGS)
+{
+	int			buffer = CheckedBuffer(PG_GETARG_INT32(0));
+
+	if (PersistentCacheDescriptors == NULL)
+		elog(ERROR, "descriptors are not in use");
+	Break((char *) TYPEALIGN_DOWN(4096, (uintptr_t) &PersistentCacheDescriptors[buffer - 1]),
+		  4096);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Have the kernel treat the second half of a buffer's memory as damaged, which
+ * takes CAP_SYS_ADMIN and CONFIG_MEMORY_FAILURE.  Returns why it did not.
+ */
+PG_FUNCTION_INFO_V1(pcache_inject_poison);
+
+Datum
+pcache_inject_poison(PG_FUNCTION_ARGS)
+{
+	char	   *block = BufferGetBlock(CheckedBuffer(PG_GETARG_INT32(0)));
+
+#ifdef MADV_HWPOISON
+	/* it has to be mapped */
+	(void) *(volatile char *) (block + 4096);
+	if (madvise(block + 4096, 4096, MADV_HWPOISON) == 0)
+		PG_RETURN_TEXT_P(cstring_to_text(""));
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("madvise: %m")));
+#else
+	PG_RETURN_TEXT_P(cstring_to_text("MADV_HWPOISON is not supported"));
+#endif
 }
 
 static void
@@ -152,6 +262,14 @@ _PG_init(void)
 							   "Bad ranges of the pool file, as offset:length,offset:length in bytes.",
 							   NULL,
 							   &bad_blocks,
+							   "",
+							   PGC_SIGHUP,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache_inject.dimms",
+							   "DIMMs below the pool, as id:count,id:count with their counts of unsafe shutdowns.",
+							   "Empty for what the query found.",
+							   &dimms,
 							   "",
 							   PGC_SIGHUP,
 							   0,

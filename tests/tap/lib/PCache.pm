@@ -50,6 +50,7 @@ our @EXPORT = qw(
   BLCKSZ
   SUPERBLOCK_SIZE
   COPY_OFFSET
+  WATERMARK_OFFSET
   DESCRIPTORS_OFFSET
   DESCRIPTOR_SIZE
   STATE_EMPTY
@@ -91,6 +92,7 @@ our @EXPORT = qw(
   wait_for_seals
   cold_after
   kill_all
+  seal_and_kill
 
   pcache
   verify_json
@@ -107,12 +109,14 @@ our @EXPORT = qw(
   read_descriptor
   write_descriptor
   sealed_slots
+  watermarks
 );
 
 use constant {
 	BLCKSZ => 8192,
 	SUPERBLOCK_SIZE => 4096,
 	COPY_OFFSET => 4096,
+	WATERMARK_OFFSET => 8192,
 	DESCRIPTORS_OFFSET => 2 * 1024 * 1024,
 	DESCRIPTOR_SIZE => 64,
 	STATE_EMPTY => 1,
@@ -724,6 +728,20 @@ sub cold_after_crash
 	return $outcome;
 }
 
+# Read all tables, have what is cached sealed, and kill the server.  Returns
+# the number of permanent valid buffers before.
+sub seal_and_kill
+{
+	my ($node) = @_;
+	my $valid;
+
+	warm_up($node);
+	$valid = permanent_buffers($node);
+	wait_for_seals();
+	kill_all($node);
+	return $valid;
+}
+
 # SIGKILL to the postmaster and to all of its children, and wait for them to
 # be gone.
 sub kill_all
@@ -1067,6 +1085,14 @@ sub sealed_slots
 		push @slots, $slot;
 	}
 	return @slots;
+}
+
+# The two slots of the WAL watermark: flushed, witness, its hash, timeline, CRC.
+sub watermarks
+{
+	my ($pool) = @_;
+
+	return map { [ unpack 'QQQLL', read_bytes($pool, WATERMARK_OFFSET + 32 * $_, 32) ] } 0, 1;
 }
 
 1;

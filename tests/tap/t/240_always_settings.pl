@@ -22,21 +22,39 @@ is( $node->safe_psql('postgres', q{
 SELECT count(*) FROM pg_wait_events WHERE type = 'Activity' AND name ILIKE '%persistent%sealer%'}),
 	1, 'its wait event is described');
 
-TODO:
-{
-	local $TODO = 'the sealer is not in the process array';
-	is( $node->safe_psql('postgres', q{
-SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'persistent cache sealer'}),
-		'PersistentCacheSealerMain', 'and waits for that');
-}
+is( $node->safe_psql('postgres', q{
+SELECT backend_type, wait_event_type, wait_event, datname IS NULL, backend_xid IS NULL, backend_xmin IS NULL
+FROM pg_stat_activity WHERE wait_event = 'PersistentCacheSealerMain'}),
+	'persistent cache sealer|Activity|PersistentCacheSealerMain|t|t|t',
+	'it waits for that, without database, transaction and snapshot');
 
-# Told to end, it comes back.
-my $sealer = $node->safe_psql('postgres',
-	q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'persistent cache sealer'});
-kill 'TERM', $sealer;
+# Terminated, it comes back and goes on sealing; nobody else is disturbed.
+my $sealer = sealer_pid();
+my $session = $node->background_psql('postgres');
+my $offset = log_offset($node);
+is($node->safe_psql('postgres', "SELECT pg_terminate_backend($sealer, 10000)"), 't', 'pg_terminate_backend ends it');
 ok( $node->poll_query_until('postgres', qq{
 SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'persistent cache sealer' AND pid <> $sealer}, '1'),
-	'a sealer that was terminated comes back');
+	'it comes back');
+is($session->query_safe('SELECT 1'), 1, 'other sessions go on');
+$session->quit;
+unlike(slurp_file($node->logfile, $offset), qr/terminating any other active server processes/, 'it was no crash');
+
+# Only by a superuser.
+$node->safe_psql('postgres', 'CREATE ROLE nobody LOGIN; GRANT pg_signal_backend TO nobody');
+my (undef, undef, $refused) = $node->psql('postgres', 'SELECT pg_terminate_backend(' . sealer_pid() . ')',
+	extra_params => [ '-U', 'nobody' ]);
+like($refused, qr/permission denied to terminate process/, 'a role with pg_signal_backend cannot end it');
+
+# It holds back neither vacuum nor what waits for other sessions.
+$node->safe_psql('postgres', 'CREATE TABLE t (id int); INSERT INTO t SELECT generate_series(1, 1000)');
+$node->safe_psql('postgres', 'DELETE FROM t');
+$node->safe_psql('postgres', 'VACUUM t');
+is($node->safe_psql('postgres', q{SELECT pg_relation_size('t')}), 0, 'VACUUM removes what was just deleted');
+$node->safe_psql('postgres', 'CREATE INDEX CONCURRENTLY ON t (id)');
+$node->safe_psql('postgres', 'CREATE DATABASE db');
+$node->safe_psql('postgres', 'CREATE DATABASE db2 TEMPLATE db STRATEGY file_copy; DROP DATABASE db');
+pass('CREATE INDEX CONCURRENTLY, CREATE DATABASE and DROP DATABASE do not wait for it');
 
 # The delay.
 for my $good (qw(1 10 500ms))
@@ -87,3 +105,9 @@ SKIP:
 	$plain->stop;
 }
 done_testing();
+
+sub sealer_pid
+{
+	return $node->safe_psql('postgres',
+		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'persistent cache sealer'});
+}

@@ -44,14 +44,22 @@ LogMedia(void)
 						PCacheMediaHealthText(PCacheMedia.health, health, sizeof(health)))));
 }
 
-/* Ask for the state of the pool's media, and log what is wrong with it. */
+/* Ask for the state of the pool's media. */
 void
-PCacheQueryMedia(void)
+PCacheAskMedia(void)
 {
 	PCacheMediaReportFree(&PCacheMedia);
 	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd,
 					 PCacheThePool.fs_kind, &PCacheMedia);
 	INJECTION_POINT("persistent-cache-media", &PCacheMedia);
+	PCachePublishMedia(&PCacheMedia);
+}
+
+/* Likewise, and log what is wrong with it. */
+void
+PCacheQueryMedia(void)
+{
+	PCacheAskMedia();
 	LogMedia();
 }
 

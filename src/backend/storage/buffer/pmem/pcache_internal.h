@@ -15,7 +15,35 @@
 #include "storage/pcache.h"
 #include "storage/pcache_media.h"
 #include "storage/buf_internals.h"
+#include "storage/condition_variable.h"
 #include "storage/pcache_pool.h"
+#include "storage/pcache_stat.h"
+
+/*
+ * What the sealer has done since the start.  Only the sealer writes here, but
+ * for the list of those who sleep on round_done.
+ */
+typedef struct PCacheSealerControl
+{
+	pg_atomic_uint64 rounds_begun;
+	pg_atomic_uint64 rounds_done;
+	pg_atomic_uint64 seals;
+	pg_atomic_uint64 failed_seals;
+	pg_atomic_uint64 flushed_bytes;
+	pg_atomic_uint64 drains;
+	pg_atomic_uint32 procno;	/* INVALID_PROC_NUMBER if there is none */
+	ConditionVariable round_done;
+} PCacheSealerControl;
+
+/*
+ * How many slots a process has marked that were sealed.  One line for each
+ * process, lest marks contend for it.
+ */
+typedef union PCacheMarkCounter
+{
+	pg_atomic_uint64 marks;
+	char		pad[PG_CACHE_LINE_SIZE];
+} PCacheMarkCounter;
 
 /*
  * In shared memory.
@@ -40,22 +68,29 @@ typedef struct PersistentCacheControl
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
 
+	/* The last answer to PCacheQueryMedia(), under PersistentCacheLock. */
+	PCacheMediaSummary media;
+
 	/*
 	 * The rest is for persistent_cache_mode = always.
 	 *
 	 * attached is set once the startup process has decided about each slot;
 	 * the sealer waits for it.  epoch is bumped by the checkpointer only.
-	 * written, watermark and watermark_slot belong to who writes WAL (see
-	 * pcache_watermark.c).  The counters are the sealer's.
+	 * written, watermark, watermark_slot and watermark_updates belong to who
+	 * writes WAL (see pcache_watermark.c).  redo_limit and redo_violations are
+	 * the startup process's.
 	 */
 	pg_atomic_uint64 attached;
 	pg_atomic_uint64 epoch;
 	PCacheWatermark written;
 	PCacheWatermark watermark;
 	int			watermark_slot;
-	pg_atomic_uint64 seals;
-	pg_atomic_uint64 failed_seals;
-	pg_atomic_uint64 flushed_bytes;
+	pg_atomic_uint64 watermark_updates;
+	XLogRecPtr	redo_limit;		/* kept pages have all changes up to here */
+	uint64		redo_violations;	/* they did not */
+
+	/* Apart from what others write. */
+	pg_attribute_aligned(PG_CACHE_LINE_SIZE) PCacheSealerControl sealer;
 } PersistentCacheControl;
 
 /* How far the sealer is in the queue. */
@@ -94,6 +129,7 @@ extern void PCacheReportError(int elevel, const PCacheError *err);
 
 /* pcache_health.c */
 extern PCacheMediaReport PCacheMedia;
+extern void PCacheAskMedia(void);
 extern void PCacheQueryMedia(void);
 extern bool PCacheBlockIsBad(uint32 slot);
 extern bool PCacheDescriptorIsBad(uint32 slot);
@@ -105,6 +141,31 @@ extern void PCacheQueueRecover(void);
 extern void PCacheDequeueStart(PCacheQueueWalk *walk);
 extern int	PCacheDequeue(PCacheQueueWalk *walk, int *slots, int max);
 extern void PCacheSetKept(int buf_id);
+extern void PCacheClearKept(int buf_id);
+extern bool PCacheIsKept(int buf_id);
+extern uint64 PCacheCountMarks(void);
+extern uint64 PCacheQueueLength(void);
+
+/* pcache_redo.c */
+extern void PCacheReportRedo(void);
+
+/* pcache_watermark.c */
+extern void PCacheResetWatermark(const PCacheWatermark *watermark);
+extern bool PCacheSeedWatermark(const ControlFileData *control,
+								PCacheWatermark *watermark);
+
+/* pcache_next_start.c */
+extern void PCacheGatherFacts(const PCachePool *pool,
+							  const PCacheMediaReport *media,
+							  PCacheStateFile *state, PCacheGateFacts *facts);
+
+/* pcache_stat.c */
+extern void PCacheSealerBegin(void);
+extern void PCacheRoundBegin(void);
+extern void PCacheRoundDone(void);
+extern void PCacheCountSeals(uint64 seals, uint64 failed);
+extern uint64 PCacheCountDrains(void);
+extern void PCachePublishMedia(const PCacheMediaReport *report);
 
 /* pcache_shutdown.c */
 extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,

@@ -16,10 +16,10 @@
  */
 #include "postgres.h"
 
-#include "access/rmgr.h"
+#include "miscadmin.h"
 #include "pcache_internal.h"
 #include "port/pg_bitutils.h"
-#include "storage/bufmgr.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 
 #define BITS_PER_WORD	64
@@ -30,6 +30,7 @@ PCacheDescriptor *PersistentCacheDescriptors = NULL;
 static pg_atomic_uint64 *QueueSummary = NULL;
 static pg_atomic_uint64 *QueueWords = NULL;
 static pg_atomic_uint64 *KeptWords = NULL;
+static PCacheMarkCounter *MarkCounters = NULL;
 
 static inline uint32
 QueueNumWords(void)
@@ -43,12 +44,28 @@ QueueNumSummaries(void)
 	return (QueueNumWords() + BITS_PER_WORD - 1) / BITS_PER_WORD;
 }
 
-/* Bytes of shared memory for the queue, and for the bitmap of kept pages. */
-Size
-PCacheQueueShmemSize(void)
+static inline uint32
+NumMarkCounters(void)
+{
+	return MaxBackends + NUM_AUXILIARY_PROCS;
+}
+
+static inline Size
+BitmapsSize(void)
 {
 	return mul_size(add_size(mul_size(2, QueueNumWords()), QueueNumSummaries()),
 					sizeof(uint64));
+}
+
+/*
+ * Bytes of shared memory for the queue, for the bitmap of kept pages, and for
+ * the counters of marks.
+ */
+Size
+PCacheQueueShmemSize(void)
+{
+	return add_size(CACHELINEALIGN(BitmapsSize()),
+					mul_size(NumMarkCounters(), sizeof(PCacheMarkCounter)));
 }
 
 /* Allocate the queue, empty.  Called by the postmaster. */
@@ -64,6 +81,8 @@ PCacheQueueShmemInit(void)
 	QueueSummary = (pg_atomic_uint64 *) space;
 	QueueWords = QueueSummary + QueueNumSummaries();
 	KeptWords = QueueWords + QueueNumWords();
+	MarkCounters = (PCacheMarkCounter *)
+		((char *) space + CACHELINEALIGN(BitmapsSize()));
 }
 
 /*
@@ -170,6 +189,44 @@ PersistentCacheMarkBuffer(int buf_id)
 
 	(void) PCachePersist(&PCacheThePool.map, desc, sizeof(desc->seq));
 	PersistentCacheEnqueue(buf_id);
+
+	if (likely(MyProcNumber != INVALID_PROC_NUMBER))
+	{
+		pg_atomic_uint64 *marks = &MarkCounters[MyProcNumber].marks;
+
+		pg_atomic_write_u64(marks, pg_atomic_read_u64(marks) + 1);
+	}
+}
+
+/*
+ * How many sealed slots were marked since the start.  Each seal was of a slot
+ * that is not sealed, each mark counted is of one that is; so this tells how
+ * many are, without looking at them.
+ */
+uint64
+PCacheCountMarks(void)
+{
+	uint64		marks = 0;
+
+	for (uint32 i = 0; i < NumMarkCounters(); i++)
+		marks += pg_atomic_read_u64(&MarkCounters[i].marks);
+	return marks;
+}
+
+/* How many slots wait for the sealer. */
+uint64
+PCacheQueueLength(void)
+{
+	uint64		n = 0;
+
+	for (uint32 word = 0; word < QueueNumWords(); word++)
+	{
+		uint64		bits = pg_atomic_read_u64(&QueueWords[word]);
+
+		if (bits != 0)
+			n += pg_popcount64(bits);
+	}
+	return n;
 }
 
 /*
@@ -179,11 +236,8 @@ PersistentCacheMarkBuffer(int buf_id)
 void
 PersistentCacheRetagBuffer(int buf_id, bool ring)
 {
-	uint64		bit = UINT64CONST(1) << (buf_id % BITS_PER_WORD);
-	pg_atomic_uint64 *kept = &KeptWords[buf_id / BITS_PER_WORD];
-
-	if (pg_atomic_read_u64(kept) & bit)
-		pg_atomic_fetch_and_u64(kept, ~bit);
+	if (PCacheIsKept(buf_id))
+		PCacheClearKept(buf_id);
 	PersistentCacheMarkBuffer(buf_id);
 	if (!ring)
 		PersistentCacheEnqueue(buf_id);
@@ -197,28 +251,18 @@ PCacheSetKept(int buf_id)
 						   UINT64CONST(1) << (buf_id % BITS_PER_WORD));
 }
 
-/*
- * Can redo do without the full-page image that a record has for the page in
- * this buffer?  It can if the page was kept over the last start, so that it
- * can't be torn, and contains all changes up to lsn, the end of the record.
- *
- * Only for resource managers whose redo leaves a page alone once its image
- * was restored.  (Hash and GiST go on to change it, and set its LSN back.)
- *
- * The startup process asks, with the buffer locked exclusively.
- */
-bool
-PersistentCachePageIsNewer(Buffer buffer, XLogRecPtr lsn, RmgrId rmid)
+/* Forget that; it is an ordinary page from now on. */
+void
+PCacheClearKept(int buf_id)
 {
-	int			buf_id = buffer - 1;
+	pg_atomic_fetch_and_u64(&KeptWords[buf_id / BITS_PER_WORD],
+							~(UINT64CONST(1) << (buf_id % BITS_PER_WORD)));
+}
 
-	if (PersistentCacheDescriptors == NULL)
-		return false;
-	if (rmid != RM_XLOG_ID && rmid != RM_HEAP_ID && rmid != RM_HEAP2_ID &&
-		rmid != RM_BTREE_ID)
-		return false;
-	if ((pg_atomic_read_u64(&KeptWords[buf_id / BITS_PER_WORD]) &
-		 (UINT64CONST(1) << (buf_id % BITS_PER_WORD))) == 0)
-		return false;
-	return PageGetLSN(BufferGetPage(buffer)) >= lsn;
+/* Is the page in this buffer one that was kept over the last start? */
+bool
+PCacheIsKept(int buf_id)
+{
+	return (pg_atomic_read_u64(&KeptWords[buf_id / BITS_PER_WORD]) &
+			(UINT64CONST(1) << (buf_id % BITS_PER_WORD))) != 0;
 }

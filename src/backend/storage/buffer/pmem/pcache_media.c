@@ -45,6 +45,7 @@
 #endif
 
 #include "storage/pcache_media.h"
+#include "storage/pcache_pool.h"
 
 /* The kernel counts bad blocks and device sizes in sectors of this size. */
 #define SECTOR_SIZE				512
@@ -1034,7 +1035,8 @@ OpenAttribute(const char *path)
 /*
  * Find out about the media below a pool; see PCacheMediaReport.  pool_path is
  * only used in messages, fd is the open pool file, and kind tells what it
- * lies on.  The report is to be released with PCacheMediaReportFree().
+ * lies on.  Its bad ranges include the memory errors that the pool remembers.
+ * The report is to be released with PCacheMediaReportFree().
  */
 void
 PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
@@ -1052,6 +1054,7 @@ PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 #else
 	PCacheMediaQueryEnv(NULL, pool_path, fd, kind, report);
 #endif
+	PCacheAddMemoryErrors(fd, report);
 }
 
 /*

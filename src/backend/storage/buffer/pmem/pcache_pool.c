@@ -18,6 +18,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -209,6 +210,27 @@ PCachePoolMap(PCachePool *pool, PCacheError *err)
 		return false;
 	}
 	return true;
+}
+
+/*
+ * Put a mapped pool on tmpfs into huge pages, as far as the kernel has some.
+ * They stay with the file.  Without them each process would fault in each
+ * 4 kB of the pool again after a restart, which takes longer than many a
+ * query on pages that are all there.  Returns whether all of it is in huge
+ * pages.
+ */
+static bool
+UseHugePages(const PCachePool *pool)
+{
+#if defined(__linux__) && !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25		/* Linux 6.1; glibc has it since 2.37 */
+#endif
+#ifdef MADV_COLLAPSE
+	return pool->fs_kind == PCACHE_FS_TMPFS &&
+		madvise(pool->map.base, pool->map.length, MADV_COLLAPSE) == 0;
+#else
+	return false;
+#endif
 }
 
 /* Unmap, and release the lock. */
@@ -422,8 +444,10 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 	}
 	pool->file_size = g.pool_size;
 
-	if (!PCachePoolMap(pool, err) ||
-		!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
+	if (!PCachePoolMap(pool, err))
+		goto fail;
+	pool->huge_pages = UseHugePages(pool);
+	if (!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
 						  sb, err))
 		goto fail;
 

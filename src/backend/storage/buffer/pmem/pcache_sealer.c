@@ -148,13 +148,7 @@ SealBatch(const int *slots, int nslots)
 	if (!PCacheDrain(map))
 		elog(ERROR, "could not drain persistent cache pool: %m");
 
-	pg_atomic_write_u64(&PCacheCtl->seals,
-						pg_atomic_read_u64(&PCacheCtl->seals) + n - failed);
-	pg_atomic_write_u64(&PCacheCtl->failed_seals,
-						pg_atomic_read_u64(&PCacheCtl->failed_seals) + failed);
-	pg_atomic_write_u64(&PCacheCtl->flushed_bytes,
-						pg_atomic_read_u64(&PCacheCtl->flushed_bytes) +
-						(uint64) n * (BLCKSZ + sizeof(PCacheDescriptor)));
+	PCacheCountSeals(n - failed, failed);
 }
 
 /*
@@ -194,6 +188,7 @@ SealQueued(void)
 	uint64		total = 0;
 	int			n;
 
+	PCacheRoundBegin();
 	PCacheDequeueStart(&walk);
 	while ((n = PCacheDequeue(&walk, slots, SEAL_BATCH)) > 0)
 	{
@@ -201,6 +196,7 @@ SealQueued(void)
 		total += n;
 		CHECK_FOR_INTERRUPTS();
 	}
+	PCacheRoundDone();
 	return total;
 }
 
@@ -214,13 +210,21 @@ PersistentCacheSealerMain(Datum main_arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 
-	/* We connect to no database, but want to be seen in pg_stat_activity. */
+	/*
+	 * We connect to no database, but want to be seen in pg_stat_activity with
+	 * what we wait for, and to be found by pg_terminate_backend(): both look
+	 * in the process array.  An entry without transaction and xmin holds back
+	 * nobody, and recovery does not wait for it; as we have no slot for
+	 * ProcSignal, nobody waits for us to absorb a barrier.
+	 */
+	InitProcessPhase2();
 	InitializeSessionUserIdStandalone();
 	pgstat_beinit();
 	pgstat_bestart_initial();
 	pgstat_bestart_final();
 
 	PCacheQueueRecover();
+	PCacheSealerBegin();
 
 	while (!ShutdownRequestPending)
 	{

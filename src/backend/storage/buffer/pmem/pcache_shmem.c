@@ -32,6 +32,7 @@
 #include "port.h"
 #include "storage/bufmgr.h"
 #include "storage/lwlock.h"
+#include "storage/procnumber.h"
 #include "storage/shmem.h"
 
 int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
@@ -186,7 +187,9 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 			 PCacheFsKindName(state->fs_kind));
 	ereport(LOG,
 			(errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
-					PCacheThePool.path, (unsigned long long) state->capacity)));
+					PCacheThePool.path, (unsigned long long) state->capacity),
+			 state->fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
+			 errdetail("It is not in huge pages.") : 0));
 }
 
 /*
@@ -404,6 +407,8 @@ PersistentCacheShmemInit(void)
 								sizeof(PersistentCacheControl), &found);
 	Assert(!found);
 	memset(PCacheCtl, 0, sizeof(PersistentCacheControl));
+	pg_atomic_write_u32(&PCacheCtl->sealer.procno, INVALID_PROC_NUMBER);
+	ConditionVariableInit(&PCacheCtl->sealer.round_done);
 
 	/*
 	 * After a crash, look at the file anew: it may be what caused the crash.

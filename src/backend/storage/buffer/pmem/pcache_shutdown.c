@@ -141,9 +141,13 @@ PersistentCacheShutdown(void)
 	{
 		PCacheDescriptor desc;
 
-		/* an even seq also tells that the sealer has flushed the page */
+		/*
+		 * In mode always, an even seq also tells that the sealer has flushed
+		 * the page.  Otherwise it is left from the last start.
+		 */
 		if (DescribeBuffer(slot, &desc) &&
-			!PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq))
+			(PersistentCacheDescriptors == NULL ||
+			 !PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq)))
 			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
 	}
 
@@ -199,8 +203,10 @@ PersistentCacheShutdown(void)
 					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed))));
 	if (PersistentCacheDescriptors != NULL)
 		ereport(LOG,
-				(errmsg("persistent cache: sealed " UINT64_FORMAT " pages while running, " UINT64_FORMAT " were changed meanwhile, " UINT64_FORMAT " MB flushed",
-						pg_atomic_read_u64(&PCacheCtl->seals),
-						pg_atomic_read_u64(&PCacheCtl->failed_seals),
-						pg_atomic_read_u64(&PCacheCtl->flushed_bytes) >> 20)));
+				(errmsg("persistent cache: sealed " UINT64_FORMAT " pages while running, " UINT64_FORMAT " were changed meanwhile, " UINT64_FORMAT " MB flushed, " UINT64_FORMAT " marks, " UINT64_FORMAT " drains, " UINT64_FORMAT " left in the queue",
+						pg_atomic_read_u64(&PCacheCtl->sealer.seals),
+						pg_atomic_read_u64(&PCacheCtl->sealer.failed_seals),
+						pg_atomic_read_u64(&PCacheCtl->sealer.flushed_bytes) >> 20,
+						PCacheCountMarks(), PCacheCountDrains(),
+						PCacheQueueLength())));
 }

@@ -95,7 +95,7 @@ ReportUnusableMedia(void)
 static void
 RetireBadSlots(void)
 {
-	if (PCacheMedia.blocks != PCACHE_MEDIA_BAD)
+	if (PCacheMedia.bad.n_ranges == 0 && !PCacheMedia.bad.truncated)
 		return;
 
 	/* If there are too many to list, the pool is cold, but can't be used. */
@@ -254,6 +254,10 @@ PopulateSharedMemory(void)
 /*
  * Make sure that no descriptor is trusted whose page was not kept, before
  * its slot is used.
+ *
+ * One that is odd in memory need not be on the media: whoever made it odd may
+ * have been killed before it was flushed.  Nobody who marks it again would
+ * flush it.
  */
 static void
 UnsealOthers(void)
@@ -268,9 +272,8 @@ UnsealOthers(void)
 		if (PCacheDescriptorIsBad(slot))
 			continue;
 		seq = pg_atomic_read_u64(PCacheSeq(desc));
-		if (!PCacheSeqIsSealed(seq))
-			continue;
-		pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
+		if (PCacheSeqIsSealed(seq))
+			pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
 		PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
 	}
 	if (!PCacheDrain(&PCacheThePool.map))
@@ -288,33 +291,20 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
 		  PCacheGateFacts *facts)
 {
 	static PCacheStateFile state;
-	PCacheWatermark slots[2];
-	PCacheError err;
 
 	memset(facts, 0, sizeof(*facts));
 	if (PCacheCtl->opened.refusal != PCACHE_WARM)
 		return PCacheCtl->opened;
 
+	PCacheGatherFacts(&PCacheThePool, &PCacheMedia, &state, facts);
 	facts->control = control;
-	facts->file_size = PCacheThePool.file_size;
 	facts->backup_label = have_backup_label;
-	facts->media = &PCacheMedia;
-	facts->cold_on_media_unknown =
-		persistent_cache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
 	facts->recovery_timeline = recoveryTargetTLI;
-	(void) PCacheReadBootId(facts->boot_id);
-	if (!PCacheReadExact(PCacheThePool.fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(slots, &facts->watermark))
-		facts->watermark.flushed = 0;
 
 	/* a standby follows its primary; anything else picks where to stop */
 	facts->recovery_target = ArchiveRecoveryRequested &&
 		(access(STANDBY_SIGNAL_FILE, F_OK) != 0 ||
 		 recoveryTarget != RECOVERY_TARGET_UNSET);
-
-	/* a damaged state file was reported when the pool was opened */
-	if (PCacheStateFileRead(DataDir, &state, &err) == PCACHE_STATEFILE_OK)
-		facts->state = &state;
 
 	return PCachePoolGate(&PCacheCtl->superblock, facts);
 }
@@ -430,21 +420,39 @@ LogOutcome(bool after_crash)
  * Everything about slots is decided: have marks and seals begin.
  */
 static void
-StartProtocol(const PCacheGateFacts *facts)
+StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
+			  bool after_crash)
 {
-	PCacheWatermark *slots = PCacheWatermarkSlots();
+	PCacheWatermark seed;
 
 	UnsealOthers();
 
-	/* The watermark of another life must not be mistaken for ours. */
-	memset(&PCacheCtl->watermark, 0, sizeof(PCacheWatermark));
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
-		PCacheCtl->watermark = facts->watermark;
-	slots[0] = PCacheCtl->watermark;
-	slots[1] = PCacheCtl->watermark;
-	(void) PCachePersist(&PCacheThePool.map, slots, 2 * sizeof(PCacheWatermark));
+	/*
+	 * The watermark of another life must not be mistaken for ours, unless it
+	 * was just found to be right.  With a backup it's not known which WAL is
+	 * there and durable.
+	 */
+	if (after_crash && PCacheCtl->verdict.refusal == PCACHE_WARM)
+		PCacheResetWatermark(&facts->watermark);
+	else if (!facts->backup_label && PCacheSeedWatermark(control, &seed))
+		PCacheResetWatermark(&seed);
+	else
+		PCacheResetWatermark(NULL);
 
 	pg_atomic_write_membarrier_u64(&PCacheCtl->attached, 1);
+}
+
+/*
+ * Up to where kept pages have all changes.  On a primary what is logged was
+ * done; a standby may have received more than it had replayed, and may have
+ * been replaying the record at minRecoveryPoint.
+ */
+static XLogRecPtr
+RedoLimit(const ControlFileData *control, XLogRecPtr lsn_limit)
+{
+	if (InArchiveRecovery)
+		return Max(control->minRecoveryPoint, 1) - 1;
+	return lsn_limit;
 }
 
 /*
@@ -514,6 +522,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 		if (after_crash)
 			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
 	}
+	PCacheCtl->redo_limit = RedoLimit(control, facts.lsn_limit);
 	AdoptPool(control, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
@@ -531,7 +540,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM || PCacheCtl->retired > 0)
 		StrategyRebuildFreeList();
 	if (PersistentCacheDescriptors != NULL)
-		StartProtocol(&gate_facts);
+		StartProtocol(control, &gate_facts, after_crash);
 	if (InArchiveRecovery && max_lsn > control_file->minRecoveryPoint)
 		RaiseMinRecoveryPoint(control_file, max_lsn, gate_facts.recovery_timeline);
 	PCacheCtl->rebuild_usec = ElapsedMicroseconds(rebuild_start);
@@ -558,6 +567,7 @@ PersistentCacheReachedConsistency(void)
 	{
 		PCacheCtl->superblock.state = PCACHE_STATE_DIRTY;
 		(void) PCacheStoreSuperblock(FATAL);
+		PCacheReportRedo();
 	}
 	LWLockRelease(PersistentCacheLock);
 }

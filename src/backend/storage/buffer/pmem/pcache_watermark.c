@@ -3,8 +3,9 @@
  * pcache_watermark.c
  *	  Keep on media how far the WAL is durable.
  *
- * On a primary all of this happens under WALWriteLock; on a standby only the
- * walreceiver calls it.  The two never run at the same time.
+ * On a primary all of this happens under WALWriteLock.  During recovery it is
+ * the walreceiver, or the startup process before it starts one and after it
+ * has stopped it.  None of them runs at the same time as another.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -15,63 +16,158 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogrecord.h"
+#include "miscadmin.h"
 #include "pcache_internal.h"
 
-/*
- * WAL was written, up to end; bytes points behind the last of them, and at
- * least len bytes before it are readable.  They are taken now, because later
- * the WAL buffer may be reused.
- */
+/* Begin with this watermark, or with none, in both slots. */
 void
-PersistentCacheWalWritten(const char *bytes, Size len, XLogRecPtr end,
-						  TimeLineID timeline)
+PCacheResetWatermark(const PCacheWatermark *watermark)
 {
-	PCacheWatermark *written;
+	PCacheWatermark *slots = PCacheWatermarkSlots();
 
-	if (PersistentCacheDescriptors == NULL || len < PCACHE_WITNESS_LEN)
-		return;
-	bytes -= PCACHE_WITNESS_LEN;
-	if (!PCacheWitnessIsUsable(bytes, end))
-		return;
-	written = &PCacheCtl->written;
-	written->witness = end;
-	written->witness_hash = PCacheWitnessHash(bytes, end, timeline);
-	written->timeline = timeline;
+	if (watermark != NULL)
+		PCacheCtl->watermark = *watermark;
+	else
+		memset(&PCacheCtl->watermark, 0, sizeof(PCacheCtl->watermark));
+	slots[0] = PCacheCtl->watermark;
+	slots[1] = PCacheCtl->watermark;
+	(void) PCachePersist(&PCacheThePool.map, slots, 2 * sizeof(PCacheWatermark));
+}
+
+/* Persist the watermark, in the slot that is not the newest. */
+static void
+PublishWatermark(void)
+{
+	PCacheWatermark *slot = PCacheWatermarkSlots() + PCacheCtl->watermark_slot;
+
+	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
+	memcpy(slot, &PCacheCtl->watermark, sizeof(*slot));
+	(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
+	pg_atomic_write_u64(&PCacheCtl->watermark_updates,
+						pg_atomic_read_u64(&PCacheCtl->watermark_updates) + 1);
 }
 
 /*
- * WAL is durable up to flushed: publish that.  A witness that was written but
- * is not durable yet is not published; the one before it still serves.
+ * WAL was written to disk: len bytes, of which bytes points behind the last,
+ * and which end at end.  Those beyond valid (XLogWrite writes whole pages) do
+ * not count.  The witness is taken now, because later the WAL buffer may be
+ * reused.
+ *
+ * Called in a critical section.
+ */
+void
+PersistentCacheWalWritten(const char *bytes, Size len, XLogRecPtr end,
+						  XLogRecPtr valid, TimeLineID timeline)
+{
+	if (PersistentCacheDescriptors == NULL)
+		return;
+	if (valid < end)
+		len -= end - valid;
+	else
+		valid = end;
+	(void) PCacheWitnessFind(&PCacheCtl->written,
+							 bytes - (end - valid) - len, len,
+							 valid, timeline, wal_segment_size);
+}
+
+/*
+ * WAL is durable up to flushed, and others are about to be told: publish that
+ * first.  Nobody may rely on WAL, as hint bits do, that a restored snapshot
+ * could lack without failing the witness.
  */
 void
 PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline)
 {
 	PCacheWatermark *watermark;
-	PCacheWatermark *slot;
+	const PCacheWatermark *written;
 
 	if (PersistentCacheDescriptors == NULL)
 		return;
 	watermark = &PCacheCtl->watermark;
+	written = &PCacheCtl->written;
 	if (flushed == watermark->flushed && timeline == watermark->timeline)
 		return;
 
-	if (PCacheCtl->written.witness != 0 &&
-		PCacheCtl->written.witness <= flushed &&
-		PCacheCtl->written.timeline == timeline)
-	{
-		watermark->witness = PCacheCtl->written.witness;
-		watermark->witness_hash = PCacheCtl->written.witness_hash;
-		watermark->timeline = timeline;
-	}
-
-	/* no witness on this timeline yet: nothing could be checked */
-	if (watermark->timeline != timeline || watermark->witness == 0)
+	/* a walreceiver begins with the segment, most of which we have already */
+	if (AmWalReceiverProcess() &&
+		!PCacheWatermarkIsBehind(watermark, timeline, flushed))
 		return;
+
+	/* not written in this life, or XLogWrite has not come to flush it yet */
+	if (written->timeline != timeline || written->witness > flushed)
+		return;
+
+	*watermark = *written;
 	watermark->flushed = flushed;
 	watermark->crc = PCacheWatermarkCrc(watermark);
+	if (watermark->witness != 0)
+		PublishWatermark();
+	else
+	{
+		/* it could not be read: the older one says too little */
+		PCacheResetWatermark(NULL);
+	}
+}
 
-	slot = PCacheWatermarkSlots() + PCacheCtl->watermark_slot;
-	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
-	memcpy(slot, watermark, sizeof(*slot));
-	(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
+/* Where a checkpoint record ends; InitWalRecovery() has checked its length. */
+static XLogRecPtr
+CheckpointRecordEnd(XLogRecPtr start)
+{
+	uint32		size = MAXALIGN(SizeOfXLogRecord + SizeOfXLogRecordDataHeaderShort +
+								sizeof(CheckPoint));
+	uint32		room = XLOG_BLCKSZ - start % XLOG_BLCKSZ;
+
+	if (size <= room)
+		return start + size;
+	if (XLogSegmentOffset(start + room, wal_segment_size) == 0)
+		return start + size + SizeOfXLogLongPHD;
+	return start + size + SizeOfXLogShortPHD;
+}
+
+/*
+ * Begin with what is durable when a server starts, so that one that only
+ * reads does not lack a watermark: WAL up to the last checkpoint record, on a
+ * standby up to minRecoveryPoint.  control is pg_control as it is on disk.
+ * Returns false if there is no witness for that; then the first flush of WAL
+ * has to tell.
+ */
+bool
+PCacheSeedWatermark(const ControlFileData *control, PCacheWatermark *watermark)
+{
+	XLogRecPtr	durable = CheckpointRecordEnd(control->checkPoint);
+	TimeLineID	timeline = control->checkPointCopy.ThisTimeLineID;
+
+	if (control->minRecoveryPoint > durable)
+	{
+		durable = control->minRecoveryPoint;
+		timeline = control->minRecoveryPointTLI;
+	}
+	return PCacheWatermarkFromDisk(watermark, timeline, durable,
+								   control->xlog_seg_size);
+}
+
+/*
+ * A whole segment was restored from the archive, and renamed durably.  Called
+ * by the startup process before it replays any of it.
+ */
+void
+PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline)
+{
+	PCacheWatermark restored;
+	XLogRecPtr	end;
+
+	/* the watermark of the last server must be judged first */
+	if (PersistentCacheDescriptors == NULL ||
+		pg_atomic_read_u64(&PCacheCtl->attached) == 0)
+		return;
+
+	XLogSegNoOffsetToRecPtr(segno + 1, 0, wal_segment_size, end);
+	if (!PCacheWatermarkIsBehind(&PCacheCtl->watermark, timeline, end) ||
+		!PCacheWatermarkFromDisk(&restored, timeline, end, wal_segment_size))
+		return;
+	PCacheCtl->watermark = restored;
+	PublishWatermark();
 }

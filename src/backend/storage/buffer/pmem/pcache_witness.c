@@ -49,37 +49,162 @@ PCacheWatermarkChoose(const PCacheWatermark slots[2], PCacheWatermark *chosen)
 		if (slots[i].flushed == 0 ||
 			slots[i].crc != PCacheWatermarkCrc(&slots[i]))
 			continue;
-		if (!found || slots[i].flushed > chosen->flushed)
+		if (!found || PCacheWatermarkIsBehind(chosen, slots[i].timeline,
+											  slots[i].flushed))
 			*chosen = slots[i];
 		found = true;
 	}
 	return found;
 }
 
-/* Hash the PCACHE_WITNESS_LEN bytes of WAL that end at an LSN. */
-uint64
-PCacheWitnessHash(const char *bytes, uint64 end, uint32 timeline)
+/*
+ * Is the watermark behind an LSN on a timeline?  A later timeline is further
+ * on, even if less of it is known to be durable.
+ */
+bool
+PCacheWatermarkIsBehind(const PCacheWatermark *watermark, uint32 timeline,
+						uint64 flushed)
 {
-	return hash_bytes_extended((const unsigned char *) bytes, PCACHE_WITNESS_LEN,
-							   end ^ ((uint64) timeline << 40));
+	if (watermark->timeline != timeline)
+		return watermark->timeline < timeline;
+	return watermark->flushed < flushed;
 }
 
 /*
- * Can the PCACHE_WITNESS_LEN bytes that end at this LSN serve as witness?
- * They must lie on one WAL page, without its header, and must not be padding:
- * both are the same in every history.
+ * How many bytes before an LSN are its witness: they don't reach into the
+ * segment before, which may be gone.
+ */
+static uint32
+WitnessLength(uint64 end, uint32 wal_segment_size)
+{
+	return Min(PCACHE_WITNESS_LEN, (end - 1) % wal_segment_size + 1);
+}
+
+static uint64
+WitnessHash(const char *bytes, uint32 len, uint64 end, uint32 timeline)
+{
+	return hash_bytes_extended((const unsigned char *) bytes, len,
+							   end ^ ((uint64) timeline << 40));
+}
+
+/* How many of the bytes are left without the zeros at their end? */
+static size_t
+WithoutTrailingZeros(const char *bytes, size_t len)
+{
+	while (len > 0 && bytes[len - 1] == 0)
+		len--;
+	return len;
+}
+
+/*
+ * Read the bytes of WAL between two LSNs, which are in one segment.  The
+ * working directory must be PGDATA.  err tells why that failed.
+ */
+static bool
+ReadWal(uint32 timeline, uint64 start, uint64 end, uint32 wal_segment_size,
+		char *bytes, PCacheError *err)
+{
+	char		name[MAXFNAMELEN];
+	char		path[MAXPGPATH];
+	XLogSegNo	segno;
+	int			fd;
+	bool		ok;
+
+	XLByteToSeg(start, segno, wal_segment_size);
+	XLogFileName(name, timeline, segno, wal_segment_size);
+	snprintf(path, sizeof(path), XLOGDIR "/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+	{
+		PCacheSetError(err, _("could not open file \"%s\": %m"), path);
+		return false;
+	}
+	ok = PCacheReadExact(fd, bytes, end - start,
+						 XLogSegmentOffset(start, wal_segment_size));
+	if (!ok)
+		PCacheSetError(err, _("could not read file \"%s\": %m"), path);
+	close(fd);
+	return ok;
+}
+
+/* Have the bytes on disk before an LSN witness a watermark. */
+static bool
+WitnessFromDisk(PCacheWatermark *watermark, uint32 timeline, uint64 end,
+				uint32 wal_segment_size, PCacheError *err)
+{
+	char		bytes[PCACHE_WITNESS_LEN];
+	uint32		len = WitnessLength(end, wal_segment_size);
+
+	if (!ReadWal(timeline, end - len, end, wal_segment_size, bytes, err))
+		return false;
+	watermark->witness = end;
+	watermark->witness_hash = WitnessHash(bytes, len, end, timeline);
+	watermark->timeline = timeline;
+	return true;
+}
+
+/*
+ * Find the witness in len bytes of WAL that were just written to disk and
+ * that end at an LSN.  Returns false, with the watermark as it was, if they
+ * are all zero.  If the witness cannot be had, it is 0.
+ *
+ * The working directory must be PGDATA.
  */
 bool
-PCacheWitnessIsUsable(const char *bytes, uint64 end)
+PCacheWitnessFind(PCacheWatermark *watermark, const char *bytes, size_t len,
+				  uint64 end, uint32 timeline, uint32 wal_segment_size)
 {
-	uint64		in_page = end % XLOG_BLCKSZ == 0 ? XLOG_BLCKSZ : end % XLOG_BLCKSZ;
+	size_t		used = WithoutTrailingZeros(bytes, len);
+	uint64		witness = end - (len - used);
+	uint32		witness_len;
+	PCacheError err;
 
-	if (in_page < SizeOfXLogLongPHD + PCACHE_WITNESS_LEN)
+	if (used == 0)
 		return false;
-	for (int i = PCACHE_WITNESS_LEN - PCACHE_WITNESS_TAIL; i < PCACHE_WITNESS_LEN; i++)
+	witness_len = WitnessLength(witness, wal_segment_size);
+	if (witness_len <= used)
 	{
-		if (bytes[i] != 0)
+		watermark->witness = witness;
+		watermark->witness_hash = WitnessHash(bytes + used - witness_len,
+											  witness_len, witness, timeline);
+		watermark->timeline = timeline;
+	}
+	else if (!WitnessFromDisk(watermark, timeline, witness, wal_segment_size, &err))
+		watermark->witness = 0;
+	return true;
+}
+
+/*
+ * Make a watermark for WAL on disk that is durable up to an LSN.  There may
+ * be padding before that, up to a segment of it.  Returns false if no witness
+ * is found.  The working directory must be PGDATA.
+ */
+bool
+PCacheWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
+						uint64 flushed, uint32 wal_segment_size)
+{
+	char		bytes[XLOG_BLCKSZ];
+	uint64		end = flushed;
+	PCacheError err;
+
+	while (end > 0 && end + wal_segment_size + XLOG_BLCKSZ > flushed)
+	{
+		uint64		start = (end - 1) / XLOG_BLCKSZ * XLOG_BLCKSZ;
+		size_t		used;
+
+		if (!ReadWal(timeline, start, end, wal_segment_size, bytes, &err))
+			return false;
+		used = WithoutTrailingZeros(bytes, end - start);
+		if (used > 0)
+		{
+			if (!WitnessFromDisk(watermark, timeline, start + used,
+								 wal_segment_size, &err))
+				return false;
+			watermark->flushed = flushed;
+			watermark->crc = PCacheWatermarkCrc(watermark);
 			return true;
+		}
+		end = start;
 	}
 	return false;
 }
@@ -92,37 +217,17 @@ bool
 PCacheWitnessMatches(const PCacheWatermark *watermark, uint32 wal_segment_size,
 					 PCacheError *err)
 {
-	char		name[MAXFNAMELEN];
-	char		path[MAXPGPATH];
-	char		bytes[PCACHE_WITNESS_LEN];
-	XLogSegNo	segno;
-	uint64		start = watermark->witness - PCACHE_WITNESS_LEN;
-	int			fd;
+	PCacheWatermark found;
 
-	if (watermark->witness < PCACHE_WITNESS_LEN)
+	if (watermark->witness == 0)
 	{
 		PCacheSetError(err, _("there is no witness yet"));
 		return false;
 	}
-	XLByteToSeg(start, segno, wal_segment_size);
-	XLogFileName(name, watermark->timeline, segno, wal_segment_size);
-	snprintf(path, sizeof(path), XLOGDIR "/%s", name);
-	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-	{
-		PCacheSetError(err, _("could not open file \"%s\": %m"), path);
+	if (!WitnessFromDisk(&found, watermark->timeline, watermark->witness,
+						 wal_segment_size, err))
 		return false;
-	}
-	if (!PCacheReadExact(fd, bytes, sizeof(bytes),
-						 XLogSegmentOffset(start, wal_segment_size)))
-	{
-		PCacheSetError(err, _("could not read file \"%s\": %m"), path);
-		close(fd);
-		return false;
-	}
-	close(fd);
-	if (PCacheWitnessHash(bytes, watermark->witness, watermark->timeline) !=
-		watermark->witness_hash)
+	if (found.witness_hash != watermark->witness_hash)
 	{
 		PCacheSetError(err, _("the WAL before %X/%X on timeline %u is not what was written"),
 					   LSN_FORMAT_ARGS(watermark->witness), watermark->timeline);

@@ -1,0 +1,90 @@
+/* contrib/pg_pcache/pg_pcache--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION pg_pcache" to load this file. \quit
+
+CREATE FUNCTION pg_stat_pcache(
+	OUT mode text,
+	OUT buffers int4,
+	OUT pool text,
+	OUT file_system text,
+	OUT capacity int8,
+	OUT pool_size int8,
+	OUT state text,
+	OUT last_start text,
+	OUT last_start_reason text,
+	OUT last_start_detail text,
+	OUT kept int8,
+	OUT kept_dirty int8,
+	OUT dropped int8,
+	OUT dropped_by_reason jsonb,
+	OUT retired int4,
+	OUT startup_ms float8,
+	OUT rebuild_ms float8,
+	OUT sealer_pid int4,
+	OUT marks int8,
+	OUT seals int8,
+	OUT seal_failures int8,
+	OUT bytes_flushed int8,
+	OUT drains int8,
+	OUT queue_length int8,
+	OUT sealed int8,
+	OUT sealed_fraction float8,
+	OUT watermark pg_lsn,
+	OUT watermark_timeline int4,
+	OUT media_checked timestamptz,
+	OUT media text,
+	OUT media_detail text,
+	OUT bad_bytes int8,
+	OUT dimms text,
+	OUT dimms_detail text,
+	OUT dimm_health text,
+	OUT persistence_domain text,
+	OUT numa_node int4)
+AS 'MODULE_PATHNAME', 'pg_stat_pcache'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+CREATE VIEW pg_stat_pcache AS
+	SELECT * FROM pg_stat_pcache();
+
+CREATE FUNCTION pg_pcache_relations(
+	OUT relfilenode oid,
+	OUT reltablespace oid,
+	OUT reldatabase oid,
+	OUT relforknumber int2,
+	OUT buffers int8,
+	OUT sealed int8,
+	OUT kept int8)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_pcache_relations'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+CREATE VIEW pg_pcache_relations AS
+	SELECT * FROM pg_pcache_relations();
+
+CREATE FUNCTION pg_pcache_seal()
+RETURNS int8
+AS 'MODULE_PATHNAME', 'pg_pcache_seal'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION pg_pcache_next_start(
+	host_crash bool DEFAULT false,
+	OUT warm bool,
+	OUT reason text,
+	OUT detail text)
+AS 'MODULE_PATHNAME', 'pg_pcache_next_start'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Don't want these to be available to public.
+REVOKE ALL ON FUNCTION pg_stat_pcache() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_pcache_relations() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_pcache_seal() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_pcache_next_start(bool) FROM PUBLIC;
+REVOKE ALL ON pg_stat_pcache FROM PUBLIC;
+REVOKE ALL ON pg_pcache_relations FROM PUBLIC;
+
+GRANT EXECUTE ON FUNCTION pg_stat_pcache() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_pcache_relations() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_pcache_next_start(bool) TO pg_monitor;
+GRANT SELECT ON pg_stat_pcache TO pg_monitor;
+GRANT SELECT ON pg_pcache_relations TO pg_monitor;

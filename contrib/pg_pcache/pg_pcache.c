@@ -1,0 +1,338 @@
+/*-------------------------------------------------------------------------
+ *
+ * pg_pcache.c
+ *	  SQL access to what the persistent cache does and holds.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ *	  contrib/pg_pcache/pg_pcache.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/pcache.h"
+#include "storage/pcache_stat.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/pg_lsn.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+PG_MODULE_MAGIC_EXT(
+					.name = "pg_pcache",
+					.version = PG_VERSION
+);
+
+/* Columns of a row, filled in from left to right. */
+typedef struct Row
+{
+	Datum		values[64];
+	bool		nulls[64];
+	int			n;
+} Row;
+
+static void
+AddNull(Row *row)
+{
+	row->nulls[row->n++] = true;
+}
+
+static void
+AddDatum(Row *row, Datum value)
+{
+	row->nulls[row->n] = false;
+	row->values[row->n++] = value;
+}
+
+static void
+AddText(Row *row, const char *text)
+{
+	AddDatum(row, CStringGetTextDatum(text));
+}
+
+/* "" stands for nothing to say */
+static void
+AddDetail(Row *row, const char *text)
+{
+	if (text[0] == '\0')
+		AddNull(row);
+	else
+		AddText(row, text);
+}
+
+static Datum
+RowToDatum(FunctionCallInfo fcinfo, Row *row)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	/* what does not apply is at the end */
+	while (row->n < tupdesc->natts)
+		AddNull(row);
+	Assert(row->n == tupdesc->natts);
+	return HeapTupleGetDatum(heap_form_tuple(tupdesc, row->values, row->nulls));
+}
+
+static const char *
+ModeName(void)
+{
+	for (const struct config_enum_entry *entry = persistent_cache_mode_options;
+		 entry->name != NULL; entry++)
+	{
+		if (entry->val == persistent_cache_mode)
+			return entry->name;
+	}
+	return "unknown";
+}
+
+static const char *
+StateName(uint32 state)
+{
+	switch ((PCacheState) state)
+	{
+		case PCACHE_STATE_EMPTY:
+			return "empty";
+		case PCACHE_STATE_ATTACHING:
+			return "attaching";
+		case PCACHE_STATE_DIRTY:
+			return "dirty";
+		case PCACHE_STATE_CLEAN:
+			return "clean";
+	}
+	return "unknown";
+}
+
+/* The reasons, named as in the log and by pg_pcache verify, with their counts. */
+static Datum
+DroppedByReason(const PersistentCacheStats *stats)
+{
+	StringInfoData json;
+	const char *separator = "";
+
+	initStringInfo(&json);
+	appendStringInfoChar(&json, '{');
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		if (i == PCACHE_PAGE_KEPT || i == PCACHE_PAGE_FREE)
+			continue;
+		appendStringInfo(&json, "%s\"%s\": " UINT64_FORMAT, separator,
+						 PCachePageVerdictName(i), stats->pages[i]);
+		separator = ", ";
+	}
+	appendStringInfoChar(&json, '}');
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
+}
+
+static void
+AddLastStart(Row *row, const PersistentCacheStats *stats)
+{
+	uint64		dropped = 0;
+	bool		warm = stats->start.refusal == PCACHE_WARM;
+
+	AddText(row, warm ? "warm" : "cold");
+	if (warm)
+	{
+		AddNull(row);
+		AddNull(row);
+	}
+	else
+	{
+		AddText(row, PCacheRefusalName(stats->start.refusal));
+		AddDetail(row, stats->start.detail);
+	}
+
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		if (i != PCACHE_PAGE_KEPT && i != PCACHE_PAGE_FREE)
+			dropped += stats->pages[i];
+	}
+	AddDatum(row, Int64GetDatum(stats->pages[PCACHE_PAGE_KEPT]));
+	AddDatum(row, Int64GetDatum(stats->kept_dirty));
+	AddDatum(row, Int64GetDatum(dropped));
+	AddDatum(row, DroppedByReason(stats));
+	AddDatum(row, Int32GetDatum(stats->retired));
+	AddDatum(row, Float8GetDatum(stats->startup_usec / 1000.0));
+	AddDatum(row, Float8GetDatum(stats->rebuild_usec / 1000.0));
+}
+
+static void
+AddProtocol(Row *row, const PersistentCacheStats *stats)
+{
+	if (!stats->protocol)
+	{
+		for (int i = 0; i < 11; i++)
+			AddNull(row);
+		return;
+	}
+
+	if (stats->sealer_pid == 0)
+		AddNull(row);
+	else
+		AddDatum(row, Int32GetDatum(stats->sealer_pid));
+	AddDatum(row, Int64GetDatum(stats->marks));
+	AddDatum(row, Int64GetDatum(stats->seals));
+	AddDatum(row, Int64GetDatum(stats->failed_seals));
+	AddDatum(row, Int64GetDatum(stats->flushed_bytes));
+	AddDatum(row, Int64GetDatum(stats->drains));
+	AddDatum(row, Int64GetDatum(stats->queued));
+	AddDatum(row, Int64GetDatum(stats->sealed));
+	AddDatum(row, Float8GetDatum((double) stats->sealed / NBuffers));
+	if (XLogRecPtrIsInvalid(stats->watermark))
+	{
+		AddNull(row);
+		AddNull(row);
+	}
+	else
+	{
+		AddDatum(row, LSNGetDatum(stats->watermark));
+		AddDatum(row, Int32GetDatum(stats->watermark_timeline));
+	}
+}
+
+static void
+AddMedia(Row *row, const PCacheMediaSummary *media)
+{
+	char		health[PCACHE_MEDIA_HEALTH_LEN];
+
+	if (media->checked_at == 0)
+		return;
+
+	AddDatum(row, TimestampTzGetDatum(media->checked_at));
+	AddText(row, PCacheMediaAnswerName(media->blocks));
+	AddDetail(row, media->blocks_why);
+	if (media->blocks == PCACHE_MEDIA_UNKNOWN || media->bad_truncated)
+		AddNull(row);
+	else
+		AddDatum(row, Int64GetDatum(media->bad_bytes));
+	AddText(row, PCacheMediaAnswerName(media->dimms_state));
+	AddDetail(row, media->dimms_why);
+	if (media->n_dimms == 0)
+		AddNull(row);
+	else
+		AddText(row, PCacheMediaHealthText(media->health, health, sizeof(health)));
+	AddText(row, PCachePersistenceDomainName(media->domain));
+	if (media->numa_node < 0)
+		AddNull(row);
+	else
+		AddDatum(row, Int32GetDatum(media->numa_node));
+}
+
+/*
+ * One row with all that is known of the cache.
+ */
+PG_FUNCTION_INFO_V1(pg_stat_pcache);
+
+Datum
+pg_stat_pcache(PG_FUNCTION_ARGS)
+{
+	Row			row = {.n = 0};
+	PersistentCacheStats *stats;
+
+	AddText(&row, ModeName());
+	AddDatum(&row, Int32GetDatum(NBuffers));
+	if (!PersistentCacheEnabled())
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+
+	stats = palloc(sizeof(PersistentCacheStats));
+	PersistentCacheGetStats(stats);
+	AddText(&row, stats->path);
+	AddText(&row, PCacheFsKindName(stats->superblock.fs_kind));
+	AddDatum(&row, Int64GetDatum(stats->superblock.capacity));
+	AddDatum(&row, Int64GetDatum(stats->superblock.pool_size));
+	AddText(&row, StateName(stats->superblock.state));
+	AddLastStart(&row, stats);
+	AddProtocol(&row, stats);
+	AddMedia(&row, &stats->media);
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+}
+
+/*
+ * A row for each relation fork that has pages in shared buffers.
+ */
+PG_FUNCTION_INFO_V1(pg_pcache_relations);
+
+Datum
+pg_pcache_relations(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		protocol = persistent_cache_mode == PERSISTENT_CACHE_ALWAYS;
+	PersistentCacheRelation *relations;
+	uint32		n;
+
+	InitMaterializedSRF(fcinfo, 0);
+	relations = PersistentCacheGetRelations(&n);
+	for (uint32 i = 0; i < n; i++)
+	{
+		const PersistentCacheRelation *relation = &relations[i];
+		Row			row = {.n = 0};
+
+		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.relNumber));
+		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.spcOid));
+		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.dbOid));
+		AddDatum(&row, Int16GetDatum(relation->fork));
+		AddDatum(&row, Int64GetDatum(relation->buffers));
+		if (protocol)
+		{
+			AddDatum(&row, Int64GetDatum(relation->sealed));
+			AddDatum(&row, Int64GetDatum(relation->kept));
+		}
+		else
+		{
+			AddNull(&row);
+			AddNull(&row);
+		}
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc,
+							 row.values, row.nulls);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * Seal all that can be sealed.  Returns how many permanent pages are left; NULL
+ * if nothing is sealed in this mode.
+ */
+PG_FUNCTION_INFO_V1(pg_pcache_seal);
+
+Datum
+pg_pcache_seal(PG_FUNCTION_ARGS)
+{
+	static uint32 wait_event_info = 0;
+
+	if (persistent_cache_mode != PERSISTENT_CACHE_ALWAYS)
+		PG_RETURN_NULL();
+	if (wait_event_info == 0)
+		wait_event_info = WaitEventExtensionNew("PgPcacheSeal");
+	PG_RETURN_INT64(PersistentCacheSealNow(wait_event_info));
+}
+
+/*
+ * Would the start after a crash that happened now be warm?
+ */
+PG_FUNCTION_INFO_V1(pg_pcache_next_start);
+
+Datum
+pg_pcache_next_start(PG_FUNCTION_ARGS)
+{
+	Row			row = {.n = 0};
+	PCacheVerdict verdict;
+
+	if (!PersistentCacheEnabled())
+	{
+		AddDatum(&row, BoolGetDatum(false));
+		AddText(&row, "off");
+		AddText(&row, _("persistent_cache_mode is off"));
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+	}
+
+	verdict = PersistentCacheNextStart(PG_GETARG_BOOL(0));
+	AddDatum(&row, BoolGetDatum(verdict.refusal == PCACHE_WARM));
+	AddText(&row, PCacheRefusalName(verdict.refusal));
+	AddDetail(&row, verdict.detail);
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+}

@@ -1,0 +1,104 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_memory_error.c
+ *	  Memory errors that a server process died of, remembered in the pool.
+ *
+ * Persistent memory lists its bad blocks by itself, though not in every case
+ * soon enough.  DRAM below tmpfs and hugetlbfs does not: without a record the
+ * next start would hand out the same slot again, and crash again.
+ *
+ * Entries are never removed; formatting the pool clears them all.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_memory_error.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#include "port/atomics.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include "port/pg_crc32c.h"
+#include "storage/pcache_pool.h"
+
+static uint32
+MemoryErrorCrc(const PCacheMemoryError *entry)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, entry, offsetof(PCacheMemoryError, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+#ifndef FRONTEND
+
+/*
+ * Record, durably, that [offset, offset + length) of a mapped pool cannot be
+ * used.  offset is not 0.  If there is no room left nothing happens.
+ *
+ * Called from a signal handler, perhaps by several processes at the same
+ * time, and perhaps with the record itself on bad memory.
+ */
+void
+PCacheRecordMemoryError(const PCacheMapping *map, uint64 offset, uint32 length)
+{
+	PCacheMemoryError *entries =
+		(PCacheMemoryError *) (map->base + PCACHE_MEMORY_ERRORS_OFFSET);
+
+	for (int i = 0; i < PCACHE_MAX_MEMORY_ERRORS; i++)
+	{
+		PCacheMemoryError *entry = &entries[i];
+		uint64		expected = 0;
+
+		if (!pg_atomic_compare_exchange_u64((pg_atomic_uint64 *) &entry->offset,
+											&expected, offset) &&
+			expected != offset)
+			continue;
+		/* who died over the same range before may not have come to this */
+		entry->length = Max(entry->length, length);
+		entry->crc = MemoryErrorCrc(entry);
+		(void) PCachePersist(map, entry, sizeof(*entry));
+		return;
+	}
+}
+
+#endif							/* !FRONTEND */
+
+/*
+ * Add what the open pool remembers to a report's bad ranges.
+ */
+void
+PCacheAddMemoryErrors(int fd, PCacheMediaReport *report)
+{
+	PCacheMemoryError entries[PCACHE_MAX_MEMORY_ERRORS];
+	bool		any = false;
+
+	if (!PCacheReadExact(fd, entries, sizeof(entries), PCACHE_MEMORY_ERRORS_OFFSET))
+		return;
+	for (int i = 0; i < PCACHE_MAX_MEMORY_ERRORS; i++)
+	{
+		if (entries[i].offset == 0 || entries[i].length == 0 ||
+			entries[i].crc != MemoryErrorCrc(&entries[i]))
+			continue;
+		PCacheMediaAddRange(&report->bad, entries[i].offset, entries[i].length);
+		any = true;
+	}
+	if (!any)
+		return;
+	PCacheMediaMergeRanges(&report->bad);
+
+	/* what else is bad may still be unknown, and then that is the answer */
+	if (report->blocks == PCACHE_MEDIA_CLEAN)
+	{
+		report->blocks = PCACHE_MEDIA_BAD;
+		strlcpy(report->blocks_why, _("a server process died of memory errors"),
+				PCACHE_MEDIA_WHY_LEN);
+	}
+}

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_sigbus.c
+ *	  Memory errors in the pool: say which page is lost, and die of it.
+ *
+ * The kernel sends SIGBUS to a process that touches a page of the pool which
+ * cannot be read: an uncorrectable memory error, a bad block of persistent
+ * memory, or a pool file that somebody has truncated.  The postmaster then
+ * does what it does after any crash of a child.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_sigbus.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "common/relpath.h"
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+
+/* Of what the kernel manages memory in; larger pages get split. */
+#define SMALL_PAGE_SIZE		4096
+
+/* A line of text, put together without calling anything. */
+typedef struct SafeLine
+{
+	char		text[256];
+	size_t		len;
+} SafeLine;
+
+static void
+AppendText(SafeLine *line, const char *text)
+{
+	while (*text != '\0' && line->len < sizeof(line->text))
+		line->text[line->len++] = *text++;
+}
+
+static void
+AppendNumber(SafeLine *line, uint64 number)
+{
+	char		digits[32];
+
+	digits[pg_ulltoa_n(number, digits)] = '\0';
+	AppendText(line, digits);
+}
+
+static void
+AppendTag(SafeLine *line, const BufferTag *tag)
+{
+	ForkNumber	fork = BufTagGetForkNum(tag);
+
+	AppendText(line, "relation ");
+	AppendNumber(line, tag->spcOid);
+	AppendText(line, "/");
+	AppendNumber(line, tag->dbOid);
+	AppendText(line, "/");
+	AppendNumber(line, BufTagGetRelNumber(tag));
+	AppendText(line, ", fork ");
+	AppendText(line, fork >= 0 && fork <= MAX_FORKNUM ? forkNames[fork] : "unknown");
+	AppendText(line, ", block ");
+	AppendNumber(line, tag->blockNum);
+}
+
+/*
+ * Write what is lost to the server's log.  Not by ereport(), which allocates
+ * memory and takes locks.
+ */
+static void
+WriteReport(uint64 offset)
+{
+	uint64		blocks_offset = PCacheCtl->superblock.blocks_offset;
+	SafeLine	line = {.len = 0};
+	ssize_t		rc;
+
+	AppendText(&line, "PANIC:  memory error in persistent cache pool, process ");
+	AppendNumber(&line, MyProcPid);
+	AppendText(&line, ": ");
+	if (offset >= blocks_offset && offset - blocks_offset < (uint64) NBuffers * BLCKSZ)
+	{
+		int			slot = (offset - blocks_offset) / BLCKSZ;
+
+		AppendText(&line, "buffer ");
+		AppendNumber(&line, slot + 1);
+		AppendText(&line, ", ");
+		AppendTag(&line, &GetBufferDescriptor(slot)->tag);
+	}
+	else
+	{
+		AppendText(&line, offset >= PCACHE_DESCRIPTORS_OFFSET ?
+				   "descriptors, at byte " : "superblock, at byte ");
+		AppendNumber(&line, offset);
+	}
+	AppendText(&line, "\n");
+	rc = write(STDERR_FILENO, line.text, line.len);
+	(void) rc;
+}
+
+/*
+ * Remember, for the next start, what cannot be used any more.
+ *
+ * A huge page of hugetlbfs is lost as a whole.  Elsewhere, a memory error
+ * costs the page that it is in, whatever the size of the mapping was.
+ */
+static void
+Remember(uint64 offset, const siginfo_t *info)
+{
+	uint64		blocks_offset = PCacheCtl->superblock.blocks_offset;
+	uint64		size = SMALL_PAGE_SIZE;
+	uint64		start;
+
+	if (offset >= blocks_offset)
+		size = Max(size, BLCKSZ);
+	if (PCacheThePool.fs_kind == PCACHE_FS_HUGETLBFS &&
+		info->si_code == BUS_MCEERR_AR && info->si_addr_lsb > 12 &&
+		info->si_addr_lsb <= 30)
+		size = UINT64CONST(1) << info->si_addr_lsb;
+	start = offset - offset % size;
+
+	/* if nothing can be done for the superblock, admit it */
+	if (start >= PCACHE_DESCRIPTORS_OFFSET)
+		PCacheRecordMemoryError(&PCacheThePool.map, start, size);
+}
+
+/*
+ * SA_RESETHAND has restored the default action already, so that a memory error
+ * that we run into here ends the process as well.
+ */
+static void
+HandleSigbus(int signo, siginfo_t *info, void *context)
+{
+	const char *addr = info->si_addr;
+	const PCacheMapping *map = &PCacheThePool.map;
+
+	/* si_code is positive if the kernel sent it, for a fault */
+	if (info->si_code > 0 && addr >= map->base && addr < map->base + map->length)
+	{
+		WriteReport(addr - map->base);
+		Remember(addr - map->base, info);
+	}
+	raise(SIGBUS);				/* once we have returned */
+}
+
+/*
+ * Called by each child of the postmaster when it starts.
+ */
+void
+PersistentCacheInitChild(void)
+{
+	struct sigaction action;
+
+	if (PCacheThePool.map.base == NULL)
+		return;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = HandleSigbus;
+	action.sa_flags = SA_SIGINFO | SA_RESETHAND;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGBUS, &action, NULL) < 0)
+		elog(FATAL, "could not set handler for SIGBUS: %m");
+}

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * powercut.h
+ *	  What the shim and the program "powercut" share.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * tests/powercut/powercut.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef POWERCUT_H
+#define POWERCUT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define LINE_SIZE	64
+
+/* As in storage/pcache_layout.h; pools of another format are not known. */
+#define WATERMARK_OFFSET		8192
+#define DESCRIPTORS_OFFSET		(2 * 1024 * 1024)
+#define BLOCKS_OFFSET_FIELD		104
+
+/* Kinds of stores, by where they go and how long they are. */
+enum
+{
+	KIND_SUPERBLOCK = 1,
+	KIND_WATERMARK = 2,
+	KIND_MARK = 4,				/* seq of a descriptor */
+	KIND_DESCRIPTOR = 8,		/* all of it */
+	KIND_PAGE = 16,
+};
+
+/* Where to cut the power, see struct Control. */
+enum
+{
+	EVENT_FLUSH = 1,			/* after a flush */
+	EVENT_DRAIN = 2,			/* before a drain takes effect */
+	EVENT_HALF = 3,				/* in the middle of it */
+	EVENT_DONE = 4,				/* after it */
+	EVENT_CALL = 5,				/* before a flush takes effect */
+};
+
+/*
+ * The file IMAGE.ctl, mapped by all processes of the server.  armed is written
+ * last by whoever wants the power cut at the countdown-th such event.
+ */
+typedef struct Control
+{
+	_Atomic uint32_t armed;
+	uint32_t	kinds;			/* of the stores that count */
+	uint32_t	event;
+	_Atomic uint32_t off;		/* the power is off: nothing arrives any more */
+	_Atomic int64_t countdown;
+	uint32_t	die;			/* no power cut: kill who comes there */
+	uint32_t	reserved[9];
+
+	/* for information: lines flushed, drains, lines that a drain stored */
+	_Atomic uint64_t flushed;
+	_Atomic uint64_t drains;
+	_Atomic uint64_t arrived;
+} Control;
+
+#endif							/* POWERCUT_H */

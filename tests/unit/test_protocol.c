@@ -1,0 +1,1588 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_protocol.c
+ *	  Mark and seal under power cuts: all interleavings of who changes pages
+ *	  and of the sealer, with the power cut after each step.
+ *
+ * pcache_mark.c and pcache_sealer.c are included below, as they are, and
+ * PCacheDescribe() with pcache_shutdown.c.  What they ask of the server, and
+ * pcache_persist.h, is defined here.  The macros after the includes put
+ * functions of this file in the place of the atomic operations, of memcpy(),
+ * of PageGetLSN() and of UnlockBufHdr(): each of these, like each of the
+ * other calls, ends a step, and any other actor may go on.  (So do they all
+ * see stores in one order: the CPU's own reordering is not part of this.)
+ *
+ * The actors are coroutines.  bufmgr.c cannot be had without the rest of the
+ * server; its part is played by the programs below, which make the same calls
+ * and stores in the same order.
+ *
+ * The media is a shadow image.  Of each cache line it may hold any version
+ * since the last one that some actor flushed, and then waited for by a drain
+ * of its own; the lines are independent.  After each step, all of those
+ * images are shown to the real page gate: a page that it keeps must be the
+ * page as it is in shared buffers, complete, and under the tag by which it can
+ * be found there.
+ *
+ * The search is depth first.  A state that was seen before is not entered
+ * again; it is known by what is shared, by the image, and for each actor by
+ * how far it is and what it has read so far, on which alone it depends.  To go
+ * back to a state, the steps that lead to it are done again.
+ *
+ * Last, to show that all of it is needed and that this test would notice, each
+ * step of the protocol is left out, or done wrong: see mutants[].
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/unit/test_protocol.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ucontext.h>
+
+#include "access/rmgr.h"
+#include "access/xlog.h"
+#include "catalog/pg_tablespace_d.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "pgstat.h"
+#include "port/pg_bitutils.h"
+#include "portability/instr_time.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procsignal.h"
+#include "storage/shmem.h"
+#include "storage/sync.h"
+#include "utils/wait_event.h"
+
+#include "unit.h"
+
+/* ------------------------------------------------------------------------
+ * What the code under test calls
+ * ------------------------------------------------------------------------
+ */
+
+static uint64 HookRead(volatile pg_atomic_uint64 *ptr);
+static void HookWrite(volatile pg_atomic_uint64 *ptr, uint64 value);
+static bool HookCas(volatile pg_atomic_uint64 *ptr, uint64 *expected, uint64 value);
+static uint64 HookExchange(volatile pg_atomic_uint64 *ptr, uint64 value);
+static uint64 HookFetchOr(volatile pg_atomic_uint64 *ptr, uint64 bits);
+static uint64 HookFetchAnd(volatile pg_atomic_uint64 *ptr, uint64 bits);
+static void HookMemcpy(void *dest, const void *src, size_t len);
+static XLogRecPtr HookPageGetLSN(const PageData *page);
+static void HookUnlockBufHdr(BufferDesc *buf, uint32 state);
+static void SealerEnqueue(int buf_id);
+
+#undef memcpy
+#define pg_atomic_read_u64 HookRead
+#define pg_atomic_write_u64 HookWrite
+#define pg_atomic_compare_exchange_u64 HookCas
+#define pg_atomic_exchange_u64 HookExchange
+#define pg_atomic_fetch_or_u64 HookFetchOr
+#define pg_atomic_fetch_and_u64 HookFetchAnd
+#define memcpy HookMemcpy
+#define PageGetLSN HookPageGetLSN
+#define UnlockBufHdr HookUnlockBufHdr
+
+#include "pcache_mark.c"
+#undef BITS_PER_WORD
+#define PersistentCacheEnqueue SealerEnqueue
+#include "pcache_sealer.c"
+#undef PersistentCacheEnqueue
+#include "pcache_shutdown.c"
+
+#undef memcpy
+#undef UnlockBufHdr
+
+/* ------------------------------------------------------------------------
+ * Mutants
+ * ------------------------------------------------------------------------
+ */
+
+typedef enum Mutant
+{
+	M_NONE,
+	M_MARK_NO_FLUSH,
+	M_MARK_NO_DRAIN,
+	M_MARK_AFTER_CHANGE,
+	M_MARK_ODD_STAYS,
+	M_MARK_PLAIN_STORE,
+	M_MARK_NO_QUEUE,
+	M_HINT_NO_FIRST_MARK,
+	M_HINT_NO_SECOND_MARK,
+	M_HINT_NO_HEADER_LOCK,
+	M_EVICT_NO_MARK,
+	M_EVICT_MARK_AFTER_TAG,
+	M_EVICT_MARK_AFTER_MAPPING,
+	M_RETAG_NO_MARK,
+	M_SEALER_NO_LOCK_CHECK,
+	M_SEALER_NO_HEADER_LOCK,
+	M_SEALER_NO_VALID_CHECK,
+	M_SEALER_EPOCH_EARLY,
+	M_SEALER_PLAIN_STORE,
+	M_SEALER_SEQ_FIRST,
+	M_SEALER_NO_PAGE_FLUSH,
+	M_SEALER_NO_PAGE_DRAIN,
+	M_SEALER_NO_DESC_FLUSH,
+	M_SEALER_NO_DESC_DRAIN,
+	M_SEALER_NO_REQUEUE_LOCKED,
+	M_SEALER_NO_REQUEUE_FAILED,
+	M_QUEUE_SUMMARY_LATE,
+	N_MUTANTS
+} Mutant;
+
+typedef enum Expected
+{
+	HARMLESS,					/* no violation at all */
+	WRONG_PAGE,					/* a page is kept that must not be */
+	LOST,						/* a page is never sealed */
+} Expected;
+
+static const struct
+{
+	const char *what;
+	Expected	expected;
+}			mutants[N_MUTANTS] = {
+	[M_NONE] = {"the code as it is", HARMLESS},
+	[M_MARK_NO_FLUSH] = {"mark: does not flush", WRONG_PAGE},
+	[M_MARK_NO_DRAIN] = {"mark: does not drain", WRONG_PAGE},
+	[M_MARK_AFTER_CHANGE] = {"mark: after the change, not before it", WRONG_PAGE},
+	[M_MARK_ODD_STAYS] = {"mark: an odd seq is left as it is", WRONG_PAGE},
+	[M_MARK_PLAIN_STORE] = {"mark: plain store, not compare-and-swap", WRONG_PAGE},
+	[M_MARK_NO_QUEUE] = {"mark: does not queue", LOST},
+	[M_HINT_NO_FIRST_MARK] = {"hint LSN: no mark before it", WRONG_PAGE},
+	/* see README, rule 22: the header lock alone covers the change */
+	[M_HINT_NO_SECOND_MARK] = {"hint LSN: no mark after it", HARMLESS},
+	[M_HINT_NO_HEADER_LOCK] = {"hint LSN: marks not under the header lock", WRONG_PAGE},
+	[M_EVICT_NO_MARK] = {"eviction: no mark", WRONG_PAGE},
+	/* only the mapping table matters */
+	[M_EVICT_MARK_AFTER_TAG] = {"eviction: mark after the tag is cleared", HARMLESS},
+	[M_EVICT_MARK_AFTER_MAPPING] = {"eviction: mark after the tag has left the mapping", WRONG_PAGE},
+	[M_RETAG_NO_MARK] = {"new tag: no mark, not queued", LOST},
+	[M_SEALER_NO_LOCK_CHECK] = {"sealer: content lock not looked at", WRONG_PAGE},
+	[M_SEALER_NO_HEADER_LOCK] = {"sealer: header lock not taken", WRONG_PAGE},
+	[M_SEALER_NO_VALID_CHECK] = {"sealer: takes a page that is being read", WRONG_PAGE},
+	[M_SEALER_EPOCH_EARLY] = {"sealer: epoch read before the content lock is looked at", WRONG_PAGE},
+	[M_SEALER_PLAIN_STORE] = {"sealer: plain store, not compare-and-swap", WRONG_PAGE},
+	[M_SEALER_SEQ_FIRST] = {"sealer: seq before the rest of the descriptor", WRONG_PAGE},
+	[M_SEALER_NO_PAGE_FLUSH] = {"sealer: page not flushed", WRONG_PAGE},
+	[M_SEALER_NO_PAGE_DRAIN] = {"sealer: no drain before descriptors", WRONG_PAGE},
+	[M_SEALER_NO_DESC_FLUSH] = {"sealer: descriptor not flushed", LOST},
+	[M_SEALER_NO_DESC_DRAIN] = {"sealer: no drain after descriptors", LOST},
+	[M_SEALER_NO_REQUEUE_LOCKED] = {"sealer: does not queue a locked page again", LOST},
+	[M_SEALER_NO_REQUEUE_FAILED] = {"sealer: does not queue again if seq has moved", LOST},
+	[M_QUEUE_SUMMARY_LATE] = {"queue: summary cleared after the word", LOST},
+};
+
+static Mutant mutant;
+
+/* ------------------------------------------------------------------------
+ * The world: all that the actors share
+ * ------------------------------------------------------------------------
+ */
+
+#define N_SLOTS			2
+#define N_TAGS			3
+#define N_ACTORS		3
+#define SEALER			0		/* which actor is the sealer */
+#define NOBODY			(-1)
+
+#define LINE			PCACHE_CACHE_LINE
+#define LINES_PER_SLOT	3		/* descriptor, page header, page contents */
+#define N_LINES			(N_SLOTS * LINES_PER_SLOT)
+#define CONTENTS_AT		4096	/* in the page */
+#define MAX_VERSIONS	24
+#define QUEUE_WORDS		8
+
+/* What a page says; the high and low half of an LSN always differ. */
+typedef struct Contents
+{
+	XLogRecPtr	lsn;
+	uint64		words;
+} Contents;
+
+static union
+{
+	PCacheDescriptor desc[N_SLOTS];
+	char		align[LINE];
+}			descriptors __attribute__((aligned(LINE)));
+static char blocks[N_SLOTS * BLCKSZ] __attribute__((aligned(4096)));
+static PersistentCacheControl control;
+
+static struct
+{
+	/* the server's */
+	struct
+	{
+		uint32		state;		/* of the header; the tag is in its place */
+		int			exclusive;	/* who holds the content lock, or NOBODY */
+		int			shared;		/* how many do */
+	}			buf[N_SLOTS];
+	int			mapping[N_TAGS];	/* slot, or -1 */
+	Contents	files[N_TAGS];
+	uint64		completed_epoch;
+	pg_atomic_uint64 queue[QUEUE_WORDS];
+
+	/* the test's own: what is in shared buffers when nobody is in a change */
+	struct
+	{
+		bool		complete;
+		bool		to_be_sealed;	/* in the end */
+		int			tag;
+		Contents	contents;
+	}			truth[N_SLOTS];
+}			world;
+
+/* The shadow image: versions[0] is certain to be on the media. */
+typedef struct Line
+{
+	char	   *cpu;
+	int			n;
+	int			flushed[N_ACTORS];	/* version that waits for a drain */
+	char		versions[MAX_VERSIONS][LINE] __attribute__((aligned(8)));
+} Line;
+
+static Line lines[N_LINES];
+
+/* What the server defines elsewhere. */
+int			NBuffers = N_SLOTS;
+char	   *BufferBlocks = blocks;
+Block	   *LocalBufferBlockPointers = NULL;
+BufferDescPadded *BufferDescriptors;
+volatile sig_atomic_t InterruptPending = false;
+PersistentCacheControl *PCacheCtl = &control;
+PCachePool	PCacheThePool;
+int			persistent_cache_mode = PERSISTENT_CACHE_ALWAYS;
+
+static BufferDescPadded buffer_descriptors[N_SLOTS];
+
+/* The search */
+typedef struct Actor
+{
+	void		(*program) (void);
+	jmp_buf		context;
+	bool		started;
+	bool		finished;
+	int			waits_for;		/* a slot whose header (or content) lock it
+								 * wants */
+	enum
+	{
+		WAIT_NOT,
+		WAIT_HEADER,
+		WAIT_SHARE,
+		WAIT_EXCLUSIVE,
+	}			wait;
+	uint64		history;		/* of how far it is, and of what it has read */
+} Actor;
+
+#define STACK_SIZE		(64 * 1024)
+#define MAX_DEPTH		2000
+
+typedef struct Choice
+{
+	int8		actor;
+	uint8		others;			/* bitmap: not tried yet */
+} Choice;
+
+static Actor actors[N_ACTORS];
+static char stacks[N_ACTORS][STACK_SIZE] __attribute__((aligned(64)));
+static int	n_actors;
+static int	me;
+static bool alone;				/* nobody else is running */
+static jmp_buf scheduler;
+static Choice path[MAX_DEPTH];
+static int	depth;				/* of path */
+static int	position;			/* in path */
+
+static uint64 n_states;
+static uint64 n_images;
+static uint64 n_kept;
+static char violation[512];
+static Expected violation_kind;
+
+static void Violation(Expected kind, const char *fmt,...) pg_attribute_printf(2, 3);
+
+static void
+Violation(Expected kind, const char *fmt,...)
+{
+	va_list		args;
+
+	if (violation[0] != '\0')
+		return;
+	violation_kind = kind;
+	va_start(args, fmt);
+	vsnprintf(violation, sizeof(violation), fmt, args);
+	va_end(args);
+}
+
+static inline uint64
+Mix(uint64 hash, uint64 value)
+{
+	hash = (hash ^ value) * UINT64CONST(0x9E3779B97F4A7C15);
+	return hash ^ (hash >> 29);
+}
+
+static uint64
+HashBytes(uint64 hash, const void *data, size_t len)
+{
+	const char *p = data;
+
+	Assert(len % 4 == 0);
+	for (; len >= 8; len -= 8, p += 8)
+	{
+		uint64		v;
+
+		memcpy(&v, p, 8);
+		hash = Mix(hash, v);
+	}
+	if (len > 0)
+	{
+		uint32		v;
+
+		memcpy(&v, p, 4);
+		hash = Mix(hash, v);
+	}
+	return hash;
+}
+
+/* Take down what the last step has stored. */
+static void
+NoteStores(void)
+{
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+
+		if (memcmp(line->cpu, line->versions[line->n - 1], LINE) == 0)
+			continue;
+		if (line->n == MAX_VERSIONS)
+		{
+			fprintf(stderr, "MAX_VERSIONS is too small\n");
+			abort();
+		}
+		memcpy(line->versions[line->n++], line->cpu, LINE);
+	}
+}
+
+/* The end of a step: let the others go on. */
+static void
+Step(void)
+{
+	NoteStores();
+	if (alone)
+		return;
+	actors[me].history = Mix(actors[me].history, 1);
+	/* on the way back to a state, switch only where the path does */
+	if (position < depth && path[position].actor == me &&
+		actors[me].wait == WAIT_NOT)
+	{
+		position++;
+		return;
+	}
+	if (_setjmp(actors[me].context) == 0)
+		_longjmp(scheduler, 1);
+}
+
+/* Remember what was read. */
+static inline void
+Saw(uint64 value)
+{
+	actors[me].history = Mix(actors[me].history, value + 2);
+}
+
+/*
+ * From here on what the actor does depends on nothing that it has read, but
+ * for what is given.
+ */
+#define Forget(k, remembered) \
+	(actors[me].history = Mix(Mix(__LINE__, k), remembered))
+
+static void
+StepAndWait(int wait, int slot)
+{
+	actors[me].wait = wait;
+	actors[me].waits_for = slot;
+	Step();
+	actors[me].wait = WAIT_NOT;
+}
+
+static bool
+CanGoOn(const Actor *actor)
+{
+	int			slot = actor->waits_for;
+
+	if (actor->finished)
+		return false;
+	switch (actor->wait)
+	{
+		case WAIT_NOT:
+			return true;
+		case WAIT_HEADER:
+			return (world.buf[slot].state & BM_LOCKED) == 0;
+		case WAIT_SHARE:
+			return world.buf[slot].exclusive == NOBODY;
+		case WAIT_EXCLUSIVE:
+			return world.buf[slot].exclusive == NOBODY && world.buf[slot].shared == 0;
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------------------
+ * The server's facilities, and the shadow image
+ * ------------------------------------------------------------------------
+ */
+
+static int
+SlotOfSeq(volatile void *ptr)
+{
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		if (ptr == (volatile void *) &descriptors.desc[slot].seq)
+			return slot;
+	}
+	return -1;
+}
+
+/* Counters and the like concern nobody else. */
+static bool
+IsShared(volatile void *ptr)
+{
+	return SlotOfSeq(ptr) >= 0 ||
+		ptr == (volatile void *) &control.epoch ||
+		((volatile char *) ptr >= (volatile char *) world.queue &&
+		 (volatile char *) ptr < (volatile char *) (world.queue + QUEUE_WORDS));
+}
+
+static bool
+IsQueue(volatile void *ptr)
+{
+	return IsShared(ptr) && SlotOfSeq(ptr) < 0 &&
+		ptr != (volatile void *) &control.epoch;
+}
+
+static bool sealer_cas_failed;	/* just before it queues a slot again */
+static PCacheDescriptor *late_payload;	/* for M_SEALER_SEQ_FIRST */
+static PCacheDescriptor late_copy;
+static uint64 early_epoch;		/* for M_SEALER_EPOCH_EARLY */
+
+static uint64
+HookRead(volatile pg_atomic_uint64 *ptr)
+{
+	if (!IsShared(ptr))
+		return ptr->value;
+	Step();
+	if (me == SEALER && mutant == M_SEALER_EPOCH_EARLY)
+	{
+		if (SlotOfSeq(ptr) >= 0)
+		{
+			early_epoch = control.epoch.value;
+			Saw(early_epoch);
+		}
+		else if (ptr == &control.epoch)
+			return early_epoch;
+	}
+	Saw(ptr->value);
+	return ptr->value;
+}
+
+static void
+HookWrite(volatile pg_atomic_uint64 *ptr, uint64 value)
+{
+	if (IsShared(ptr))
+		Step();
+	ptr->value = value;
+}
+
+static bool
+HookCas(volatile pg_atomic_uint64 *ptr, uint64 *expected, uint64 value)
+{
+	bool		plain = (me == SEALER && mutant == M_SEALER_PLAIN_STORE) ||
+		(me != SEALER && mutant == M_MARK_PLAIN_STORE);
+	bool		same;
+
+	Step();
+	Saw(ptr->value);
+	same = ptr->value == *expected;
+	if (me != SEALER && same && (*expected & 1) != 0 &&
+		mutant == M_MARK_ODD_STAYS)
+		return true;
+	if (same || plain)
+		ptr->value = value;
+	else
+		*expected = ptr->value;
+	if (me == SEALER)
+		sealer_cas_failed = !same && !plain;
+	if (late_payload != NULL && (me == SEALER))
+	{
+		Step();
+		memcpy((char *) late_payload + sizeof(uint64),
+			   (char *) &late_copy + sizeof(uint64), LINE - sizeof(uint64));
+		late_payload = NULL;
+	}
+	return same || plain;
+}
+
+static uint64
+HookExchange(volatile pg_atomic_uint64 *ptr, uint64 value)
+{
+	uint64		old;
+
+	Step();
+	old = ptr->value;
+	Saw(old);
+	if (mutant == M_QUEUE_SUMMARY_LATE && ptr == QueueSummary)
+		return old;
+	ptr->value = value;
+	if (mutant == M_QUEUE_SUMMARY_LATE)
+	{
+		Step();
+		QueueSummary->value = 0;
+	}
+	return old;
+}
+
+static uint64
+HookFetchOr(volatile pg_atomic_uint64 *ptr, uint64 bits)
+{
+	uint64		old;
+
+	Step();
+	old = ptr->value;
+	if (mutant == M_MARK_NO_QUEUE && me != SEALER && IsQueue(ptr))
+		return old;
+	ptr->value |= bits;
+	Saw(old);
+	return old;
+}
+
+static uint64
+HookFetchAnd(volatile pg_atomic_uint64 *ptr, uint64 bits)
+{
+	uint64		old;
+
+	Step();
+	old = ptr->value;
+	ptr->value &= bits;
+	Saw(old);
+	return old;
+}
+
+/* The sealer's copy into a descriptor, in two steps. */
+static void
+HookMemcpy(void *dest, const void *src, size_t len)
+{
+	size_t		half = len / 2;
+
+	if (mutant == M_SEALER_SEQ_FIRST)
+	{
+		late_payload = (PCacheDescriptor *) ((char *) dest - sizeof(uint64));
+		memcpy((char *) &late_copy + sizeof(uint64), src, len);
+		return;
+	}
+	Step();
+	memcpy(dest, src, half);
+	Step();
+	memcpy((char *) dest + half, (const char *) src + half, len - half);
+}
+
+static XLogRecPtr
+HookPageGetLSN(const PageData *page)
+{
+	const PageHeaderData *header = (const PageHeaderData *) page;
+	uint32		high,
+				low;
+
+	Step();
+	high = header->pd_lsn.xlogid;
+	Saw(high);
+	Step();
+	low = header->pd_lsn.xrecoff;
+	Saw(low);
+	/* PCacheDescribe() reads the tag next, in the same step */
+	Saw(GetBufferDescriptor(((const char *) page - blocks) / BLCKSZ)->tag.relNumber);
+	return ((uint64) high << 32) | low;
+}
+
+static void
+SealerEnqueue(int buf_id)
+{
+	if (me == SEALER && sealer_cas_failed && mutant == M_SEALER_NO_REQUEUE_FAILED)
+		return;
+	if (me == SEALER && !sealer_cas_failed && mutant == M_SEALER_NO_REQUEUE_LOCKED)
+		return;
+	PersistentCacheEnqueue(buf_id);
+}
+
+uint32
+LockBufHdr(BufferDesc *buf)
+{
+	int			slot = buf->buf_id;
+	uint32		state;
+
+	if (me == SEALER && mutant == M_SEALER_NO_HEADER_LOCK)
+		Step();
+	else
+	{
+		StepAndWait(WAIT_HEADER, slot);
+		world.buf[slot].state |= BM_LOCKED;
+	}
+	state = world.buf[slot].state | BM_LOCKED;
+	Saw(state);
+	if (me == SEALER && mutant == M_SEALER_NO_VALID_CHECK && (state & BM_TAG_VALID))
+		state = (state | BM_VALID) & ~BM_IO_IN_PROGRESS;
+	return state;
+}
+
+static void
+HookUnlockBufHdr(BufferDesc *buf, uint32 state)
+{
+	Step();
+	if (me == SEALER)
+	{
+		/* it changes nothing, and a mutant may have told it nonsense */
+		if (mutant != M_SEALER_NO_HEADER_LOCK)
+			world.buf[buf->buf_id].state &= ~BM_LOCKED;
+		return;
+	}
+	world.buf[buf->buf_id].state = state & ~BM_LOCKED;
+}
+
+bool
+LWLockIsHeldExclusive(LWLock *lock)
+{
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		if (lock != BufferDescriptorGetContentLock(GetBufferDescriptor(slot)))
+			continue;
+		Step();
+		if (mutant == M_SEALER_NO_LOCK_CHECK)
+			return false;
+		Saw(world.buf[slot].exclusive);
+		sealer_cas_failed = false;
+		return world.buf[slot].exclusive != NOBODY;
+	}
+	abort();
+}
+
+void *
+ShmemInitStruct(const char *name, Size size, bool *found)
+{
+	if (size > sizeof(world.queue))
+		abort();
+	*found = false;
+	return world.queue;
+}
+
+Size
+add_size(Size a, Size b)
+{
+	return a + b;
+}
+
+Size
+mul_size(Size a, Size b)
+{
+	return a * b;
+}
+
+void
+ProcessInterrupts(void)
+{
+	abort();
+}
+
+/* elog(ERROR): none of it may happen */
+bool
+errstart(int elevel, const char *domain)
+{
+	abort();
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	abort();
+}
+
+int
+errmsg_internal(const char *fmt,...)
+{
+	abort();
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+	abort();
+}
+
+void
+ExceptionalCondition(const char *condition, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
+	abort();
+}
+
+void
+PCacheFlush(const PCacheMapping *mapping, const void *addr, size_t len)
+{
+	bool		page = len == BLCKSZ;
+	const char *start = addr;
+
+	if (me == SEALER && page && mutant == M_SEALER_NO_PAGE_FLUSH)
+		return;
+	if (me == SEALER && !page && mutant == M_SEALER_NO_DESC_FLUSH)
+		return;
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+
+		if (line->cpu + LINE <= start || line->cpu >= start + len)
+			continue;
+		Step();					/* line by line, in any state of the others */
+		line->flushed[me] = line->n - 1;
+	}
+}
+
+static int	sealer_drains;
+
+bool
+PCacheDrain(const PCacheMapping *mapping)
+{
+	Step();
+	if (me == SEALER)
+	{
+		/* the first drain of a batch is for pages, the second for descriptors */
+		sealer_drains++;
+		if (mutant == M_SEALER_NO_PAGE_DRAIN && sealer_drains % 2 == 1)
+			return true;
+		if (mutant == M_SEALER_NO_DESC_DRAIN && sealer_drains % 2 == 0)
+			return true;
+	}
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+		int			gone = line->flushed[me];
+
+		if (gone <= 0)
+			continue;
+		memmove(line->versions[0], line->versions[gone], (line->n - gone) * LINE);
+		line->n -= gone;
+		for (int a = 0; a < N_ACTORS; a++)
+			line->flushed[a] = Max(line->flushed[a] - gone, 0);
+	}
+	return true;
+}
+
+bool
+PCachePersist(const PCacheMapping *mapping, const void *addr, size_t len)
+{
+	if (mutant == M_MARK_NO_FLUSH)
+		return PCacheDrain(mapping);
+	PCacheFlush(mapping, addr, len);
+	if (mutant == M_MARK_NO_DRAIN)
+		return true;
+	return PCacheDrain(mapping);
+}
+
+/* All relations are there. */
+int64
+PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber fork)
+{
+	return 1000;
+}
+
+bool
+PCacheMediaRangeIsBad(const PCacheMediaReport *media, uint64 offset, uint64 length)
+{
+	return false;
+}
+
+/* ------------------------------------------------------------------------
+ * What bufmgr.c does, and who else there is
+ * ------------------------------------------------------------------------
+ */
+
+#define FIRST_REL		16384	/* the relation of tag 0; block 0 each */
+
+static Contents
+ContentsNumber(int k)
+{
+	Contents	c;
+
+	c.lsn = ((uint64) k << 32) | (k + 0x100);
+	c.words = UINT64CONST(0x0101010101010101) * k;
+	return c;
+}
+
+static PageHeaderData *
+HeaderOf(int slot)
+{
+	return (PageHeaderData *) (blocks + slot * BLCKSZ);
+}
+
+static uint64 *
+WordsOf(int slot)
+{
+	return (uint64 *) (blocks + slot * BLCKSZ + CONTENTS_AT);
+}
+
+static void
+SetTag(BufferTag *buffer_tag, int tag)
+{
+	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, FIRST_REL + tag};
+
+	InitBufferTag(buffer_tag, &rlocator, MAIN_FORKNUM, 0);
+}
+
+static void
+LockContents(int slot)
+{
+	StepAndWait(WAIT_EXCLUSIVE, slot);
+	world.buf[slot].exclusive = me;
+}
+
+static void
+UnlockContents(int slot)
+{
+	Step();
+	world.buf[slot].exclusive = NOBODY;
+}
+
+static void
+LockContentsShared(int slot)
+{
+	StepAndWait(WAIT_SHARE, slot);
+	world.buf[slot].shared++;
+}
+
+static void
+UnlockContentsShared(int slot)
+{
+	Step();
+	world.buf[slot].shared--;
+}
+
+/* Change bits of the header's state. */
+static void
+SetState(int slot, uint32 clear, uint32 set)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	uint32		state = LockBufHdr(buf);
+
+	HookUnlockBufHdr(buf, (state & ~clear) | set);
+}
+
+static void
+StoreWords(int slot, uint64 words)
+{
+	Step();
+	world.truth[slot].complete = false;
+	*WordsOf(slot) = words;
+}
+
+/* PageSetLSN(), and then the page is what it is to be */
+static void
+StoreLSN(int slot, int tag, Contents c)
+{
+	Step();
+	world.truth[slot].complete = false;
+	HeaderOf(slot)->pd_lsn.xlogid = c.lsn >> 32;
+	Step();
+	HeaderOf(slot)->pd_lsn.xrecoff = (uint32) c.lsn;
+	world.truth[slot].tag = tag;
+	world.truth[slot].contents = c;
+	world.truth[slot].complete = true;
+}
+
+/* What is done to a page under the exclusive lock */
+static void
+ChangeLocked(int slot, int k)
+{
+	Contents	c = ContentsNumber(k);
+
+	Forget(k, 0);
+	StoreWords(slot, c.words);
+	SetState(slot, 0, BM_DIRTY | BM_JUST_DIRTIED);	/* MarkBufferDirty() */
+	Forget(k, 0);
+	StoreLSN(slot, GetBufferDescriptor(slot)->tag.relNumber - FIRST_REL, c);
+}
+
+/* LockBuffer(), a change, UnlockBuffer() */
+static void
+Change(int slot, int k)
+{
+	Forget(k, 0);
+	LockContents(slot);
+	if (mutant != M_MARK_AFTER_CHANGE)
+		PersistentCacheMark(slot);
+	ChangeLocked(slot, k);
+	if (mutant == M_MARK_AFTER_CHANGE)
+		PersistentCacheMark(slot);
+	Forget(k, 0);
+	UnlockContents(slot);
+}
+
+/* MarkBufferDirtyHint(), with a full-page image */
+static void
+Hint(int slot, int k)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	Contents	c = ContentsNumber(k);
+	uint32		state;
+
+	LockContentsShared(slot);
+	state = LockBufHdr(buf);
+	if (mutant == M_HINT_NO_HEADER_LOCK)
+		HookUnlockBufHdr(buf, state);
+	if ((state & BM_DIRTY) == 0)
+	{
+		c.words = world.truth[slot].contents.words;
+		if (mutant != M_HINT_NO_FIRST_MARK)
+			PersistentCacheMark(slot);
+		Forget(k, state);
+		StoreLSN(slot, world.truth[slot].tag, c);
+		if (mutant != M_HINT_NO_SECOND_MARK)
+			PersistentCacheMark(slot);
+		Forget(k, state);
+	}
+	if (mutant == M_HINT_NO_HEADER_LOCK)
+		state = LockBufHdr(buf);
+	HookUnlockBufHdr(buf, state | BM_DIRTY | BM_JUST_DIRTIED);
+	Forget(k, 0);
+	UnlockContentsShared(slot);
+}
+
+/* GetVictimBuffer() of a clean buffer, with InvalidateVictimBuffer() */
+static void
+Evict(int slot)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	uint32		state = LockBufHdr(buf);
+	int			tag = buf->tag.relNumber - FIRST_REL;
+
+	HookUnlockBufHdr(buf, state + BUF_REFCOUNT_ONE);
+	Forget(slot, tag);
+	state = LockBufHdr(buf);
+	if (mutant != M_EVICT_NO_MARK && mutant != M_EVICT_MARK_AFTER_TAG &&
+		mutant != M_EVICT_MARK_AFTER_MAPPING)
+		PersistentCacheMark(slot);
+	Forget(slot, Mix(tag, state));
+	Step();
+	ClearBufferTag(&buf->tag);
+	world.truth[slot].to_be_sealed = false;
+	HookUnlockBufHdr(buf, state & ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK));
+	Forget(slot, tag);
+	if (mutant == M_EVICT_MARK_AFTER_TAG)
+		PersistentCacheMark(slot);
+	Step();
+	world.mapping[tag] = -1;	/* BufTableDelete() */
+	if (mutant == M_EVICT_MARK_AFTER_MAPPING)
+		PersistentCacheMark(slot);
+}
+
+/* BufferAlloc(), with the victim from Evict() */
+static void
+Alloc(int slot, int tag, bool ring)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	uint32		state;
+
+	Forget(slot, 0);
+	Step();
+	world.mapping[tag] = slot;	/* BufTableInsert() */
+	state = LockBufHdr(buf);
+	if (mutant != M_RETAG_NO_MARK)
+		PersistentCacheRetag(slot, ring);
+	Forget(slot, state);
+	Step();
+	SetTag(&buf->tag, tag);
+	world.truth[slot].to_be_sealed = !ring;
+	HookUnlockBufHdr(buf, state | BM_TAG_VALID | BM_PERMANENT | BUF_USAGECOUNT_ONE);
+	Forget(slot, 0);
+	SetState(slot, 0, BM_IO_IN_PROGRESS);	/* StartBufferIO() */
+	Forget(slot, 0);
+}
+
+static void
+Unpin(int slot)
+{
+	StepAndWait(WAIT_HEADER, slot);
+	world.buf[slot].state -= BUF_REFCOUNT_ONE;
+}
+
+/* ReadBuffer(), into the victim */
+static void
+Read(int slot, int tag, bool ring)
+{
+	Alloc(slot, tag, ring);
+	StoreWords(slot, world.files[tag].words);
+	StoreLSN(slot, tag, world.files[tag]);
+	SetState(slot, BM_IO_IN_PROGRESS, BM_VALID);	/* TerminateBufferIO() */
+	Forget(slot, 0);
+	Unpin(slot);
+}
+
+/* ReadBufferExtended(RBM_ZERO_AND_LOCK), into the victim, and a first change */
+static void
+ZeroAndLock(int slot, int tag, int k)
+{
+	Alloc(slot, tag, false);
+	StoreWords(slot, 0);
+	StoreLSN(slot, tag, ContentsNumber(0));
+	LockContents(slot);
+	PersistentCacheMark(slot);
+	Forget(slot, 0);
+	SetState(slot, BM_IO_IN_PROGRESS, BM_VALID);
+	ChangeLocked(slot, k);
+	UnlockContents(slot);
+	Unpin(slot);
+}
+
+/* The checkpointer: epoch, BufferSync(), and done. */
+static void
+Checkpoint(void)
+{
+	uint64		epoch;
+	bool		needed[N_SLOTS];
+
+	Step();
+	epoch = ++control.epoch.value;
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(slot);
+		uint32		state = LockBufHdr(buf);
+
+		needed[slot] = (state & BM_DIRTY) != 0;
+		HookUnlockBufHdr(buf, state);
+	}
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		if (!needed[slot])
+			continue;
+		LockContentsShared(slot);
+		SetState(slot, BM_JUST_DIRTIED, BM_IO_IN_PROGRESS);
+		Step();
+		world.files[world.truth[slot].tag] = world.truth[slot].contents;
+		SetState(slot, BM_IO_IN_PROGRESS, 0);
+		UnlockContentsShared(slot);
+	}
+	Forget(0, epoch);
+	Step();
+	world.completed_epoch = epoch;
+}
+
+/* More rounds than that only add to the time; each begins from nothing. */
+static void
+Seal(void)
+{
+	int			n_rounds = n_actors == 2 ? 3 : 2;
+
+	for (int round = 0; round < n_rounds; round++)
+	{
+		Forget(round, 0);
+		SealQueued();
+	}
+}
+
+/* ------------------------------------------------------------------------
+ * Scenarios
+ * ------------------------------------------------------------------------
+ */
+
+static void
+ChangeTwice(void)
+{
+	Change(0, 50);
+	Change(0, 51);
+}
+
+static void
+ChangeOnce(void)
+{
+	Change(0, 52);
+}
+
+static void
+ChangeOther(void)
+{
+	Change(1, 53);
+}
+
+static void
+HintOnce(void)
+{
+	Hint(0, 54);
+}
+
+static void
+HintAndChange(void)
+{
+	Hint(0, 55);
+	Change(0, 56);
+}
+
+static void
+EvictAndRead(void)
+{
+	Evict(0);
+	Read(0, 2, false);
+}
+
+static void
+EvictAndReadRing(void)
+{
+	Evict(0);
+	Read(0, 2, true);
+}
+
+static void
+EvictAndZero(void)
+{
+	Evict(0);
+	ZeroAndLock(0, 2, 57);
+}
+
+static void
+EvictReadChange(void)
+{
+	Evict(0);
+	Read(0, 2, false);
+	Change(0, 58);
+}
+
+/* a page that goes, and comes back in another slot, to be changed there */
+static void
+Move(void)
+{
+	Evict(0);
+	Evict(1);
+	Read(1, 0, false);
+	Change(1, 59);
+}
+
+typedef enum Start
+{
+	SEALED,						/* all slots are sealed */
+	QUEUED,						/* slot 0 is marked, and queued */
+} Start;
+
+static const struct
+{
+	const char *name;
+	Start		start;
+	void		(*second) (void);
+	void		(*third) (void);
+	bool		large;			/* not for mutants */
+}			scenarios[] = {
+	{"two changes", SEALED, ChangeTwice},
+	{"two changes of a marked page", QUEUED, ChangeTwice},
+	{"LSN of a hint", SEALED, HintOnce},
+	{"LSN of a hint, marked page", QUEUED, HintOnce},
+	{"LSN of a hint, then a change", QUEUED, HintAndChange},
+	{"eviction, another page", SEALED, EvictAndRead},
+	{"eviction of a marked page, another page", QUEUED, EvictAndRead},
+	{"eviction, another page into a ring", SEALED, EvictAndReadRing},
+	{"eviction, another page, changed", QUEUED, EvictReadChange},
+	{"eviction, a new page", QUEUED, EvictAndZero},
+	{"a page moves to another slot", SEALED, Move},
+	{"change, and LSN of a hint by another", QUEUED, ChangeOnce, HintOnce},
+	{"changes by two", SEALED, ChangeOnce, ChangeTwice, .large = true},
+	{"changes of two slots", QUEUED, ChangeOnce, ChangeOther, .large = true},
+	{"eviction, and change of another slot", QUEUED, EvictAndRead, ChangeOther, .large = true},
+	{"change, and a checkpoint", SEALED, ChangeOnce, Checkpoint},
+	{"change of a marked page, and a checkpoint", QUEUED, ChangeOnce, Checkpoint},
+	{"LSN of a hint, and a checkpoint", QUEUED, HintOnce, Checkpoint},
+};
+
+static void
+Run(void)
+{
+	actors[me].program();
+	actors[me].finished = true;
+	_longjmp(scheduler, 1);
+}
+
+/* The world as it is when a scenario begins. */
+static void
+Reset(int scenario)
+{
+	Mutant		save_mutant = mutant;
+
+	mutant = M_NONE;
+	alone = true;
+	me = SEALER;
+	memset(&world, 0, sizeof(world));
+	memset(&descriptors, 0, sizeof(descriptors));
+	memset(&control, 0, sizeof(control));
+	memset(blocks, 0, sizeof(blocks));
+	memset(actors, 0, sizeof(actors));
+	control.epoch.value = 1;
+	PersistentCacheDescriptors = descriptors.desc;
+	BufferDescriptors = buffer_descriptors;
+	PCacheQueueShmemInit();
+	for (int tag = 0; tag < N_TAGS; tag++)
+	{
+		world.files[tag] = ContentsNumber(10 + tag);
+		world.mapping[tag] = tag < N_SLOTS ? tag : -1;
+	}
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(slot);
+		char	   *page = blocks + slot * BLCKSZ;
+
+		buf->buf_id = slot;
+		SetTag(&buf->tag, slot);
+		world.buf[slot].state = BM_VALID | BM_TAG_VALID | BM_PERMANENT | BUF_USAGECOUNT_ONE;
+		world.buf[slot].exclusive = NOBODY;
+		descriptors.desc[slot].seq = PCACHE_DESC_FREE_SEQ;
+
+		lines[slot * LINES_PER_SLOT].cpu = (char *) &descriptors.desc[slot];
+		lines[slot * LINES_PER_SLOT + 1].cpu = page;
+		lines[slot * LINES_PER_SLOT + 2].cpu = page + CONTENTS_AT;
+	}
+	for (int i = 0; i < N_LINES; i++)
+	{
+		lines[i].n = 1;
+		memset(lines[i].flushed, 0, sizeof(lines[i].flushed));
+		memcpy(lines[i].versions[0], lines[i].cpu, LINE);
+	}
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		StoreWords(slot, world.files[slot].words);
+		StoreLSN(slot, slot, world.files[slot]);
+		world.truth[slot].to_be_sealed = true;
+		PersistentCacheEnqueue(slot);
+	}
+	SealQueued();
+	if (scenarios[scenario].start == QUEUED)
+		PersistentCacheMark(0);
+	NoteStores();
+
+	mutant = save_mutant;
+	sealer_drains = 0;
+	sealer_cas_failed = false;
+	late_payload = NULL;
+	alone = false;
+	n_actors = scenarios[scenario].third != NULL ? 3 : 2;
+	actors[SEALER].program = Seal;
+	actors[1].program = scenarios[scenario].second;
+	actors[2].program = scenarios[scenario].third;
+	for (int a = 0; a < n_actors; a++)
+		actors[a].history = 1;
+}
+
+/* ------------------------------------------------------------------------
+ * Power cuts
+ * ------------------------------------------------------------------------
+ */
+
+/* The power fails now: is there an image from which a wrong page is kept? */
+static void
+CutPower(void)
+{
+	PCachePageFacts facts = {
+		.lsn_limit = PG_UINT64_MAX,
+		.drop_unlogged = true,
+		.completed_epoch = world.completed_epoch,
+	};
+
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		Line	   *line = &lines[slot * LINES_PER_SLOT];
+		const Line *header = line + 1;
+		const Line *words = line + 2;
+
+		for (int v = 0; v < line->n; v++)
+		{
+			const PCacheDescriptor *desc = (const PCacheDescriptor *) line->versions[v];
+			const Contents *truth = &world.truth[slot].contents;
+			int			tag;
+
+			n_images += header->n * words->n;
+			if (PCachePageGate(desc, slot, &facts) != PCACHE_PAGE_KEPT)
+				continue;
+			n_kept += header->n * words->n;
+			tag = desc->rel_number - FIRST_REL;
+			if (tag < 0 || tag >= N_TAGS || world.mapping[tag] != slot)
+				Violation(WRONG_PAGE, "tag %d is kept in slot %d, and has left it", tag, slot);
+			else if (!world.truth[slot].complete)
+				Violation(WRONG_PAGE, "a page in change is kept");
+			else if (tag != world.truth[slot].tag || desc->page_lsn != truth->lsn)
+				Violation(WRONG_PAGE, "the descriptor of another page is kept");
+			for (int h = 0; h < header->n; h++)
+			{
+				if (PageXLogRecPtrGet(((const PageHeaderData *) header->versions[h])->pd_lsn) != truth->lsn)
+					Violation(WRONG_PAGE, "a page with another LSN is kept");
+			}
+			for (int w = 0; w < words->n; w++)
+			{
+				if (memcmp(words->versions[w], &truth->words, sizeof(uint64)) != 0)
+					Violation(WRONG_PAGE, "a page with other contents is kept");
+			}
+			if (!PCachePageIsDirty(desc, &facts) &&
+				tag >= 0 && tag < N_TAGS &&
+				(world.files[tag].lsn != truth->lsn || world.files[tag].words != truth->words))
+				Violation(WRONG_PAGE, "a page is kept as clean, and is not in its file");
+		}
+	}
+}
+
+/* All are through: what is queued must get sealed now, for certain. */
+static void
+CheckNothingLost(void)
+{
+	PCachePageFacts facts = {
+		.lsn_limit = PG_UINT64_MAX,
+		.drop_unlogged = true,
+		.completed_epoch = world.completed_epoch,
+	};
+
+	alone = true;
+	me = SEALER;
+	for (int round = 0; round < 3; round++)
+		SealQueued();
+	NoteStores();
+	CutPower();
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		Line	   *line = &lines[slot * LINES_PER_SLOT];
+
+		if (!world.truth[slot].to_be_sealed)
+			continue;
+		for (int v = 0; v < line->n; v++)
+		{
+			if (PCachePageGate((const PCacheDescriptor *) line->versions[v], slot, &facts) != PCACHE_PAGE_KEPT)
+				Violation(LOST, "slot %d is not sealed in the end", slot);
+		}
+	}
+	alone = false;
+}
+
+/* ------------------------------------------------------------------------
+ * The search
+ * ------------------------------------------------------------------------
+ */
+
+static uint64 *seen;
+static uint64 seen_size;
+static uint64 seen_used;
+
+static bool
+SeenInsert(uint64 hash)
+{
+	if (hash == 0)
+		hash = 1;
+	if (seen_used * 2 >= seen_size)
+	{
+		uint64	   *old = seen;
+		uint64		old_size = seen_size;
+
+		seen_size = Max(seen_size * 2, 1 << 16);
+		seen = calloc(seen_size, sizeof(uint64));
+		seen_used = 0;
+		for (uint64 i = 0; i < old_size; i++)
+		{
+			if (old[i] != 0)
+				SeenInsert(old[i]);
+		}
+		free(old);
+	}
+	for (uint64 i = hash & (seen_size - 1);; i = (i + 1) & (seen_size - 1))
+	{
+		if (seen[i] == hash)
+			return false;
+		if (seen[i] == 0)
+		{
+			seen[i] = hash;
+			seen_used++;
+			return true;
+		}
+	}
+}
+
+static uint64
+HashState(void)
+{
+	uint64		hash = HashBytes(control.epoch.value, &world, sizeof(world));
+
+	for (int slot = 0; slot < N_SLOTS; slot++)
+		hash = HashBytes(hash, &GetBufferDescriptor(slot)->tag, sizeof(BufferTag));
+	for (int i = 0; i < N_LINES; i++)
+	{
+		hash = Mix(hash, lines[i].n);
+		for (int a = 0; a < n_actors; a++)
+			hash = Mix(hash, lines[i].flushed[a]);
+		hash = HashBytes(hash, lines[i].versions, lines[i].n * LINE);
+	}
+	for (int a = 0; a < n_actors; a++)
+		hash = Mix(Mix(hash, actors[a].history), actors[a].finished);
+	return hash;
+}
+
+static void
+Resume(int actor)
+{
+	static ucontext_t first;
+
+	me = actor;
+	if (_setjmp(scheduler) == 0)
+	{
+		/* only the first switch has to set up a stack; the others are cheaper */
+		if (actors[actor].started)
+			_longjmp(actors[actor].context, 1);
+		actors[actor].started = true;
+		getcontext(&first);
+		first.uc_stack.ss_sp = stacks[actor];
+		first.uc_stack.ss_size = STACK_SIZE;
+		first.uc_link = NULL;
+		makecontext(&first, Run, 0);
+		setcontext(&first);
+	}
+	NoteStores();
+}
+
+/* All interleavings of a scenario, until the first violation. */
+static void
+Search(int scenario)
+{
+	violation[0] = '\0';
+	if (seen != NULL)
+		memset(seen, 0, seen_size * sizeof(uint64));
+	seen_used = 0;
+	depth = 0;
+
+	for (;;)
+	{
+		Reset(scenario);
+		position = 0;
+		while (position < depth)
+		{
+			int			actor = path[position].actor;
+
+			if (!CanGoOn(&actors[actor]))
+				fail_msg("the actors do not do the same again");
+			position++;
+			Resume(actor);
+		}
+
+		/* somewhere new: go on as long as it is */
+		while (violation[0] == '\0')
+		{
+			uint8		able = 0;
+
+			if (!SeenInsert(HashState()))
+				break;
+			n_states++;
+			CutPower();
+			for (int a = 0; a < n_actors; a++)
+			{
+				if (CanGoOn(&actors[a]))
+					able |= 1 << a;
+			}
+			if (able == 0)
+			{
+				for (int a = 0; a < n_actors; a++)
+				{
+					if (!actors[a].finished)
+						fail_msg("deadlock in \"%s\"", scenarios[scenario].name);
+				}
+				CheckNothingLost();
+				break;
+			}
+			if (depth == MAX_DEPTH)
+				fail_msg("MAX_DEPTH is too small");
+			path[depth].actor = pg_rightmost_one_pos32(able);
+			path[depth].others = able & (able - 1);
+			position = ++depth;
+			Resume(path[depth - 1].actor);
+		}
+		if (violation[0] != '\0')
+			return;
+
+		/* back to where another one could have gone on */
+		while (depth > 0 && path[depth - 1].others == 0)
+			depth--;
+		if (depth == 0)
+			return;
+		path[depth - 1].actor = pg_rightmost_one_pos32(path[depth - 1].others);
+		path[depth - 1].others &= path[depth - 1].others - 1;
+	}
+}
+
+static void
+TestProtocol(void **state)
+{
+	mutant = M_NONE;
+	for (int i = 0; i < lengthof(scenarios); i++)
+	{
+		uint64		states = n_states;
+		uint64		images = n_images;
+		uint64		kept = n_kept;
+
+		Search(i);
+		print_message("%-44s %8llu states, %9llu images, page kept in %9llu\n",
+					  scenarios[i].name,
+					  (unsigned long long) (n_states - states),
+					  (unsigned long long) (n_images - images),
+					  (unsigned long long) (n_kept - kept));
+		if (violation[0] != '\0')
+			fail_msg("%s: %s", scenarios[i].name, violation);
+		assert_true(n_kept > kept);
+	}
+}
+
+static void
+TestMutants(void **state)
+{
+	static const char *const names[] = {"none", "wrong page", "lost"};
+	int			wrong = 0;
+
+	for (mutant = M_NONE + 1; mutant < N_MUTANTS; mutant++)
+	{
+		Expected	found = HARMLESS;
+		int			where = -1;
+
+		for (int i = 0; i < lengthof(scenarios); i++)
+		{
+			if (scenarios[i].large)
+				continue;
+			Search(i);
+			if (violation[0] == '\0')
+				continue;
+			found = violation_kind;
+			where = i;
+			break;
+		}
+		print_message("%-56s %-10s %s%s%s\n", mutants[mutant].what, names[found],
+					  where >= 0 ? scenarios[where].name : "",
+					  where >= 0 ? ": " : "", where >= 0 ? violation : "");
+		if (found != mutants[mutant].expected)
+		{
+			print_message("    expected: %s\n", names[mutants[mutant].expected]);
+			wrong++;
+		}
+	}
+	mutant = M_NONE;
+	assert_int_equal(wrong, 0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(TestProtocol),
+		cmocka_unit_test(TestMutants),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

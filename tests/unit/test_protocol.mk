@@ -1,0 +1,14 @@
+# test_protocol.mk
+#
+# A program of its own kind: made of the server's sources, compiled as for the
+# server, and not of the library.  What it does not call of them, and what that
+# would call in the server, is left out by the linker.  No address sanitizer,
+# which does not know coroutines.  To be included by Makefile.
+
+$(OUT)/test_protocol: test_protocol.c unit.h $(PMEM)/pcache_mark.c $(PMEM)/pcache_sealer.c \
+		$(PMEM)/pcache_shutdown.c $(PMEM)/pcache_gate.c $(PMEM)/pcache_descriptor.c \
+		$(wildcard ../../src/include/storage/pcache*.h) $(PMEM)/pcache_internal.h Makefile test_protocol.mk
+	@mkdir -p $(OUT)
+	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
+		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
+		$(PMEM)/pcache_gate.c $(PMEM)/pcache_descriptor.c -lcmocka $(PG)/src/port/libpgport_srv.a -lm
