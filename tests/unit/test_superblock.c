@@ -527,6 +527,55 @@ TestStoreFails(void **state)
 	}
 }
 
+/* One of the two is on a bad block: the other one does, also when it is back. */
+static void
+TestStoreAvoids(void **state)
+{
+	static const uint64 offsets[] = {0, 4096};
+	PCacheMapping map = {pmem.cpu, AREA_SIZE, PCACHE_PERSIST_PMEM};
+	PCacheSuperblock old;
+	PCacheSuperblock new;
+	PCacheSuperblock chosen;
+	PCacheError err;
+	char		image[AREA_SIZE];
+
+	SeedRandom();
+	for (int which = 0; which < 2; which++)
+	{
+		PCacheMediaReport media = {0};
+
+		MakeOldAndNew(&old, &new);
+		memcpy(image, &old, 4096);
+		memcpy(image + 4096, &old, 4096);
+		Reset(image);
+		/* any byte of it will do */
+		PCacheMediaAddRange(&media.bad, offsets[which] + 1024, 1);
+		assert_true(PCacheSuperblockStoreAvoiding(&map, &new, &media));
+		assert_memory_equal(pmem.cpu + offsets[which], &old, 4096);
+		assert_memory_equal(pmem.media + offsets[1 - which], &new, 4096);
+
+		/* the kernel has forgotten its list: the old one is readable again */
+		assert_int_equal(ChooseFrom(pmem.media, &chosen, &err),
+						 which == 0 ? PCACHE_SB_COPY : PCACHE_SB_FIRST);
+		assert_memory_equal(&chosen, &new, 4096);
+		if (which == 0)
+			assert_string_equal(err.message, "it is older than its copy");
+
+		/* and the next store does not bring it back */
+		assert_true(PCacheSuperblockStore(&map, &new));
+		for (int i = 0; i < 2; i++)
+			assert_memory_equal(pmem.media + offsets[i], &new, 4096);
+
+		/* both bad */
+		PCacheMediaAddRange(&media.bad, offsets[1 - which], 512);
+		PCacheMediaMergeRanges(&media.bad);
+		errno = 0;
+		assert_false(PCacheSuperblockStoreAvoiding(&map, &new, &media));
+		assert_int_equal(errno, EIO);
+		PCacheMediaReportFree(&media);
+	}
+}
+
 typedef struct CutCase
 {
 	PCacheSuperblock old;
@@ -692,6 +741,7 @@ main(void)
 		cmocka_unit_test(TestStore),
 		cmocka_unit_test(TestStoreUpdates),
 		cmocka_unit_test(TestStoreFails),
+		cmocka_unit_test(TestStoreAvoids),
 		cmocka_unit_test(TestPowerCut),
 		cmocka_unit_test(TestTwoPowerCuts),
 	};

@@ -107,6 +107,9 @@ extern PCacheSuperblockSource PCacheSuperblockChoose(const PCacheSuperblock *fir
 													 PCacheError *err);
 extern bool PCacheSuperblockStore(const PCacheMapping *map,
 								  PCacheSuperblock *sb);
+extern bool PCacheSuperblockStoreAvoiding(const PCacheMapping *map,
+										  PCacheSuperblock *sb,
+										  const PCacheMediaReport *media);
 
 /* pcache_descriptor.c */
 extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
