@@ -324,15 +324,22 @@ TestChooseIntact(void **state)
 	assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err), PCACHE_SB_FIRST);
 	assert_memory_equal(&chosen, &first, sizeof(chosen));
 
-	/* a newer first one wins, and so does an older one */
+	/* a newer first one wins, an older one was on a bad block and does not */
 	for (int delta = -1; delta <= 1; delta += 2)
 	{
 		first.generation = copy.generation + delta;
 		first.state = PCACHE_STATE_DIRTY;
 		PCacheSuperblockSetCrc(&first);
-		assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err), PCACHE_SB_FIRST);
-		assert_memory_equal(&chosen, &first, sizeof(chosen));
+		assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err),
+						 delta > 0 ? PCACHE_SB_FIRST : PCACHE_SB_COPY);
+		assert_memory_equal(&chosen, delta > 0 ? &first : &copy, sizeof(chosen));
 	}
+
+	/* generations of different pools say nothing */
+	first.generation = copy.generation - 1;
+	first.pool_uuid[0]++;
+	PCacheSuperblockSetCrc(&first);
+	assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err), PCACHE_SB_FIRST);
 }
 
 /* Each byte of the first superblock, of the copy, and of both. */
