@@ -794,6 +794,12 @@ PCachePersist(const PCacheMapping *mapping, const void *addr, size_t len)
 	return PCacheDrain(mapping);
 }
 
+/* the watermark is no part of the model */
+void
+PersistentCacheWalDraining(void)
+{
+}
+
 /* All relations are there. */
 int64
 PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber fork)

@@ -331,10 +331,12 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
  * Pool first, then PGDATA: a crash between the two leaves incarnations that
  * do not match.
  *
+ * control is pg_control as it is on disk, next_control as it will be.
  * completed_epoch is that of pages which are kept, see PCachePageIsDirty().
  */
 static void
-AdoptPool(const ControlFileData *control, uint64 completed_epoch)
+AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
+		  uint64 completed_epoch)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		epoch = sb->checkpoint_epoch + 2;
@@ -370,6 +372,10 @@ AdoptPool(const ControlFileData *control, uint64 completed_epoch)
 	sb->confirmed_epoch = Min(completed_epoch, epoch);
 	sb->pending = sb->confirmed;
 	sb->pending_epoch = sb->confirmed_epoch;
+	/* with a backup_label, this start is about to change it in pg_control */
+	sb->pending.location = next_control->checkPoint;
+	sb->pending.redo = next_control->checkPointCopy.redo;
+	sb->pending.timeline = next_control->checkPointCopy.ThisTimeLineID;
 	(void) PCacheStoreSuperblock(FATAL);
 	LWLockRelease(PersistentCacheLock);
 
@@ -539,7 +545,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
 	}
 	PCacheCtl->redo_limit = RedoLimit(control, facts.lsn_limit);
-	AdoptPool(control, facts.completed_epoch);
+	AdoptPool(control, control_file, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
 	RetireBadSlots();
