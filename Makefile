@@ -15,7 +15,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench bench-wal
-.PHONY: check check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -60,10 +60,10 @@ bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
 check: all vanilla ## lint, unit, TAP, a short regression run, 20 short rounds of torture, a few power cuts
-	@$(RUN) tools/check lint unit tap regress-short torture-short torture-powercut-short
+	@$(RUN) tools/check lint unit ndctl-setup tap regress-short torture-short torture-powercut-short
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
-	@$(RUN) tools/check lint unit tap regress regress-off -- pg-suites torture -- torture-powercut
+	@$(RUN) tools/check lint unit ndctl-setup tap regress regress-off -- pg-suites torture -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
@@ -73,6 +73,12 @@ check-unit: all ## CMocka tests
 
 check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 	@$(RUN) tests/run-tap $(TESTS)
+
+check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machines
+	@$(RUN) tests/ndctl-setup/run
+
+check-vm: all ## persistent memory in a QEMU guest (root; slow); SCENARIOS="fsdax mirror" selects
+	@tests/vm/run $(SCENARIOS)
 
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
 	@tests/torture/run

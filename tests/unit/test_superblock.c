@@ -324,15 +324,22 @@ TestChooseIntact(void **state)
 	assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err), PCACHE_SB_FIRST);
 	assert_memory_equal(&chosen, &first, sizeof(chosen));
 
-	/* a newer first one wins, and so does an older one */
+	/* a newer first one wins, an older one was on a bad block and does not */
 	for (int delta = -1; delta <= 1; delta += 2)
 	{
 		first.generation = copy.generation + delta;
 		first.state = PCACHE_STATE_DIRTY;
 		PCacheSuperblockSetCrc(&first);
-		assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err), PCACHE_SB_FIRST);
-		assert_memory_equal(&chosen, &first, sizeof(chosen));
+		assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err),
+						 delta > 0 ? PCACHE_SB_FIRST : PCACHE_SB_COPY);
+		assert_memory_equal(&chosen, delta > 0 ? &first : &copy, sizeof(chosen));
 	}
+
+	/* generations of different pools say nothing */
+	first.generation = copy.generation - 1;
+	first.pool_uuid[0]++;
+	PCacheSuperblockSetCrc(&first);
+	assert_int_equal(PCacheSuperblockChoose(&first, &copy, &chosen, &err), PCACHE_SB_FIRST);
 }
 
 /* Each byte of the first superblock, of the copy, and of both. */
@@ -527,6 +534,55 @@ TestStoreFails(void **state)
 	}
 }
 
+/* One of the two is on a bad block: the other one does, also when it is back. */
+static void
+TestStoreAvoids(void **state)
+{
+	static const uint64 offsets[] = {0, 4096};
+	PCacheMapping map = {pmem.cpu, AREA_SIZE, PCACHE_PERSIST_PMEM};
+	PCacheSuperblock old;
+	PCacheSuperblock new;
+	PCacheSuperblock chosen;
+	PCacheError err;
+	char		image[AREA_SIZE];
+
+	SeedRandom();
+	for (int which = 0; which < 2; which++)
+	{
+		PCacheMediaReport media = {0};
+
+		MakeOldAndNew(&old, &new);
+		memcpy(image, &old, 4096);
+		memcpy(image + 4096, &old, 4096);
+		Reset(image);
+		/* any byte of it will do */
+		PCacheMediaAddRange(&media.bad, offsets[which] + 1024, 1);
+		assert_true(PCacheSuperblockStoreAvoiding(&map, &new, &media));
+		assert_memory_equal(pmem.cpu + offsets[which], &old, 4096);
+		assert_memory_equal(pmem.media + offsets[1 - which], &new, 4096);
+
+		/* the kernel has forgotten its list: the old one is readable again */
+		assert_int_equal(ChooseFrom(pmem.media, &chosen, &err),
+						 which == 0 ? PCACHE_SB_COPY : PCACHE_SB_FIRST);
+		assert_memory_equal(&chosen, &new, 4096);
+		if (which == 0)
+			assert_string_equal(err.message, "it is older than its copy");
+
+		/* and the next store does not bring it back */
+		assert_true(PCacheSuperblockStore(&map, &new));
+		for (int i = 0; i < 2; i++)
+			assert_memory_equal(pmem.media + offsets[i], &new, 4096);
+
+		/* both bad */
+		PCacheMediaAddRange(&media.bad, offsets[1 - which], 512);
+		PCacheMediaMergeRanges(&media.bad);
+		errno = 0;
+		assert_false(PCacheSuperblockStoreAvoiding(&map, &new, &media));
+		assert_int_equal(errno, EIO);
+		PCacheMediaReportFree(&media);
+	}
+}
+
 typedef struct CutCase
 {
 	PCacheSuperblock old;
@@ -692,6 +748,7 @@ main(void)
 		cmocka_unit_test(TestStore),
 		cmocka_unit_test(TestStoreUpdates),
 		cmocka_unit_test(TestStoreFails),
+		cmocka_unit_test(TestStoreAvoids),
 		cmocka_unit_test(TestPowerCut),
 		cmocka_unit_test(TestTwoPowerCuts),
 	};

@@ -118,6 +118,9 @@ extern bool PCacheSuperblockAdopt(PCacheSuperblock *sb,
 extern void PCacheSuperblockSetClean(PCacheSuperblock *sb,
 									 const ControlFileData *control,
 									 uint64 saved_pages);
+extern bool PCacheSuperblockStoreAvoiding(const PCacheMapping *map,
+										  PCacheSuperblock *sb,
+										  const PCacheMediaReport *media);
 
 /* pcache_descriptor.c */
 extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);

@@ -104,7 +104,8 @@ PCacheReportError(int elevel, const PCacheError *err)
 bool
 PCacheStoreSuperblock(int elevel)
 {
-	if (PCacheSuperblockStore(&PCacheThePool.map, &PCacheCtl->superblock))
+	if (PCacheSuperblockStoreAvoiding(&PCacheThePool.map, &PCacheCtl->superblock,
+									  &PCacheMedia))
 		return true;
 	ereport(elevel,
 			(errcode_for_file_access(),

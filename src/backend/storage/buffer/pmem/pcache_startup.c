@@ -85,6 +85,24 @@ ReportUnusableMedia(void)
 }
 
 /*
+ * Is there a place left for what a server writes whatever it caches?  Asked
+ * before the first store, which would end in SIGBUS.
+ */
+static void
+CheckMedia(void)
+{
+	if (PCacheMedia.bad.truncated ||
+		(PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_SUPERBLOCK_OFFSET,
+							   PCACHE_SUPERBLOCK_SIZE) &&
+		 PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_COPY_OFFSET,
+							   PCACHE_SUPERBLOCK_SIZE)) ||
+		(persistent_cache_mode == PERSISTENT_CACHE_ALWAYS &&
+		 PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_WATERMARK_OFFSET,
+							   2 * sizeof(PCacheWatermark))))
+		ReportUnusableMedia();
+}
+
+/*
  * Never use the slots that touch a bad block.
  *
  * A pin that nobody releases keeps the clock sweep away from a buffer, and
@@ -93,12 +111,9 @@ ReportUnusableMedia(void)
 static void
 RetireBadSlots(void)
 {
-	if (PCacheMedia.bad.n_ranges == 0 && !PCacheMedia.bad.truncated)
+	if (PCacheMedia.bad.n_ranges == 0)
 		return;
 
-	/* If there are too many to list, the pool is cold, but can't be used. */
-	if (PCacheMedia.bad.truncated)
-		ReportUnusableMedia();
 	for (uint32 slot = 0; slot < NBuffers; slot++)
 	{
 		BufferDesc *buf = GetBufferDescriptor(slot);
@@ -501,6 +516,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 				 errmsg("incorrect checksum in control file")));
 
 	PCacheQueryMedia();
+	CheckMedia();
 	PCacheCtl->verdict = JudgePool(control, have_backup_label, &gate_facts);
 	slots_used = PCacheCtl->superblock.slots_used;
 	after_crash = PCacheCtl->superblock.state != PCACHE_STATE_CLEAN;

@@ -76,11 +76,25 @@ SuperblockIsIntact(const PCacheSuperblock *sb, PCacheError *err)
 }
 
 /*
+ * Is the copy newer?  Only if the first one could not be written, because it
+ * was on a bad block, and can be read again.
+ */
+static bool
+CopyIsNewer(const PCacheSuperblock *first, const PCacheSuperblock *copy)
+{
+	return first->format_version == PCACHE_FORMAT_VERSION &&
+		copy->format_version == PCACHE_FORMAT_VERSION &&
+		memcmp(first->pool_uuid, copy->pool_uuid, PCACHE_UUID_LEN) == 0 &&
+		copy->generation > first->generation;
+}
+
+/*
  * Choose between the superblock and its copy.
  *
  * The first one wins if it is intact.  It may be newer than the copy (a
  * crash between the two writes), and then it is the one to believe: nobody
- * relies on a transition before both are durable.  An intact first
+ * relies on a transition before both are durable.  If it is older it was on a
+ * bad block for a while, and loses.  An intact first
  * superblock of another format version loses against an intact copy of ours,
  * as only its version field can have been damaged then.
  *
@@ -104,6 +118,12 @@ PCacheSuperblockChoose(const PCacheSuperblock *first,
 		first_intact = false;
 	}
 
+	if (first_intact && copy_intact && CopyIsNewer(first, copy))
+	{
+		PCacheSetError(err, _("it is older than its copy"));
+		first_intact = false;
+	}
+
 	if (first_intact)
 	{
 		*chosen = *first;
@@ -121,23 +141,40 @@ PCacheSuperblockChoose(const PCacheSuperblock *first,
  * Write the superblock and its copy durably.  Returns false with errno set;
  * then either of the two may have been written, or none.
  *
+ * One of them that is on a bad block is left alone, because the kernel
+ * answers an access with SIGBUS; the other one has to do.  If both are, this
+ * fails with EIO.  media may be NULL: no bad block is known.
+ *
  * The caller must be the only one to write the superblock.
  */
 bool
-PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
+PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
+							  const PCacheMediaReport *media)
 {
 	static const off_t offsets[] = {PCACHE_SUPERBLOCK_OFFSET, PCACHE_COPY_OFFSET};
 	const PCacheSuperblock *first =
 		(const PCacheSuperblock *) (map->base + PCACHE_SUPERBLOCK_OFFSET);
 	char	   *copy = map->base + PCACHE_COPY_OFFSET;
+	bool		bad[lengthof(offsets)];
 	PCacheError err;
+
+	for (int i = 0; i < lengthof(offsets); i++)
+		bad[i] = media != NULL &&
+			PCacheMediaRangeIsBad(media, offsets[i], PCACHE_SUPERBLOCK_SIZE);
+	if (bad[0] && bad[1])
+	{
+		errno = EIO;
+		return false;
+	}
 
 	/*
 	 * If the last store was interrupted, the first one may be the only intact
 	 * one: do not overwrite it before there is a copy.
 	 */
-	if (memcmp(first, copy, sizeof(PCacheSuperblock)) != 0 &&
-		SuperblockIsIntact(first, &err))
+	if (!bad[0] && !bad[1] &&
+		memcmp(first, copy, sizeof(PCacheSuperblock)) != 0 &&
+		SuperblockIsIntact(first, &err) &&
+		!CopyIsNewer(first, (const PCacheSuperblock *) copy))
 	{
 		PCacheMemcpyNodrain(map, copy, first, sizeof(PCacheSuperblock));
 		if (!PCachePersist(map, copy, sizeof(PCacheSuperblock)))
@@ -150,6 +187,8 @@ PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
 	{
 		char	   *dest = map->base + offsets[i];
 
+		if (bad[i])
+			continue;
 		PCacheMemcpyNodrain(map, dest, sb, sizeof(PCacheSuperblock));
 		if (!PCachePersist(map, dest, sizeof(PCacheSuperblock)))
 			return false;
@@ -211,4 +250,10 @@ PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
 	sb->data_checksum_version = control->data_checksum_version;
 	sb->saved_pages = saved_pages;
 	sb->saved_at = time(NULL);
+}
+
+bool
+PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
+{
+	return PCacheSuperblockStoreAvoiding(map, sb, NULL);
 }

@@ -1,0 +1,76 @@
+#!/bin/bash
+# For the jobs in the guest.
+set -euo pipefail
+BIN=$ROOT/build/pgsql/bin
+PGDATA=/disk/pgdata
+STATE=/disk/ndctl-setup.json
+export PGHOST=/tmp PGUSER=postgres PGDATABASE=postgres
+
+user() { setpriv --reuid pcache --regid pcache --clear-groups env HOME=/tmp "$@"; }
+setup() { "$ROOT/tools/ndctl-setup/ndctl-setup" "$@" --state=$STATE; }
+apply() { # PROFILE OPTION...
+	local profile=$1
+	shift
+	setup apply --profile="$profile" --pgdata=$PGDATA --user=pcache --bindir="$BIN" --boot=fstab --write-conf "$@"
+}
+# After a boot: /etc is new, the state file knows the mounts.
+remount() {
+	modprobe xfs
+	modprobe dm-raid
+	modprobe raid1
+	vgchange -ay >/dev/null 2>&1 || true
+	jq -r '.records[].undo | select(.kind == "line" and .file == "/etc/fstab") | .line' $STATE >>/etc/fstab
+	jq -r '.records[].undo | select(.kind == "mount") | .where' $STATE | xargs mkdir -p
+	mount -a
+}
+
+log=/disk/server.log
+start() { # OPTION...: start the server
+	: >$log
+	chown pcache $log
+	user "$BIN/pg_ctl" -D $PGDATA -w -t 180 -l $log -o "-k /tmp -c listen_addresses= $*" start >/dev/null || { tail -n 20 $log && return 1; }
+}
+stop() { user "$BIN/pg_ctl" -D $PGDATA -w -t 180 -m "${1:-fast}" stop >/dev/null; }
+sql() { user "$BIN/psql" -XAtq -v ON_ERROR_STOP=1 -c "$1"; }
+kill_server() { # kill -9 of all its processes
+	local pid children
+	pid=$(head -n 1 $PGDATA/postmaster.pid)
+	children=$(pgrep -P "$pid" | xargs)
+	# shellcheck disable=SC2086 # several
+	kill -9 "$pid" $children
+	while kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
+	for child in $children; do while kill -0 "$child" 2>/dev/null; do sleep 0.2; done; done
+	rm -f $PGDATA/postmaster.pid
+}
+kept() { grep -oE 'persistent cache: kept [0-9]+ of [0-9]+[^,]*' $log | tail -n 1; }
+kept_ratio() { # PERCENT: were at least that many kept?
+	local n m
+	read -r n m < <(kept | sed -E 's/.*kept ([0-9]+) of ([0-9]+).*/\1 \2/')
+	echo "kept ${n:-0} of ${m:-0}"
+	if [ -z "${n:-}" ] || [ "$n" -eq 0 ] || [ $((n * 100)) -lt $((m * $1)) ]; then
+		grep 'persistent cache' $log
+		return 1
+	fi
+}
+# Contents of all tables of pgbench, in a few numbers.
+contents() {
+	sql "select 'accounts', count(*), sum(abalance), sum(hashtext(a::text)::bigint) from pgbench_accounts a
+		union all select 'branches', count(*), sum(bbalance), sum(hashtext(b::text)::bigint) from pgbench_branches b
+		union all select 'tellers', count(*), sum(tbalance), sum(hashtext(t::text)::bigint) from pgbench_tellers t
+		union all select 'history', count(*), sum(delta), sum(hashtext(h::text)::bigint) from pgbench_history h order by 1"
+}
+load() { user "$BIN/pgbench" -n -c 2 -t "${1:-50}" postgres >/dev/null 2>&1; }
+# The machine address of a byte of a file on fsdax, as the page tables say.
+address_of() { perl "$HERE/guest/address.pl" "$1" "$2"; }
+# A media error there: machine check -> nfit -> list of bad blocks.
+inject() { # ADDRESS
+	local d=/sys/kernel/debug/mce-inject
+	modprobe mce-inject
+	echo sw >$d/flags
+	echo 0xbd000000000000c0 >$d/status
+	printf '0x%x\n' "$1" >$d/addr
+	echo 0x8c >$d/misc
+	echo 0 >$d/cpu
+	echo 9 >$d/bank
+	sleep 1
+}

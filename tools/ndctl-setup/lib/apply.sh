@@ -1,0 +1,458 @@
+#!/bin/bash
+# apply: the steps.  Each one looks first at what is there, and changes only
+# what is not as wanted, always through change(); so a run that failed can be
+# repeated, and the plan shows what is left to do.
+
+verb_apply() {
+	local plan n
+	if [ "$DRY_RUN" -eq 1 ]; then
+		verb_plan
+		return
+	fi
+	[ "$(id -u)" -eq 0 ] || die "apply must be run by root"
+	mkdir -p "$(dirname "$STATE_FILE")"
+	exec 8>>"$STATE_FILE.lock"
+	flock -n 8 || die "another ndctl-setup works on $STATE_FILE"
+	id "$(config user)" >/dev/null 2>&1 || die "there is no user \"$(config user)\"" "--user=NAME names the one that runs the server"
+	plan=$(make_plan)
+	PLAN=$plan
+	if ! jq -e .ok <<<"$plan" >/dev/null; then
+		if [ "$JSON" -eq 1 ]; then printf '%s\n' "$plan"; else print_plan "$(jq '.steps = []' <<<"$plan")"; fi
+		note "nothing was changed"
+		exit 2
+	fi
+	jq -r '.warnings[].message' <<<"$plan" | while IFS= read -r w; do warn "$w"; done
+	load_steps "$plan"
+	for ((n = 1; n <= STEPS; n++)); do
+		STEP=$n
+		note "==> $(title)"
+		run_step "$n"
+	done
+	if [ "$JSON" -eq 1 ]; then jq '. + {applied: true}' <<<"$plan"; fi
+	say "done; \"ndctl-setup status\" shows how it is, \"ndctl-setup undo\" takes it back"
+	if [ -z "$(config write_conf)" ]; then
+		say "" "put this into postgresql.conf:" ""
+		conf_lines "$plan" | while IFS= read -r line; do say "    $line"; done
+	fi
+}
+
+# The steps of the plan, taken out of the JSON once: jq takes a while to start.
+declare -A FIELDS=()
+STEPS=0 STEP=0
+load_steps() { # PLAN
+	local n name value
+	FIELDS=() STEPS=0
+	while IFS=$'\t' read -r n name value; do
+		FIELDS[$n.$name]=$value
+		STEPS=$n
+	done < <(jq -r '.steps[] | .n as $n | to_entries[] | select(.value != null)
+		| "\($n)\t\(.key)\t\(.value | if type == "array" then join("\u001f") else tostring end)"' <<<"$1")
+}
+
+# get FIELD, get_list FIELD: of the step at hand
+get() { printf '%s\n' "${FIELDS[$STEP.$1]:-}"; }
+get_list() { [ -z "${FIELDS[$STEP.$1]:-}" ] || tr '\037' '\n' <<<"${FIELDS[$STEP.$1]}"; }
+
+title() {
+	local object
+	object=$(get device)
+	[ -n "$object" ] || object=$(get name)
+	printf '%s. %s%s\n' "$STEP" "$(get kind)" "${object:+ on $object}"
+}
+
+# run_step N: call the function for its kind.
+run_step() {
+	STEP=$1
+	case $(get kind) in
+	destroy) step_destroy ;;
+	destroy-labels) step_destroy_labels ;;
+	init-labels) step_init_labels ;;
+	namespace) step_namespace ;;
+	mirror) step_mirror ;;
+	filesystem) step_filesystem ;;
+	mount) step_mount ;;
+	memory-mount) step_memory_mount ;;
+	directory) step_directory "$(get path)" ;;
+	cluster) step_cluster ;;
+	check-map-sync) step_check_map_sync ;;
+	pool) step_pool ;;
+	boot) step_boot ;;
+	conf) step_conf ;;
+	*) die "unknown step \"$(get kind)\"" ;;
+	esac
+}
+
+# ---------------------------------------------------------------- what was named in --force-destroy
+
+step_destroy() {
+	local dev vg where
+	dev=/dev/$(get blockdev)
+	while IFS= read -r where; do
+		! is_mounted "$where" || change - '' umount "$where"
+	done < <(get_list mounts)
+	if [ "$(get lvm)" = true ]; then
+		vg=$(vgs --noheadings -o vg_name --select "pv_name=$dev" 2>/dev/null | tr -d ' ')
+		[ -z "$vg" ] || change - '' vgchange -an "$vg"
+	fi
+	change - '' wipefs -q -a "$dev"
+	if get_list what | grep -qxF "$(get namespace)"; then
+		change - '' ndctl destroy-namespace -f "$(get namespace)"
+	fi
+}
+
+step_destroy_labels() {
+	local dimm regions=()
+	dimm=$(get dimm)
+	mapfile -t regions < <(ndctl list -R -D | jq -r --arg d "$dimm" '
+		(if type == "array" then .[] else . end) | .regions[]? // . | select(.mappings[]?.dimm == $d) | .dev')
+	change - '' ndctl disable-region "${regions[@]}"
+	change - '' ndctl init-labels -f "$dimm"
+	change - '' ndctl enable-region "${regions[@]}"
+}
+
+# ---------------------------------------------------------------- namespaces
+
+step_init_labels() {
+	local region dimms
+	region=$(get region)
+	mapfile -t dimms < <(get_list dimms)
+	change "labels:$region" "$(undo_object labels region "$region" dimms "${dimms[*]}")" ndctl disable-region "$region"
+	change - '' ndctl init-labels "${dimms[@]}"
+	change - '' ndctl enable-region "$region"
+}
+
+step_namespace() {
+	local name region mode via existing uuid dev found args
+	name=$(get name) region=$(get region) mode=$(get mode) via=$(get via) existing=$(get existing)
+	[ -z "$(ndctl_namespace "$name")" ] || return 0
+	# Chosen before it is made, so that a run that is cut off knows it again.
+	uuid=$(recorded "namespace:$name" uuid)
+	[ -n "$uuid" ] || uuid=$(new_uuid)
+	case $mode in
+	fsdax) args=(--mode=fsdax --map=dev --align=2M) ;;
+	sector) args=(--mode=sector --sector-size=4096) ;;
+	esac
+	case $via in
+	create) args+=(--region="$region" --name="$name" --size="$(get size)" --uuid="$uuid") ;;
+	reconfigure) args+=(--force --reconfig="$existing") ;;
+	adopt)
+		# Nothing to create; the file system makes it ours.
+		[ "$DRY_RUN" -eq 1 ] ||
+			state_put "namespace:$name" "$(undo_object namespace name "$name" region "$region" via adopt dev "$existing" uuid "$uuid")" '' true
+		return 0
+		;;
+	esac
+	change "namespace:$name" "$(undo_object namespace name "$name" region "$region" via "$via" dev "$existing" uuid "$uuid")" \
+		ndctl create-namespace "${args[@]}"
+	[ "$DRY_RUN" -eq 0 ] || {
+		change - '' wipefs -q -a "$(device_of "ns:$name")"
+		return 0
+	}
+	if [ "$via" = reconfigure ]; then
+		# Without labels the UUID is the kernel's choice.
+		found=$(ndctl list -N -i | jq -r --arg dev "$existing" '(if type == "array" then .[] else . end) | select(.dev == $dev) | .uuid // empty')
+		state_put "namespace:$name" "$(undo_object namespace name "$name" region "$region" via "$via" dev "$existing" uuid "$uuid" found_uuid "$found")" '' true
+	fi
+	dev=$(device_of "ns:$name")
+	# What an earlier owner of this place left is no file system of ours.
+	change - '' wipefs -q -a "$dev"
+}
+
+step_mirror() {
+	local vg lv halves=() half dev
+	vg=$(get vg) lv=$(get lv)
+	while IFS= read -r half; do halves+=("$(device_of "ns:$half")"); done < <(get_list halves)
+	need_unless_dry lvcreate lvm2
+	if ! vgs "$vg" >/dev/null 2>&1; then
+		while IFS= read -r half; do
+			dev=$(device_of "ns:$half")
+			[ "$(blkid -p -s TYPE -o value "$dev" 2>/dev/null)" = LVM2_member ] ||
+				change "pv:$half" "$(undo_object pv device "ns:$half")" pvcreate -q -y "$dev"
+		done < <(get_list halves)
+		change "vg:$vg" "$(undo_object vg vg "$vg")" vgcreate -q "$vg" "${halves[@]}"
+	elif [ -z "$(recorded "vg:$vg")" ]; then
+		die "a volume group $vg exists, which is not ours" "--name=NAME gives ours another name"
+	fi
+	if ! lvs "$vg/$lv" >/dev/null 2>&1; then
+		change "lv:$vg/$lv" "$(undo_object lv vg "$vg" lv "$lv")" \
+			lvcreate -q -y --type raid1 --mirrors 1 --extents 100%FREE --name "$lv" "$vg" "${halves[@]}"
+	fi
+	[ "$DRY_RUN" -eq 1 ] || [ -e "/dev/$vg/$lv" ] || change - '' lvchange -ay "$vg/$lv"
+}
+
+need_unless_dry() { [ "$DRY_RUN" -eq 1 ] || need "$@"; }
+
+# ---------------------------------------------------------------- file systems
+
+step_filesystem() {
+	local what dev type uuid now label
+	what=$(get device) type=$(get type)
+	dev=$(device_of "$what")
+	uuid=$(recorded "filesystem:$what" uuid)
+	if [[ $dev != *{* ]]; then
+		now=$(blkid -p -s UUID -o value "$dev" 2>/dev/null || true)
+		if [ -n "$now" ]; then
+			[ "$now" != "$uuid" ] || return 0
+			die "$dev holds a file system (UUID $now) that is not ours" "wipefs -a $dev removes it"
+		fi
+	fi
+	[ -n "$uuid" ] || uuid=$(new_uuid)
+	label=$(config name)-$(get role)
+	need_unless_dry "mkfs.$type" "$([ "$type" = xfs ] && echo xfsprogs || echo e2fsprogs)"
+	# Aligned to 2 MiB, so that a large file can be mapped with huge pages; few
+	# inodes and no reserve for root where the files are few and large.
+	case $type in
+	ext4) set -- mkfs.ext4 -q -b 4096 -m 0 -E stride=512,stripe_width=512 -L "${label:0:16}" -U "$uuid" "$dev" ;;
+	xfs) set -- mkfs.xfs -q -f -m "reflink=0,uuid=$uuid" -d su=2m,sw=1 -L "${label:0:12}" "$dev" ;;
+	esac
+	change "filesystem:$what" "$(undo_object filesystem device "$what" uuid "$uuid")" "$@"
+}
+
+# dax=always is Linux 5.8; before that, plain dax meant the same.
+dax_option() {
+	local major minor
+	IFS=.- read -r major minor _ < <(uname -r)
+	if [ "$major" -gt 5 ] || { [ "$major" -eq 5 ] && [ "$minor" -ge 8 ]; }; then echo dax=always; else echo dax; fi
+}
+
+mount_options() {
+	local options=noatime
+	[ "$(get dax)" != true ] || options=$options,$(dax_option)
+	printf '%s\n' "$options"
+}
+
+step_mount() {
+	local what where
+	what=$(get device) where=$(get where)
+	if is_mounted "$where"; then return 0; fi
+	make_mount_point "$where"
+	change "mount:$where" "$(undo_object mount where "$where")" \
+		mount -t "$(get type)" -o "$(mount_options)" "$(device_of "$what")" "$where"
+}
+
+make_mount_point() {
+	[ -d "$1" ] || change "directory:$1" "$(undo_object directory path "$1")" mkdir -p "$1"
+}
+
+step_memory_mount() {
+	local where size uid pages
+	where=$(get where) size=$(get size)
+	if is_mounted "$where"; then return 0; fi
+	make_mount_point "$where"
+	uid=$(id -u "$(config user)" 2>/dev/null || config user)
+	case $(get type) in
+	tmpfs)
+		change "mount:$where" "$(undo_object mount where "$where")" \
+			mount -t tmpfs -o "size=$size,mode=0755,huge=within_size" tmpfs "$where"
+		;;
+	hugetlbfs)
+		pages=$(((size + 2097151) / 2097152))
+		change "hugepages:$where" "$(undo_object hugepages before "$(cat /proc/sys/vm/nr_hugepages)")" \
+			sysctl -q -w "vm.nr_hugepages=$(($(cat /proc/sys/vm/nr_hugepages) + pages))"
+		change "mount:$where" "$(undo_object mount where "$where")" \
+			mount -t hugetlbfs -o "pagesize=2M,size=$size,uid=$uid,mode=0755" hugetlbfs "$where"
+		;;
+	esac
+}
+
+# A directory of the server's user, which nobody else may enter.
+step_directory() {
+	local path=$1
+	[ ! -d "$path" ] || return 0
+	change "directory:$path" "$(undo_object directory path "$path")" \
+		install -d -o "$(config user)" -g "$(server_group)" -m 0700 "$path"
+}
+
+# ---------------------------------------------------------------- the cluster
+
+step_cluster() {
+	local pgdata data waldir target
+	pgdata=$(config pgdata) data=$(get data) waldir=$(get waldir)
+	target=${data:-$pgdata}
+	if [ "$DRY_RUN" -eq 0 ] && server_runs "$pgdata"; then die "a server runs on $pgdata" "pg_ctl -D $pgdata stop -m fast"; fi
+	if [ -e "$pgdata/PG_VERSION" ] || [ -e "$pgdata.ndctl-setup-moved/PG_VERSION" ]; then
+		[ -z "$data" ] || move_directory "$pgdata" "$data"
+		[ -z "$waldir" ] || move_directory "$target/pg_wal" "$waldir"
+		return
+	fi
+	if [ -d "$pgdata" ] && [ -n "$(ls -A "$pgdata" 2>/dev/null)" ]; then
+		# An initdb of ours that was cut off leaves no PG_VERSION, or half a directory.
+		die "$pgdata is neither empty nor a cluster" "remove what is in it, or name another directory with --pgdata"
+	fi
+	step_directory "$target"
+	set -- "$(program initdb)" -D "$target"
+	if [ -n "$waldir" ]; then
+		step_directory "$waldir"
+		set -- "$@" -X "$waldir"
+	fi
+	local options command
+	read -r -a options <<<"$(config initdb_options)"
+	mapfile -t command < <(server_command "$@" "${options[@]}")
+	change "initdb:$target" "$(undo_object initdb path "$target" waldir "$waldir")" "${command[@]}"
+	if [ -n "$data" ] && [ ! -L "$pgdata" ]; then
+		make_mount_point "$(dirname "$pgdata")"
+		[ ! -d "$pgdata" ] || change - '' rmdir "$pgdata"
+		change "link:$pgdata" "$(undo_object link path "$pgdata")" ln -s "$data" "$pgdata"
+	fi
+}
+
+# Move a directory to another file system, and leave a symbolic link.  Cut off
+# at any point it can be run again: until the link is there, the original,
+# under its own name or with a suffix, is complete.
+move_directory() {
+	local from=$1 to=$2 aside=$1.ndctl-setup-moved undo
+	undo=$(undo_object move from "$from" to "$to")
+	if [ -L "$from" ]; then
+		[ "$(readlink -f "$from")" = "$(readlink -f "$to")" ] || [ "$DRY_RUN" -eq 1 ] ||
+			die "$from leads to $(readlink "$from"), not to $to" "move it back first"
+	else
+		if [ ! -e "$aside" ]; then
+			if [ -e "$to" ]; then
+				[ -n "$(recorded "move:$from")" ] || [ -z "$(ls -A "$to")" ] || die "$to is there already, and not empty"
+				change - '' rm -rf "$to"
+			fi
+			[ -d "$(dirname "$to")" ] || make_mount_point "$(dirname "$to")"
+			change "move:$from" "$undo" cp -a "$from" "$to"
+			change - '' sync -f "$(dirname "$to")"
+			change - '' mv -T "$from" "$aside"
+		fi
+		change - '' ln -s "$to" "$from"
+		change - '' sync -f "$(dirname "$from")"
+	fi
+	if [ -e "$aside" ]; then change - '' rm -rf "$aside"; fi
+	if [ "$DRY_RUN" -eq 1 ] && [ ! -L "$from" ] && [ ! -e "$aside" ]; then change - '' rm -rf "$aside"; fi
+}
+
+# Ask pg_pcache, whose answer is the server's: would a pool here be on fsdax?
+step_check_map_sync() {
+	local where kind
+	where=$(get directory)
+	if [ "$DRY_RUN" -eq 1 ]; then return 0; fi
+	kind=$(fs_kind "$where")
+	if [ "$kind" = fsdax ]; then
+		note "    MAP_SYNC works on $where"
+	elif [ "$(get required)" = true ]; then
+		die "MAP_SYNC does not work on $where (pg_pcache calls it \"${kind:-unknown}\")" \
+			"stores would not be durable; dmesg and \"findmnt $where\" tell whether DAX is on"
+	else
+		warn "MAP_SYNC does not work on $where: use persistent_cache_mode = planned_restart only"
+	fi
+}
+
+# fs_kind DIRECTORY: what the server would take the file system for
+fs_kind() {
+	local probe kind
+	probe=$(mktemp -d "$1/.ndctl-setup.XXXXXX")
+	chown "$(config user):$(server_group)" "$probe"
+	kind=$(as_server "$(program pg_pcache)" init -D "$(config pgdata)" --directory "$probe" --size 128kB --force --dry-run --json 2>/dev/null |
+		jq -r '.file_system // empty') || kind=''
+	rmdir "$probe"
+	printf '%s\n' "$kind"
+}
+
+step_pool() {
+	local directory pgdata command
+	directory=$(get directory) pgdata=$(config pgdata)
+	if [ -e "$directory/pool" ] && [ -L "$pgdata/pg_pcache" ] &&
+		[ "$(readlink -f "$pgdata/pg_pcache")" = "$(readlink -f "$directory")" ]; then
+		return 0
+	fi
+	mapfile -t command < <(server_command "$(program pg_pcache)" init -D "$pgdata" --directory "$directory" --size "$(($(get size) / 1024))kB")
+	change "pool:$directory" "$(undo_object pool directory "$directory" pgdata "$pgdata")" "${command[@]}"
+}
+
+# ---------------------------------------------------------------- the next boot
+
+# Paths of mount points have no character that systemd would have to escape.
+unit_name() {
+	local path=${1#/}
+	printf '%s.mount\n' "${path//\//-}"
+}
+
+# Mounts of the plan: TARGET SOURCE TYPE OPTIONS, one a line
+boot_mounts() {
+	for ((STEP = 1; STEP <= STEPS; STEP++)); do
+		case $(get kind) in
+		mount)
+			printf '%s UUID=%s %s %s\n' "$(get where)" "$(recorded "filesystem:$(get device)" uuid | grep . || echo "{$(get role)}")" "$(get type)" "$(mount_options)"
+			;;
+		memory-mount)
+			if [ "$(get type)" = tmpfs ]; then
+				printf '%s tmpfs tmpfs size=%s,mode=0755,huge=within_size\n' "$(get where)" "$(get size)"
+			else
+				printf '%s hugetlbfs hugetlbfs pagesize=2M,size=%s,uid=%s,mode=0755\n' "$(get where)" "$(get size)" "$(id -u "$(config user)" 2>/dev/null || config user)"
+			fi
+			;;
+		esac
+	done
+}
+
+step_boot() {
+	local where source type options text file service mounts=()
+	service=$(config service)
+	while read -r where source type options; do
+		mounts+=("$where")
+		if [ "$(config boot)" = fstab ]; then
+			text="$source $where $type $options,nofail,x-systemd.before=$service 0 0"
+			[ -z "$(awk -v w="$where" '$1 !~ /^#/ && $2 == w' /etc/fstab 2>/dev/null)" ] || continue
+			change "fstab:$where" "$(undo_object line file /etc/fstab line "$text")" add_line /etc/fstab "$text"
+		else
+			[ "$source" != "${source#UUID=}" ] && source=/dev/disk/by-uuid/${source#UUID=}
+			file=$(config unit_dir)/$(unit_name "$where")
+			text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
+[Unit]
+Description=PostgreSQL on persistent memory: $where
+Before=$service
+
+[Mount]
+What=$source
+Where=$where
+Type=$type
+Options=$options
+
+[Install]
+WantedBy=local-fs.target"
+			[ "$(cat "$file" 2>/dev/null)" != "$text" ] || continue
+			change "unit:$file" "$(undo_object unit file "$file")" write_file "$file" "$text"
+			change - '' systemctl enable "$(basename "$file")"
+		fi
+	done < <(boot_mounts)
+	if [ "$(config boot)" = systemd ]; then
+		# The server must not start without them.
+		file=$(config unit_dir)/$service.d/ndctl-setup-$(config name).conf
+		text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
+[Unit]
+RequiresMountsFor=${mounts[*]}"
+		if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
+			change "unit:$file" "$(undo_object unit file "$file")" write_file "$file" "$text"
+			change - '' systemctl daemon-reload
+		fi
+	fi
+}
+
+# Lines for postgresql.conf; wal_sync_method = pmem if WAL is on fsdax and this server knows it.
+conf_lines() {
+	jq -r '.conf[]' <<<"$1"
+	if jq -e 'any(.places[]; .role == "wal" and .mode == "fsdax") or (.wal_directory != null and all(.places[]; .role != "wal"))' <<<"$1" >/dev/null &&
+		[ -e "$(config pgdata)/PG_VERSION" ] &&
+		as_server "$(program postgres)" -D "$(config pgdata)" -c wal_sync_method=pmem -C wal_sync_method >/dev/null 2>&1; then
+		echo "wal_sync_method = pmem"
+	fi
+}
+
+step_conf() {
+	local file main text
+	[ -n "$(config write_conf)" ] || return 0
+	file=$(config pgdata)/ndctl-setup.conf
+	main=$(config config_file)
+	main=${main:-$(config pgdata)/postgresql.conf}
+	text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
+$(conf_lines "$PLAN")"
+	if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
+		change "conf:$file" "$(undo_object file file "$file")" write_file "$file" "$text"
+		change - '' chown "$(config user):$(server_group)" "$file"
+	fi
+	if ! grep -qxF "include_if_exists = '$file'" "$main" 2>/dev/null; then
+		change "include:$main" "$(undo_object line file "$main" line "include_if_exists = '$file'")" add_line "$main" "include_if_exists = '$file'"
+	fi
+}

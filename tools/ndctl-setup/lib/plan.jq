@@ -1,0 +1,359 @@
+# The planner: {config, inventory, state} in, plan out.  It only computes.
+#
+# config     what the user asked for, sizes in bytes, null for "you choose"
+# inventory  lib/inventory.sh
+# state      what an earlier apply recorded; its namespaces are ours to use
+# plan       {profile, ok, refusals, warnings, regions, places, steps, conf, notes}
+
+def MiB: 1048576;
+def GiB: 1073741824;
+def roundup($n; $to): ((($n + $to - 1) / $to) | floor) * $to;
+def rounddown($n; $to): (($n / $to) | floor) * $to;
+def list: if . == null then [] elif type == "array" then . else [.] end;
+def human:
+	if . >= GiB and . % GiB == 0 then "\(. / GiB) GiB"
+	elif . >= MiB then "\(. / MiB | floor) MiB"
+	else "\(. / 1024 | floor) kiB" end;
+def setting: # as in postgresql.conf
+	if . % GiB == 0 then "\(. / GiB)GB" else "\(. / MiB | floor)MB" end;
+
+. as $in
+| $in.config as $c
+| $in.inventory as $inv
+| ($in.state.records // []) as $records
+| [$records[] | select(.undo.kind == "namespace") | .undo.uuid, .undo.found_uuid | select(. != null)] as $our_uuids
+
+# ---------------------------------------------------------------- what there is
+
+| def is_ours: [.uuid, .raw_uuid] | any(. as $u | $u != null and ($our_uuids | index($u)) != null);
+
+# An unused seed device, which libnvdimm shows for every region with labels.
+def is_seed: (.size // 0) == 0;
+
+def forced($object): ($c.force_destroy | index($object)) != null;
+
+# What lies on a block device: [{code, object, message}]
+def contents_of($dev):
+	($inv.block["/dev/" + $dev] // {}) as $b
+	| [($b.signatures // [])[] | {
+			code: (if .type == "LVM2_member" then "lvm-signature" elif (.usage // "") == "pttable" then "partition-table" else "file-system" end),
+			object: "/dev/\($dev)",
+			message: "/dev/\($dev) holds \(.type)\(if (.uuid // "") != "" then " (UUID \(.uuid))" else "" end)"}]
+	+ [($b.holders // [])[] | {
+			code: "holder", object: ., message: "/dev/\($dev) is used by \(.)"}]
+	+ [($b.mountpoints // [])[] | {
+			code: "mount", object: ., message: "/dev/\($dev) is mounted on \(.)"}];
+
+[ $inv.ndctl[] | . as $bus | (.regions // [])[] | select(.type == "pmem") | . as $r
+  | [(.mappings // [])[] | .dimm] as $dimms
+  | [$inv.labels[] | select(.dev as $d | $dimms | index($d) != null)] as $labels
+  | ($labels | length == ($dimms | length) and length > 0) as $has_labels
+  | ($has_labels and all($labels[]; any(.index[]?; .signature == "NAMESPACE_INDEX"))) as $initialised
+  | [(.namespaces // [])[] | select(is_seed | not)] as $ns
+  | (if ($dimms | length) == 0 then "adopt"			# e820, virtio-pmem: one namespace, no labels
+     elif $initialised then "create"
+     elif $has_labels then "init"				# labels, but never used
+     else "reconfigure" end) as $via			# DIMMs without room for labels
+  # A namespace without labels is nobody's choice: only what lies on it counts.
+  | [$ns[] | . as $n | select(is_ours | not)
+     | (contents_of(.blockdev // "none")
+        + (if $via == "create" or ((.mode != "raw") and ($via != "adopt")) then
+             [{code: "namespace", object: .dev, message: "\(.dev)\(if (.name // "") != "" then " \"\(.name)\"" else "" end) (\(.mode), \(.size | human)) exists on \($r.dev)"}]
+           else [] end)) as $what
+     | select($what | length > 0)
+     | {dev, size, mode, blockdev: (.blockdev // null), what: $what, freed: all($what[]; forced(.object))}] as $occupied
+  # Labels of namespaces that the kernel could not put together.
+  | ([$labels[] | .dev as $d | .label[]? | select(.uuid != "00000000-0000-0000-0000-000000000000")
+      | . as $l | select(all($ns[]; .raw_uuid != $l.uuid and .uuid != $l.uuid))
+      | {code: "label", object: $d, message: "\($d) has a label of namespace \($l.uuid)\(if $l.name != "" then " \"\($l.name)\"" else "" end), which is not there"}]
+     | unique) as $stray
+  | ([$occupied[].what[], $stray[]]) as $occupants
+  | all($stray[]; forced(.object)) as $stray_freed
+  | {
+      dev, provider: $bus.provider, size, dimms: $dimms, ways: ([$dimms | length, 1] | max),
+      numa_node: (.numa_node // -1), domain: (.persistence_domain // "unknown"),
+      align: ([(.align // 0), 2 * MiB * ([$dimms | length, 1] | max)] | max),
+      via: $via,
+      only_namespace: (if $via == "create" then null else ($ns[0].dev // null) end),
+      only_blockdev: (if $via == "create" then null else ($ns[0].blockdev // null) end),
+      free: (if ($occupants | length) > 0 and ($stray_freed | not) then 0
+             elif $via == "create" then
+               (.max_available_extent // .available_size // 0)
+               + ([$occupied[] | select(.freed) | .size] | add // 0)
+             elif any($occupied[]; .freed | not) then 0
+             elif any($ns[]; is_ours) then 0
+             elif ($ns | length) > 0 then $ns[0].size
+             else .size end),
+      occupied: $occupied, stray: $stray, occupants: $occupants,
+      badblocks: (.badblock_count // 0),
+      dimm_trouble: [$bus.dimms // [] | .[] | select(.dev as $d | $dimms | index($d) != null)
+        | .dev as $d | to_entries[] | select((.key | startswith("flag_")) and .value == true)
+        | {dimm: $d, flag: (.key | ltrimstr("flag_"))}],
+      dimm_health: [$bus.dimms // [] | .[] | select(.dev as $d | $dimms | index($d) != null)
+        | {dimm: .dev, health: (.health.health_state // "unknown")}],
+      # Is what was stored safe when the power goes?
+      power_safe: (if $bus.provider == "virtio-pmem" then "no"
+        elif $bus.provider == "e820" and ($inv.cmdline | test("memmap=[^ ]*!")) then "no"
+        elif (.persistence_domain // "unknown") == "none" then "no"
+        elif (.persistence_domain // "unknown") == "unknown" then "unknown"
+        else "yes" end),
+      power_why: (if $bus.provider == "virtio-pmem" then "virtio-pmem needs a flush by the host for each write (no MAP_SYNC)"
+        elif $bus.provider == "e820" and ($inv.cmdline | test("memmap=[^ ]*!")) then "memmap= on the kernel's command line makes it of ordinary memory"
+        elif (.persistence_domain // "unknown") == "none" then "the platform says that it has no persistence domain"
+        elif (.persistence_domain // "unknown") == "unknown" then "the platform does not say what its persistence domain is"
+        else "" end)
+    }
+  | .usable = (all(.dimm_trouble[]; .flag | IN("smart_event") )
+               and all(.dimm_health[]; .health | IN("ok", "unknown", "non-critical"))
+               and (.power_safe != "no" or $c.accept_volatile))
+] | sort_by(.dev) as $regions
+
+# A namespace of ours, by the name under which it was recorded.
+| ([$regions[] | .dev] ) as $region_names
+| def ours($name):
+	[$records[] | select(.undo.kind == "namespace" and .undo.name == $name) | .undo] | last as $rec
+	| if $rec == null then null else
+		[$inv.ndctl[] | .regions[]? | .dev as $r | .namespaces[]?
+		 | select(([.uuid, .raw_uuid] | any(. != null and (. == $rec.uuid or . == $rec.found_uuid)))
+		          or ($rec.via == "adopt" and .dev == $rec.dev and $r == $rec.region))
+		 | {region: $r, dev, size, mode, blockdev}] | first // null
+	  end;
+
+def region($name): $regions[] | select(.dev == $name);
+
+# What a file system with its journal takes beyond a file of this size.
+def namespace_for_file($bytes; $align): roundup($bytes * 1.05 + 128 * MiB | floor; $align);
+def file_in_namespace($bytes): [rounddown(($bytes - 128 * MiB) / 1.05 | floor; 2 * MiB), 0] | max;
+
+# Allocation, as a state: {free: {region: bytes}, shared: [region], places, refusals}
+def can_hold_more($r): $r.via == "create" or $r.via == "init";
+def take($place):
+	.free[$place.region] = (if can_hold_more(region($place.region)) then .free[$place.region] - $place.size else 0 end)
+	| .places += [$place];
+
+# Regions with room, best first: pinned, most DIMMs interleaved, on the node
+# that was asked for, most room.
+def candidates($alloc; $need; $pin):
+	[$regions[] | select(.usable and ($pin == null or .dev == $pin))
+	 | select($alloc.free[.dev] >= $need)]
+	# Without a wish: where the cache is, once that is known.
+	| ($c.numa_node // ([$alloc.places[] | select(.role == "cache") | region(.region).numa_node] | first)) as $node
+	| sort_by([(if $node != null and .numa_node != $node then 1 else 0 end),
+	           (if .power_safe == "yes" then 0 else 1 end), -.ways, -$alloc.free[.dev], .dev]);
+
+def no_room($what; $need; $pin):
+	([$regions[] | select($pin == null or .dev == $pin) | select(.size >= $need)] ) as $big
+	| .refusals += (
+		[$big[] | select(.usable | not) | . as $r
+		 | if .power_safe == "no" then
+			{code: "not-power-safe", object: .dev, message: "\(.dev) (\(.provider)) does not survive loss of power: \(.power_why)",
+			 hint: "profile dram does not need it; --accept-volatile uses it nevertheless, with mode planned_restart"}
+		   else
+			{code: "unhealthy", object: .dev, message: "\(.dev) is not healthy: \([(.dimm_trouble[] | "\(.dimm) \(.flag)"), (.dimm_health[] | select(.health | IN("ok", "unknown", "non-critical") | not) | "\(.dimm) health \(.health)")] | join(", "))",
+			 hint: "replace the DIMM, or ask its vendor's tool"}
+		   end]
+		+ [$big[] | .occupants[] | select(forced(.object) | not)
+		   | . + {hint: "--force-destroy=\(.object) destroys it, with all that is in it"}]
+		+ [{code: "no-room", object: $what, message: "no region has \($need | human) free for \($what)",
+		    hint: (if ($regions | length) == 0 then "there is no persistent memory; profile dram works without"
+		           else "free: \([$regions[] | "\(.dev) \(.free | human)"] | join(", "))" end)}]);
+
+# One namespace.  size null: all but $leave of the best region.
+def place($p):
+	. as $a
+	| ours($p.name) as $o
+	| if $o != null then
+		.places += [$p + {region: $o.region, size: $o.size, namespace: $o.dev, present: true}]
+	  else
+		([candidates($a; ($p.size // $p.least); $p.pin)[]
+		  | select($p.not_regions == null or (.dev as $d | $p.not_regions | index($d) == null))]
+		 | if $p.like == null then .
+		   else . as $all | [$all[] | select(.dev == $p.like)] + [$all[] | select(.dev != $p.like)] end
+		 | first) as $r
+		| if $r == null then no_room($p.role; ($p.size // $p.least); $p.pin)
+		  else take($p + {region: $r.dev, present: false,
+			size: (if can_hold_more($r) | not then $r.free
+			       elif $p.size != null then roundup($p.size; $r.align)
+			       else rounddown([$a.free[$r.dev] - ($p.leave // 0), $p.least] | max; $r.align) end)})
+		  end
+	  end;
+
+# Two sector namespaces on regions that share no DIMM.  size null: as large as fits.
+def mirror($p; $least):
+	. as $a
+	| ours($p.name + "-a") as $oa | ours($p.name + "-b") as $ob
+	| ($p.size // $least) as $need
+	| if $oa != null and $ob != null then
+		.places += [{name: "\($p.name)-a", role: $p.role, mode: "sector", region: $oa.region, size: $oa.size, namespace: $oa.dev, present: true},
+		            {name: "\($p.name)-b", role: $p.role, mode: "sector", region: $ob.region, size: $ob.size, namespace: $ob.dev, present: true}]
+	  else
+		[$regions[] | select(.usable and .via != "adopt" and $a.free[.dev] >= $need)
+		 | select(($c.mirror_regions | length) == 0 or (.dev as $d | $c.mirror_regions | index($d) != null))] as $r
+		# If one half is there, the other one is to be of its size.
+		| (if $oa != null then [region($oa.region)] else $r end) as $left
+		| (if $ob != null then [region($ob.region)] else $r end) as $right
+		| [$left[] as $x | $right[] as $y | select($x.dev != $y.dev and ($oa != null or $ob != null or $x.dev < $y.dev)) | {x: $x, y: $y}] as $pairs
+		| [$pairs[] | select(((.x.dimms - (.x.dimms - .y.dimms)) | length) == 0)] as $apart
+		| ($apart | sort_by([
+			([.x.dev, .y.dev] | map(select(. as $d | $a.places | any(.region == $d))) | length),
+			(if $p.size == null then -([$a.free[.x.dev], $a.free[.y.dev]] | min) else ($a.free[.x.dev] + $a.free[.y.dev]) end),
+			.x.dev, .y.dev]) | first) as $best
+		| if $best == null then
+			if ($r | length) > 0 then
+				.refusals += [{code: "mirror-on-one-dimm", object: ([$r[].dev] | join(",")),
+					message: "both halves of the mirror for \($p.role) would lie on the same DIMMs (\([$r[] | "\(.dev): \(.dimms | join(" "))"] | join("; ")))",
+					hint: "a mirror needs \($need | human) free on two regions without a common DIMM"}]
+				+ ([$regions[] | .occupants[] | select(forced(.object) | not)
+				    | . + {hint: "--force-destroy=\(.object) destroys it, with all that is in it"}])
+			else no_room("one half of the mirror for \($p.role)"; $need; null) end
+		  else
+			# Each half is rounded to its own region's alignment.
+			([$a.free[$best.x.dev], $a.free[$best.y.dev]] | min) as $both
+			| ([$best.x.align, $best.y.align] | max) as $align
+			| (if $p.size != null then roundup($p.size; $align) else rounddown($both; $align) end) as $size
+			| def half($suffix; $r; $o):
+				if $o != null then .places += [{name: "\($p.name)-\($suffix)", role: $p.role, mode: "sector", region: $o.region, size: $o.size, namespace: $o.dev, present: true}]
+				else take({name: "\($p.name)-\($suffix)", role: $p.role, mode: "sector", region: $r.dev, present: false,
+					size: (if can_hold_more($r) then $size else $r.free end)}) end;
+			  half("a"; $best.x; $oa) | half("b"; $best.y; $ob)
+		  end
+	  end;
+
+# ---------------------------------------------------------------- what is wanted
+
+($c.name) as $n
+| ($c.mount_root + "/" + $n) as $root
+| ([$regions[].size] | max // 0) as $largest
+| ($c.wal_size // ([256 * MiB, ([64 * GiB, $largest / 8 | floor] | min)] | max)) as $wal_file
+| (namespace_for_file($wal_file; 2 * MiB)) as $wal_ns
+| (if $c.cache_size != null then namespace_for_file($c.cache_size; 2 * MiB) else null end) as $cache_ns
+| (256 * MiB) as $least
+
+| {free: (reduce $regions[] as $r ({}; .[$r.dev] = $r.free)), places: [], refusals: [], shared: false}
+| if $c.profile == "performance" then
+	place({name: "\($n)-cache", role: "cache", mode: "fsdax", size: $cache_ns, least: $least, leave: $wal_ns, pin: $c.cache_region})
+	| if (.refusals | length) > 0 then . else
+		(.places[0].region) as $cache_region
+		# One region without labels holds one namespace: WAL moves in with the cache.
+		| if ours("\($n)-wal") == null and ([candidates(.; $wal_ns; $c.wal_region)[]] | length) == 0
+		     and (can_hold_more(region($cache_region)) | not) and $c.wal_region == null
+		  then .shared = true
+		  else place({name: "\($n)-wal", role: "wal", mode: "fsdax", size: $wal_ns, least: $least, pin: $c.wal_region, like: $cache_region}) end
+	  end
+  elif $c.profile == "cache-redundant-wal" then
+	# The halves first: they have less choice.  The best region for the cache is left to it if others do.
+	(candidates(.; ($cache_ns // $least); $c.cache_region) | first | .dev // null) as $cache_region
+	| (.places = [{region: $cache_region, role: "reserved"}]
+	   | mirror({name: "\($n)-wal", role: "wal", size: ($wal_file + roundup($wal_file / 16 | floor; 16 * MiB))}; $least)
+	   | .places |= map(select(.role != "reserved")))
+	| place({name: "\($n)-cache", role: "cache", mode: "fsdax", size: $cache_ns, least: $least, pin: $c.cache_region})
+  elif $c.profile == "local-redundancy" then
+	mirror({name: "\($n)-data", role: "data", size: $c.data_size}; $least)
+  elif $c.profile == "replicated" then
+	place({name: "\($n)-cache", role: "cache", mode: "fsdax", size: ($cache_ns // ($largest / 2 | floor)), least: $least, pin: $c.cache_region})
+	| place({name: "\($n)-wal", role: "wal", mode: "fsdax", size: $wal_ns, least: $least, pin: $c.wal_region})
+	| place({name: "\($n)-data", role: "data", mode: "fsdax", size: $c.data_size, least: $least, pin: $c.data_region})
+  else . end
+| . as $alloc
+| ($alloc.places | map(. as $p | . + {dimms: region($p.region).dimms, numa_node: region($p.region).numa_node})) as $places
+| ([$places[] | select(.role == "cache") ] | first // null) as $cache_place
+| ($c.profile | IN("local-redundancy", "dram")) as $in_dram
+| (if $cache_place != null then region($cache_place.region) else null end) as $cache_region
+
+# The pool's size: what was asked for, else what its file system has room for.
+| (if $c.cache_size != null then $c.cache_size
+   elif $in_dram then rounddown(($inv.memory_total // 0) / 4 | floor; 2 * MiB)
+   elif $cache_place == null then 0
+   else file_in_namespace($cache_place.size - (if $alloc.shared then $wal_ns else 0 end)) end) as $pool_size
+
+| ($alloc.refusals
+   + (if $cache_place != null and $c.mode == "always" and $cache_region.power_safe == "no" then
+	[{code: "not-power-safe", object: $cache_region.dev, message: "mode always needs memory that survives loss of power: \($cache_region.power_why)", hint: "--mode=planned_restart"}] else [] end)
+   + (if $in_dram and $c.mode == "always" and false then [] else [] end)
+   + (if $cache_place != null and $pool_size < 2 * MiB then
+	[{code: "no-room", object: "cache", message: "\($cache_place.region) has no room for a pool beside the WAL", hint: "--wal-size=SIZE makes the WAL smaller"}] else [] end)
+   + (if $cache_place != null and $c.cache_size != null and ($cache_place.present // false) == false
+	and file_in_namespace($cache_place.size) < $pool_size then
+	[{code: "no-room", object: "cache", message: "a pool of \($pool_size | human) does not fit into \($cache_place.size | human) on \($cache_place.region)", hint: "--cache-size=\(file_in_namespace($cache_place.size) / MiB | floor)MB fits"}] else [] end)
+   + [$inv.cluster | select(.running == true)
+	| {code: "server-running", object: $c.pgdata, message: "a server runs on \($c.pgdata)", hint: "stop it first: pg_ctl -D \($c.pgdata) stop -m fast"}]
+   + [$c.force_destroy[] as $f
+	| select(any($regions[].occupants[]; .object == $f) | not)
+	| {code: "no-such-object", object: $f, message: "--force-destroy=\($f) names nothing that is in the way", hint: "give the exact name that a refusal shows"}]
+   + [[$c.cache_region, $c.wal_region, $c.data_region, $c.mirror_regions[]] | .[] | select(. != null) as $r
+	| select($region_names | index($r) == null)
+	| {code: "no-such-region", object: $r, message: "there is no region \($r)", hint: "regions: \($region_names | join(", "))"}]
+   | unique) as $refusals
+
+| ([$places[].region] | unique) as $used
+| ([$regions[] | select(.dev as $d | $used | index($d) != null) |
+	(select(.power_safe == "unknown") | {code: "domain-unknown", object: .dev, message: "\(.dev): \(.power_why)"}),
+	(select(.power_safe == "no") | {code: "not-power-safe", object: .dev, message: "\(.dev): \(.power_why)"}),
+	(select(.badblocks > 0) | {code: "bad-blocks", object: .dev, message: "\(.dev) has \(.badblocks) bad blocks", command: "ndctl list -RM -r \(.dev)"}),
+	(.dimm_trouble[] | {code: "health", object: .dimm, message: "\(.dimm): \(.flag)", command: "ndctl list -DH -d \(.dimm)"}),
+	(.dimm_health[] | select(.health | IN("ok", "unknown") | not) | {code: "health", object: .dimm, message: "\(.dimm): health \(.health)", command: "ndctl list -DH -d \(.dimm)"})]
+   + (if $c.numa_node != null and $cache_place != null and $cache_place.numa_node != $c.numa_node then
+	[{code: "numa", object: $cache_place.region, message: "the cache is on node \($cache_place.numa_node), not on \($c.numa_node)"}] else [] end)
+   + ([$places[].numa_node] | unique | if length > 1 and ($c.profile | IN("performance", "replicated")) then
+	[{code: "numa", object: "places", message: "cache, WAL and data are on different NUMA nodes: \(map(tostring) | join(", "))"}] else [] end)
+   + (if $alloc.shared then [{code: "shared", object: $cache_place.region, message: "cache and WAL share one file system: without labels \($cache_place.region) holds one namespace"}] else [] end)
+   + (if $in_dram and $pool_size > ($inv.memory_total // 0) then
+	[{code: "memory", object: "cache", message: "the cache (\($pool_size | human)) is larger than memory (\(($inv.memory_total // 0) | human))"}] else [] end)
+  ) as $warnings
+
+# ---------------------------------------------------------------- how
+
+| "\($root)/cache" as $cache_mount
+| ($pool_size * 1.02 + 16 * MiB | roundup(floor; 2 * MiB)) as $dram_size
+| (if $c.profile | IN("performance", "replicated", "cache-redundant-wal") then
+	(if $alloc.shared then "\($cache_mount)/wal" else "\($root)/wal/wal" end) else null end) as $wal_dir
+| (if $c.profile | IN("local-redundancy", "replicated") then "\($root)/data/pgdata" else null end) as $data_dir
+
+| def fs_steps($what; $role; $dax):
+	{kind: "filesystem", device: $what, type: $c.filesystem, dax: $dax, role: $role},
+	{kind: "mount", device: $what, where: "\($root)/\($role)", type: $c.filesystem, dax: $dax, role: $role};
+
+([ # what --force-destroy named goes first
+   ($regions[] | select(.dev as $d | $used | index($d) != null)
+    | ((.occupied[] | select(.freed) | {kind: "destroy", namespace: .dev, blockdev, via_labels: true, what: [.what[].object], mounts: [.what[] | select(.code == "mount") | .object],
+	lvm: any(.what[]; .code == "lvm-signature")}),
+       (.stray | map(.object) | unique | .[] | {kind: "destroy-labels", dimm: ., region: null}))),
+   ($regions[] | select((.dev as $d | $used | index($d) != null) and .via == "init" and any($places[]; .present | not))
+    | {kind: "init-labels", region: .dev, dimms}),
+   ($places[] | . as $p | region(.region) as $r
+    | {kind: "namespace", name, region, mode, size, present: (.present // false),
+       via: (if $r.via == "init" then "create" else $r.via end),
+       existing: (if $r.via | IN("reconfigure", "adopt") then $r.only_namespace else null end)}),
+   ($places[] | select(.mode == "fsdax") | .name as $name | .role as $role | fs_steps("ns:\($name)"; $role; true)),
+   (([$places[] | select(.mode == "sector")] | select(length == 2)) as $halves
+    | $halves[0].role as $role
+    | {kind: "mirror", vg: "\($n)_vg", lv: $role, halves: [$halves[].name]},
+      fs_steps("lv:\($n)_vg/\($role)"; $role; false)),
+   (select($in_dram) | {kind: "memory-mount", type: $c.memory, where: $cache_mount, size: $dram_size}),
+   {kind: "directory", path: "\($cache_mount)/pool"},
+   {kind: "cluster", waldir: $wal_dir, data: $data_dir},
+   ($places[] | select(.mode == "fsdax") | {kind: "check-map-sync", directory: "\($root)/\(.role)", required: (region(.region).power_safe != "no")}),
+   {kind: "pool", directory: "\($cache_mount)/pool", size: $pool_size},
+   {kind: "boot"},
+   {kind: "conf"}
+ ] | if ($refusals | length) > 0 then [] else to_entries | map({n: (.key + 1)} + .value) end) as $steps
+
+| {
+   profile: $c.profile, name: $n, ok: ($refusals | length == 0), refusals: $refusals, warnings: ($warnings | unique),
+   regions: [$regions[] | {dev, provider, size, free, ways, dimms, numa_node, persistence_domain: .domain, power_safe, via, occupants}],
+   places: [$places[] | {name, role, mode, region, dimms, numa_node, size, present}],
+   cache: {kind: (if $in_dram then $c.memory else "fsdax" end), directory: "\($cache_mount)/pool", size: $pool_size},
+   wal_directory: $wal_dir, data_directory: $data_dir,
+   steps: $steps,
+   conf: ([
+      "shared_buffers = \($pool_size | setting)",
+      "persistent_cache_mode = \($c.mode)"]
+      + (if $cache_place != null and $cache_place.numa_node >= 0 then ["persistent_cache_numa = warn"] else [] end)
+      + (if $wal_dir != null then ["max_wal_size = \(rounddown($wal_file * 0.6 | floor; MiB) | setting)",
+	"min_wal_size = \([32 * MiB, rounddown($wal_file / 5 | floor; MiB)] | max | setting)"] else [] end)
+      + (if $c.profile == "replicated" then ["wal_level = replica", "synchronous_commit = on", "synchronous_standby_names = '*'"] else [] end)),
+   notes: (if $c.profile == "replicated" then ["No local redundancy: set up a standby on another host (pg_basebackup -R), with the same profile.",
+			"Until a synchronous standby is connected commits wait: set synchronous_standby_names last."]
+	elif $c.profile == "performance" then ["WAL is on one set of DIMMs: when it fails, commits since the last archived segment are lost. See profile cache-redundant-wal."]
+	else [] end)
+  }
