@@ -682,6 +682,13 @@ TestAfterCrash(void **state)
 	w.sb.fs_kind = PCACHE_FS_HUGETLBFS;
 	Expect(&w, PCACHE_COLD_POWER, "reboot, hugetlbfs");
 	w.sb.fs_kind = PCACHE_FS_FSDAX;
+	Expect(&w, PCACHE_WARM, "reboot, fsdax, domain unknown, to be used");
+	w.facts.cold_on_media_unknown = true;
+	Expect(&w, PCACHE_COLD_MEDIA_UNKNOWN, "reboot, fsdax, domain unknown");
+	w.facts.cold_on_media_unknown = false;
+	w.media.domain = PCACHE_DOMAIN_NONE;
+	Expect(&w, PCACHE_COLD_POWER, "reboot, fsdax, no persistence domain");
+	w.media.domain = PCACHE_DOMAIN_MEMORY_CONTROLLER;
 	Expect(&w, PCACHE_WARM, "reboot, fsdax, DIMMs unknown, to be used");
 	w.facts.cold_on_media_unknown = true;
 	Expect(&w, PCACHE_COLD_MEDIA_UNKNOWN, "reboot, fsdax, DIMMs unknown");

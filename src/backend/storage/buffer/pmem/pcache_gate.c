@@ -152,6 +152,12 @@ GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (sb->fs_kind != PCACHE_FS_FSDAX)
 		return Refuse(PCACHE_COLD_POWER,
 					  _("the host was restarted, and the pool was not on persistent memory"));
+	if (facts->media->domain == PCACHE_DOMAIN_NONE)
+		return Refuse(PCACHE_COLD_POWER,
+					  _("the host was restarted, and the platform does not save what was flushed to the DIMMs"));
+	if (facts->media->domain == PCACHE_DOMAIN_UNKNOWN && facts->cold_on_media_unknown)
+		return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
+					  _("it is not known whether the platform saves what was flushed to the DIMMs"));
 	switch (PCacheMediaCompareDimms(sb, facts->media, why, sizeof(why)))
 	{
 		case PCACHE_DIMMS_SAME:
