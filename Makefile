@@ -4,6 +4,7 @@
 # as root, all but "deps" runs as an unprivileged user (tools/as-user).
 
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
+export RUNS FRESH
 export SCALE DURATION CLIENTS DROP QUICK ROUNDS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS POOL_GB
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
 
@@ -14,7 +15,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench
-.PHONY: check check-torture check-pg-suites check-powercut check-mutants check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-fuzz check-torture check-pg-suites check-powercut check-mutants check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -55,17 +56,20 @@ demo: all ## three ways to restart a server, compared
 bench: all vanilla ## measurements against unpatched PostgreSQL
 	@$(RUN) tools/bench/run
 
-check: all vanilla ## lint, unit, TAP, a short regression run, 20 short rounds of torture, a few power cuts
-	@$(RUN) tools/check lint unit tap regress-short torture-short torture-powercut-short
+check: all vanilla ## lint, unit, a short round of fuzzing, TAP, a short regression run, 20 short rounds of torture, a few power cuts
+	@$(RUN) tools/check lint unit fuzz tap regress-short torture-short torture-powercut-short
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
-	@$(RUN) tools/check lint unit tap regress regress-off -- pg-suites torture -- torture-powercut
+	@$(RUN) tools/check lint unit fuzz tap regress regress-off -- pg-suites torture -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
 
 check-unit: all ## CMocka tests
 	@$(RUN) tests/run-unit
+
+check-fuzz: all ## pool files that were tampered with, for server code and pg_pcache; RUNS=, SEED=
+	@RUNS="$${RUNS:-1000000}" $(RUN) tests/fuzz/run
 
 check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 	@$(RUN) tests/run-tap $(TESTS)
