@@ -6,6 +6,7 @@
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
 export RUNS FRESH
 export SCALE DURATION CLIENTS DROP QUICK ROUNDS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS POOL_GB
+export CLIENTS_LIST ROW_LIST SEGMENT_LIST PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
 
 ifeq ($(shell id -u),0)
@@ -14,8 +15,8 @@ ROOT_DEPS := deps
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps fetch tree build vanilla demo bench
-.PHONY: check check-fuzz check-torture check-pg-suites check-powercut check-mutants check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: all help deps fetch tree build vanilla demo bench bench-wal
+.PHONY: check check-fuzz check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -56,6 +57,9 @@ demo: all ## three ways to restart a server, compared
 bench: all vanilla ## measurements against unpatched PostgreSQL
 	@$(RUN) tools/bench/run
 
+bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
+	@$(RUN) tools/bench/wal
+
 check: all vanilla ## lint, unit, a short round of fuzzing, TAP, a short regression run, 20 short rounds of torture, a few power cuts
 	@$(RUN) tools/check lint unit fuzz tap regress-short torture-short torture-powercut-short
 
@@ -86,6 +90,9 @@ check-mutants: all ## does the power cut torture bite? ROUNDS= per mutant, at mo
 
 check-pg-suites: all ## PostgreSQL's regress, isolation, recovery, pg_rewind, subscription, amcheck, mode always
 	@$(RUN) tests/run-pg-suites
+
+check-wal-suites: all ## PostgreSQL's recovery suite with wal_sync_method = pmem
+	@$(RUN) tests/run-suites-pmem
 
 check-regress: all ## PostgreSQL's regress and isolation suites with the cache on
 	@$(RUN) tests/run-regress

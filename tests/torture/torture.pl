@@ -913,6 +913,7 @@ sub one_round
 	$s->{load}{brin} = 0 if $s->{conf}{full_page_writes} eq 'off';
 	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
+	$s->{mode} = 'always' if $s->{kill} !~ /^(?:stop|save)$/ && !$set{mode};
 	say_line(sprintf("round %d seed %d: %s, kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
 			$round, $seed, $s->{mode}, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
 			join(' ', (map { "$_ $s->{load}{$_}" } sort keys %{ $s->{load} }),
@@ -996,7 +997,7 @@ sub one_round
 
 	# the crash: copies
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
-	check_lsns($descs);
+	check_lsns($descs) if $s->{mode} eq 'always';
 	my %tags;
 	$tags{ $_->{tag} }++ for @$descs;
 	my @twice = grep { $tags{$_} > 1 } keys %tags;
@@ -1029,6 +1030,7 @@ sub one_round
 	if ($cold)
 	{
 		if ($s->{mode} eq 'planned_restart' && $s->{kill} eq 'save' && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
+		elsif ($s->{kill} eq 'cold' && $line =~ /^kept 0 of/) { $totals{'cold: nothing sealed yet'}++ }
 		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
 		else { problem("A is cold: $line") }
 	}

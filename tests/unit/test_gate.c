@@ -1186,10 +1186,86 @@ TestAllPageVerdictsSeen(void **state)
 	}
 }
 
+/*
+ * What the code says that the server and pg_pcache save with is what the
+ * gates ask for, from any pool of this format, and only once it is clean.
+ */
+static void
+TestAdoptedAndClean(void **state)
+{
+	World		w;
+	PCacheMediaReport media = {.dimms_state = PCACHE_MEDIA_CLEAN};
+	PCacheSuperblock old;
+
+	for (int i = 0; i < 100; i++)
+	{
+		InitWorld(&w);
+		if (i > 0)
+		{
+			/* all but what formatting a pool sets for good */
+			RandomBytes((char *) &w.sb + offsetof(PCacheSuperblock, slots_used),
+						offsetof(PCacheSuperblock, reserved) -
+						offsetof(PCacheSuperblock, slots_used));
+			w.sb.system_identifier = Random();
+		}
+		old = w.sb;
+		assert_true(PCacheSuperblockAdopt(&w.sb, &w.control, PCACHE_FS_TMPFS,
+										  PERSISTENT_CACHE_ALWAYS, CAPACITY, &media));
+		assert_int_not_equal(w.sb.incarnation, old.incarnation);
+		assert_memory_equal(w.sb.pool_uuid, old.pool_uuid, PCACHE_UUID_LEN);
+		PCacheSuperblockSetCrc(&w.sb);
+		Expect(&w, PCACHE_COLD_INCARNATION, "not recorded in PGDATA");
+		w.state.incarnation = w.sb.incarnation;
+		Expect(&w, PCACHE_COLD_ATTACHING, "adopted");
+
+		PCacheSuperblockSetClean(&w.sb, &w.control, 17);
+		assert_int_equal(w.sb.saved_pages, 17);
+		PCacheSuperblockSetCrc(&w.sb);
+		Expect(&w, PCACHE_WARM, "clean");
+		w.control.state = DB_IN_PRODUCTION;
+		Expect(&w, PCACHE_COLD_CONTROL_STATE, "used since");
+	}
+}
+
+/* Descriptors as the server and pg_pcache make them. */
+static void
+TestDescribe(void **state)
+{
+	PCacheDescriptor desc;
+	PCacheDescriptor expected;
+	PCachePageFacts facts = MakePageFacts();
+	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, 16384};
+
+	InitPage(&expected);
+	RandomBytes(&desc, sizeof(desc));
+	PCacheDescriptorDescribe(&desc, SLOT, rlocator, MAIN_FORKNUM, 9, LSN_LIMIT, true, 4);
+	desc.dirty_epoch = 3;
+	desc.seq = PCACHE_DESC_FREE_SEQ;
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_FREE);
+	PCacheDescriptorSetSealed(&desc);
+	assert_true(PCacheSeqIsSealed(desc.seq));
+	expected.seq = desc.seq;
+	assert_memory_equal(&desc, &expected, sizeof(desc));
+	assert_true(PCacheDescriptorIsIntact(&desc, SLOT));
+	assert_false(PCacheDescriptorIsIntact(&desc, SLOT + 1));
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_KEPT);
+
+	PCacheDescriptorDescribe(&desc, SLOT, rlocator, MAIN_FORKNUM, 9, PG_UINT64_MAX, false, 0);
+	PCacheDescriptorSetSealed(&desc);
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_KEPT);
+	facts.drop_unlogged = true;
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_UNLOGGED);
+
+	PCacheDescriptorSetFree(&desc);
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_FREE);
+	assert_false(PCacheDescriptorIsIntact(&desc, SLOT));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest pool_tests[] = {
+		cmocka_unit_test(TestAdoptedAndClean),
 		cmocka_unit_test(TestWarm),
 		cmocka_unit_test(TestSuperblockFields),
 		cmocka_unit_test(TestStates),
@@ -1206,6 +1282,7 @@ main(void)
 		cmocka_unit_test(TestLsnLimit),
 	};
 	const struct CMUnitTest page_tests[] = {
+		cmocka_unit_test(TestDescribe),
 		cmocka_unit_test(TestPages),
 		cmocka_unit_test(TestBadBlocks),
 		cmocka_unit_test(TestPageFlips),

@@ -366,6 +366,12 @@ TestNewline(void **state)
 	assert_contains(err.message, "contains a newline");
 	strlcpy(bad.directory, "/a\n", sizeof(bad.directory));
 	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+
+	/* nor what could not be read again */
+	bad = s;
+	bad.capacity = 0;
+	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+	assert_contains(err.message, "capacity of 0 blocks");
 	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
 	ExpectEqual(&got, &s);
 	assert_false(Exists(Join(datadir, "pg_pcache.state.tmp")));

@@ -162,6 +162,17 @@ log_checkpoints = off
 CONF
 }
 
+# ended_cpu NAME: CPU time in clock ticks of the server's processes that have ended: backends.
+ended_cpu() {
+	local stat
+	stat=$(<"/proc/${SERVER[$1]}/stat")
+	# shellcheck disable=SC2086 # split it
+	set -- ${stat##*) }
+	echo $((${14} + ${15}))
+}
+
+children_of() { pgrep -P "${SERVER[$1]}" | sort; }
+
 # foreground COMMAND...: like running it, but a signal to us is not kept waiting.
 foreground() {
 	"$@" 7>&- 8>&- 9>&- &

@@ -111,8 +111,10 @@ extern void PersistentCacheSealerMain(Datum main_arg);
 extern void PersistentCacheWalWritten(const char *bytes, Size len,
 									  XLogRecPtr end, XLogRecPtr valid,
 									  TimeLineID timeline);
+extern void PersistentCacheWalDraining(void);
 extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
 extern void PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline);
+extern void PersistentCacheWalReplayed(void);
 
 /* pcache_checkpoint.c: checkpointer */
 extern void PersistentCacheCheckpointStart(void);

@@ -93,6 +93,9 @@ our @EXPORT = qw(
   cold_after
   kill_all
   seal_and_kill
+  change_and_crash
+  contents_right
+  cold_then_warm
 
   pcache
   verify_json
@@ -742,6 +745,47 @@ sub seal_and_kill
 	return $valid;
 }
 
+my $changes = 0;
+
+# Change the tables, each time in another way, and seal_and_kill().  Returns
+# their checksums, but for the unlogged one, and the number of permanent valid
+# buffers.
+sub change_and_crash
+{
+	my ($node) = @_;
+	my $expected;
+
+	$changes++;
+	$node->safe_psql('postgres',
+		"UPDATE t_heap SET grp = grp + 1 WHERE id % 13 = $changes % 13");
+	$expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+	return ($expected, seal_and_kill($node));
+}
+
+# Do the tables have these checksums, as change_and_crash() gives them?
+sub contents_right
+{
+	my ($node, $expected, $name) = @_;
+
+	return is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+		$expected, "$name: contents are right");
+}
+
+# A crashed server starts cold (see cold_after_crash) with the contents given,
+# and after the next crash it is warm.
+sub cold_then_warm
+{
+	my ($node, $expected, $reason, $message, $name, %params) = @_;
+	my $valid;
+
+	cold_after_crash($node, $reason, $message, $name);
+	contents_right($node, $expected, $name);
+	($expected, $valid) = change_and_crash($node);
+	warm_after_crash($node, $valid, "$name, then a crash", %params);
+	contents_right($node, $expected, "$name, then a crash");
+	return;
+}
+
 # SIGKILL to the postmaster and to all of its children, and wait for them to
 # be gone.
 sub kill_all
@@ -750,12 +794,14 @@ sub kill_all
 	my $postmaster = $node->{_pid};
 	my @pids = ($postmaster);
 
+	# Nobody may notice that another one has died, and clean up.
+	kill 'STOP', $postmaster;
 	for my $stat (glob '/proc/[0-9]*/stat')
 	{
 		my $line = eval { slurp_file($stat) } // next;
 		push @pids, $1 if $line =~ /^(\d+) \(.*\) \S+ $postmaster /s;
 	}
-	kill 'KILL', @pids;
+	kill 'KILL', reverse @pids;
 	wait_for_death(@pids);
 	$node->{_pid} = undef;
 

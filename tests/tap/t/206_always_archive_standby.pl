@@ -15,7 +15,7 @@ use Test::More;
 my @logged = qw(t_heap t_toast t_kinds);
 my $primary = new_node('primary', mode => undef,
 	init => { has_archiving => 1, allows_streaming => 1, extra => [ '--wal-segsize' => 1 ] });
-my ($standby, $expected, $valid, $outcome);
+my ($standby, $expected, $valid, $outcome, $lsn);
 
 $primary->start;
 $primary->backup('b');
@@ -35,19 +35,19 @@ for my $round (1 .. 3)
 	$primary->safe_psql('postgres',
 		"UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = $round; VACUUM t_heap");
 	$expected = checksums($primary, tables => \@logged);
-	my $lsn = $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
-	$standby->poll_query_until('postgres',
-		"SELECT pg_last_wal_replay_lsn() >= '$lsn'::pg_lsn")
-	  or die 'no replay';
+	$lsn = $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
+	wait_for_replay($lsn);
 	$valid = seal_and_kill($standby);
 	$outcome = warm_after_crash($standby, $valid, $name);
 	is_deeply($outcome->{dropped}, {}, "$name: nothing was dropped");
+	wait_for_replay($lsn);
 	is(checksums($standby, tables => \@logged), $expected, "$name: contents are right");
 }
 
 # Nothing but reads since the last restart.
 $valid = seal_and_kill($standby);
 warm_after_crash($standby, $valid, 'reads, crash');
+wait_for_replay($lsn);
 is(checksums($standby, tables => \@logged), $expected, 'reads, crash: contents are right');
 
 $standby->promote;
@@ -59,3 +59,11 @@ is(checksums($standby, tables => \@logged), $expected, 'promoted, crash: content
 $standby->stop;
 $primary->stop;
 done_testing();
+
+sub wait_for_replay
+{
+	$standby->poll_query_until('postgres',
+		"SELECT pg_last_wal_replay_lsn() >= '$_[0]'::pg_lsn")
+	  or die 'no replay';
+	return;
+}

@@ -19,7 +19,6 @@ my $pool = pool_file($node);
 my $moved_on = qr/^the pool knows of checkpoints /;
 my $change = 'UPDATE t_heap SET grp = grp + 5 WHERE id <= 100';
 my ($expected, $valid, $offset, $outcome);
-my $round = 0;
 
 $node->start;
 load_data($node);
@@ -38,7 +37,7 @@ for my $case (
 	{
 		skip 'PCACHE_VANILLA does not name an unpatched installation', 1
 		  if $name =~ /unpatched/ && !defined $install;
-		change_and_crash();
+		($expected, $valid) = change_and_crash($node);
 		set_mode($node, defined $install ? undef : 'off');
 		my $run = sub {
 			$node->start;
@@ -48,12 +47,12 @@ for my $case (
 		};
 		defined $install ? with_install($node, $install, $run) : $run->();
 		set_mode($node, 'always');
-		cold_then_warm('checkpoint', $moved_on, $name);
+		cold_then_warm($node, $expected, 'checkpoint', $moved_on, $name);
 	}
 }
 
 # --- a single-user run, which does the recovery
-change_and_crash();
+($expected, $valid) = change_and_crash($node);
 $offset = log_offset($node);
 run_log([ 'postgres', '--single', '-D' => $node->data_dir, 'postgres' ],
 	'<' => \"$change\n", '>' => \my $out, '2>' => \my $err);
@@ -68,21 +67,21 @@ set_mode($node, 'always');
 $node->start;
 
 # --- changes between the two modes
-change_and_crash();
+($expected, $valid) = change_and_crash($node);
 set_mode($node, 'planned_restart');
 warm_after_crash($node, $valid, 'always crashed, then planned_restart');
-contents_right('always crashed, then planned_restart');
-change_and_crash();
+contents_right($node, $expected, 'always crashed, then planned_restart');
+($expected, $valid) = change_and_crash($node);
 cold_after_crash($node, 'dirty', qr/^the server was not shut down cleanly$/, 'planned_restart crashed, then planned_restart');
-contents_right('planned_restart crashed, then planned_restart');
-change_and_crash();
+contents_right($node, $expected, 'planned_restart crashed, then planned_restart');
+($expected, $valid) = change_and_crash($node);
 set_mode($node, 'always');
-cold_then_warm('dirty', qr/^the server was not shut down cleanly$/, 'planned_restart crashed, then always');
+cold_then_warm($node, $expected, 'dirty', qr/^the server was not shut down cleanly$/, 'planned_restart crashed, then always');
 
 # --- another number of buffers
 for my $size (20, 48, 32)
 {
-	change_and_crash();
+	($expected, $valid) = change_and_crash($node);
 	$node->adjust_conf('postgresql.conf', 'shared_buffers', "${size}MB");
 	my $fit = grep { $_ < $size * 128 } sealed_slots($pool, sub { $_[0]{flags} & 1 });
 	$offset = log_offset($node);
@@ -91,37 +90,37 @@ for my $size (20, 48, 32)
 	is($outcome->{start}, 'warm', "shared_buffers = $size MB: warm start");
 	is($outcome->{kept}, $fit, "shared_buffers = $size MB: what fits is kept");
 	cmp_ok($fit, '>=', ($size > 20 ? 1 : 0.5) * $valid, "shared_buffers = $size MB: and that is most of it");
-	contents_right("shared_buffers = $size MB");
+	contents_right($node, $expected, "shared_buffers = $size MB");
 }
 
 # --- the pool is lost, its superblock damaged
-change_and_crash();
+($expected, $valid) = change_and_crash($node);
 unlink $pool;
-cold_then_warm('new', qr/^the pool was lost with its tmpfs file system, and was created again$/, 'pool lost');
-change_and_crash();
+cold_then_warm($node, $expected, 'new', qr/^the pool was lost with its tmpfs file system, and was created again$/, 'pool lost');
+($expected, $valid) = change_and_crash($node);
 damage_superblock($pool, 'capacity', 0);
 warm_after_crash($node, $valid, 'first superblock damaged');
-contents_right('first superblock damaged');
+contents_right($node, $expected, 'first superblock damaged');
 
 # --- the watermark is damaged
 for my $victim ('older', 'newest')
 {
 	my $name = "$victim watermark damaged";
 
-	change_and_crash();
+	($expected, $valid) = change_and_crash($node);
 	my @slots = watermarks($pool);
 	my $newest = $slots[0][0] >= $slots[1][0] ? 0 : 1;
 	write_bytes($pool, WATERMARK_OFFSET + 32 * ($victim eq 'newest' ? $newest : 1 - $newest) + 28, "\x5A\x5B");
 	# what was flushed last may be lost with it
 	warm_after_crash($node, $valid, $name, ratio => $victim eq 'older' ? 1 : 0.5);
-	contents_right($name);
+	contents_right($node, $expected, $name);
 }
-change_and_crash();
+($expected, $valid) = change_and_crash($node);
 write_bytes($pool, WATERMARK_OFFSET + 32 * $_ + 20, "\x5A\x5B") for 0, 1;
-cold_then_warm('watermark', qr/^it is not known how far the WAL was durable$/, 'both watermarks damaged');
+cold_then_warm($node, $expected, 'watermark', qr/^it is not known how far the WAL was durable$/, 'both watermarks damaged');
 
 # --- WAL is not what it was
-change_and_crash();
+($expected, $valid) = change_and_crash($node);
 my ($best) = sort { $b->[0] <=> $a->[0] } watermarks($pool);
 my (undef, $witness, undef, $timeline) = @$best;
 my $segment = 16 * 1024 * 1024;
@@ -136,39 +135,8 @@ $node->stop;
 is(checksums_without_pool($node, tables => \@logged), $with, 'WAL changed: the same without the pool');
 set_mode($node, 'always');
 $node->start;
-change_and_crash();
+($expected, $valid) = change_and_crash($node);
 warm_after_crash($node, $valid, 'WAL changed, then a crash');
-contents_right('WAL changed, then a crash');
+contents_right($node, $expected, 'WAL changed, then a crash');
 $node->stop;
 done_testing();
-
-# Change something, have it sealed, and crash.
-sub change_and_crash
-{
-	$round++;
-	$node->safe_psql('postgres', "UPDATE t_heap SET grp = grp + 1 WHERE id % 13 = $round % 13");
-	$expected = checksums($node, tables => \@logged);
-	$valid = seal_and_kill($node);
-	return;
-}
-
-sub contents_right
-{
-	my ($name) = @_;
-
-	is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
-	return;
-}
-
-# Cold now, and warm after the next crash.
-sub cold_then_warm
-{
-	my ($reason, $message, $name) = @_;
-
-	cold_after_crash($node, $reason, $message, $name);
-	contents_right($name);
-	change_and_crash();
-	warm_after_crash($node, $valid, "$name, then a crash");
-	contents_right("$name, then a crash");
-	return;
-}

@@ -62,6 +62,28 @@ my $offset = log_offset($standby);
 $standby->restart;
 is_warm($standby, $offset, $valid, 'clean stop');
 
+# A standby of the standby.
+my $cascade = PostgreSQL::Test::Cluster->new('cascade');
+$standby->backup('c');
+$cascade->init_from_backup($standby, 'c', has_streaming => 1);
+$cascade->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
+rmdir $cascade->data_dir . '/pg_pcache' or die $!;
+add_pool($cascade, mode => 'always');
+$cascade->start;
+for my $round (1, 2)
+{
+	my $name = "cascading standby, crash $round";
+
+	$primary->safe_psql('postgres', "UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = $round");
+	$primary->wait_for_replay_catchup($standby);
+	$standby->wait_for_replay_catchup($cascade, $primary);
+	my $sums = checksums($primary, tables => \@logged);
+	my $buffers = seal_and_kill($cascade);
+	warm_after_crash($cascade, $buffers, $name);
+	is(checksums($cascade, tables => \@logged), $sums, "$name: contents are right");
+}
+$cascade->stop;
+
 # Promotion, then a crash.
 my $expected = checksums($primary, tables => \@logged);
 $primary->wait_for_replay_catchup($standby);

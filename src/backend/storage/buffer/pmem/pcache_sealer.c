@@ -124,6 +124,7 @@ SealBatch(const int *slots, int nslots)
 	}
 	if (n == 0)
 		return;
+	PersistentCacheWalDraining();
 	if (!PCacheDrain(map))
 		elog(ERROR, "could not drain persistent cache pool: %m");
 

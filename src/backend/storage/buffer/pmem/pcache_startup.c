@@ -23,13 +23,11 @@
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
-#include "catalog/catversion.h"
 #include "common/controldata_utils.h"
 #include "common/file_perm.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
-#include "port.h"
 #include "portability/instr_time.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
@@ -316,10 +314,12 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
  * Pool first, then PGDATA: a crash between the two leaves incarnations that
  * do not match.
  *
+ * control is pg_control as it is on disk, next_control as it will be.
  * completed_epoch is that of pages which are kept, see PCachePageIsDirty().
  */
 static void
-AdoptPool(const ControlFileData *control, uint64 completed_epoch)
+AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
+		  uint64 completed_epoch)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		epoch = sb->checkpoint_epoch + 2;
@@ -327,23 +327,10 @@ AdoptPool(const ControlFileData *control, uint64 completed_epoch)
 	PCacheError err;
 
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
-	if (!pg_strong_random(&sb->incarnation, sizeof(sb->incarnation)))
+	if (!PCacheSuperblockAdopt(sb, control, PCacheThePool.fs_kind,
+							   persistent_cache_mode, NBuffers, &PCacheMedia))
 		ereport(FATAL,
 				(errmsg("could not generate an incarnation for the persistent cache")));
-	sb->system_identifier = control->system_identifier;
-	sb->pg_major = PG_VERSION_NUM / 10000;
-	sb->pg_control_version = PG_CONTROL_VERSION;
-	sb->catalog_version = CATALOG_VERSION_NO;
-	sb->fs_kind = PCacheThePool.fs_kind;
-	sb->state = PCACHE_STATE_ATTACHING;
-	sb->mode = persistent_cache_mode;
-	sb->slots_used = NBuffers;
-	sb->timeline = control->checkPointCopy.ThisTimeLineID;
-	sb->data_checksum_version = control->data_checksum_version;
-	(void) PCacheReadBootId(sb->boot_id);
-	sb->dimms_state = PCacheMedia.dimms_state;
-	sb->n_dimms = PCacheMedia.n_dimms;
-	memcpy(sb->dimms, PCacheMedia.dimms, sizeof(sb->dimms));
 
 	/* beyond any epoch in a descriptor, see PersistentCacheCheckpointStart */
 	sb->checkpoint_epoch = epoch;
@@ -355,6 +342,10 @@ AdoptPool(const ControlFileData *control, uint64 completed_epoch)
 	sb->confirmed_epoch = Min(completed_epoch, epoch);
 	sb->pending = sb->confirmed;
 	sb->pending_epoch = sb->confirmed_epoch;
+	/* with a backup_label, this start is about to change it in pg_control */
+	sb->pending.location = next_control->checkPoint;
+	sb->pending.redo = next_control->checkPointCopy.redo;
+	sb->pending.timeline = next_control->checkPointCopy.ThisTimeLineID;
 	(void) PCacheStoreSuperblock(FATAL);
 	LWLockRelease(PersistentCacheLock);
 
@@ -523,7 +514,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
 	}
 	PCacheCtl->redo_limit = RedoLimit(control, facts.lsn_limit);
-	AdoptPool(control, facts.completed_epoch);
+	AdoptPool(control, control_file, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
 	RetireBadSlots();

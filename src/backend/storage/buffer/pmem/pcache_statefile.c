@@ -187,6 +187,11 @@ PCacheStateFileWrite(const char *datadir, int file_mode,
 					   state->directory);
 		return false;
 	}
+	if (state->capacity == 0)
+	{
+		PCacheSetError(err, _("a persistent cache cannot have a capacity of 0 blocks"));
+		return false;
+	}
 	for (int i = 0; i < PCACHE_UUID_LEN; i++)
 		sprintf(uuid + 2 * i, "%02x", state->pool_uuid[i]);
 

@@ -19,6 +19,7 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecord.h"
+#include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
 
@@ -37,15 +38,47 @@ PCacheResetWatermark(const PCacheWatermark *watermark)
 	(void) PCachePersist(&PCacheThePool.map, slots, 2 * sizeof(PCacheWatermark));
 }
 
+/*
+ * Can the watermark do without a drain of its own after a flush of WAL?
+ *
+ * With wal_sync_method = pmem the next drain of WAL, or the sealer's, covers
+ * it.  Until then x86 serves us well: who is told of the flush is told after a
+ * locked instruction of this process, which waits for the flush of the
+ * watermark like a drain does.  Other processors promise nothing of the kind.
+ */
+static bool
+WatermarkSharesDrain(void)
+{
+#if defined(__x86_64__)
+	return wal_sync_method == WAL_SYNC_METHOD_PMEM && enableFsync;
+#else
+	return false;
+#endif
+}
+
+/*
+ * The caller is about to drain: let that cover the last watermark, too.
+ */
+void
+PersistentCacheWalDraining(void)
+{
+	if (PersistentCacheDescriptors != NULL)
+		PCacheFlush(&PCacheThePool.map, PCacheWatermarkSlots(),
+					2 * sizeof(PCacheWatermark));
+}
+
 /* Persist the watermark, in the slot that is not the newest. */
 static void
-PublishWatermark(void)
+PublishWatermark(bool shares_drain)
 {
 	PCacheWatermark *slot = PCacheWatermarkSlots() + PCacheCtl->watermark_slot;
 
 	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
 	memcpy(slot, &PCacheCtl->watermark, sizeof(*slot));
-	(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
+	if (shares_drain)
+		PCacheFlush(&PCacheThePool.map, slot, sizeof(*slot));
+	else
+		(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
 	pg_atomic_write_u64(&PCacheCtl->watermark_updates,
 						pg_atomic_read_u64(&PCacheCtl->watermark_updates) + 1);
 }
@@ -104,7 +137,7 @@ PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline)
 	watermark->flushed = flushed;
 	watermark->crc = PCacheWatermarkCrc(watermark);
 	if (watermark->witness != 0)
-		PublishWatermark();
+		PublishWatermark(WatermarkSharesDrain());
 	else
 	{
 		/* it could not be read: the older one says too little */
@@ -129,24 +162,34 @@ CheckpointRecordEnd(XLogRecPtr start)
 
 /*
  * Begin with what is durable when a server starts, so that one that only
- * reads does not lack a watermark: WAL up to the last checkpoint record, on a
- * standby up to minRecoveryPoint.  control is pg_control as it is on disk.
- * Returns false if there is no witness for that; then the first flush of WAL
- * has to tell.
+ * reads does not lack a watermark: WAL up to the last checkpoint record.
+ * control is pg_control as it is on disk.  Returns false if there is no
+ * witness for that; then the first flush of WAL has to tell.
  */
 bool
 PCacheSeedWatermark(const ControlFileData *control, PCacheWatermark *watermark)
 {
-	XLogRecPtr	durable = CheckpointRecordEnd(control->checkPoint);
-	TimeLineID	timeline = control->checkPointCopy.ThisTimeLineID;
-
-	if (control->minRecoveryPoint > durable)
-	{
-		durable = control->minRecoveryPoint;
-		timeline = control->minRecoveryPointTLI;
-	}
-	return PCacheWatermarkFromDisk(watermark, timeline, durable,
+	return PCacheWatermarkFromDisk(watermark,
+								   control->checkPointCopy.ThisTimeLineID,
+								   CheckpointRecordEnd(control->checkPoint),
 								   control->xlog_seg_size);
+}
+
+/* WAL on disk is durable up to an LSN.  For the startup process. */
+static void
+AdvanceFromDisk(XLogRecPtr durable, TimeLineID timeline)
+{
+	PCacheWatermark watermark;
+
+	/* the watermark of the last server must be judged first */
+	if (PersistentCacheDescriptors == NULL ||
+		pg_atomic_read_u64(&PCacheCtl->attached) == 0)
+		return;
+	if (!PCacheWatermarkIsBehind(&PCacheCtl->watermark, timeline, durable) ||
+		!PCacheWatermarkFromDisk(&watermark, timeline, durable, wal_segment_size))
+		return;
+	PCacheCtl->watermark = watermark;
+	PublishWatermark(false);
 }
 
 /*
@@ -156,18 +199,22 @@ PCacheSeedWatermark(const ControlFileData *control, PCacheWatermark *watermark)
 void
 PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline)
 {
-	PCacheWatermark restored;
 	XLogRecPtr	end;
 
-	/* the watermark of the last server must be judged first */
-	if (PersistentCacheDescriptors == NULL ||
-		pg_atomic_read_u64(&PCacheCtl->attached) == 0)
-		return;
-
 	XLogSegNoOffsetToRecPtr(segno + 1, 0, wal_segment_size, end);
-	if (!PCacheWatermarkIsBehind(&PCacheCtl->watermark, timeline, end) ||
-		!PCacheWatermarkFromDisk(&restored, timeline, end, wal_segment_size))
-		return;
-	PCacheCtl->watermark = restored;
-	PublishWatermark();
+	AdvanceFromDisk(end, timeline);
+}
+
+/*
+ * All WAL in pg_wal was replayed, and a walreceiver is about to be started.
+ * If the primary has nothing new, it will not flush anything.
+ */
+void
+PersistentCacheWalReplayed(void)
+{
+	TimeLineID	timeline;
+	XLogRecPtr	replayed = GetXLogReplayRecPtr(&timeline);
+
+	if (!XLogRecPtrIsInvalid(replayed))
+		AdvanceFromDisk(replayed, timeline);
 }

@@ -1,0 +1,582 @@
+/*-------------------------------------------------------------------------
+ *
+ * xlogpmem.c
+ *	  WAL segments written through mappings: wal_sync_method = pmem.
+ *
+ * README.pmem in this directory explains what must be true, and why.
+ *
+ * XLogPmemCtl belongs to who writes WAL: on a primary to the holder of
+ * WALWriteLock, on a standby to the walreceiver.  The two never run at the
+ * same time.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/access/transam/xlogpmem.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <mntent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogpmem.h"
+#include "common/file_utils.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/pcache.h"
+#include "storage/pcache_persist.h"
+#include "storage/procsignal.h"
+#include "storage/shmem.h"
+#include "utils/guc_hooks.h"
+#include "utils/wait_event.h"
+
+/* A process keeps mappings of so much WAL, but of two segments at least. */
+#define MAX_MAPPED_BYTES	((uint64) 1024 * 1024 * 1024)
+#define MAX_MAPPINGS		64
+
+/* Longest explanation of why pg_wal does not do. */
+#define EXPLANATION_LEN		(4 * MAXPGPATH)
+
+typedef struct SegmentMapping
+{
+	/* While it is mapped, no other file can get this number. */
+	dev_t		dev;
+	ino_t		ino;
+	PCacheMapping map;
+	uint64		last_used;		/* for the choice of a victim */
+} SegmentMapping;
+
+XLogPmemControl *XLogPmemCtl = NULL;
+
+/* Has this process copied WAL without draining it yet? */
+bool		XLogPmemUndrained = false;
+
+static SegmentMapping mappings[MAX_MAPPINGS];
+static int	num_mappings = 0;
+static uint64 use_counter = 0;
+
+/*
+ * What the open segment is mapped as; NULL if it cannot be mapped.  Only
+ * valid if current_known.  A file may be replaced by another one of the same
+ * name, so nothing is known of a segment that was opened anew.
+ */
+static SegmentMapping *current = NULL;
+static bool current_known = false;
+
+/* For messages about the current segment. */
+static XLogSegNo current_segno;
+static TimeLineID current_tli;
+
+/* pg_wal was found to be on persistent memory; children inherit that. */
+static bool directory_checked = false;
+
+/* What SIGBUS did before we cared: the persistent cache has a handler, too. */
+static struct sigaction previous_sigbus;
+
+static const PCacheMapping pmem = {.kind = PCACHE_PERSIST_PMEM};
+static const char zeros[XLOG_BLCKSZ];
+
+/* The mount below a path, for messages.  Returns false if it is unknown. */
+static bool
+FindMount(const char *path, char *mount, char *type, char *options)
+{
+	char		real[PATH_MAX];
+	FILE	   *mounts;
+	struct mntent *entry;
+	size_t		longest = 0;
+
+	if (realpath(path, real) == NULL)
+		return false;
+	mounts = setmntent("/proc/self/mounts", "r");
+	if (mounts == NULL)
+		return false;
+	while ((entry = getmntent(mounts)) != NULL)
+	{
+		size_t		len = strlen(entry->mnt_dir);
+
+		/* of mounts at the same place the last one counts */
+		if (len < longest || strncmp(real, entry->mnt_dir, len) != 0)
+			continue;
+		if (len > 1 && real[len] != '\0' && real[len] != '/')
+			continue;
+		longest = len;
+		strlcpy(mount, entry->mnt_dir, MAXPGPATH);
+		strlcpy(type, entry->mnt_type, NAMEDATALEN);
+		strlcpy(options, entry->mnt_opts, MAXPGPATH);
+	}
+	endmntent(mounts);
+	return longest > 0;
+}
+
+/*
+ * Can files in pg_wal be mapped as persistent memory?  Only a trial mapping
+ * tells.  If not, detail (EXPLANATION_LEN bytes) says why.
+ */
+static bool
+WalDirectoryIsPmem(char *detail)
+{
+	char		path[MAXPGPATH];
+	char		mount[MAXPGPATH];
+	char		type[NAMEDATALEN];
+	char		options[MAXPGPATH];
+	PCacheMapping map = {0};
+	int			fd;
+	int			map_errno = 0;
+
+	if (directory_checked)
+		return true;
+
+	/* after a crash it is removed like an unfinished segment */
+	snprintf(path, sizeof(path), XLOGDIR "/xlogtemp.pmem.%d", (int) getpid());
+	unlink(path);
+	errno = 0;
+	fd = BasicOpenFile(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | PG_BINARY);
+	if (fd < 0)
+		map_errno = errno;
+	else
+	{
+		if (pg_pwrite_zeros(fd, XLOG_BLCKSZ, 0) != XLOG_BLCKSZ ||
+			!PCacheMap(path, false, &map))
+			map_errno = errno;
+		else
+		{
+			directory_checked = (map.kind == PCACHE_PERSIST_PMEM);
+			PCacheUnmap(&map);
+		}
+		close(fd);
+		unlink(path);
+	}
+	if (directory_checked)
+		return true;
+
+	errno = map_errno;
+	if (errno != 0)
+		snprintf(detail, EXPLANATION_LEN,
+				 _("Could not create and map a file in \"%s\": %m."), XLOGDIR);
+	else if (FindMount(XLOGDIR, mount, type, options))
+		snprintf(detail, EXPLANATION_LEN,
+				 _("The file system mounted at \"%s\" (type %s, options \"%s\") does not allow mappings with MAP_SYNC."),
+				 mount, type, options);
+	else
+		snprintf(detail, EXPLANATION_LEN,
+				 _("Its file system does not allow mappings with MAP_SYNC."));
+	return false;
+}
+
+#define NOT_PMEM_MESSAGE \
+	gettext_noop("\"wal_sync_method\" cannot be \"pmem\" because \"%s\" is not on persistent memory")
+#define NOT_PMEM_HINT \
+	gettext_noop("Put \"%s\" on a file system that is on an fsdax namespace and mounted with option \"dax\" (see initdb's option --waldir), or choose another \"wal_sync_method\".")
+
+/*
+ * GUC check hook.  The configuration is read for the first time before PGDATA
+ * is known; then XLogPmemShmemInit() checks.
+ */
+bool
+check_wal_sync_method(int *newval, void **extra, GucSource source)
+{
+	char		detail[EXPLANATION_LEN];
+
+	if (*newval != WAL_SYNC_METHOD_PMEM || XLogPmemCtl == NULL ||
+		WalDirectoryIsPmem(detail))
+		return true;
+	GUC_check_errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE);
+	GUC_check_errmsg(NOT_PMEM_MESSAGE, XLOGDIR);
+	GUC_check_errdetail("%s", detail);
+	GUC_check_errhint(NOT_PMEM_HINT, XLOGDIR);
+	return false;
+}
+
+Size
+XLogPmemShmemSize(void)
+{
+	return sizeof(XLogPmemControl);
+}
+
+/*
+ * Ends the start of the server if wal_sync_method is pmem and cannot be.
+ */
+void
+XLogPmemShmemInit(void)
+{
+	bool		found;
+	char		detail[EXPLANATION_LEN];
+
+	XLogPmemCtl = (XLogPmemControl *)
+		ShmemInitStruct("WAL on persistent memory", XLogPmemShmemSize(), &found);
+	if (found)
+		return;
+
+	/* nothing is known of what wrote the last segment before us */
+	XLogPmemCtl->unsynced = true;
+	XLogPmemCtl->whole_page = InvalidXLogRecPtr;
+
+	if (wal_sync_method == WAL_SYNC_METHOD_PMEM && !WalDirectoryIsPmem(detail))
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg(NOT_PMEM_MESSAGE, XLOGDIR),
+				 errdetail_internal("%s", detail),
+				 errhint(NOT_PMEM_HINT, XLOGDIR)));
+}
+
+/*
+ * SIGBUS: the media, or the file system on it, refused an access.
+ *
+ * It is raised by our own access to the mapping, at a place where an error
+ * may be reported, so there is no need to go back there first.
+ */
+static void
+HandleSigbus(int signo, siginfo_t *info, void *context)
+{
+	char	   *addr = info->si_addr;
+
+	if (current_known && current != NULL &&
+		addr >= current->map.base &&
+		addr < current->map.base + current->map.length)
+	{
+		char		name[MAXFNAMELEN];
+
+		XLogFileName(name, current_tli, current_segno, wal_segment_size);
+		ereport(PANIC,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("could not write to log file \"%s\" at offset %zu: bus error",
+						name, (size_t) (addr - current->map.base)),
+				 errdetail("The persistent memory has a bad block there, or the file system could not provide it.")));
+	}
+
+	/* not ours: on return it happens again, as it would have without us */
+	sigaction(SIGBUS, &previous_sigbus, NULL);
+}
+
+static void
+InstallSigbusHandler(void)
+{
+	static bool installed = false;
+	struct sigaction action;
+
+	if (installed)
+		return;
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = HandleSigbus;
+	action.sa_flags = SA_SIGINFO | SA_NODEFER;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGBUS, &action, &previous_sigbus) < 0)
+		elog(ERROR, "could not install handler of SIGBUS: %m");
+	installed = true;
+}
+
+/* Find out anew what the open segment is mapped as. */
+static void
+ForgetCurrent(void)
+{
+	current = NULL;
+	current_known = false;
+}
+
+static void
+Unmap(PCacheMapping *map)
+{
+	if (!PCacheUnmap(map))
+		elog(LOG, "could not unmap WAL file: %m");
+}
+
+/* A free entry of mappings; if there is none, give up the one longest unused. */
+static SegmentMapping *
+FreeMapping(void)
+{
+	int			limit = Min(MAX_MAPPINGS, Max(2, MAX_MAPPED_BYTES / wal_segment_size));
+	int			victim = 0;
+
+	if (num_mappings >= limit)
+	{
+		for (int i = 1; i < num_mappings; i++)
+		{
+			if (mappings[i].last_used < mappings[victim].last_used)
+				victim = i;
+		}
+		Unmap(&mappings[victim].map);
+		mappings[victim] = mappings[--num_mappings];
+		ForgetCurrent();
+	}
+	return &mappings[num_mappings];
+}
+
+/*
+ * The mapping of an open segment, from those we have or a new one.  NULL if
+ * it cannot be mapped as persistent memory; that is logged.
+ */
+static SegmentMapping *
+MapSegment(int fd, XLogSegNo segno, TimeLineID tli)
+{
+	SegmentMapping *mapping = NULL;
+	const char *why_not = NULL;
+	char		path[MAXPGPATH];
+	struct stat st;
+	struct stat st_path;
+
+	InstallSigbusHandler();
+	XLogFilePath(path, tli, segno, wal_segment_size);
+	if (fstat(fd, &st) < 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not stat file \"%s\": %m", path)));
+
+	/* a recycled segment is still the same file */
+	for (int i = 0; i < num_mappings; i++)
+	{
+		if (mappings[i].dev == st.st_dev && mappings[i].ino == st.st_ino)
+		{
+			mappings[i].last_used = ++use_counter;
+			return &mappings[i];
+		}
+	}
+
+	pgstat_report_wait_start(WAIT_EVENT_WAL_MAP);
+
+	/* A hole would turn a full file system into SIGBUS later. */
+	if ((uint64) st.st_blocks * 512 < (uint64) st.st_size &&
+		(errno = posix_fallocate(fd, 0, st.st_size)) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not allocate space for file \"%s\": %m", path)));
+
+	mapping = FreeMapping();
+	if (st.st_size != wal_segment_size)
+		why_not = _("its size is wrong");
+	else if (!PCacheMap(path, false, &mapping->map))
+	{
+		int			map_errno = errno;
+
+		pgstat_report_wait_end();
+		errno = map_errno;
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not map file \"%s\": %m", path)));
+		why_not = _("it could not be mapped");
+	}
+	else
+	{
+		/* the open file keeps its number from being used for another one */
+		if (stat(path, &st_path) < 0 ||
+			st_path.st_dev != st.st_dev || st_path.st_ino != st.st_ino)
+			why_not = _("another file has its name");
+		else if (mapping->map.kind != PCACHE_PERSIST_PMEM)
+			why_not = _("it is not on persistent memory");
+		if (why_not != NULL)
+			Unmap(&mapping->map);
+	}
+	pgstat_report_wait_end();
+
+	if (why_not != NULL)
+	{
+		ereport(LOG,
+				(errmsg("WAL file \"%s\" is written with system calls although \"wal_sync_method\" is \"pmem\"",
+						path),
+				 errdetail("This is because %s.", why_not)));
+		return NULL;
+	}
+	mapping->dev = st.st_dev;
+	mapping->ino = st.st_ino;
+	mapping->last_used = ++use_counter;
+	num_mappings++;
+	return mapping;
+}
+
+/* Make the segment that fd belongs to the current one. */
+static inline bool
+UseSegment(int fd, XLogSegNo segno, TimeLineID tli)
+{
+	if (unlikely(!current_known ||
+				 current_segno != segno || current_tli != tli))
+	{
+		current = MapSegment(fd, segno, tli);
+		current_segno = segno;
+		current_tli = tli;
+		current_known = true;
+	}
+	return current != NULL;
+}
+
+static inline void
+CopyToCurrent(uint32 offset, const char *bytes, Size len)
+{
+	char	   *dest = current->map.base + offset;
+
+	Assert(offset + len <= current->map.length);
+	if (enableFsync)
+	{
+		XLogPmemUndrained = true;
+		PCacheMemcpyNodrain(&pmem, dest, bytes, len);
+	}
+	else
+	{
+		/* fsync may be switched on later */
+		XLogPmemWroteByCall();
+		memcpy(dest, bytes, len);
+	}
+}
+
+bool
+XLogPmemCopy(int fd, XLogSegNo segno, TimeLineID tli,
+			 const char *bytes, uint32 offset, Size len)
+{
+	if (!UseSegment(fd, segno, tli))
+		return false;
+	CopyToCurrent(offset, bytes, len);
+	return true;
+}
+
+bool
+XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
+				   const char *pages, uint32 startoffset,
+				   XLogRecPtr written, XLogRecPtr end)
+{
+	XLogRecPtr	pages_start;
+	XLogRecPtr	start;
+	XLogRecPtr	last_page = end - end % XLOG_BLCKSZ;
+	Size		len;
+	instr_time	io_start;
+
+	XLogSegNoOffsetToRecPtr(segno, startoffset, wal_segment_size, pages_start);
+	Assert(pages_start % XLOG_BLCKSZ == 0);
+	Assert(end > Max(pages_start, written));
+
+	if (!UseSegment(fd, segno, tli))
+		return false;
+
+	/*
+	 * The first write to a page is a write of the whole page, as it is with
+	 * the other methods: whoever wrote its head before us may not have synced
+	 * it, and old bytes behind the end of WAL must go.  After that, only what
+	 * is new.
+	 */
+	start = Max(pages_start, written);
+	if (start - start % XLOG_BLCKSZ != XLogPmemCtl->whole_page)
+		start -= start % XLOG_BLCKSZ;
+
+	io_start = pgstat_prepare_io_time(track_wal_io_timing);
+	pgstat_report_wait_start(WAIT_EVENT_WAL_WRITE);
+	len = end - start;
+	CopyToCurrent(startoffset + (start - pages_start),
+				  pages + (start - pages_start), len);
+	if (end != last_page && last_page != XLogPmemCtl->whole_page)
+	{
+		Size		rest = XLOG_BLCKSZ - end % XLOG_BLCKSZ;
+
+		CopyToCurrent(startoffset + (end - pages_start), zeros, rest);
+		XLogPmemCtl->whole_page = last_page;
+		len += rest;
+	}
+	pgstat_report_wait_end();
+
+	pgstat_count_io_op_time(IOOBJECT_WAL, IOCONTEXT_NORMAL, IOOP_WRITE,
+							io_start, 1, len);
+	return true;
+}
+
+void
+XLogPmemDrainSlow(void)
+{
+	pgstat_report_wait_start(WAIT_EVENT_WAL_SYNC);
+	PersistentCacheWalDraining();
+	(void) PCacheDrain(&pmem);	/* cannot fail */
+	pgstat_report_wait_end();
+	XLogPmemUndrained = false;
+}
+
+bool
+XLogPmemNeedsSync(void)
+{
+	XLogPmemDrain();
+	return XLogPmemCtl->unsynced;
+}
+
+/*
+ * A segment was opened for writing: find out anew what file it is.
+ */
+void
+XLogPmemSegmentOpened(void)
+{
+	ForgetCurrent();
+}
+
+/*
+ * Unmap all segments, because wal_sync_method changes, or because some were
+ * removed.  Segments that are needed again will be mapped again.
+ */
+void
+XLogPmemReleaseMappings(void)
+{
+	XLogPmemDrain();
+	ForgetCurrent();
+	while (num_mappings > 0)
+		Unmap(&mappings[--num_mappings].map);
+}
+
+/*
+ * Segments were removed.  Whoever has one mapped keeps its space from being
+ * freed, even while idle; so ask all processes to let go.
+ */
+void
+XLogPmemSegmentsRemoved(void)
+{
+	if (wal_sync_method == WAL_SYNC_METHOD_PMEM)
+		(void) EmitProcSignalBarrier(PROCSIGNAL_BARRIER_WAL_MAPPINGS);
+}
+
+bool
+ProcessBarrierXLogPmem(void)
+{
+	XLogPmemReleaseMappings();
+	return true;
+}
+
+/*
+ * Walwriter: once half of a segment is used, see that the next one exists and
+ * is mapped, so that no transaction has to wait for its creation.  Returns
+ * true if WAL has moved on since the last call.
+ */
+bool
+XLogPmemPrepareNextSegment(void)
+{
+	static XLogRecPtr last_seen = InvalidXLogRecPtr;
+	static XLogSegNo prepared = 0;
+	XLogRecPtr	flushed;
+	XLogSegNo	segno;
+	TimeLineID	tli;
+	bool		moved;
+
+	if (wal_sync_method != WAL_SYNC_METHOD_PMEM || RecoveryInProgress())
+		return false;
+	flushed = GetFlushRecPtr(&tli);
+	moved = flushed != last_seen;
+	last_seen = flushed;
+
+	XLByteToSeg(flushed, segno, wal_segment_size);
+	segno++;
+	if (segno != prepared &&
+		XLogSegmentOffset(flushed, wal_segment_size) >= wal_segment_size / 2)
+	{
+		int			fd = XLogFileInit(segno, tli);
+
+		PG_TRY();
+		{
+			(void) MapSegment(fd, segno, tli);
+		}
+		PG_FINALLY();
+		{
+			close(fd);
+		}
+		PG_END_TRY();
+		prepared = segno;
+	}
+	return moved;
+}

@@ -1,0 +1,213 @@
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+PCache::Wal - clusters that write WAL with wal_sync_method = pmem
+
+=head1 DESCRIPTION
+
+pg_wal is moved to tmpfs, and PMEM_IS_PMEM_FORCE=1 makes libpmem take that for
+persistent memory.  That switch is for tests only: on a real server it would
+make a promise that the memory cannot keep.
+
+=cut
+
+package PCache::Wal;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use Exporter 'import';
+use IPC::Run qw();
+use File::Basename qw(basename);
+use PCache qw(pool_root);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  new_wal_node
+  wal_on_tmpfs
+  switch_method
+  lsn_number
+  segment_of
+  read_wal
+  start_clients
+  acknowledged
+  missing
+);
+
+=pod
+
+=item new_wal_node(name, %params)
+
+A cluster with pg_wal on tmpfs, not started.
+
+  init      parameters for PostgreSQL::Test::Cluster->init
+  segsize   WAL segment size in MB (16)
+  method    wal_sync_method, default pmem; undef: configure nothing
+  conf      more lines for postgresql.conf
+
+=cut
+
+sub new_wal_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $segsize = $params{segsize} // 16;
+	my $method = exists $params{method} ? $params{method} : 'pmem';
+	my %init = %{ $params{init} // {} };
+
+	$init{extra} = [ "--wal-segsize=$segsize" ] if $segsize != 16;
+	$node->init(%init);
+	$node->append_conf('postgresql.conf', "fsync = on\nautovacuum = off\n");
+	$node->append_conf('postgresql.conf', "wal_sync_method = $method\n")
+	  if defined $method;
+	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
+	wal_on_tmpfs($node);
+	return $node;
+}
+
+# Move the pg_wal of a cluster that is down to tmpfs.  Returns the new place.
+sub wal_on_tmpfs
+{
+	my ($node) = @_;
+	my $wal = $node->data_dir . '/pg_wal';
+	my $target = pool_root() . '/wal_' . basename($node->basedir) . '_' . $node->name;
+
+	system_or_bail('cp', '-a', $wal, $target);
+	system_or_bail('rm', '-rf', $wal);
+	symlink $target, $wal or croak "could not link $wal: $!";
+	return $target;
+}
+
+# Change wal_sync_method of a running server, and wait until a new session
+# and, with it, the postmaster have it.
+sub switch_method
+{
+	my ($node, $method) = @_;
+
+	$node->adjust_conf('postgresql.conf', 'wal_sync_method', $method);
+	$node->reload;
+	$node->poll_query_until('postgres',
+		"SELECT setting = '$method' FROM pg_settings WHERE name = 'wal_sync_method'")
+	  or croak "wal_sync_method does not become $method";
+	return;
+}
+
+sub lsn_number
+{
+	my ($lsn) = @_;
+	my ($high, $low) = split m{/}, $lsn;
+
+	return (hex($high) << 32) + hex $low;
+}
+
+# Path of the segment that an LSN lies in, and the LSN's offset in it.
+sub segment_of
+{
+	my ($node, $lsn, $segsize, $timeline) = @_;
+	my $bytes = ($segsize // 16) * 1024 * 1024;
+	my $number = int(lsn_number($lsn) / $bytes);
+	my $per_id = 2**32 / $bytes;
+
+	return (
+		sprintf('%s/pg_wal/%08X%08X%08X',
+			$node->data_dir, $timeline // 1, $number / $per_id, $number % $per_id),
+		lsn_number($lsn) % $bytes);
+}
+
+# WAL records between two LSNs, as pg_waldump prints them; the end of WAL is
+# not an error.
+sub read_wal
+{
+	my ($node, $start, $end, $timeline) = @_;
+	my ($out, $err) = run_command(
+		[
+			'pg_waldump',
+			'--path' => $node->data_dir . '/pg_wal',
+			'--timeline' => $timeline // 1,
+			'--start' => $start,
+			defined $end ? ('--end' => $end) : ()
+		]);
+
+	return ($out, $err);
+}
+
+=pod
+
+=item start_clients(node, clients => N, filler => BYTES, switch => PROBABILITY)
+
+Sessions that insert rows into acked (id bigint, filler text), one per
+transaction, and log what was acknowledged in files of their own; now and then
+one switches to a new segment.  Ids are unique in a script.
+
+=cut
+
+my $next_id = 1;
+
+sub start_clients
+{
+	my ($node, %params) = @_;
+	my @runs;
+
+	for my $client (1 .. $params{clients})
+	{
+		my $script = '';
+		my $log = $node->basedir . "/acked.$client";
+		my $file = "$log.sql";
+
+		# psql prints the second line only after the commit was acknowledged
+		for (1 .. 3000)
+		{
+			$script .= "INSERT INTO acked VALUES ($next_id, repeat('x', $params{filler}));\n";
+			$script .= "SELECT $next_id, pg_current_wal_flush_lsn();\n";
+			$script .= "SELECT NULL FROM pg_switch_wal();\n" if rand() < ($params{switch} // 0);
+			$next_id++;
+		}
+		unlink $file;
+		append_to_file($file, $script);
+		push @runs,
+		  {
+			log => $log,
+			run => IPC::Run::start(
+				[ 'psql', '-XAtq', '-F', ' ', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-f', $file ],
+				'<', '/dev/null', '>', $log, '2>', "$log.err")
+		  };
+	}
+	return @runs;
+}
+
+# Wait for such sessions, whose server is dead.  Returns the ids that were
+# acknowledged, and the highest LSN that was said to be flushed.
+sub acknowledged
+{
+	my @runs = @_;
+	my @ids;
+	my $highest = 0;
+
+	IPC::Run::finish($_->{run}) for @runs;
+	for my $line (map { split /\n/, slurp_file($_->{log}) } @runs)
+	{
+		my ($id, $lsn) = $line =~ m{^(\d+) ([0-9A-F]+/[0-9A-F]+)$} or next;
+
+		push @ids, $id;
+		$highest = lsn_number($lsn) if lsn_number($lsn) > $highest;
+	}
+	return (\@ids, $highest);
+}
+
+# How many of these ids a node does not have.
+sub missing
+{
+	my ($node, $ids) = @_;
+
+	return $node->safe_psql('postgres',
+		"SELECT count(*) FROM unnest('{" . join(',', @$ids) . "}'::bigint[]) AS i(id)
+		 WHERE NOT EXISTS (SELECT FROM acked a WHERE a.id = i.id)");
+}
+
+1;
