@@ -850,6 +850,10 @@ TestWitness(void **state)
 	/* WAL that ends before the witness */
 	watermark = Find(wal, 2 * XLOG_BLCKSZ + 24, begin + 2 * XLOG_BLCKSZ + 24);
 	assert_true(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE, &err));
+	/* no pg_control of a server has such sizes */
+	assert_false(PCacheWitnessMatches(&watermark, 0, &err));
+	assert_string_equal(err.message, "a WAL segment cannot have 0 bytes");
+	assert_false(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE + 1, &err));
 	for (int end = 2 * XLOG_BLCKSZ + 16; end > XLOG_BLCKSZ; end -= 8)
 	{
 		memset(wal + end, 0, 8);

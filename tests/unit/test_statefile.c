@@ -313,6 +313,9 @@ TestInvalid(void **state)
 		" " V D C U F I,
 		"version=1\n" D C U F I,
 		V "#" D C U F I,
+		V "directory = \n" C U F I,
+		V "directory = pg_pcache\n" C U F I,
+		V "directory =  /d\n" C U F I,
 	};
 	PCacheStateFile got;
 	PCacheError err;

@@ -95,7 +95,9 @@ ParseState(const char *text, PCacheStateFile *state)
 	if (!GetValue(text, "version", value, sizeof(value)) ||
 		atoi(value) != STATE_FILE_VERSION)
 		return false;
-	if (!GetValue(text, "directory", state->directory, MAXPGPATH))
+	/* who looks for the part of it that exists ends at the root directory */
+	if (!GetValue(text, "directory", state->directory, MAXPGPATH) ||
+		!is_absolute_path(state->directory))
 		return false;
 	if (!GetValue(text, "capacity", value, sizeof(value)) ||
 		sscanf(value, "%llu", &number) != 1 || number == 0)
