@@ -21,8 +21,8 @@ local $ENV{PMEM_IS_PMEM_FORCE} = '1';
 
 use constant { PAGE => 8192, SEGMENT => 1024 * 1024 };
 
-my $rounds = $ENV{PCACHE_WAL_ROUNDS} // 12;
-my $seed = $ENV{PCACHE_WAL_SEED} // int(rand(2**31));
+my $rounds = $ENV{PCACHE_WAL_ROUNDS} || 12;
+my $seed = $ENV{PCACHE_WAL_SEED} || int(rand(2**31));
 my $node = new_wal_node('main', segsize => 1,
 	conf => "max_wal_size = 4MB\nmin_wal_size = 4MB\nwal_level = minimal\nmax_wal_senders = 0\nlog_checkpoints = off\ncheckpoint_timeout = 1h");
 my $acked = 0;
