@@ -352,7 +352,14 @@ CheckSpace(InitPlan *plan, InitResult *result)
 
 	memset(&result->geometry, 0, sizeof(result->geometry));
 	if (PCacheSpaceFor(plan->existing, plan->capacity, &result->geometry, &err))
+	{
+#ifdef USE_INJECTION_POINTS
+		/* for tests, which have no full file system */
+		plan->in_place = plan->old_pool.fd >= 0 &&
+			getenv("PG_PCACHE_IN_PLACE") != NULL;
+#endif
 		return;
+	}
 
 	if (plan->old_pool.fd < 0 || result->geometry.pool_size == 0)
 		FailWith(&err);

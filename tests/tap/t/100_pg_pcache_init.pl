@@ -331,7 +331,7 @@ SKIP:
 }
 SKIP:
 {
-	skip 'injection points are not supported by this build', 4
+	skip 'injection points are not supported by this build', 27
 	  if ($ENV{enable_injection_points} // '') ne 'yes';
 	local $ENV{PG_PCACHE_KILL_AT} = 'init-created';
 	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], -9, 'killed');
@@ -339,6 +339,25 @@ SKIP:
 	delete $ENV{PG_PCACHE_KILL_AT};
 	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], 0, 'killed, and once more');
 	is_deeply([ map { s/.*\///r } glob "$root/other/*" ], ['pool'], 'killed, and once more: nothing is left beside');
+
+	# no room for both: in place
+	local $ENV{PG_PCACHE_IN_PLACE} = 1;
+	my $inode = (stat "$root/other/pool")[1];
+	for my $size ('24MB', '8MB')
+	{
+		for my $step (qw(reset-allocated reset-marked reset-sized reset-formatted))
+		{
+			local $ENV{PG_PCACHE_KILL_AT} = $step;
+			is((pcache($node, 'init', '--force', '--size' => $size))[0], -9, "in place, $size, killed at $step");
+			is((pcache($node, 'verify'))[0] & ~2, $size eq '8MB' && $step eq 'reset-formatted' ? 1 : 0,
+				"in place, $size, killed at $step: the next start will be cold, or warm");
+		}
+		($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');
+		is($rc, 0, "in place, $size: exit status");
+		is((stat "$root/other/pool")[1], $inode, "in place, $size: the same file");
+		is(-s _, decode_json($out)->{file_size}, "in place, $size: its size");
+	}
+	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], 0, 'in place, 16MB');
 	$node->start;
 	warm_up($node);
 	$node->stop;
