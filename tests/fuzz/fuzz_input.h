@@ -40,6 +40,8 @@
 #define FUZZ_NO_WAL				0x0080
 #define FUZZ_OTHER_DIMMS		0x0100
 #define FUZZ_NO_POOL			0x0200
+#define FUZZ_PAGE_CHECKSUMS		0x0400	/* as they are: else right ones */
+#define FUZZ_MANY_BAD_BLOCKS	0x0800	/* more than a list has room for */
 
 /* A superblock without its unused bytes, which are zero. */
 typedef struct FuzzSuperblock
@@ -87,10 +89,12 @@ extern void FuzzLoad(FuzzInput *input, const uint8_t *data, size_t size);
 /* Private files of a fuzzer, all below one directory on tmpfs. */
 extern const char *FuzzMakeDirectory(void);
 extern void FuzzWriteFile(int fd, const void *bytes, size_t len, off_t offset);
+extern uint32 FuzzWalPlace(const FuzzInput *input, char path[MAXPGPATH]);
 extern void FuzzPlaceWal(const FuzzInput *input);
-extern void FuzzMakeRelations(void);
 
 #define FUZZ_RELATION_BLOCKS	24
+
+extern FILE *FuzzOpenCounts(void);
 
 /* At the start of each run; a run may take five seconds of CPU time. */
 extern void FuzzWatch(void);

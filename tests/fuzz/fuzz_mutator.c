@@ -16,6 +16,8 @@
  */
 #include "fuzz_input.h"
 
+#include "storage/bufpage.h"
+
 /* Parts of an input, with how often they are hit. */
 typedef struct Part
 {
@@ -55,6 +57,7 @@ static const Part parts[] = {
 	FIELD(descs, 6),
 	FIELD(wal, 1),
 	FIELD(pages, 3),
+	{offsetof(FuzzInput, pages), sizeof(PageHeaderData), 3},
 	FIELD(files, 1),
 };
 
@@ -153,6 +156,9 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 
 	random_state = seed;
 	FuzzLoad(&input, data, size);
+	/* else those that show little that is new would be left out */
+	if (Random() % 2 == 0)
+		input.command = (uint16) Random();
 	for (int n = 1 + Random() % 4; n > 0; n--)
 	{
 		const Part *part = ChoosePart(limit);
@@ -174,6 +180,11 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 				if (Random() % 4 == 0)
 				{
 					StretchState(&input);
+					break;
+				}
+				if (Random() % 4 == 0)
+				{
+					memcpy(input.files, input.pages, sizeof(input.files));
 					break;
 				}
 				/* FALLTHROUGH */
