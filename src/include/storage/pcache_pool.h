@@ -109,7 +109,7 @@ extern bool PCacheSuperblockStore(const PCacheMapping *map,
 								  PCacheSuperblock *sb);
 extern bool PCacheSuperblockStoreAvoiding(const PCacheMapping *map,
 										  PCacheSuperblock *sb,
-										  const PCacheMediaReport *media);
+										  const bool bad[2]);
 
 /* pcache_descriptor.c */
 extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);

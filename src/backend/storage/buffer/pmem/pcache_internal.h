@@ -67,6 +67,7 @@ typedef struct PersistentCacheControl
 	uint64		startup_usec;	/* spent on all of it */
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
+	bool		superblock_bad[2];	/* not to be touched: the first, the copy */
 
 	/* The last answer to PCacheQueryMedia(), under PersistentCacheLock. */
 	PCacheMediaSummary media;
