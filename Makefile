@@ -4,6 +4,7 @@
 # as root, all but "deps" runs as an unprivileged user (tools/as-user).
 
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
+export RUNS FRESH
 export SCALE DURATION CLIENTS DROP QUICK ROUNDS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS POOL_GB
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
@@ -15,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench bench-wal
-.PHONY: check check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-fuzz check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -59,17 +60,20 @@ bench: all vanilla ## measurements against unpatched PostgreSQL
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, unit, TAP, a short regression run, 20 short rounds of torture, a few power cuts
-	@$(RUN) tools/check lint unit ndctl-setup tap regress-short torture-short torture-powercut-short
+check: all vanilla ## lint, unit, a short round of fuzzing, TAP, a short regression run, 20 short rounds of torture, a few power cuts
+	@$(RUN) tools/check lint unit fuzz ndctl-setup tap regress-short torture-short torture-powercut-short
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
-	@$(RUN) tools/check lint unit ndctl-setup tap regress regress-off -- pg-suites torture -- torture-powercut
+	@$(RUN) tools/check lint unit fuzz ndctl-setup tap regress regress-off -- pg-suites torture -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
 
 check-unit: all ## CMocka tests
 	@$(RUN) tests/run-unit
+
+check-fuzz: all ## pool files that were tampered with, for server code and pg_pcache; RUNS=, SEED=
+	@RUNS="$${RUNS:-1000000}" $(RUN) tests/fuzz/run
 
 check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 	@$(RUN) tests/run-tap $(TESTS)

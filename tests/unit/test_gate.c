@@ -682,6 +682,13 @@ TestAfterCrash(void **state)
 	w.sb.fs_kind = PCACHE_FS_HUGETLBFS;
 	Expect(&w, PCACHE_COLD_POWER, "reboot, hugetlbfs");
 	w.sb.fs_kind = PCACHE_FS_FSDAX;
+	Expect(&w, PCACHE_WARM, "reboot, fsdax, domain unknown, to be used");
+	w.facts.cold_on_media_unknown = true;
+	Expect(&w, PCACHE_COLD_MEDIA_UNKNOWN, "reboot, fsdax, domain unknown");
+	w.facts.cold_on_media_unknown = false;
+	w.media.domain = PCACHE_DOMAIN_NONE;
+	Expect(&w, PCACHE_COLD_POWER, "reboot, fsdax, no persistence domain");
+	w.media.domain = PCACHE_DOMAIN_MEMORY_CONTROLLER;
 	Expect(&w, PCACHE_WARM, "reboot, fsdax, DIMMs unknown, to be used");
 	w.facts.cold_on_media_unknown = true;
 	Expect(&w, PCACHE_COLD_MEDIA_UNKNOWN, "reboot, fsdax, DIMMs unknown");
@@ -843,6 +850,10 @@ TestWitness(void **state)
 	/* WAL that ends before the witness */
 	watermark = Find(wal, 2 * XLOG_BLCKSZ + 24, begin + 2 * XLOG_BLCKSZ + 24);
 	assert_true(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE, &err));
+	/* no pg_control of a server has such sizes */
+	assert_false(PCacheWitnessMatches(&watermark, 0, &err));
+	assert_string_equal(err.message, "a WAL segment cannot have 0 bytes");
+	assert_false(PCacheWitnessMatches(&watermark, WAL_SEGMENT_SIZE + 1, &err));
 	for (int end = 2 * XLOG_BLCKSZ + 16; end > XLOG_BLCKSZ; end -= 8)
 	{
 		memset(wal + end, 0, 8);
@@ -1182,10 +1193,86 @@ TestAllPageVerdictsSeen(void **state)
 	}
 }
 
+/*
+ * What the code says that the server and pg_pcache save with is what the
+ * gates ask for, from any pool of this format, and only once it is clean.
+ */
+static void
+TestAdoptedAndClean(void **state)
+{
+	World		w;
+	PCacheMediaReport media = {.dimms_state = PCACHE_MEDIA_CLEAN};
+	PCacheSuperblock old;
+
+	for (int i = 0; i < 100; i++)
+	{
+		InitWorld(&w);
+		if (i > 0)
+		{
+			/* all but what formatting a pool sets for good */
+			RandomBytes((char *) &w.sb + offsetof(PCacheSuperblock, slots_used),
+						offsetof(PCacheSuperblock, reserved) -
+						offsetof(PCacheSuperblock, slots_used));
+			w.sb.system_identifier = Random();
+		}
+		old = w.sb;
+		assert_true(PCacheSuperblockAdopt(&w.sb, &w.control, PCACHE_FS_TMPFS,
+										  PERSISTENT_CACHE_ALWAYS, CAPACITY, &media));
+		assert_int_not_equal(w.sb.incarnation, old.incarnation);
+		assert_memory_equal(w.sb.pool_uuid, old.pool_uuid, PCACHE_UUID_LEN);
+		PCacheSuperblockSetCrc(&w.sb);
+		Expect(&w, PCACHE_COLD_INCARNATION, "not recorded in PGDATA");
+		w.state.incarnation = w.sb.incarnation;
+		Expect(&w, PCACHE_COLD_ATTACHING, "adopted");
+
+		PCacheSuperblockSetClean(&w.sb, &w.control, 17);
+		assert_int_equal(w.sb.saved_pages, 17);
+		PCacheSuperblockSetCrc(&w.sb);
+		Expect(&w, PCACHE_WARM, "clean");
+		w.control.state = DB_IN_PRODUCTION;
+		Expect(&w, PCACHE_COLD_CONTROL_STATE, "used since");
+	}
+}
+
+/* Descriptors as the server and pg_pcache make them. */
+static void
+TestDescribe(void **state)
+{
+	PCacheDescriptor desc;
+	PCacheDescriptor expected;
+	PCachePageFacts facts = MakePageFacts();
+	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, 16384};
+
+	InitPage(&expected);
+	RandomBytes(&desc, sizeof(desc));
+	PCacheDescriptorDescribe(&desc, SLOT, rlocator, MAIN_FORKNUM, 9, LSN_LIMIT, true, 4);
+	desc.dirty_epoch = 3;
+	desc.seq = PCACHE_DESC_FREE_SEQ;
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_FREE);
+	PCacheDescriptorSetSealed(&desc);
+	assert_true(PCacheSeqIsSealed(desc.seq));
+	expected.seq = desc.seq;
+	assert_memory_equal(&desc, &expected, sizeof(desc));
+	assert_true(PCacheDescriptorIsIntact(&desc, SLOT));
+	assert_false(PCacheDescriptorIsIntact(&desc, SLOT + 1));
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_KEPT);
+
+	PCacheDescriptorDescribe(&desc, SLOT, rlocator, MAIN_FORKNUM, 9, PG_UINT64_MAX, false, 0);
+	PCacheDescriptorSetSealed(&desc);
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_KEPT);
+	facts.drop_unlogged = true;
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_UNLOGGED);
+
+	PCacheDescriptorSetFree(&desc);
+	assert_int_equal(JudgePage(&desc, &facts), PCACHE_PAGE_FREE);
+	assert_false(PCacheDescriptorIsIntact(&desc, SLOT));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest pool_tests[] = {
+		cmocka_unit_test(TestAdoptedAndClean),
 		cmocka_unit_test(TestWarm),
 		cmocka_unit_test(TestSuperblockFields),
 		cmocka_unit_test(TestStates),
@@ -1202,6 +1289,7 @@ main(void)
 		cmocka_unit_test(TestLsnLimit),
 	};
 	const struct CMUnitTest page_tests[] = {
+		cmocka_unit_test(TestDescribe),
 		cmocka_unit_test(TestPages),
 		cmocka_unit_test(TestBadBlocks),
 		cmocka_unit_test(TestPageFlips),

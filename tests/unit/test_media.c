@@ -1360,6 +1360,8 @@ EmptyRangeIgnored(void **state)
 	PCacheMediaAddRange(&list, KB(4), 0);
 	assert_int_equal(list.n_ranges, 0);
 	/* The end must have an address, too. */
+	PCacheMediaAddRange(&list, PG_UINT64_MAX, 8);
+	assert_int_equal(list.n_ranges, 0);
 	PCacheMediaAddRange(&list, PG_UINT64_MAX - 1, 8);
 	assert_int_equal(list.n_ranges, 1);
 	assert_int_equal(list.ranges[0].length, 1);

@@ -635,6 +635,70 @@ TestCreateFails(void **state)
 	}
 }
 
+/* The largest pool in a file: it fits, and no larger one does. */
+static void
+TestCapacityFor(void **state)
+{
+	assert_int_equal(PCacheCapacityFor(0), 0);
+	assert_int_equal(PCacheCapacityFor(MIB(4)), 0);
+	for (uint64 capacity = 16; capacity < 200 * 1000; capacity = capacity * 5 / 3)
+	{
+		uint64		size = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size;
+		uint64		found = PCacheCapacityFor(size);
+
+		assert_true(found >= capacity);
+		assert_true(PCacheComputeGeometry(found, PCACHE_ALIGNMENT).pool_size <= size);
+	}
+	assert_int_equal(PCacheCapacityFor(PG_UINT64_MAX / 2), PCACHE_MAX_CAPACITY);
+}
+
+static void
+TestSetSize(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	struct stat st;
+	uint64		size;
+	pid_t		pid;
+	int			status;
+
+	Create(&pool, &sb);
+	size = pool.file_size;
+	assert_true(PCacheUnmap(&pool.map));
+	assert_true(PCachePoolSetSize(&pool, size + MIB(2), &err));
+	assert_int_equal(pool.file_size, size + MIB(2));
+	assert_int_equal(fstat(pool.fd, &st), 0);
+	assert_int_equal(st.st_size, size + MIB(2));
+	assert_true((uint64) st.st_blocks * 512 >= size + MIB(2));
+
+	/* no room: as before */
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+	{
+		struct rlimit limit = {size + MIB(4), size + MIB(4)};
+
+		signal(SIGXFSZ, SIG_IGN);
+		if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+			_exit(1);
+		if (PCachePoolSetSize(&pool, size + MIB(64), &err))
+			_exit(2);
+		_exit(pool.file_size == size + MIB(2) &&
+			  strstr(err.message, "could not allocate") != NULL ? 0 : 3);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(fstat(pool.fd, &st), 0);
+	assert_int_equal(st.st_size, size + MIB(2));
+
+	assert_true(PCachePoolSetSize(&pool, size, &err));
+	assert_int_equal(fstat(pool.fd, &st), 0);
+	assert_int_equal(st.st_size, size);
+	ExpectNewPool(pool.fd, &sb);
+	PCachePoolClose(&pool);
+}
+
 /* What somebody else creates just now is left alone. */
 static void
 TestCreateConcurrently(void **state)
@@ -1021,6 +1085,8 @@ main(void)
 		BOTH(TestSpaceOverflow),
 		BOTH(TestCreateAgain),
 		BOTH(TestCreateFails),
+		BOTH(TestSetSize),
+		cmocka_unit_test(TestCapacityFor),
 		BOTH(TestCreateConcurrently),
 		BOTH(TestReadExact),
 		BOTH(TestReadDescriptors),

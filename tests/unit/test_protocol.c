@@ -201,7 +201,7 @@ static Mutant mutant;
 #define N_LINES			(N_SLOTS * LINES_PER_SLOT)
 #define CONTENTS_AT		4096	/* in the page */
 #define MAX_VERSIONS	24
-#define QUEUE_WORDS		8
+#define QUEUE_WORDS		3		/* summary, queue, kept pages: one word each */
 
 /* What a page says; the high and low half of an LSN always differ. */
 typedef struct Contents
@@ -218,6 +218,13 @@ static union
 static char blocks[N_SLOTS * BLCKSZ] __attribute__((aligned(4096)));
 static PersistentCacheControl control;
 
+/* What pcache_mark.c allocates: the queue, and counters. */
+static union
+{
+	pg_atomic_uint64 words[QUEUE_WORDS];
+	char		space[8192];
+}			queue __attribute__((aligned(PCACHE_CACHE_LINE)));
+
 static struct
 {
 	/* the server's */
@@ -230,7 +237,6 @@ static struct
 	int			mapping[N_TAGS];	/* slot, or -1 */
 	Contents	files[N_TAGS];
 	uint64		completed_epoch;
-	pg_atomic_uint64 queue[QUEUE_WORDS];
 
 	/* the test's own: what is in shared buffers when nobody is in a change */
 	struct
@@ -255,6 +261,8 @@ static Line lines[N_LINES];
 
 /* What the server defines elsewhere. */
 int			NBuffers = N_SLOTS;
+int			MaxBackends = 1;
+ProcNumber	MyProcNumber = 0;
 char	   *BufferBlocks = blocks;
 Block	   *LocalBufferBlockPointers = NULL;
 BufferDescPadded *BufferDescriptors;
@@ -458,8 +466,8 @@ IsShared(volatile void *ptr)
 {
 	return SlotOfSeq(ptr) >= 0 ||
 		ptr == (volatile void *) &control.epoch ||
-		((volatile char *) ptr >= (volatile char *) world.queue &&
-		 (volatile char *) ptr < (volatile char *) (world.queue + QUEUE_WORDS));
+		((volatile char *) ptr >= (volatile char *) queue.words &&
+		 (volatile char *) ptr < (volatile char *) (queue.words + QUEUE_WORDS));
 }
 
 static bool
@@ -676,10 +684,10 @@ LWLockIsHeldExclusive(LWLock *lock)
 void *
 ShmemInitStruct(const char *name, Size size, bool *found)
 {
-	if (size > sizeof(world.queue))
+	if (size > sizeof(queue))
 		abort();
 	*found = false;
-	return world.queue;
+	return &queue;
 }
 
 Size
@@ -698,6 +706,22 @@ void
 ProcessInterrupts(void)
 {
 	abort();
+}
+
+/* Counters, for people to look at */
+void
+PCacheRoundBegin(void)
+{
+}
+
+void
+PCacheRoundDone(void)
+{
+}
+
+void
+PCacheCountSeals(uint64 seals, uint64 failed)
+{
 }
 
 /* elog(ERROR): none of it may happen */
@@ -1421,6 +1445,7 @@ HashState(void)
 {
 	uint64		hash = HashBytes(control.epoch.value, &world, sizeof(world));
 
+	hash = HashBytes(hash, queue.words, sizeof(queue.words));
 	for (int slot = 0; slot < N_SLOTS; slot++)
 		hash = HashBytes(hash, &GetBufferDescriptor(slot)->tag, sizeof(BufferTag));
 	for (int i = 0; i < N_LINES; i++)

@@ -313,6 +313,9 @@ TestInvalid(void **state)
 		" " V D C U F I,
 		"version=1\n" D C U F I,
 		V "#" D C U F I,
+		V "directory = \n" C U F I,
+		V "directory = pg_pcache\n" C U F I,
+		V "directory =  /d\n" C U F I,
 	};
 	PCacheStateFile got;
 	PCacheError err;
@@ -363,6 +366,12 @@ TestNewline(void **state)
 	assert_contains(err.message, "contains a newline");
 	strlcpy(bad.directory, "/a\n", sizeof(bad.directory));
 	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+
+	/* nor what could not be read again */
+	bad = s;
+	bad.capacity = 0;
+	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+	assert_contains(err.message, "capacity of 0 blocks");
 	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
 	ExpectEqual(&got, &s);
 	assert_false(Exists(Join(datadir, "pg_pcache.state.tmp")));

@@ -3,11 +3,14 @@
  * init.c
  *	  pg_pcache init: create the pool.
  *
- * All is looked at before anything is changed.  Then, in this order: with
- * --force the old state file and pool go, so that from then on nothing old
- * can be taken for the new; the pool is made; PGDATA/pg_pcache leads to it;
- * and last the state file tells the server that all is there.  A failure, or
- * a signal, on the way undoes what was made.
+ * All is looked at before anything is changed.  Then, in this order: the pool
+ * is made; PGDATA/pg_pcache leads to it; and last the state file tells the
+ * server that all is there.  A failure, or a signal, on the way undoes what was
+ * made, and with --force puts back the old pool, which until then has another
+ * name.  Nothing old can be taken for the new, as it has another UUID.
+ *
+ * If there is no room for both, the old pool is made the new one in place.
+ * That cannot be undone, but what can fail fails before.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -18,9 +21,7 @@
  */
 #include "postgres_fe.h"
 
-#include <ctype.h>
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -30,10 +31,7 @@
 #include "common/file_perm.h"
 #include "common/file_utils.h"
 #include "common/logging.h"
-#include "pg_pcache.h"
-
-#define SIZE_UNITS_HINT \
-	"Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\"."
+#include "rebuild.h"
 
 /* What is at PGDATA/pg_pcache. */
 typedef enum LinkState
@@ -54,6 +52,7 @@ typedef struct InitPlan
 	char		existing[MAXPGPATH];	/* the part of it that exists */
 	bool		is_default;		/* the pool is in PGDATA */
 	PCachePool	old_pool;		/* open and locked, if there is one */
+	bool		in_place;		/* no room for both */
 	uint64		capacity;
 	ControlFileData *control;
 } InitPlan;
@@ -66,6 +65,7 @@ static struct
 {
 	volatile sig_atomic_t made_directory;
 	volatile sig_atomic_t made_pool;
+	volatile sig_atomic_t kept_pool;
 	volatile sig_atomic_t made_link;
 	volatile sig_atomic_t removed_directory;
 	volatile sig_atomic_t removed_link;
@@ -73,6 +73,7 @@ static struct
 	size_t		existing_length;
 	char		pool_path[MAXPGPATH];
 	char		tmp_path[MAXPGPATH];
+	char		kept_path[MAXPGPATH];
 	char		link[MAXPGPATH];
 	char		old_target[MAXPGPATH];
 }			undo;
@@ -90,7 +91,14 @@ Undo(void)
 	if (undo.made_pool)
 	{
 		(void) unlink(undo.tmp_path);
-		(void) unlink(undo.pool_path);
+		if (!undo.kept_pool)
+			(void) unlink(undo.pool_path);
+	}
+	if (undo.kept_pool)
+	{
+		/* if both are the same file still, rename() does nothing */
+		(void) rename(undo.kept_path, undo.pool_path);
+		(void) unlink(undo.kept_path);
 	}
 	if (undo.made_directory)
 	{
@@ -108,7 +116,7 @@ Undo(void)
 		}
 	}
 	undo.made_link = undo.removed_link = undo.removed_directory = 0;
-	undo.made_pool = undo.made_directory = 0;
+	undo.made_pool = undo.kept_pool = undo.made_directory = 0;
 }
 
 static void
@@ -126,89 +134,13 @@ UndoAtExit(void)
 	Undo();
 }
 
-/*
- * Parse a size with its unit, in the notation of postgresql.conf, into
- * blocks.
- */
-static uint64
-ParseSize(const char *size)
-{
-	static const struct
-	{
-		const char *name;
-		uint64		factor;
-	}			units[] = {
-		{"kB", UINT64CONST(1) << 10},
-		{"MB", UINT64CONST(1) << 20},
-		{"GB", UINT64CONST(1) << 30},
-		{"TB", UINT64CONST(1) << 40},
-	};
-	const uint64 max_bytes = (uint64) MAX_CAPACITY * BLCKSZ;
-	const char *unit = size;
-	char	   *end;
-	double		value;
-	double		bytes;
-	uint64		factor = 0;
-
-	/* strtod() also takes signs, exponents, hexadecimal digits, "inf"... */
-	while (isdigit((unsigned char) *unit) || *unit == '.')
-		unit++;
-	value = strtod(size, &end);
-	if (unit == size || end != unit)
-	{
-		pg_log_error("invalid value \"%s\" for option %s", size, "--size");
-		pg_log_error_hint(SIZE_UNITS_HINT);
-		exit(EXIT_ERROR);
-	}
-	while (isspace((unsigned char) *unit))
-		unit++;
-	if (*unit == '\0')
-	{
-		pg_log_error("missing unit in value \"%s\" for option %s",
-					 size, "--size");
-		pg_log_error_hint(SIZE_UNITS_HINT);
-		exit(EXIT_ERROR);
-	}
-	for (int i = 0; i < lengthof(units); i++)
-	{
-		if (strcmp(unit, units[i].name) == 0)
-			factor = units[i].factor;
-	}
-	if (factor == 0)
-	{
-		pg_log_error("invalid unit in value \"%s\" for option %s",
-					 size, "--size");
-		pg_log_error_hint(SIZE_UNITS_HINT);
-		exit(EXIT_ERROR);
-	}
-
-	bytes = ceil(value * factor);
-	if (bytes < (double) MIN_CAPACITY * BLCKSZ || bytes > (double) max_bytes)
-	{
-		pg_log_error("size \"%s\" is out of range", size);
-		pg_log_error_hint("The size must be between %s and %s.",
-						  FormatSetting((uint64) MIN_CAPACITY * BLCKSZ),
-						  FormatSetting(max_bytes));
-		exit(EXIT_ERROR);
-	}
-	if ((uint64) bytes % BLCKSZ != 0)
-	{
-		pg_log_error("size \"%s\" is not a multiple of the block size of %d bytes",
-					 size, BLCKSZ);
-		pg_log_error_hint("The next larger size is %s.",
-						  FormatSetting(TYPEALIGN64(BLCKSZ, (uint64) bytes)));
-		exit(EXIT_ERROR);
-	}
-	return (uint64) bytes / BLCKSZ;
-}
-
 static uint64
 ChooseCapacity(const PCacheOptions *options)
 {
 	int64		blocks;
 
 	if (options->size != NULL)
-		return ParseSize(options->size);
+		return ParseSize(options->size, "--size");
 
 	blocks = ReadSharedBuffers(options);
 	if (blocks < 0)
@@ -412,7 +344,7 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 
 /* Is there room for the pool, once an old one is gone? */
 static void
-CheckSpace(const InitPlan *plan, InitResult *result)
+CheckSpace(InitPlan *plan, InitResult *result)
 {
 	PCacheError err;
 	struct stat st;
@@ -420,7 +352,14 @@ CheckSpace(const InitPlan *plan, InitResult *result)
 
 	memset(&result->geometry, 0, sizeof(result->geometry));
 	if (PCacheSpaceFor(plan->existing, plan->capacity, &result->geometry, &err))
+	{
+#ifdef USE_INJECTION_POINTS
+		/* for tests, which have no full file system */
+		plan->in_place = plan->old_pool.fd >= 0 &&
+			getenv("PG_PCACHE_IN_PLACE") != NULL;
+#endif
 		return;
+	}
 
 	if (plan->old_pool.fd < 0 || result->geometry.pool_size == 0)
 		FailWith(&err);
@@ -432,6 +371,7 @@ CheckSpace(const InitPlan *plan, InitResult *result)
 	if ((uint64) vfs.f_bavail * vfs.f_frsize + (uint64) st.st_blocks * 512 <
 		result->geometry.pool_size)
 		FailWith(&err);
+	plan->in_place = true;
 }
 
 /*
@@ -483,25 +423,31 @@ SyncDirectory(const char *directory)
 		exit(EXIT_ERROR);
 }
 
-/* Invalidate what was there, the record of it first. */
+/* Have the old pool keep another name, until there is a new one. */
 static void
-RemoveOldPool(const PCacheOptions *options, InitPlan *plan)
+KeepOldPool(InitPlan *plan)
 {
-	char		path[MAXPGPATH];
+	snprintf(undo.kept_path, sizeof(undo.kept_path), "%s.old", undo.pool_path);
+	if (unlink(undo.kept_path) < 0 && errno != ENOENT)
+		pg_fatal("could not remove file \"%s\": %m", undo.kept_path);
+	if (link(undo.pool_path, undo.kept_path) < 0)
+		pg_fatal("could not link file \"%s\" to \"%s\": %m",
+				 undo.pool_path, undo.kept_path);
+	undo.kept_pool = 1;
+}
 
-	snprintf(path, sizeof(path), "%s/%s", options->pgdata, PCACHE_STATE_FILE);
-	if (unlink(path) < 0 && errno != ENOENT)
-		pg_fatal("could not remove file \"%s\": %m", path);
-	SyncDirectory(options->pgdata);
+/* Make the old pool the new one. */
+static void
+ReuseOldPool(InitPlan *plan, PCachePool *pool, PCacheSuperblock *sb)
+{
+	Superblocks superblocks;
 
-	if (plan->old_pool.fd >= 0)
-	{
-		if (unlink(plan->old_pool.path) < 0)
-			pg_fatal("could not remove file \"%s\": %m", plan->old_pool.path);
-
-		/* gives back the space, and the lock, which nobody can get now */
-		PCachePoolClose(&plan->old_pool);
-	}
+	*pool = plan->old_pool;
+	ReadSuperblocks(pool, &superblocks);
+	EmptyPool(pool, &superblocks, plan->control, plan->capacity);
+	*sb = superblocks.chosen;
+	if (fchmod(pool->fd, pg_file_create_mode) < 0)
+		pg_fatal("could not change permissions of file \"%s\": %m", pool->path);
 }
 
 static void
@@ -570,6 +516,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	PCacheError err;
 	pid_t		progress = 0;
 	bool		created;
+	bool		had_state;
 
 	atexit(UndoAtExit);
 	pqsignal(SIGINT, UndoAndDie);
@@ -578,48 +525,61 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	/* a limit on the size of files is to be an error like any other */
 	pqsignal(SIGXFSZ, SIG_IGN);
 
-	if (options->force)
-		RemoveOldPool(options, plan);
 	MakeDirectory(plan);
-
 	snprintf(undo.pool_path, sizeof(undo.pool_path), "%s/%s",
 			 plan->directory, PCACHE_POOL_FILE);
 	snprintf(undo.tmp_path, sizeof(undo.tmp_path), "%s.tmp", undo.pool_path);
-	if (options->progress)
-		progress = StartProgress(undo.tmp_path, result->geometry.pool_size);
-	undo.made_pool = 1;
-	created = PCachePoolCreate(plan->directory, plan->capacity,
-							   plan->control->system_identifier,
-							   pg_file_create_mode,
-							   plan->control->catalog_version_no,
-							   &pool, &sb, &err);
-	if (progress != 0)
-		StopProgress(progress, result->geometry.pool_size);
-	if (!created)
-		FailWith(&err);
-
-	MakeLink(options, plan);
+	if (plan->in_place)
+	{
+		/* what can be undone first */
+		MakeLink(options, plan);
+		ReuseOldPool(plan, &pool, &sb);
+	}
+	else
+	{
+		if (plan->old_pool.fd >= 0)
+			KeepOldPool(plan);
+		if (options->progress)
+			progress = StartProgress(undo.tmp_path, result->geometry.pool_size);
+		undo.made_pool = 1;
+		created = PCachePoolCreate(plan->directory, plan->capacity,
+								   plan->control->system_identifier,
+								   pg_file_create_mode,
+								   plan->control->catalog_version_no,
+								   &pool, &sb, &err);
+		if (progress != 0)
+			StopProgress(progress, result->geometry.pool_size);
+		if (!created)
+			FailWith(&err);
+		RebuildStep("init-created");
+		MakeLink(options, plan);
+	}
 
 	strlcpy(state.directory, plan->directory, sizeof(state.directory));
 	state.capacity = plan->capacity;
 	memcpy(state.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
 	state.fs_kind = pool.fs_kind;
+	had_state = FileExists(options->pgdata, PCACHE_STATE_FILE);
 	if (!PCacheStateFileWrite(options->pgdata, pg_file_create_mode, &state,
 							  &err))
 	{
 		char		path[MAXPGPATH];
 
-		/* it may be there, if only not durably */
+		/* it may be there, if only not durably; an old one does no harm */
 		snprintf(path, sizeof(path), "%s/%s",
 				 options->pgdata, PCACHE_STATE_FILE);
-		unlink(path);
+		if (!had_state)
+			unlink(path);
 		FailWith(&err);
 	}
+	RebuildStep("init-recorded");
 
 	/* complete: nothing is undone any more */
 	pqsignal(SIGINT, SIG_DFL);
 	pqsignal(SIGTERM, SIG_DFL);
 	pqsignal(SIGHUP, SIG_DFL);
+	if (undo.kept_pool && unlink(undo.kept_path) < 0)
+		pg_log_warning("could not remove file \"%s\": %m", undo.kept_path);
 	memset(&undo, 0, sizeof(undo));
 
 	result->geometry.pool_size = pool.file_size;
@@ -627,6 +587,8 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	memcpy(result->pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
 	result->huge_pages = pool.huge_pages;
 	PCachePoolClose(&pool);
+	if (!plan->in_place)
+		PCachePoolClose(&plan->old_pool);
 }
 
 static void

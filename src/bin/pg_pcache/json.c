@@ -180,6 +180,57 @@ SnakeCase(const char *name)
 	return result;
 }
 
+static const char *
+NextStartName(NextStart next_start)
+{
+	static const char *const names[] = {
+		[NEXT_START_WARM] = "warm",
+		[NEXT_START_COLD] = "cold",
+		[NEXT_START_UNKNOWN] = "unknown",
+	};
+
+	return names[next_start];
+}
+
+/* Of one relation, what verify and status both count, as an open object. */
+static void
+OpenRelation(JsonWriter *w, const RelationCount *relation)
+{
+	if (!w->empty)
+		appendStringInfoChar(&w->buf, ',');
+	NewLine(w);
+	OpenObject(w, NULL);
+	AddNumber(w, "tablespace", relation->rlocator.spcOid);
+	AddNumber(w, "database", relation->rlocator.dbOid);
+	AddNumber(w, "relfilenode", relation->rlocator.relNumber);
+	AddString(w, "database_name", relation->database);
+	AddString(w, "name", relation->name);
+	AddNumber(w, "pages", relation->pages);
+	OpenObject(w, "forks");
+	for (ForkNumber fork = 0; fork <= MAX_FORKNUM; fork++)
+		AddNumber(w, forkNames[fork], relation->forks[fork]);
+	CloseObject(w);
+	AddNumber(w, "usage_count", relation->usage);
+}
+
+static void
+OpenArray(JsonWriter *w, const char *key)
+{
+	Key(w, key);
+	appendStringInfoChar(&w->buf, '[');
+	w->depth++;
+	w->empty = true;
+}
+
+static void
+CloseArray(JsonWriter *w)
+{
+	w->depth--;
+	NewLine(w);
+	appendStringInfoChar(&w->buf, ']');
+	w->empty = false;
+}
+
 static void
 AddCheckpoint(JsonWriter *w, const char *key, const PCacheCheckpoint *checkpoint)
 {
@@ -277,22 +328,102 @@ StatusResultToJson(const StatusResult *result, bool human)
 		AddNumber(&w, "saved_pages", sb->saved_pages);
 		AddString(&w, "saved",
 				  sb->saved_at != 0 ? FormatTimeUtc(sb->saved_at) : NULL);
+		AddNumber(&w, "sealed_descriptors", result->sealed);
+		AddNumber(&w, "damaged_descriptors", result->damaged);
+		if (result->watermark.flushed != 0)
+		{
+			OpenObject(&w, "watermark");
+			AddLsn(&w, "flushed", result->watermark.flushed);
+			AddNumber(&w, "timeline", result->watermark.timeline);
+			CloseObject(&w);
+		}
+		else
+			AddString(&w, "watermark", NULL);
+		if (result->count_relations)
+		{
+			OpenArray(&w, "relations");
+			for (int i = 0; i < result->n_shown; i++)
+			{
+				OpenRelation(&w, &result->relations[i]);
+				CloseObject(&w);
+			}
+			CloseArray(&w);
+			AddNumber(&w, "relations_in_all", result->n_relations);
+		}
 	}
 	Finish(&w);
 }
 
 void
-VerifyResultToJson(const VerifyResult *result)
+RebuildResultToJson(const RebuildResult *result, bool human)
 {
-	static const char *const names[] = {
-		[NEXT_START_WARM] = "warm",
-		[NEXT_START_COLD] = "cold",
-		[NEXT_START_UNKNOWN] = "unknown",
-	};
 	JsonWriter	w;
 
 	Begin(&w);
-	AddString(&w, "next_start", names[result->next_start]);
+	AddBoolean(&w, "dry_run", result->dry_run);
+	AddString(&w, "pool", result->pool);
+	AddBoolean(&w, "superblock_restored", result->superblock_restored);
+	AddBoolean(&w, "superblock_copy_restored", result->copy_restored);
+	AddNumber(&w, "bad_ranges", result->bad_ranges);
+	AddBytes(&w, "bad_bytes", result->bad_bytes, human);
+	AddBytes(&w, "still_bad_bytes", result->still_bad_bytes, human);
+	AddNumber(&w, "descriptors_formatted", result->formatted);
+	AddNumber(&w, "pages_lost_to_bad_blocks", result->lost);
+	AddBoolean(&w, "reset", result->reset);
+	AddBoolean(&w, "resized", result->resized);
+	AddNumber(&w, "old_capacity", result->old_capacity);
+	AddNumber(&w, "capacity", result->capacity);
+	AddBytes(&w, "cached_data", result->capacity * BLCKSZ, human);
+	AddBytes(&w, "file_size", result->file_size, human);
+	AddNumber(&w, "pages_moved", result->moved);
+	AddNumber(&w, "pages_not_fitting", result->not_fitting);
+	if (result->warm_from_files)
+	{
+		const WarmResult *warm = &result->warm;
+
+		OpenObject(&w, "warm_from_files");
+		AddNumber(&w, "relations", warm->relations);
+		AddNumber(&w, "pages_in_files", warm->file_pages);
+		AddNumber(&w, "already_in_pool", warm->already);
+		AddNumber(&w, "read", warm->read);
+		AddNumber(&w, "no_room", warm->no_room);
+		AddNumber(&w, "invalid_header", warm->bad_header);
+		AddNumber(&w, "wrong_checksum", warm->bad_checksum);
+		AddNumber(&w, "wal_not_durable", warm->bad_lsn);
+		AddNumber(&w, "unreadable", warm->unreadable);
+		Key(&w, "seconds");
+		appendStringInfo(&w.buf, "%.3f", warm->seconds);
+		CloseObject(&w);
+	}
+	else
+		AddString(&w, "warm_from_files", NULL);
+	if (!result->dry_run)
+	{
+		AddString(&w, "next_start", NextStartName(result->next_start));
+		AddString(&w, "detail", result->next_start == NEXT_START_WARM ?
+				  NULL : result->detail);
+		AddNumber(&w, "pages_kept", result->kept);
+	}
+	Finish(&w);
+}
+
+static void
+AddComparisons(JsonWriter *w, const char *key,
+			   const uint64 comparisons[NUM_PAGE_COMPARISONS])
+{
+	OpenObject(w, key);
+	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
+		AddNumber(w, SnakeCase(PageComparisonName(i)), comparisons[i]);
+	CloseObject(w);
+}
+
+void
+VerifyResultToJson(const VerifyResult *result)
+{
+	JsonWriter	w;
+
+	Begin(&w);
+	AddString(&w, "next_start", NextStartName(result->next_start));
 	AddString(&w, "reason",
 			  result->reason != NULL ? SnakeCase(result->reason) : NULL);
 	AddString(&w, "detail", result->reason != NULL ? result->detail : NULL);
@@ -306,6 +437,20 @@ VerifyResultToJson(const VerifyResult *result)
 			AddNumber(&w, SnakeCase(PCachePageVerdictName(i)), result->counts[i]);
 		AddNumber(&w, "not_fitting", result->not_fitting);
 		CloseObject(&w);
+	}
+	if (result->compared)
+		AddComparisons(&w, "compared", result->comparisons);
+	if (result->deep)
+	{
+		OpenArray(&w, "relations");
+		for (int i = 0; i < result->n_relations; i++)
+		{
+			OpenRelation(&w, &result->relations[i]);
+			AddNumber(&w, "dirty", result->relations[i].dirty);
+			AddComparisons(&w, "compared", result->relations[i].comparisons);
+			CloseObject(&w);
+		}
+		CloseArray(&w);
 	}
 	Finish(&w);
 }

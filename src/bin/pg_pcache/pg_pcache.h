@@ -16,6 +16,7 @@
 #ifndef PG_PCACHE_H
 #define PG_PCACHE_H
 
+#include "fe_utils/connect_utils.h"
 #include "storage/pcache_pool.h"
 
 /* Exit status; see usage(). */
@@ -36,6 +37,18 @@ typedef struct PCacheOptions
 	const char *config_file;	/* NULL if not given */
 	const char *directory;		/* likewise */
 	const char *size;			/* likewise */
+	const char *resize;			/* likewise */
+	const char *relations;		/* likewise; "" if given without a value */
+	const char *host;			/* likewise */
+	const char *port;			/* likewise */
+	const char *username;		/* likewise */
+	const char *dbname;			/* likewise */
+	enum trivalue prompt_password;
+	int			jobs;			/* 0 if not given */
+	bool		reset;
+	bool		warm_from_files;
+	bool		pages;
+	bool		deep;
 	bool		dry_run;
 	bool		force;
 	bool		json;
@@ -68,6 +81,32 @@ typedef struct Superblocks
 	PCacheError copy_error;
 } Superblocks;
 
+/* What a comparison of a page with its data file can say. */
+typedef enum PageComparison
+{
+	PAGE_EQUAL,					/* but for the checksum, perhaps */
+	PAGE_HINTS,					/* differs in hints only */
+	PAGE_NEWER,					/* after a crash: will be written */
+	PAGE_IMPOSSIBLE,			/* must not be */
+	PAGE_UNREADABLE,			/* in the pool, or in the file */
+	PAGE_STORED_CHECKSUM,		/* equal, and the file's checksum is wrong */
+	NUM_PAGE_COMPARISONS
+} PageComparison;
+
+/* What is known of a relation's pages. */
+typedef struct RelationCount
+{
+	RelFileLocator rlocator;
+	uint64		pages;
+	uint64		forks[MAX_FORKNUM + 1]; /* the same, by fork */
+	uint64		dirty;			/* to be written by the next start */
+	uint64		usage;			/* sum of usage counts */
+	uint64		comparisons[NUM_PAGE_COMPARISONS];
+	const char *database;		/* NULL if unknown, "" if shared */
+	const char *name;			/* NULL if unknown */
+	char		status;			/* for simplehash */
+} RelationCount;
+
 typedef struct StatusResult
 {
 	int			server_pid;		/* 0 if no server is running */
@@ -75,7 +114,54 @@ typedef struct StatusResult
 	Superblocks superblocks;
 	PCacheStateFileResult state_result;
 	PCacheStateFile state;
+	PCacheWatermark watermark;	/* flushed is 0 if there is none */
+	uint64		sealed;			/* descriptors */
+	uint64		damaged;		/* likewise */
+	bool		count_relations;	/* the rest was counted */
+	RelationCount *relations;	/* most pages first */
+	int			n_relations;
+	int			n_shown;
 } StatusResult;
+
+/* The configuration of the next start; each may be unknown. */
+typedef struct Configuration
+{
+	char	   *mode;			/* NULL if unknown */
+	char	   *directory;		/* NULL if unknown */
+	int64		nbuffers;		/* -1 if unknown */
+	bool		cold_on_media_unknown;
+} Configuration;
+
+/* Facts for the gates; see GatherFacts(). */
+typedef struct Judge
+{
+	PCacheGateFacts facts;
+	PCacheMediaReport media;
+	bool		drop_unlogged;	/* the next start resets unlogged relations */
+} Judge;
+
+/* Names a page. */
+typedef struct PageKey
+{
+	uint32		spc_oid;
+	uint32		db_oid;
+	uint32		rel_number;
+	int32		fork_number;
+	uint32		block_number;
+} PageKey;
+
+/* What the page gates say of all slots. */
+typedef struct PageScan
+{
+	uint64		slots;			/* looked at */
+	uint8	   *verdicts;		/* PCachePageVerdict, for each of them */
+	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
+	uint64		sealed;			/* also beyond slots */
+	uint64		saved;			/* pages that the pool ought to hold */
+	uint64		not_fitting;	/* sealed, but beyond slots */
+	uint64		completed_epoch;	/* see PCachePageFacts */
+	struct PageSet *kept;		/* for ScanHasPage() */
+} PageScan;
 
 typedef enum NextStart
 {
@@ -96,10 +182,97 @@ typedef struct VerifyResult
 	uint64		not_fitting;	/* saved in slots that shared_buffers is now
 								 * too small for */
 	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
+	bool		compared;		/* --pages: the rest was counted */
+	uint64		comparisons[NUM_PAGE_COMPARISONS];
+	bool		deep;
+	RelationCount *relations;	/* with --deep: most pages first */
+	int			n_relations;
 } VerifyResult;
 
-/* init.c, status.c, verify.c: the verbs, which return the exit status */
+/* What --warm-from-files did; numbers of pages but for the first and last. */
+typedef struct WarmResult
+{
+	uint64		relations;
+	uint64		file_pages;
+	uint64		already;
+	uint64		read;			/* in a dry run: to be read */
+	uint64		no_room;
+	uint64		bad_header;
+	uint64		bad_checksum;
+	uint64		bad_lsn;
+	uint64		unreadable;
+	double		seconds;
+} WarmResult;
+
+typedef struct RebuildResult
+{
+	bool		dry_run;
+	char		pool[MAXPGPATH];	/* of the file */
+	bool		superblock_restored;
+	bool		copy_restored;
+	uint32		bad_ranges;
+	uint64		bad_bytes;
+	uint64		still_bad_bytes;
+	uint64		formatted;		/* descriptors */
+	uint64		lost;			/* of them, because of bad blocks */
+	bool		reset;
+	bool		resized;
+	uint64		old_capacity;	/* in blocks */
+	uint64		capacity;		/* likewise */
+	uint64		file_size;
+	uint64		moved;			/* pages that were copied */
+	uint64		not_fitting;	/* pages that the new size has no slot for */
+	bool		warm_from_files;
+	WarmResult	warm;
+	NextStart	next_start;		/* not in a dry run, as what follows */
+	char		detail[512];	/* why it is not warm */
+	uint64		kept;			/* pages */
+} RebuildResult;
+
+/* A fork of a relation, in files. */
+typedef struct RelationFile
+{
+	RelFileLocator rlocator;
+	ForkNumber	fork;
+	bool		unlogged;
+	int			choice;			/* which one of --relations it is */
+	uint64		nblocks;
+	uint64		relation_blocks;	/* of all forks */
+} RelationFile;
+
+typedef struct RelationFiles
+{
+	RelationFile *files;
+	int			n;
+	int			allocated;
+	uint64		n_relations;
+	uint64		n_blocks;		/* of all */
+} RelationFiles;
+
+/* An open segment of a relation fork; fd is -1 if there is none. */
+typedef struct SegmentFile
+{
+	int			fd;
+	RelFileLocator rlocator;
+	ForkNumber	fork;
+	uint32		segment;
+	char		path[MAXPGPATH];
+} SegmentFile;
+
+/* Would the server take a page from a file? */
+typedef enum PageCheck
+{
+	PAGE_SOUND,
+	PAGE_BAD_HEADER,
+	PAGE_BAD_CHECKSUM,
+} PageCheck;
+
+struct RelationCounter;
+struct RelationChoices;
+
+/* init.c, rebuild.c, status.c, verify.c: the verbs, which return the exit status */
 extern int	DoInit(const PCacheOptions *options);
+extern int	DoRebuild(const PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
 extern int	DoVerify(const PCacheOptions *options);
 
@@ -113,6 +286,61 @@ extern int64 ReadSharedBuffers(const PCacheOptions *options);
 extern void ResolvePath(const char *path, char *resolved);
 extern void ExistingPart(const char *path, char *existing);
 extern void ReadSuperblocks(const PCachePool *pool, Superblocks *superblocks);
+extern uint64 ParseSize(const char *size, const char *option);
+
+/* judge.c */
+extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
+extern void FindPoolDirectory(const PCacheOptions *options,
+							  const Configuration *conf,
+							  const PCacheStateFile *state, char *directory);
+extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
+extern void GatherFacts(const PCacheOptions *options,
+						const ControlFileData *control,
+						const Configuration *conf,
+						const PCacheStateFile *state,
+						const PCachePool *pool, Judge *judge);
+extern void FreeFacts(Judge *judge);
+extern PCacheVerdict JudgePool(const Superblocks *superblocks,
+							   const PCacheGateFacts *facts);
+extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
+							int64 nbuffers);
+extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,
+					  const PCacheSuperblock *sb,
+					  const ControlFileData *control, int64 nbuffers,
+					  const Judge *judge, PageScan *scan);
+extern bool ScanHasPage(const PageScan *scan, PageKey key);
+extern void FreeScan(PageScan *scan);
+extern PageKey DescriptorKey(const PCacheDescriptor *desc);
+
+/* pages.c */
+extern PageCheck CheckPage(PGIOAlignedBlock *page, uint32 block_number,
+						   bool checksums);
+extern uint64 PageLsn(const PGIOAlignedBlock *page);
+extern PageComparison ComparePages(const PGIOAlignedBlock *cached,
+								   PGIOAlignedBlock *stored,
+								   const PCacheDescriptor *desc,
+								   bool dirty, bool checksums);
+extern bool OpenSegment(SegmentFile *file, RelFileLocator rlocator,
+						ForkNumber fork, uint32 segment, bool make_durable);
+extern bool ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
+							  PGIOAlignedBlock *page);
+extern void CloseSegment(SegmentFile *file);
+
+/* relations.c */
+extern struct RelationCounter *CreateRelationCounter(void);
+extern RelationCount *CountRelation(struct RelationCounter *counter,
+									const PCacheDescriptor *desc);
+extern RelationCount *FinishRelationCounter(struct RelationCounter *counter,
+											int *n);
+extern void ResolveRelationNames(const PCacheOptions *options,
+								 uint64 system_identifier,
+								 RelationCount *relations, int n);
+extern const char *FormatRelation(const RelationCount *relation);
+
+/* relfiles.c */
+extern struct RelationChoices *ParseRelationChoices(const char *list);
+extern void ListRelationFiles(struct RelationChoices *choices,
+							  RelationFiles *files);
 
 /* report.c */
 extern void ReportError(const PCacheError *err);
@@ -125,10 +353,14 @@ extern const char *FormatTime(int64 seconds);
 extern const char *FormatTimeUtc(int64 seconds);
 extern const char *StateName(uint32 state);
 extern const char *ModeName(uint32 mode);
+extern const char *PageComparisonName(PageComparison comparison);
+extern void PrintNextStart(NextStart next_start, const char *detail,
+						   uint64 kept, uint64 saved);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
 /* json.c */
 extern void InitResultToJson(const InitResult *result, bool human);
+extern void RebuildResultToJson(const RebuildResult *result, bool human);
 extern void StatusResultToJson(const StatusResult *result, bool human);
 extern void VerifyResultToJson(const VerifyResult *result);
 

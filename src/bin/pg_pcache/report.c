@@ -172,6 +172,48 @@ ModeName(uint32 mode)
 	return mode < lengthof(names) ? names[mode] : "unknown";
 }
 
+const char *
+PageComparisonName(PageComparison comparison)
+{
+	switch (comparison)
+	{
+		case PAGE_EQUAL:
+			return "equal";
+		case PAGE_HINTS:
+			return "hint bits";
+		case PAGE_NEWER:
+			return "newer";
+		case PAGE_IMPOSSIBLE:
+			return "impossible";
+		case PAGE_UNREADABLE:
+			return "unreadable";
+		case PAGE_STORED_CHECKSUM:
+			return "checksum in file";
+		case NUM_PAGE_COMPARISONS:
+			break;
+	}
+	return "unknown";
+}
+
+/* What the next start will be, and why if it is not warm. */
+void
+PrintNextStart(NextStart next_start, const char *detail, uint64 kept,
+			   uint64 saved)
+{
+	static const char *const titles[] = {
+		[NEXT_START_WARM] = "WARM",
+		[NEXT_START_COLD] = "COLD",
+		[NEXT_START_UNKNOWN] = "UNKNOWN",
+	};
+
+	printf("next start: %s", titles[next_start]);
+	if (next_start == NEXT_START_WARM)
+		printf(", %llu of %llu pages\n",
+			   (unsigned long long) kept, (unsigned long long) saved);
+	else
+		printf(": %s\n", detail);
+}
+
 /*
  * Report progress, in bytes, at most once a second.  Modelled on
  * pg_checksums.

@@ -23,6 +23,11 @@
 #define READ_ATTEMPTS		5
 #define READ_RETRY_USEC		20000L
 
+#define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
+
+/* As many relations are shown if the user does not say how many. */
+#define DEFAULT_TOP			10
+
 static void
 PrintCheckpoint(const char *key, const PCacheCheckpoint *checkpoint)
 {
@@ -97,6 +102,90 @@ PrintResult(const StatusResult *result, bool human)
 	PrintLine("saved pages", "%llu", (unsigned long long) sb->saved_pages);
 	PrintLine("saved", "%s",
 			  sb->saved_at != 0 ? FormatTime(sb->saved_at) : "never");
+	PrintLine("sealed descriptors", "%llu", (unsigned long long) result->sealed);
+	PrintLine("damaged descriptors", "%llu", (unsigned long long) result->damaged);
+	if (result->watermark.flushed != 0)
+		PrintLine("watermark", "%X/%X, timeline %u",
+				  LSN_FORMAT_ARGS(result->watermark.flushed),
+				  result->watermark.timeline);
+	else
+		PrintLine("watermark", "none");
+
+	if (!result->count_relations)
+		return;
+	printf("\n%10s  %6s  %6s  %s\n", "pages", "share", "usage", "relation");
+	for (int i = 0; i < result->n_shown; i++)
+	{
+		const RelationCount *relation = &result->relations[i];
+
+		printf("%10llu  %5.1f%%  %6.2f  %s\n",
+			   (unsigned long long) relation->pages,
+			   100.0 * relation->pages / result->sealed,
+			   (double) relation->usage / relation->pages,
+			   FormatRelation(relation));
+	}
+	if (result->n_shown < result->n_relations)
+		printf(_("(%d more)\n"), result->n_relations - result->n_shown);
+}
+
+/*
+ * Count what the descriptors on media speak of.  A server may be changing them
+ * meanwhile: each one is taken as it is when it is read, and one that is caught
+ * in change is no error.
+ */
+static void
+CountDescriptors(const PCacheOptions *options, StatusResult *result)
+{
+	const PCacheSuperblock *sb = &result->superblocks.chosen;
+	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
+											  DESCRIPTORS_PER_READ);
+	struct RelationCounter *counter = CreateRelationCounter();
+	PCacheWatermark slots[2];
+
+	for (uint64 start = 0; start < sb->slots_used; start += DESCRIPTORS_PER_READ)
+	{
+		uint32		n = Min(DESCRIPTORS_PER_READ, sb->slots_used - start);
+
+		(void) PCacheReadDescriptors(result->pool.fd, start, n, chunk);
+		for (uint32 i = 0; i < n; i++)
+		{
+			const PCacheDescriptor *desc = &chunk[i];
+			RelationCount *relation;
+
+			if (!PCacheSeqIsSealed(desc->seq))
+				continue;
+			if (!PCacheDescriptorIsIntact(desc, start + i) ||
+				!PCacheDescriptorHasSaneTag(desc))
+			{
+				result->damaged++;
+				continue;
+			}
+			result->sealed++;
+			relation = CountRelation(counter, desc);
+			relation->pages++;
+			relation->forks[desc->fork_number]++;
+			relation->usage += desc->usage_count;
+		}
+		if (options->progress)
+			ReportProgress((start + n) * BLCKSZ, sb->slots_used * BLCKSZ, false);
+	}
+	if (options->progress)
+		ReportProgress(sb->slots_used * BLCKSZ, sb->slots_used * BLCKSZ, true);
+	pg_free(chunk);
+
+	if (!PCacheReadExact(result->pool.fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
+		!PCacheWatermarkChoose(slots, &result->watermark))
+		result->watermark.flushed = 0;
+
+	result->relations = FinishRelationCounter(counter, &result->n_relations);
+	if (options->relations == NULL)
+		return;
+	result->count_relations = true;
+	result->n_shown = Min(result->n_relations,
+						  options->relations[0] != '\0' ? atoi(options->relations) : DEFAULT_TOP);
+	if (result->server_pid != 0 && result->n_shown > 0)
+		ResolveRelationNames(options, sb->system_identifier,
+							 result->relations, result->n_shown);
 }
 
 /* Where PGDATA, or the command line, says that the pool is. */
@@ -170,6 +259,11 @@ DoStatus(const PCacheOptions *options)
 							result.superblocks.copy_error.message);
 		exit(EXIT_ERROR);
 	}
+
+	if (result.superblocks.chosen.format_version == PCACHE_FORMAT_VERSION &&
+		PCacheGeometryGate(&result.superblocks.chosen,
+						   result.pool.file_size).refusal == PCACHE_WARM)
+		CountDescriptors(options, &result);
 
 	if (options->json)
 		StatusResultToJson(&result, options->human);

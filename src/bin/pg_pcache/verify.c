@@ -15,60 +15,11 @@
  */
 #include "postgres_fe.h"
 
-#include <limits.h>
-#include <unistd.h>
-
-#include "common/hashfn.h"
 #include "common/logging.h"
 #include "pg_pcache.h"
 
-#define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
-
-/* A page that passed its gate; to find duplicates. */
-typedef struct KeptKey
-{
-	uint32		spc_oid;
-	uint32		db_oid;
-	uint32		rel_number;
-	int32		fork_number;
-	uint32		block_number;
-} KeptKey;
-
-typedef struct KeptPage
-{
-	KeptKey		key;
-	bool		duplicated;
-	char		status;			/* for simplehash */
-} KeptPage;
-
-#define SH_PREFIX		kept
-#define SH_ELEMENT_TYPE	KeptPage
-#define SH_KEY_TYPE		KeptKey
-#define SH_KEY			key
-#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(KeptKey))
-#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(KeptKey)) == 0)
-#define SH_SCOPE		static inline
-#define SH_RAW_ALLOCATOR	pg_malloc0
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
-
-/* The configuration of the next start; each may be unknown. */
-typedef struct Configuration
-{
-	char	   *mode;			/* NULL if unknown */
-	char	   *directory;		/* NULL if unknown */
-	int64		nbuffers;		/* -1 if unknown */
-	bool		cold_on_media_unknown;
-} Configuration;
-
-/* How the next start will recover, by the files that ask for it. */
-typedef struct RecoveryFiles
-{
-	bool		backup_label;
-	bool		recovery_signal;
-	bool		standby_signal;
-} RecoveryFiles;
+/* Pages that are named one by one; the others are only counted. */
+#define MAX_PAGES_TOLD	20
 
 static void Conclude(VerifyResult *result, NextStart next_start,
 					 const char *reason, const char *fmt,...) pg_attribute_printf(4, 5);
@@ -90,76 +41,6 @@ static void
 ConcludeCold(VerifyResult *result, PCacheRefusal refusal, const char *detail)
 {
 	Conclude(result, NEXT_START_COLD, PCacheRefusalName(refusal), "%s", detail);
-}
-
-static void
-ReadConfiguration(const PCacheOptions *options, Configuration *conf)
-{
-	char	   *on_media_unknown;
-
-	conf->mode = ReadSetting(options, "persistent_cache_mode");
-	conf->nbuffers = -1;
-	conf->directory = NULL;
-	conf->cold_on_media_unknown = false;
-	/* who does not know the one, does not know the others */
-	if (conf->mode != NULL)
-	{
-		conf->directory = ReadSetting(options, "persistent_cache_directory");
-		conf->nbuffers = ReadSharedBuffers(options);
-
-		on_media_unknown = ReadSetting(options, "persistent_cache_on_media_unknown");
-		conf->cold_on_media_unknown = on_media_unknown != NULL &&
-			strcmp(on_media_unknown, "cold") == 0;
-		free(on_media_unknown);
-	}
-}
-
-/* Does a standby have a recovery target?  Unknown counts as yes. */
-static bool
-HasRecoveryTarget(const PCacheOptions *options)
-{
-	static const char *const names[] = {
-		"recovery_target",
-		"recovery_target_lsn",
-		"recovery_target_name",
-		"recovery_target_time",
-		"recovery_target_xid",
-	};
-
-	for (int i = 0; i < lengthof(names); i++)
-	{
-		char	   *value = ReadSetting(options, names[i]);
-		bool		is_set = (value == NULL || value[0] != '\0');
-
-		free(value);
-		if (is_set)
-			return true;
-	}
-	return false;
-}
-
-static void
-FindDirectory(const PCacheOptions *options, const Configuration *conf,
-			  const PCacheStateFile *state, char *directory)
-{
-	const char *from = NULL;
-
-	if (options->directory != NULL)
-		from = options->directory;
-	else if (conf->directory == NULL && state != NULL)
-		from = state->directory;
-	else if (conf->directory != NULL &&
-			 strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) != 0)
-		from = conf->directory;
-
-	if (from == NULL)
-		snprintf(directory, MAXPGPATH, "%s/%s",
-				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
-	else if (strlcpy(directory, from, MAXPGPATH) >= MAXPGPATH - 64)
-		pg_fatal("directory name \"%s\" is too long", from);
-	canonicalize_path(directory);
-	if (!is_absolute_path(directory))
-		pg_fatal("persistent cache directory location must be an absolute path");
 }
 
 /* Does the server create a missing pool again?  If not, it won't start. */
@@ -208,130 +89,92 @@ JudgeMissingPool(const PCacheOptions *options, const char *directory,
 			 PCacheFsKindName(state->fs_kind));
 }
 
-/*
- * The server won't start on a pool that has no room for shared_buffers,
- * unless the pool is so damaged that it makes a new one of it.
- */
-static void
-RefuseSmallPool(const PCachePool *pool, const PCacheSuperblock *sb,
-				int64 nbuffers)
-{
-	if (nbuffers < 0 || sb->capacity >= (uint64) nbuffers)
-		return;
-	pg_log_error("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
-				 pool->path, (unsigned long long) sb->capacity,
-				 (long long) nbuffers);
-	pg_log_error_hint("Decrease \"shared_buffers\", or create a larger pool with \"pg_pcache init --force --size\".");
-	exit(EXIT_ERROR);
-}
-
 /* Ask the pool gates. */
 static void
-JudgePool(const PCachePool *pool, const Superblocks *superblocks,
-		  const PCacheGateFacts *facts, int64 nbuffers, VerifyResult *result)
+JudgeForResult(const PCachePool *pool, const Superblocks *superblocks,
+			   const PCacheGateFacts *facts, int64 nbuffers,
+			   VerifyResult *result)
 {
-	PCacheVerdict verdict;
+	PCacheVerdict verdict = JudgePool(superblocks, facts);
 
-	switch (superblocks->source)
-	{
-		case PCACHE_SB_NONE:
-			ConcludeCold(result, PCACHE_COLD_SUPERBLOCK,
-						 superblocks->first_error.message);
-			return;
-		case PCACHE_SB_COPY:
-			pg_log_info("using the copy of the superblock: the first one is damaged: %s",
-						superblocks->first_error.message);
-			break;
-		case PCACHE_SB_FIRST:
-			break;
-	}
-	verdict = PCachePoolGate(&superblocks->chosen, facts);
-	if (superblocks->chosen.format_version == PCACHE_FORMAT_VERSION &&
+	if (superblocks->source == PCACHE_SB_COPY)
+		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
+					superblocks->first_error.message);
+
+	/* of a pool that is too damaged the server makes a new one */
+	if (superblocks->source != PCACHE_SB_NONE &&
+		superblocks->chosen.format_version == PCACHE_FORMAT_VERSION &&
 		verdict.refusal != PCACHE_COLD_GEOMETRY)
-		RefuseSmallPool(pool, &superblocks->chosen, nbuffers);
+		RefuseSmallPool(pool, superblocks->chosen.capacity, nbuffers);
 	if (verdict.refusal != PCACHE_WARM)
 		ConcludeCold(result, verdict.refusal, verdict.detail);
 }
 
 /*
- * Ask the page gates for each slot that the pool's last user had; the next
- * one may have fewer.
+ * Compare each page that will be kept with what its data file has.  By read(),
+ * so that a bad block is an error, of one page.
  */
 static void
-ScanPages(const PCacheOptions *options, const PCachePool *pool,
-		  const PCacheSuperblock *sb, int64 nbuffers,
-		  const PCachePageFacts *facts, VerifyResult *result)
+ComparePool(const PCacheOptions *options, const PCachePool *pool,
+			const PCacheSuperblock *sb, const ControlFileData *control,
+			const PageScan *scan, VerifyResult *result)
 {
-	uint64		slots_used = sb->slots_used;
-	uint64	   *counts = result->counts;
-	uint64		sealed = 0;
-	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
-											  DESCRIPTORS_PER_READ);
-	kept_hash  *pages = kept_create(1024, NULL);
-	bool		found;
+	struct RelationCounter *counter = CreateRelationCounter();
+	PCachePageFacts facts = {.completed_epoch = scan->completed_epoch};
+	SegmentFile file = {.fd = -1};
+	PGIOAlignedBlock cached;
+	PGIOAlignedBlock stored;
+	int			n_told = 0;
 
-	result->scanned = true;
-	result->slots = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
-	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
+	for (uint64 slot = 0; slot < scan->slots; slot++)
 	{
-		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
+		PCacheDescriptor desc;
+		PageComparison comparison;
+		RelationCount *relation;
+		bool		dirty;
 
-		/* descriptors that can't be read come back damaged */
-		(void) PCacheReadDescriptors(pool->fd, start, n, chunk);
-		for (uint32 i = 0; i < n; i++)
+		if (options->progress && slot % 1024 == 0)
+			ReportProgress(slot * BLCKSZ, scan->slots * BLCKSZ, false);
+		if (scan->verdicts[slot] != PCACHE_PAGE_KEPT ||
+			!PCacheReadDescriptors(pool->fd, slot, 1, &desc))
+			continue;
+		dirty = PCachePageIsDirty(&desc, &facts);
+		if (!PCacheReadExact(pool->fd, cached.data, BLCKSZ,
+							 sb->blocks_offset + slot * BLCKSZ) ||
+			!ReadRelationBlock(&file, &desc, &stored))
+			comparison = PAGE_UNREADABLE;
+		else
+			comparison = ComparePages(&cached, &stored, &desc, dirty,
+									  control->data_checksum_version != 0);
+		result->comparisons[comparison]++;
+
+		relation = CountRelation(counter, &desc);
+		relation->pages++;
+		relation->forks[desc.fork_number]++;
+		relation->dirty += dirty;
+		relation->usage += desc.usage_count;
+		relation->comparisons[comparison]++;
+
+		if (comparison == PAGE_IMPOSSIBLE || comparison == PAGE_UNREADABLE ||
+			comparison == PAGE_STORED_CHECKSUM)
 		{
-			const PCacheDescriptor *desc = &chunk[i];
-			PCachePageVerdict verdict;
-			KeptKey		key;
-			KeptPage   *page;
-
-			if (PCacheSeqIsSealed(desc->seq))
-				sealed++;
-			if (start + i >= result->slots)
-			{
-				if (PCacheSeqIsSealed(desc->seq))
-					result->not_fitting++;
-				continue;
-			}
-
-			verdict = PCachePageGate(desc, start + i, facts);
-			if (verdict != PCACHE_PAGE_KEPT)
-			{
-				counts[verdict]++;
-				continue;
-			}
-
-			/* of pages with the same tag none is kept */
-			key.spc_oid = desc->spc_oid;
-			key.db_oid = desc->db_oid;
-			key.rel_number = desc->rel_number;
-			key.fork_number = desc->fork_number;
-			key.block_number = desc->block_number;
-			page = kept_insert(pages, key, &found);
-			if (!found)
-			{
-				page->duplicated = false;
-				counts[PCACHE_PAGE_KEPT]++;
-				continue;
-			}
-			counts[PCACHE_PAGE_DUPLICATE]++;
-			if (!page->duplicated)
-			{
-				page->duplicated = true;
-				counts[PCACHE_PAGE_KEPT]--;
-				counts[PCACHE_PAGE_DUPLICATE]++;
-			}
+			if (n_told++ < MAX_PAGES_TOLD)
+				pg_log_error("page in slot %llu: %s: %s, fork %s, block %u",
+							 (unsigned long long) slot,
+							 PageComparisonName(comparison),
+							 FormatRelation(relation),
+							 forkNames[desc.fork_number], desc.block_number);
 		}
-		if (options->progress)
-			ReportProgress((start + n) * BLCKSZ, slots_used * BLCKSZ, false);
 	}
+	if (n_told > MAX_PAGES_TOLD)
+		pg_log_error_detail("There are %d more of such pages.",
+							n_told - MAX_PAGES_TOLD);
 	if (options->progress)
-		ReportProgress(slots_used * BLCKSZ, slots_used * BLCKSZ, true);
-
-	/* a damaged descriptor may look free: then the superblock knows better */
-	result->saved = Max(sealed, sb->saved_pages);
-	kept_destroy(pages);
-	pg_free(chunk);
+		ReportProgress(scan->slots * BLCKSZ, scan->slots * BLCKSZ, true);
+	CloseSegment(&file);
+	result->compared = true;
+	result->deep = options->deep;
+	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
 /* Look at the pool, as the server will. */
@@ -345,11 +188,8 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	PCacheError err;
 	char		directory[MAXPGPATH];
 	Superblocks superblocks;
-	RecoveryFiles files;
-	PCacheGateFacts facts = {0};
-	PCachePageFacts page_facts = {0};
-	PCacheMediaReport media = {0};
-	PCacheWatermark watermarks[2];
+	Judge		judge;
+	PageScan	scan;
 
 	switch (PCacheStateFileRead(options->pgdata, &state_file, &err))
 	{
@@ -362,7 +202,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 			pg_log_warning("%s", err.message);
 			break;
 	}
-	FindDirectory(options, conf, state, directory);
+	FindPoolDirectory(options, conf, state, directory);
 
 	switch (PCachePoolOpen(directory, PCACHE_OPEN_READ, &pool, &err))
 	{
@@ -377,78 +217,36 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	}
 	ResolvePath(pool.path, result->pool);
 
-	files.backup_label = FileExists(options->pgdata, "backup_label");
-	files.recovery_signal = FileExists(options->pgdata, "recovery.signal");
-	files.standby_signal = FileExists(options->pgdata, "standby.signal");
-
-	facts.control = control;
-	facts.state = state;
-	facts.file_size = pool.file_size;
-	facts.backup_label = files.backup_label;
-	/* standby.signal wins if there are both */
-	facts.recovery_target = files.standby_signal ?
-		HasRecoveryTarget(options) : files.recovery_signal;
-
-	PCacheMediaQuery(pool.path, pool.fd, pool.fs_kind, &media);
-	facts.media = &media;
-	facts.cold_on_media_unknown = conf->cold_on_media_unknown;
-
-	facts.recovery_timeline = Max(control->checkPointCopy.ThisTimeLineID,
-								  control->minRecoveryPointTLI);
-	(void) PCacheReadBootId(facts.boot_id);
-	if (!PCacheReadExact(pool.fd, watermarks, sizeof(watermarks), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(watermarks, &facts.watermark))
-		facts.watermark.flushed = 0;
-
-	/* where the gates look for relations and WAL */
-	if (chdir(options->pgdata) < 0)
-		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);
-
+	GatherFacts(options, control, conf, state, &pool, &judge);
 	ReadSuperblocks(&pool, &superblocks);
-	JudgePool(&pool, &superblocks, &facts, conf->nbuffers, result);
-	if (result->next_start == NEXT_START_COLD)
+	JudgeForResult(&pool, &superblocks, &judge.facts, conf->nbuffers, result);
+	if (result->next_start != NEXT_START_COLD)
 	{
-		PCacheMediaReportFree(&media);
-		PCachePoolClose(&pool);
-		return;
+		ScanPages(options, &pool, &superblocks.chosen, control,
+				  conf->nbuffers, &judge, &scan);
+		result->scanned = true;
+		result->slots = scan.slots;
+		result->saved = scan.saved;
+		result->not_fitting = scan.not_fitting;
+		memcpy(result->counts, scan.counts, sizeof(result->counts));
+		if (result->counts[PCACHE_PAGE_KEPT] == 0 && result->saved > 0)
+			Conclude(result, NEXT_START_COLD, "pages",
+					 _("none of the %llu saved pages can be kept"),
+					 (unsigned long long) result->saved);
+		if (options->pages || options->deep)
+			ComparePool(options, &pool, &superblocks.chosen, control, &scan,
+						result);
+		FreeScan(&scan);
 	}
-
-	page_facts.lsn_limit = PCacheLsnLimit(&superblocks.chosen, &facts);
-	page_facts.completed_epoch = superblocks.chosen.state == PCACHE_STATE_CLEAN ?
-		PG_UINT64_MAX : PCacheCompletedEpoch(&superblocks.chosen, control);
-	page_facts.drop_unlogged = control->state != DB_SHUTDOWNED ||
-		files.backup_label || files.recovery_signal || files.standby_signal;
-	page_facts.sizes = PCacheRelSizesCreate();
-	page_facts.media = &media;
-	page_facts.blocks_offset = superblocks.chosen.blocks_offset;
-	ScanPages(options, &pool, &superblocks.chosen, conf->nbuffers,
-			  &page_facts, result);
-	PCacheRelSizesFree(page_facts.sizes);
-	PCacheMediaReportFree(&media);
+	FreeFacts(&judge);
 	PCachePoolClose(&pool);
-
-	if (result->counts[PCACHE_PAGE_KEPT] == 0 && result->saved > 0)
-		Conclude(result, NEXT_START_COLD, "pages",
-				 _("none of the %llu saved pages can be kept"),
-				 (unsigned long long) result->saved);
 }
 
 static void
 PrintResult(const VerifyResult *result)
 {
-	static const char *const titles[] = {
-		[NEXT_START_WARM] = "WARM",
-		[NEXT_START_COLD] = "COLD",
-		[NEXT_START_UNKNOWN] = "UNKNOWN",
-	};
-
-	printf("next start: %s", titles[result->next_start]);
-	if (result->next_start == NEXT_START_WARM)
-		printf(", %llu of %llu pages\n",
-			   (unsigned long long) result->counts[PCACHE_PAGE_KEPT],
-			   (unsigned long long) result->saved);
-	else
-		printf(": %s\n", result->detail);
+	PrintNextStart(result->next_start, result->detail,
+				   result->counts[PCACHE_PAGE_KEPT], result->saved);
 	if (!result->scanned)
 		return;
 
@@ -458,6 +256,31 @@ PrintResult(const VerifyResult *result)
 		PrintLine(PCachePageVerdictName(i), "%llu",
 				  (unsigned long long) result->counts[i]);
 	PrintLine("not fitting", "%llu", (unsigned long long) result->not_fitting);
+
+	if (!result->compared)
+		return;
+	printf(_("\nkept pages, compared with the data files:\n"));
+	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
+		PrintLine(PageComparisonName(i), "%llu",
+				  (unsigned long long) result->comparisons[i]);
+
+	if (!result->deep)
+		return;
+	printf("\n%10s %10s", "pages", "dirty");
+	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
+		printf(" %*s", Max(10, (int) strlen(PageComparisonName(i))), PageComparisonName(i));
+	printf("  relation\n");
+	for (int i = 0; i < result->n_relations; i++)
+	{
+		const RelationCount *relation = &result->relations[i];
+
+		printf("%10llu %10llu", (unsigned long long) relation->pages,
+			   (unsigned long long) relation->dirty);
+		for (int j = 0; j < NUM_PAGE_COMPARISONS; j++)
+			printf(" %*llu", Max(10, (int) strlen(PageComparisonName(j))),
+				   (unsigned long long) relation->comparisons[j]);
+		printf("  %s\n", FormatRelation(relation));
+	}
 }
 
 int
@@ -488,6 +311,12 @@ DoVerify(const PCacheOptions *options)
 		VerifyResultToJson(&result);
 	else
 		PrintResult(&result);
+
+	/* pages that must not be there are worse than a cold start */
+	if (result.comparisons[PAGE_IMPOSSIBLE] > 0 ||
+		result.comparisons[PAGE_UNREADABLE] > 0 ||
+		result.comparisons[PAGE_STORED_CHECKSUM] > 0)
+		return EXIT_ERROR;
 
 	switch (result.next_start)
 	{

@@ -46,7 +46,7 @@ typedef struct PCachePool
 	PCacheFsKind fs_kind;
 	uint64		file_size;		/* in bytes */
 	PCacheMapping map;			/* base is NULL until PCachePoolMap() */
-	bool		huge_pages;		/* PCachePoolCreate() got them from tmpfs */
+	bool		huge_pages;		/* PCachePoolUseHugePages() got them */
 } PCachePool;
 
 typedef enum PCacheOpenResult
@@ -90,6 +90,9 @@ extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 PCacheSuperblock *sb, PCacheError *err);
 extern bool PCacheSpaceFor(const char *directory, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
+extern bool PCachePoolUseHugePages(PCachePool *pool);
+extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
+extern uint64 PCacheCapacityFor(uint64 file_size);
 extern bool PCacheReadExact(int fd, void *buf, size_t len, off_t offset);
 
 /* pcache_superblock.c */
@@ -107,12 +110,28 @@ extern PCacheSuperblockSource PCacheSuperblockChoose(const PCacheSuperblock *fir
 													 PCacheError *err);
 extern bool PCacheSuperblockStore(const PCacheMapping *map,
 								  PCacheSuperblock *sb);
+extern bool PCacheSuperblockAdopt(PCacheSuperblock *sb,
+								  const ControlFileData *control,
+								  PCacheFsKind fs_kind,
+								  PersistentCacheMode mode, uint64 slots_used,
+								  const PCacheMediaReport *media);
+extern void PCacheSuperblockSetClean(PCacheSuperblock *sb,
+									 const ControlFileData *control,
+									 uint64 saved_pages);
 extern bool PCacheSuperblockStoreAvoiding(const PCacheMapping *map,
 										  PCacheSuperblock *sb,
 										  const bool bad[2]);
 
 /* pcache_descriptor.c */
 extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
+extern bool PCacheDescriptorIsIntact(const PCacheDescriptor *desc, uint32 slot);
+extern bool PCacheDescriptorHasSaneTag(const PCacheDescriptor *desc);
+extern void PCacheDescriptorSetFree(PCacheDescriptor *desc);
+extern void PCacheDescriptorDescribe(PCacheDescriptor *desc, uint32 slot,
+									 RelFileLocator rlocator, ForkNumber fork,
+									 uint32 block_number, uint64 page_lsn,
+									 bool permanent, uint8 usage_count);
+extern void PCacheDescriptorSetSealed(PCacheDescriptor *desc);
 extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 								  PCacheDescriptor *descs);
 
@@ -120,6 +139,8 @@ extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 extern void PCacheRecordMemoryError(const PCacheMapping *map,
 									uint64 offset, uint32 length);
 extern void PCacheAddMemoryErrors(int fd, PCacheMediaReport *report);
+extern bool PCacheForgetMemoryErrors(const PCacheMapping *map,
+									 uint64 offset, uint64 length);
 
 /*
  * pcache_witness.c

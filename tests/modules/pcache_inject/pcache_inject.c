@@ -98,6 +98,7 @@ SetDimms(PCacheMediaReport *report, const char *list)
 
 	report->n_dimms = 0;
 	report->dimms_state = PCACHE_MEDIA_CLEAN;
+	report->domain = PCACHE_DOMAIN_MEMORY_CONTROLLER;
 	while (*next != '\0')
 	{
 		char		id[PCACHE_DIMM_ID_LEN];

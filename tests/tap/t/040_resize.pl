@@ -85,7 +85,7 @@ $node->stop;
 $node->adjust_conf('postgresql.conf', 'shared_buffers', '8193');
 start_fails(
 	$node,
-	qr/FATAL:  persistent cache pool ".*" is too small for "shared_buffers": it has room for 8192 blocks, 8193 are needed\n.*HINT:  Decrease "shared_buffers", or create a larger pool with "pg_pcache init --force --size"\./,
+	qr/FATAL:  persistent cache pool ".*" is too small for "shared_buffers": it has room for 8192 blocks, 8193 are needed\n.*HINT:  Decrease "shared_buffers", or make the pool larger with "pg_pcache rebuild --resize"\./,
 	'one block more than the capacity');
 my ($rc, undef, $err) = pcache($node, 'verify');
 is($rc, 1, 'beyond the capacity: pg_pcache verify fails');

@@ -78,7 +78,7 @@ for my $verb (qw(status verify))
 	for my $option ([ '--size', '1MB' ], ['--dry-run'], ['--force'])
 	{
 		refused("$option->[0] with $verb",
-			qr/^pg_pcache: error: option $option->[0] can only be used with "init"\n$usage/,
+			qr/^pg_pcache: error: option $option->[0] can only be used with "init"(?: or "rebuild")?\n$usage/,
 			'-D' => $data, @$option, $verb);
 	}
 }
@@ -295,6 +295,73 @@ $node->start;
 load_data($node, rows => 1000);
 restart_warm($node, 'used');
 $node->stop;
+
+# --force is all or nothing: if it fails or is killed, the old pool is there.
+my $old = slurp_file("$root/other/pool");
+my $old_state = slurp_file("$data/pg_pcache.state");
+sub old_pool_is_there
+{
+	my ($name) = @_;
+
+	ok(slurp_file("$root/other/pool") eq $old, "$name: the old pool is untouched");
+	is(slurp_file("$data/pg_pcache.state"), $old_state, "$name: so is the record");
+	is(readlink "$data/pg_pcache", "$root/other", "$name: and the link");
+	is_deeply([ map { s/.*\///r } glob "$root/other/*" ], ['pool'], "$name: nothing is left beside");
+	is((pcache($node, 'verify'))[0], 0, "$name: the next start will be warm");
+	return;
+}
+old_pool_is_there('before');
+($rc, $out, $err) = ('', '', '');
+IPC::Run::run([ 'sh', '-c', 'ulimit -f 1000; exec pg_pcache "$@"', 'sh', '-D' => $data, 'init', '--force', '--size' => '16MB' ],
+	'>' => \$out, '2>' => \$err);
+is($? >> 8, 1, 'no file as large as that: exit status');
+like($err, qr/^pg_pcache: error: could not allocate \d+ MB for file ".*pool\.tmp": File too large\n/, 'no file as large as that: message');
+old_pool_is_there('no file as large as that');
+SKIP:
+{
+	skip 'root may write everywhere', 7 if $> == 0;
+	chmod 0500, $data;
+	refused('record cannot be written', qr/^pg_pcache: error: could not create file "\Q$data\E\/pg_pcache\.state\.tmp": Permission denied\n/,
+		'-D' => $data, 'init', '--force', '--size' => '16MB');
+	refused('record cannot be written, other directory', qr/^pg_pcache: error: could not remove symbolic link ".*": Permission denied\n/m,
+		'-D' => $data, 'init', '--force', '--size' => '16MB', '--directory' => "$root/third");
+	chmod 0700, $data;
+	old_pool_is_there('record cannot be written');
+	ok(!-e "$root/third", 'record cannot be written: no directory is left');
+}
+SKIP:
+{
+	skip 'injection points are not supported by this build', 27
+	  if ($ENV{enable_injection_points} // '') ne 'yes';
+	local $ENV{PG_PCACHE_KILL_AT} = 'init-created';
+	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], -9, 'killed');
+	is((pcache($node, 'verify'))[0], 2, 'killed: cold, by the UUID');
+	delete $ENV{PG_PCACHE_KILL_AT};
+	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], 0, 'killed, and once more');
+	is_deeply([ map { s/.*\///r } glob "$root/other/*" ], ['pool'], 'killed, and once more: nothing is left beside');
+
+	# no room for both: in place
+	local $ENV{PG_PCACHE_IN_PLACE} = 1;
+	my $inode = (stat "$root/other/pool")[1];
+	for my $size ('24MB', '8MB')
+	{
+		for my $step (qw(reset-allocated reset-marked reset-sized reset-formatted))
+		{
+			local $ENV{PG_PCACHE_KILL_AT} = $step;
+			is((pcache($node, 'init', '--force', '--size' => $size))[0], -9, "in place, $size, killed at $step");
+			is((pcache($node, 'verify'))[0] & ~2, $size eq '8MB' && $step eq 'reset-formatted' ? 1 : 0,
+				"in place, $size, killed at $step: the next start will be cold, or warm");
+		}
+		($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');
+		is($rc, 0, "in place, $size: exit status");
+		is((stat "$root/other/pool")[1], $inode, "in place, $size: the same file");
+		is(-s _, decode_json($out)->{file_size}, "in place, $size: its size");
+	}
+	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], 0, 'in place, 16MB');
+	$node->start;
+	warm_up($node);
+	$node->stop;
+}
 
 # A configuration that cannot be read gives no default size.
 append_to_file("$data/postgresql.auto.conf", "no_such_setting = 1\n");

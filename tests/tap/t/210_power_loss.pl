@@ -52,7 +52,7 @@ for my $how ('kill -9 of all', 'stop immediate')
 
 for my $case ([ 'unsafe shutdown', 'dimm-a:8,dimm-b:3', qr/were not shut down safely/ ],
 	[ 'other DIMM', 'dimm-a:8,dimm-c:3', qr/were not shut down safely/ ],
-	[ 'unknown', '', qr/it is not known whether the DIMMs were shut down safely/ ])
+	[ 'unknown', '', qr/it is not known whether the platform saves what was flushed to the DIMMs/ ])
 {
 	my ($name, $dimms, $reason) = @$case;
 

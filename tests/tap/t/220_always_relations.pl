@@ -24,22 +24,26 @@ CREATE EXTENSION pg_buffercache;
 CREATE EXTENSION pg_prewarm;
 CREATE EXTENSION pg_visibility});
 
-# --- a table that VACUUM cuts and that grows again: buffers of the old tail
-# are free, the new tail is elsewhere or not in shared buffers at all
+# --- a table that VACUUM cuts and that grows again: more buffers of the old tail
+# are free than are used afterwards, and the new tail is not in shared buffers
 $node->safe_psql('postgres', q{
 CREATE TABLE cut (id int, filler char(1000));
-INSERT INTO cut SELECT i, 'old' FROM generate_series(1, 400) i;
+INSERT INTO cut SELECT i, 'old' FROM generate_series(1, 1600) i;
 CHECKPOINT});
 wait_for_seals();
 $node->safe_psql('postgres', 'DELETE FROM cut WHERE id > 70');
+# the tail is sealed as it is when it is cut off
+$node->safe_psql('postgres', 'VACUUM (TRUNCATE off) cut');
+wait_for_seals();
 $node->safe_psql('postgres', 'VACUUM cut');
 is(blocks('cut'), 10, 'cut: VACUUM has cut the tail off');
 $node->safe_psql('postgres', q{INSERT INTO cut SELECT i, 'new' FROM generate_series(71, 210) i});
 is(blocks('cut'), 30, 'cut: it grows again');
+# sets hint bits, so that no redo mends a stale page
+$count = table_sum('cut');
 $node->safe_psql('postgres', 'CHECKPOINT');
 wait_for_seals();
-evict('cut');
-$count = table_sum('cut');
+# not read again, lest the free buffers be used
 evict('cut');
 kill_all($node);
 $node->start;
@@ -200,33 +204,38 @@ $standby->restart;
 $primary->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE source STRATEGY file_copy');
 # changed, and longer, than right after the copy
 $primary->safe_psql('copy', q{UPDATE t SET filler = 'copy'; INSERT INTO t SELECT i, 'copy' FROM generate_series(71, 700) i});
+# one that stays where it is
+$primary->safe_psql('postgres', 'CREATE DATABASE stays TEMPLATE source STRATEGY file_copy');
+$primary->safe_psql('stays', q{UPDATE t SET filler = 'stays'; INSERT INTO t SELECT i, 'stays' FROM generate_series(71, 700) i});
 # in a tablespace of its own, changed before its database is moved
 $primary->safe_psql('copy', q{CREATE TABLE elsewhere (id int, filler char(1000)) TABLESPACE ts2; INSERT INTO elsewhere SELECT i, 'x' FROM generate_series(1, 300) i});
 $primary->safe_psql('postgres', 'ALTER DATABASE copy SET TABLESPACE ts');
 $primary->safe_psql('copy', q{INSERT INTO t SELECT i, 'moved' FROM generate_series(701, 1000) i});
 $primary->wait_for_replay_catchup($standby);
-for my $table (qw(t elsewhere))
-{
-	$standby->safe_psql('copy', "SELECT count(*) FROM $table");
-}
+my @copies = ([ 'copy', 't' ], [ 'copy', 'elsewhere' ], [ 'stays', 't' ]);
+$standby->safe_psql($_->[0], "SELECT count(*) FROM $_->[1]") for @copies;
 wait_for_seals();
-my %sum = map { $_ => $primary->safe_psql('copy', "SELECT count(*), sum(id), min(filler), max(filler) FROM $_") } qw(t elsewhere);
+my @sums = map { copy_sum($primary, @$_) } @copies;
 kill_all($standby);
 my $offset = log_offset($standby);
 $outcome = warm_after_crash($standby, 0, 'file copy');
 $primary->wait_for_replay_catchup($standby);
 like(slurp_file($standby->logfile, $offset), qr/redo starts/, 'file copy: there was something to redo');
-for my $table (qw(t elsewhere))
-{
-	is($standby->safe_psql('copy', "SELECT count(*), sum(id), min(filler), max(filler) FROM $table"),
-		$sum{$table}, "file copy: contents of $table are right");
-}
+is(copy_sum($standby, @{ $copies[$_] }), $sums[$_], "file copy: contents of @{ $copies[$_] } are right")
+  for 0 .. $#copies;
 $standby->promote;
 $standby->safe_psql('copy', q{INSERT INTO t SELECT i, 'promoted' FROM generate_series(1, 700) i});
 is($standby->safe_psql('copy', 'SELECT count(*) FROM t'), 1700, 'file copy: the table grows');
 $standby->stop;
 $primary->stop;
 done_testing();
+
+sub copy_sum
+{
+	my ($who, $database, $table) = @_;
+
+	return $who->safe_psql($database, "SELECT count(*), sum(id), min(filler), max(filler) FROM $table");
+}
 
 sub blocks
 {

@@ -14,6 +14,7 @@ use Test::More;
 my $node = new_node('main',
 	mode => 'always',
 	conf => q{
+wal_level = replica
 full_page_writes = off
 autovacuum = off
 bgwriter_lru_maxpages = 0
@@ -35,6 +36,26 @@ my $log = crash_and_start();
 unlike($log, $violation, 'nothing to report after an ordinary crash');
 is(value(), 2, 'the change is there');
 checkpoint_and_save(2);
+
+# A free space map's upper pages are empty when they are copied to another
+# tablespace, with their images logged, and initialized when they are read.
+$node->safe_psql('postgres', q{
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE elsewhere LOCATION ''});
+$node->safe_psql('postgres', q{
+CREATE TABLE m (v text) WITH (autovacuum_enabled = off);
+INSERT INTO m SELECT repeat('x', 1000) FROM generate_series(1, 100);
+ALTER TABLE m SET TABLESPACE elsewhere;
+INSERT INTO m SELECT repeat('y', 1000) FROM generate_series(1, 10)});
+my $map = $node->safe_psql('postgres', q{SELECT pg_relation_filenode('m')});
+wait_for_seals();
+cmp_ok(
+	scalar sealed_slots($pool,
+		sub { $_[0]->{rel_number} == $map && $_[0]->{fork_number} == 1 && $_[0]->{page_lsn} == 0 }),
+	'>', 0, 'a page without an LSN is sealed');
+$log = crash_and_start();
+unlike($log, $violation, 'nothing to report for images of empty pages');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM m'), 110, 'the table is complete');
 
 # The file has what the kept page has, and no more.
 change(3);

@@ -19,8 +19,8 @@ use Test::More;
 
 use constant LINE => 64;
 
-my $rounds = $ENV{PCACHE_WAL_ROUNDS} // 8;
-my $seed = $ENV{PCACHE_WAL_SEED} // int(rand(2**31));
+my $rounds = $ENV{PCACHE_WAL_ROUNDS} || 8;
+my $seed = $ENV{PCACHE_WAL_SEED} || int(rand(2**31));
 my $shim = `pg_config --pkglibdir` =~ s/\n//r . '/wal_media.so';
 
 plan skip_all => "there is no $shim" if !-e $shim;

@@ -189,7 +189,7 @@ step_filesystem() {
 	what=$(get device) type=$(get type)
 	dev=$(device_of "$what")
 	uuid=$(recorded "filesystem:$what" uuid)
-	if [[ $dev != *{* ]]; then
+	if [[ $dev != *"{"* ]]; then
 		now=$(blkid -p -s UUID -o value "$dev" 2>/dev/null || true)
 		if [ -n "$now" ]; then
 			[ "$now" != "$uuid" ] || return 0

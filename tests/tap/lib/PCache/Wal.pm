@@ -125,13 +125,27 @@ sub segment_of
 sub read_wal
 {
 	my ($node, $start, $end, $timeline) = @_;
+	my $wal = $node->data_dir . '/pg_wal';
+	my ($any) = grep { /\/[0-9A-F]{24}$/ } glob "$wal/*";
+	my $size = -s $any;
+	my $name = sub {
+		my ($lsn) = @_;
+		return sprintf('%08X%08X%08X', $timeline // 1, $lsn >> 32,
+			int(($lsn & 0xffffffff) / $size));
+	};
+
+	# Left to itself, pg_waldump takes the segment size from any file that it
+	# finds, and a segment that was made ahead has no header yet.
+	my @segments = $name->(lsn_number($start));
+	push @segments, $name->(lsn_number($end) - 1) if defined $end;
 	my ($out, $err) = run_command(
 		[
 			'pg_waldump',
-			'--path' => $node->data_dir . '/pg_wal',
+			'--path' => $wal,
 			'--timeline' => $timeline // 1,
 			'--start' => $start,
-			defined $end ? ('--end' => $end) : ()
+			defined $end ? ('--end' => $end) : (),
+			@segments
 		]);
 
 	return ($out, $err);

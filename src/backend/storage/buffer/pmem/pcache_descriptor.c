@@ -16,7 +16,9 @@
 #include "postgres_fe.h"
 #endif
 
+#include "catalog/pg_tablespace_d.h"
 #include "port/pg_crc32c.h"
+#include "storage/block.h"
 #include "storage/pcache_pool.h"
 
 /* CRC-32C over all but seq, which changes without the rest. */
@@ -30,6 +32,68 @@ PCacheDescriptorCrc(const PCacheDescriptor *desc)
 				offsetof(PCacheDescriptor, crc) - sizeof(desc->seq));
 	FIN_CRC32C(crc);
 	return crc;
+}
+
+/* Make it the descriptor of a slot without a page. */
+void
+PCacheDescriptorSetFree(PCacheDescriptor *desc)
+{
+	memset(desc, 0, sizeof(*desc));
+	desc->seq = PCACHE_DESC_FREE_SEQ;
+}
+
+/*
+ * Fill in all but seq, epoch and CRC, which the caller makes go together:
+ * PCacheDescriptorSetSealed() does, for a page that is in its file.
+ */
+void
+PCacheDescriptorDescribe(PCacheDescriptor *desc, uint32 slot,
+						 RelFileLocator rlocator, ForkNumber fork,
+						 uint32 block_number, uint64 page_lsn,
+						 bool permanent, uint8 usage_count)
+{
+	memset(desc, 0, sizeof(*desc));
+	desc->page_lsn = page_lsn;
+	desc->spc_oid = rlocator.spcOid;
+	desc->db_oid = rlocator.dbOid;
+	desc->rel_number = rlocator.relNumber;
+	desc->fork_number = fork;
+	desc->block_number = block_number;
+	desc->slot = slot;
+	desc->version = PCACHE_DESC_VERSION;
+	if (permanent)
+		desc->flags |= PCACHE_DESC_PERMANENT;
+	desc->usage_count = usage_count;
+}
+
+/* Have a descriptor trusted once it is durable. */
+void
+PCacheDescriptorSetSealed(PCacheDescriptor *desc)
+{
+	desc->crc = PCacheDescriptorCrc(desc);
+	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
+}
+
+/* Is this what was stored for this slot?  (Sealed or not.) */
+bool
+PCacheDescriptorIsIntact(const PCacheDescriptor *desc, uint32 slot)
+{
+	return desc->version == PCACHE_DESC_VERSION &&
+		desc->slot == slot &&
+		desc->crc == PCacheDescriptorCrc(desc);
+}
+
+/* Can this be the tag of a page in shared buffers? */
+bool
+PCacheDescriptorHasSaneTag(const PCacheDescriptor *desc)
+{
+	if (desc->fork_number < 0 || desc->fork_number > MAX_FORKNUM)
+		return false;
+	if (desc->rel_number == InvalidRelFileNumber ||
+		desc->spc_oid == InvalidOid ||
+		desc->block_number == InvalidBlockNumber)
+		return false;
+	return (desc->db_oid == InvalidOid) == (desc->spc_oid == GLOBALTABLESPACE_OID);
 }
 
 /*

@@ -20,8 +20,6 @@
 #endif
 
 #include "access/xlogdefs.h"
-#include "catalog/pg_tablespace_d.h"
-#include "storage/block.h"
 #include "storage/pcache_pool.h"
 
 /* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
@@ -154,6 +152,12 @@ GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (sb->fs_kind != PCACHE_FS_FSDAX)
 		return Refuse(PCACHE_COLD_POWER,
 					  _("the host was restarted, and the pool was not on persistent memory"));
+	if (facts->media->domain == PCACHE_DOMAIN_NONE)
+		return Refuse(PCACHE_COLD_POWER,
+					  _("the host was restarted, and the platform does not save what was flushed to the DIMMs"));
+	if (facts->media->domain == PCACHE_DOMAIN_UNKNOWN && facts->cold_on_media_unknown)
+		return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
+					  _("it is not known whether the platform saves what was flushed to the DIMMs"));
 	switch (PCacheMediaCompareDimms(sb, facts->media, why, sizeof(why)))
 	{
 		case PCACHE_DIMMS_SAME:
@@ -398,19 +402,6 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 	return desc->dirty_epoch >= facts->completed_epoch;
 }
 
-/* Can this be the tag of a page in shared buffers? */
-static bool
-TagIsSane(const PCacheDescriptor *desc)
-{
-	if (desc->fork_number < 0 || desc->fork_number > MAX_FORKNUM)
-		return false;
-	if (desc->rel_number == InvalidRelFileNumber ||
-		desc->spc_oid == InvalidOid ||
-		desc->block_number == InvalidBlockNumber)
-		return false;
-	return (desc->db_oid == InvalidOid) == (desc->spc_oid == GLOBALTABLESPACE_OID);
-}
-
 /*
  * Can the page in this slot be kept?  Duplicates are for the caller to see.
  */
@@ -429,11 +420,9 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 		return PCACHE_PAGE_BAD_BLOCK;
 	if (!PCacheSeqIsSealed(desc->seq))
 		return PCACHE_PAGE_FREE;
-	if (desc->version != PCACHE_DESC_VERSION ||
-		desc->slot != slot ||
-		desc->crc != PCacheDescriptorCrc(desc))
+	if (!PCacheDescriptorIsIntact(desc, slot))
 		return PCACHE_PAGE_CRC;
-	if (!TagIsSane(desc))
+	if (!PCacheDescriptorHasSaneTag(desc))
 		return PCACHE_PAGE_TAG;
 
 	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0)

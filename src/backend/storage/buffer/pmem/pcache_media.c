@@ -161,10 +161,10 @@ PCacheMediaHealthText(uint32 health, char *buf, size_t len)
 void
 PCacheMediaAddRange(PCacheRangeList *list, uint64 offset, uint64 length)
 {
-	if (length == 0)
-		return;
 	if (length > PG_UINT64_MAX - offset)
 		length = PG_UINT64_MAX - offset;
+	if (length == 0)
+		return;
 
 	if (list->n_ranges == list->max_ranges)
 	{

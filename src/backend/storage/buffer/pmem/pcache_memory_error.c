@@ -7,7 +7,8 @@
  * soon enough.  DRAM below tmpfs and hugetlbfs does not: without a record the
  * next start would hand out the same slot again, and crash again.
  *
- * Entries are never removed; formatting the pool clears them all.
+ * Formatting the pool clears all entries; the server removes none.  pg_pcache
+ * rebuild removes those of memory that it has exchanged for other.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -101,4 +102,29 @@ PCacheAddMemoryErrors(int fd, PCacheMediaReport *report)
 		strlcpy(report->blocks_why, _("a server process died of memory errors"),
 				PCACHE_MEDIA_WHY_LEN);
 	}
+}
+
+/*
+ * Remove, durably, what a mapped pool remembers of [offset, offset + length):
+ * there is other memory now.  Nobody else may use the pool.  Returns false
+ * with errno set.
+ */
+bool
+PCacheForgetMemoryErrors(const PCacheMapping *map, uint64 offset, uint64 length)
+{
+	PCacheMemoryError *entries =
+		(PCacheMemoryError *) (map->base + PCACHE_MEMORY_ERRORS_OFFSET);
+
+	for (int i = 0; i < PCACHE_MAX_MEMORY_ERRORS; i++)
+	{
+		PCacheMemoryError *entry = &entries[i];
+
+		if (entry->offset == 0 || entry->offset < offset ||
+			entry->offset + entry->length > offset + length)
+			continue;
+		memset(entry, 0, sizeof(*entry));
+		if (!PCachePersist(map, entry, sizeof(*entry)))
+			return false;
+	}
+	return true;
 }

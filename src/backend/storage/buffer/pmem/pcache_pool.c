@@ -216,21 +216,21 @@ PCachePoolMap(PCachePool *pool, PCacheError *err)
  * Put a mapped pool on tmpfs into huge pages, as far as the kernel has some.
  * They stay with the file.  Without them each process would fault in each
  * 4 kB of the pool again after a restart, which takes longer than many a
- * query on pages that are all there.  Returns whether all of it is in huge
- * pages.
+ * query on pages that are all there.  Returns, and sets in pool, whether all
+ * of it is in huge pages.
  */
-static bool
-UseHugePages(const PCachePool *pool)
+bool
+PCachePoolUseHugePages(PCachePool *pool)
 {
+	pool->huge_pages = false;
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
 #define MADV_COLLAPSE 25		/* Linux 6.1; glibc has it since 2.37 */
 #endif
 #ifdef MADV_COLLAPSE
-	return pool->fs_kind == PCACHE_FS_TMPFS &&
+	pool->huge_pages = pool->fs_kind == PCACHE_FS_TMPFS &&
 		madvise(pool->map.base, pool->map.length, MADV_COLLAPSE) == 0;
-#else
-	return false;
 #endif
+	return pool->huge_pages;
 }
 
 /* Unmap, and release the lock. */
@@ -284,6 +284,71 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 			PCacheSetHint(err, _("Choose a smaller size, or another directory."));
 		return false;
 	}
+	return true;
+}
+
+/*
+ * The largest capacity of a pool in a file of that many bytes; 0 if it is too
+ * small for any.
+ */
+uint64
+PCacheCapacityFor(uint64 file_size)
+{
+	uint64		capacity;
+
+	file_size -= file_size % PCACHE_ALIGNMENT;
+	capacity = file_size / (BLCKSZ + sizeof(PCacheDescriptor));
+	while (capacity > 0)
+	{
+		uint64		blocks_offset = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).blocks_offset;
+		uint64		fitting = file_size > blocks_offset ?
+			(file_size - blocks_offset) / BLCKSZ : 0;
+
+		if (fitting >= capacity)
+		{
+			/* what is left over, as far as there are descriptors for it */
+			capacity = Min(fitting, (blocks_offset - PCACHE_DESCRIPTORS_OFFSET) /
+						   sizeof(PCacheDescriptor));
+			break;
+		}
+		capacity = fitting;
+	}
+	return Min(capacity, PCACHE_MAX_CAPACITY);
+}
+
+/*
+ * Give the file of an open pool that many bytes, all of them allocated, holes
+ * that it had included.  If that fails it has the size that it had before.
+ *
+ * The pool must not be mapped, or else be mapped anew.  Its superblock is the
+ * caller's business: with another size than it says the pool is cold.
+ */
+bool
+PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
+{
+	int			rc;
+
+	if (size < pool->file_size && ftruncate(pool->fd, size) < 0)
+	{
+		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
+					   pool->path, (unsigned long long) (size >> 20));
+		return false;
+	}
+	do
+	{
+		rc = posix_fallocate(pool->fd, 0, size);
+	} while (rc == EINTR);
+	if (rc != 0)
+	{
+		errno = rc;
+		PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
+					   (unsigned long long) (size >> 20), pool->path);
+		/* some file systems have extended it by a part */
+		if (size > pool->file_size)
+			(void) ftruncate(pool->fd, pool->file_size);
+		return false;
+	}
+	pool->file_size = size;
 	return true;
 }
 
@@ -397,7 +462,6 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 	PCacheGeometry g;
 	char		final_path[MAXPGPATH];
 	uint64		page_size;
-	int			rc;
 	int			dir_fd;
 
 	pool->fd = -1;
@@ -431,22 +495,13 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 	}
 
 	/* A sparse pool would turn a full file system into SIGBUS later. */
-	do
-	{
-		rc = posix_fallocate(pool->fd, 0, g.pool_size);
-	} while (rc == EINTR);
-	if (rc != 0)
-	{
-		errno = rc;
-		PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
-					   (unsigned long long) (g.pool_size >> 20), pool->path);
+	pool->file_size = 0;
+	if (!PCachePoolSetSize(pool, g.pool_size, err))
 		goto fail;
-	}
-	pool->file_size = g.pool_size;
 
 	if (!PCachePoolMap(pool, err))
 		goto fail;
-	pool->huge_pages = UseHugePages(pool);
+	(void) PCachePoolUseHugePages(pool);
 	if (!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
 						  sb, err))
 		goto fail;

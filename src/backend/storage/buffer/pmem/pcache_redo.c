@@ -46,6 +46,20 @@ LeavesImageAlone(RmgrId rmid)
 }
 
 /*
+ * Is this the image of an empty page?  Such a page gets no LSN, and gets
+ * initialized without one, when it is first read (fsm_readbuf() does that).
+ */
+static bool
+ImageIsOfNewPage(XLogReaderState *record, uint8 block_id)
+{
+	PGAlignedBlock image;
+
+	return XLogRecBlockImageApply(record, block_id) &&
+		RestoreBlockImage(record, block_id, image.data) &&
+		PageIsNew((Page) image.data);
+}
+
+/*
  * Records that a page may contain although its LSN is older, or that register
  * a page which they do not change.
  */
@@ -60,10 +74,11 @@ MayBeOlder(XLogReaderState *record, uint8 block_id, ForkNumber forknum, Page pag
 
 			/*
 			 * MarkBufferDirtyHint() logs the image before it marks the slot and
-			 * sets the LSN; all that is new in it are hints.  A page without
-			 * contents gets no LSN.
+			 * sets the LSN; all that is new in it are hints.
 			 */
-			return info == XLOG_FPI_FOR_HINT || PageIsNew(page);
+			return info == XLOG_FPI_FOR_HINT || PageIsNew(page) ||
+				(XLogRecPtrIsInvalid(PageGetLSN(page)) &&
+				 ImageIsOfNewPage(record, block_id));
 		case RM_HEAP2_ID:
 			/* the heap page's LSN is set only if hint bits are logged */
 			if ((info & XLOG_HEAP_OPMASK) == XLOG_HEAP2_VISIBLE && block_id == 1)

@@ -21,7 +21,6 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -156,6 +155,7 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 			 PCacheError *open_err)
 {
 	PCacheError err;
+	uint64		capacity;
 	bool		is_default = strcmp(persistent_cache_directory,
 									PCACHE_DEFAULT_DIRECTORY) == 0;
 
@@ -174,9 +174,11 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 		PCacheReportError(FATAL, &err);
 	}
 
+	/* shared_buffers may have been raised since */
+	capacity = Max(state->capacity, (uint64) NBuffers);
 	if (!PCacheMakeDirectory(state->directory, state->fs_kind,
 							 pg_dir_create_mode, &err) ||
-		!PCachePoolCreate(state->directory, state->capacity,
+		!PCachePoolCreate(state->directory, capacity,
 						  GetSystemIdentifier(), pg_file_create_mode,
 						  CATALOG_VERSION_NO,
 						  &PCacheThePool, &PCacheCtl->superblock, &err))
@@ -188,7 +190,7 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 			 PCacheFsKindName(state->fs_kind));
 	ereport(LOG,
 			(errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
-					PCacheThePool.path, (unsigned long long) state->capacity),
+					PCacheThePool.path, (unsigned long long) capacity),
 			 state->fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
 			 errdetail("It is not in huge pages.") : 0));
 }
@@ -205,7 +207,6 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 	PCacheGeometry g;
 	PCacheError err;
 	uint64		capacity;
-	int			rc;
 
 	PCacheCtl->opened.refusal = refusal;
 	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
@@ -213,35 +214,16 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 	if (state != NULL)
 		capacity = state->capacity;
 	else
-	{
-		capacity = PCacheThePool.file_size / (BLCKSZ + sizeof(PCacheDescriptor));
-		while (capacity > 0 &&
-			   PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size > PCacheThePool.file_size)
-			capacity -= Min(capacity, PCACHE_ALIGNMENT / BLCKSZ);
-	}
+		capacity = PCacheCapacityFor(PCacheThePool.file_size);
 	capacity = Min(capacity, PCACHE_MAX_CAPACITY);
 	if (capacity < NBuffers)
 		capacity = NBuffers;
 
 	/* whatever is missing, as after a truncation, is allocated again */
 	g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
-	if (PCacheThePool.file_size < g.pool_size)
-	{
-		do
-		{
-			rc = posix_fallocate(PCacheThePool.fd, 0, g.pool_size);
-		} while (rc == EINTR);
-		if (rc != 0)
-		{
-			errno = rc;
-			ereport(FATAL,
-					(errcode_for_file_access(),
-					 errmsg("could not extend persistent cache pool \"%s\" to %llu MB: %m",
-							PCacheThePool.path,
-							(unsigned long long) (g.pool_size >> 20))));
-		}
-		PCacheThePool.file_size = g.pool_size;
-	}
+	if (PCacheThePool.file_size < g.pool_size &&
+		!PCachePoolSetSize(&PCacheThePool, g.pool_size, &err))
+		PCacheReportError(FATAL, &err);
 
 	if (!PCachePoolMap(&PCacheThePool, &err) ||
 		!PCachePoolFormat(&PCacheThePool, capacity, GetSystemIdentifier(),
@@ -308,7 +290,7 @@ AttachPool(const PCacheStateFile *state)
 				 errmsg("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %d are needed",
 						PCacheThePool.path,
 						(unsigned long long) chosen->capacity, NBuffers),
-				 errhint("Decrease \"shared_buffers\", or create a larger pool with \"pg_pcache init --force --size\".")));
+				 errhint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")));
 
 	if (!PCachePoolMap(&PCacheThePool, &err))
 		PCacheReportError(FATAL, &err);

@@ -16,8 +16,6 @@
  */
 #include "postgres.h"
 
-#include <time.h>
-
 #include "access/xlog.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
@@ -58,18 +56,11 @@ void
 PCacheDescribe(PCacheDescriptor *desc, uint32 slot, const BufferTag *tag,
 			   uint32 state)
 {
-	memset(desc, 0, sizeof(*desc));
-	desc->page_lsn = PageGetLSN(BufferGetPage(slot + 1));
-	desc->spc_oid = tag->spcOid;
-	desc->db_oid = tag->dbOid;
-	desc->rel_number = BufTagGetRelNumber(tag);
-	desc->fork_number = BufTagGetForkNum(tag);
-	desc->block_number = tag->blockNum;
-	desc->slot = slot;
-	desc->version = PCACHE_DESC_VERSION;
-	if (state & BM_PERMANENT)
-		desc->flags |= PCACHE_DESC_PERMANENT;
-	desc->usage_count = BUF_STATE_GET_USAGECOUNT(state);
+	PCacheDescriptorDescribe(desc, slot, BufTagGetRelFileLocator(tag),
+							 BufTagGetForkNum(tag), tag->blockNum,
+							 PageGetLSN(BufferGetPage(slot + 1)),
+							 (state & BM_PERMANENT) != 0,
+							 BUF_STATE_GET_USAGECOUNT(state));
 }
 
 /*
@@ -83,8 +74,7 @@ DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
 	BufferDesc *buf = GetBufferDescriptor(slot);
 	uint32		state = pg_atomic_read_u32(&buf->state);
 
-	memset(desc, 0, sizeof(*desc));
-	desc->seq = PCACHE_DESC_FREE_SEQ;
+	PCacheDescriptorSetFree(desc);
 	if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID) ||
 		(state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_LOCKED)) != 0 ||
 		BUF_STATE_GET_REFCOUNT(state) != 0 ||
@@ -92,8 +82,7 @@ DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
 		return false;
 
 	PCacheDescribe(desc, slot, &buf->tag, state);
-	desc->crc = PCacheDescriptorCrc(desc);
-	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
+	PCacheDescriptorSetSealed(desc);
 	return true;
 }
 
@@ -176,19 +165,7 @@ PersistentCacheShutdown(void)
 	}
 
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
-	sb->state = PCACHE_STATE_CLEAN;
-	sb->control_state = control->state;
-	sb->confirmed.location = control->checkPoint;
-	sb->confirmed.redo = control->checkPointCopy.redo;
-	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
-	sb->confirmed.control_crc = control->crc;
-	sb->pending = sb->confirmed;
-	sb->timeline = control->checkPointCopy.ThisTimeLineID;
-	sb->min_recovery_point = control->minRecoveryPoint;
-	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
-	sb->data_checksum_version = control->data_checksum_version;
-	sb->saved_pages = saved;
-	sb->saved_at = time(NULL);
+	PCacheSuperblockSetClean(sb, control, saved);
 	if (!PCacheStoreSuperblock(LOG))
 	{
 		LWLockRelease(PersistentCacheLock);

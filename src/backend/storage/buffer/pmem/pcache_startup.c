@@ -23,13 +23,11 @@
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
 #include "access/xlogutils.h"
-#include "catalog/catversion.h"
 #include "common/controldata_utils.h"
 #include "common/file_perm.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
-#include "port.h"
 #include "portability/instr_time.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
@@ -349,23 +347,10 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	PCacheError err;
 
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
-	if (!pg_strong_random(&sb->incarnation, sizeof(sb->incarnation)))
+	if (!PCacheSuperblockAdopt(sb, control, PCacheThePool.fs_kind,
+							   persistent_cache_mode, NBuffers, &PCacheMedia))
 		ereport(FATAL,
 				(errmsg("could not generate an incarnation for the persistent cache")));
-	sb->system_identifier = control->system_identifier;
-	sb->pg_major = PG_VERSION_NUM / 10000;
-	sb->pg_control_version = PG_CONTROL_VERSION;
-	sb->catalog_version = CATALOG_VERSION_NO;
-	sb->fs_kind = PCacheThePool.fs_kind;
-	sb->state = PCACHE_STATE_ATTACHING;
-	sb->mode = persistent_cache_mode;
-	sb->slots_used = NBuffers;
-	sb->timeline = control->checkPointCopy.ThisTimeLineID;
-	sb->data_checksum_version = control->data_checksum_version;
-	(void) PCacheReadBootId(sb->boot_id);
-	sb->dimms_state = PCacheMedia.dimms_state;
-	sb->n_dimms = PCacheMedia.n_dimms;
-	memcpy(sb->dimms, PCacheMedia.dimms, sizeof(sb->dimms));
 
 	/* beyond any epoch in a descriptor, see PersistentCacheCheckpointStart */
 	sb->checkpoint_epoch = epoch;

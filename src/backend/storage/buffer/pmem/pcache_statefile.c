@@ -95,7 +95,9 @@ ParseState(const char *text, PCacheStateFile *state)
 	if (!GetValue(text, "version", value, sizeof(value)) ||
 		atoi(value) != STATE_FILE_VERSION)
 		return false;
-	if (!GetValue(text, "directory", state->directory, MAXPGPATH))
+	/* who looks for the part of it that exists ends at the root directory */
+	if (!GetValue(text, "directory", state->directory, MAXPGPATH) ||
+		!is_absolute_path(state->directory))
 		return false;
 	if (!GetValue(text, "capacity", value, sizeof(value)) ||
 		sscanf(value, "%llu", &number) != 1 || number == 0)
@@ -183,6 +185,11 @@ PCacheStateFileWrite(const char *datadir, int file_mode,
 	{
 		PCacheSetError(err, _("directory name \"%s\" contains a newline"),
 					   state->directory);
+		return false;
+	}
+	if (state->capacity == 0)
+	{
+		PCacheSetError(err, _("a persistent cache cannot have a capacity of 0 blocks"));
 		return false;
 	}
 	for (int i = 0; i < PCACHE_UUID_LEN; i++)

@@ -20,6 +20,9 @@
 #include "postgres_fe.h"
 #endif
 
+#include <time.h>
+
+#include "port.h"
 #include "port/pg_crc32c.h"
 #include "storage/pcache_pool.h"
 
@@ -187,6 +190,62 @@ PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
 			return false;
 	}
 	return true;
+}
+
+/*
+ * Make the pool that of a new incarnation of the cluster, in state
+ * "attaching": until somebody sets another one, nothing in it is kept.
+ *
+ * control is the cluster's; mode and slots_used are what the pool will be
+ * used with.  Checkpoints and epochs are the caller's business, as is the
+ * state file, which must get the same incarnation.  Returns false if there
+ * are no random numbers.
+ */
+bool
+PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
+					  PCacheFsKind fs_kind, PersistentCacheMode mode,
+					  uint64 slots_used, const PCacheMediaReport *media)
+{
+	if (!pg_strong_random(&sb->incarnation, sizeof(sb->incarnation)))
+		return false;
+	sb->system_identifier = control->system_identifier;
+	sb->pg_major = PG_VERSION_NUM / 10000;
+	sb->pg_control_version = control->pg_control_version;
+	sb->catalog_version = control->catalog_version_no;
+	sb->fs_kind = fs_kind;
+	sb->state = PCACHE_STATE_ATTACHING;
+	sb->mode = mode;
+	sb->slots_used = slots_used;
+	sb->timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->data_checksum_version = control->data_checksum_version;
+	(void) PCacheReadBootId(sb->boot_id);
+	sb->dimms_state = media->dimms_state;
+	sb->n_dimms = media->n_dimms;
+	memcpy(sb->dimms, media->dimms, sizeof(sb->dimms));
+	return true;
+}
+
+/*
+ * Say that all descriptors and pages are durable, and go with pg_control as
+ * it is on disk after a clean shutdown.
+ */
+void
+PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
+						 uint64 saved_pages)
+{
+	sb->state = PCACHE_STATE_CLEAN;
+	sb->control_state = control->state;
+	sb->confirmed.location = control->checkPoint;
+	sb->confirmed.redo = control->checkPointCopy.redo;
+	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->confirmed.control_crc = control->crc;
+	sb->pending = sb->confirmed;
+	sb->timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->min_recovery_point = control->minRecoveryPoint;
+	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
+	sb->data_checksum_version = control->data_checksum_version;
+	sb->saved_pages = saved_pages;
+	sb->saved_at = time(NULL);
 }
 
 bool

@@ -224,6 +224,13 @@ PCacheWitnessMatches(const PCacheWatermark *watermark, uint32 wal_segment_size,
 		PCacheSetError(err, _("there is no witness yet"));
 		return false;
 	}
+	/* it comes from pg_control, which pg_pcache takes as it is */
+	if (!IsValidWalSegSize(wal_segment_size))
+	{
+		PCacheSetError(err, _("a WAL segment cannot have %u bytes"),
+					   wal_segment_size);
+		return false;
+	}
 	if (!WitnessFromDisk(&found, watermark->timeline, watermark->witness,
 						 wal_segment_size, err))
 		return false;

@@ -1,0 +1,383 @@
+/*-------------------------------------------------------------------------
+ *
+ * judge.c
+ *	  Ask the gates about a pool: what the server will find, and decide.
+ *
+ * Serves verify, which tells, and rebuild, which mends.  The gates are those
+ * of the server (pcache_gate.c); what is here gathers the facts for them, as
+ * pcache_startup.c does in the server.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/judge.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "common/hashfn.h"
+#include "common/logging.h"
+#include "pg_pcache.h"
+
+#define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
+
+/* A page that passed its gate; to find duplicates. */
+typedef struct KeptPage
+{
+	PageKey		key;
+	uint32		slot;
+	bool		duplicated;
+	char		status;			/* for simplehash */
+} KeptPage;
+
+#define SH_PREFIX		kept
+#define SH_ELEMENT_TYPE	KeptPage
+#define SH_KEY_TYPE		PageKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(PageKey))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(PageKey)) == 0)
+#define SH_SCOPE		static inline
+#define SH_RAW_ALLOCATOR	pg_malloc0
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+struct PageSet
+{
+	kept_hash  *pages;
+};
+
+/* What the cluster will use the pool with, as far as that is known. */
+void
+ReadConfiguration(const PCacheOptions *options, Configuration *conf)
+{
+	char	   *on_media_unknown;
+
+	conf->mode = ReadSetting(options, "persistent_cache_mode");
+	conf->nbuffers = -1;
+	conf->directory = NULL;
+	conf->cold_on_media_unknown = false;
+	/* who does not know the one, does not know the others */
+	if (conf->mode != NULL)
+	{
+		conf->directory = ReadSetting(options, "persistent_cache_directory");
+		conf->nbuffers = ReadSharedBuffers(options);
+
+		on_media_unknown = ReadSetting(options, "persistent_cache_on_media_unknown");
+		conf->cold_on_media_unknown = on_media_unknown != NULL &&
+			strcmp(on_media_unknown, "cold") == 0;
+		free(on_media_unknown);
+	}
+}
+
+/* Does a standby have a recovery target?  Unknown counts as yes. */
+static bool
+HasRecoveryTarget(const PCacheOptions *options)
+{
+	static const char *const names[] = {
+		"recovery_target",
+		"recovery_target_lsn",
+		"recovery_target_name",
+		"recovery_target_time",
+		"recovery_target_xid",
+	};
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		char	   *value = ReadSetting(options, names[i]);
+		bool		is_set = (value == NULL || value[0] != '\0');
+
+		free(value);
+		if (is_set)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Where the server will look for the pool; directory has MAXPGPATH bytes.
+ */
+void
+FindPoolDirectory(const PCacheOptions *options, const Configuration *conf,
+			  const PCacheStateFile *state, char *directory)
+{
+	const char *from = NULL;
+
+	if (options->directory != NULL)
+		from = options->directory;
+	else if (conf->directory == NULL && state != NULL)
+		from = state->directory;
+	else if (conf->directory != NULL &&
+			 strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) != 0)
+		from = conf->directory;
+
+	if (from == NULL)
+		snprintf(directory, MAXPGPATH, "%s/%s",
+				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
+	else if (strlcpy(directory, from, MAXPGPATH) >= MAXPGPATH - 64)
+		pg_fatal("directory name \"%s\" is too long", from);
+	canonicalize_path(directory);
+	if (!is_absolute_path(directory))
+		pg_fatal("persistent cache directory location must be an absolute path");
+}
+
+#ifdef USE_INJECTION_POINTS
+/*
+ * For tests: PG_PCACHE_BAD_BLOCKS is a list of offset:length.  Such a range is
+ * bad as long as there is anything but zeros in it, which is what there is
+ * once it was cleared; with a "!" it cannot be cleared.
+ */
+static void
+InjectBadBlocks(const PCachePool *pool, PCacheMediaReport *media)
+{
+	const char *list = getenv("PG_PCACHE_BAD_BLOCKS");
+
+	if (list == NULL)
+		return;
+	if (media->bad.n_ranges == 0)
+		media->blocks = PCACHE_MEDIA_CLEAN;
+	while (*list != '\0')
+	{
+		char	   *end;
+		uint64		offset = strtoull(list, &end, 10);
+		uint64		length = strtoull(end + 1, &end, 10);
+		bool		bad = (*end == '!');
+		char	   *bytes = pg_malloc0(length);
+
+		if (PCacheReadExact(pool->fd, bytes, length, offset))
+		{
+			for (uint64 i = 0; i < length && !bad; i++)
+				bad = bytes[i] != 0;
+		}
+		pg_free(bytes);
+		if (bad)
+		{
+			media->blocks = PCACHE_MEDIA_BAD;
+			PCacheMediaAddRange(&media->bad, offset, length);
+		}
+		end += (*end == '!');
+		list = (*end == ',') ? end + 1 : end;
+		if (end == list && *end != '\0')
+			pg_fatal("could not parse PG_PCACHE_BAD_BLOCKS");
+	}
+	PCacheMediaMergeRanges(&media->bad);
+}
+#endif
+
+/* Find out, once more if need be, what is wrong with the pool's media. */
+void
+QueryMedia(const PCachePool *pool, PCacheMediaReport *media)
+{
+	PCacheMediaReportFree(media);
+	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
+#ifdef USE_INJECTION_POINTS
+	InjectBadBlocks(pool, media);
+#endif
+}
+
+/*
+ * Gather what the pool gates look at beside the superblock.  state is NULL if
+ * PGDATA has none.  The facts point into judge, which must stay where it is.
+ * Makes PGDATA the working directory, where the gates look for files.
+ */
+void
+GatherFacts(const PCacheOptions *options, const ControlFileData *control,
+			const Configuration *conf, const PCacheStateFile *state,
+			const PCachePool *pool, Judge *judge)
+{
+	PCacheGateFacts *facts = &judge->facts;
+	PCacheWatermark watermarks[2];
+	bool		recovery_signal = FileExists(options->pgdata, "recovery.signal");
+	bool		standby_signal = FileExists(options->pgdata, "standby.signal");
+
+	memset(judge, 0, sizeof(*judge));
+	facts->control = control;
+	facts->state = state;
+	facts->file_size = pool->file_size;
+	facts->backup_label = FileExists(options->pgdata, "backup_label");
+	/* standby.signal wins if there are both */
+	facts->recovery_target = standby_signal ?
+		HasRecoveryTarget(options) : recovery_signal;
+	judge->drop_unlogged = control->state != DB_SHUTDOWNED ||
+		facts->backup_label || recovery_signal || standby_signal;
+
+	QueryMedia(pool, &judge->media);
+	facts->media = &judge->media;
+	facts->cold_on_media_unknown = conf->cold_on_media_unknown;
+
+	facts->recovery_timeline = Max(control->checkPointCopy.ThisTimeLineID,
+								   control->minRecoveryPointTLI);
+	(void) PCacheReadBootId(facts->boot_id);
+	if (!PCacheReadExact(pool->fd, watermarks, sizeof(watermarks), PCACHE_WATERMARK_OFFSET) ||
+		!PCacheWatermarkChoose(watermarks, &facts->watermark))
+		facts->watermark.flushed = 0;
+
+	if (chdir(options->pgdata) < 0)
+		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);
+}
+
+void
+FreeFacts(Judge *judge)
+{
+	PCacheMediaReportFree(&judge->media);
+}
+
+/*
+ * Ask the pool gates.  The detail is that of the server.
+ */
+PCacheVerdict
+JudgePool(const Superblocks *superblocks, const PCacheGateFacts *facts)
+{
+	PCacheVerdict verdict;
+
+	if (superblocks->source != PCACHE_SB_NONE)
+		return PCachePoolGate(&superblocks->chosen, facts);
+	verdict.refusal = PCACHE_COLD_SUPERBLOCK;
+	strlcpy(verdict.detail, superblocks->first_error.message,
+			sizeof(verdict.detail));
+	return verdict;
+}
+
+/*
+ * The server won't start on a pool that has no room for shared_buffers.
+ * nbuffers may be -1: unknown.
+ */
+void
+RefuseSmallPool(const PCachePool *pool, uint64 capacity, int64 nbuffers)
+{
+	if (nbuffers < 0 || capacity >= (uint64) nbuffers)
+		return;
+	pg_log_error("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
+				 pool->path, (unsigned long long) capacity,
+				 (long long) nbuffers);
+	pg_log_error_hint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".");
+	exit(EXIT_ERROR);
+}
+
+/*
+ * Ask the page gates for each slot that the pool's last user had; the next
+ * one, with nbuffers, may have fewer (-1: that is not known).
+ *
+ * The pool's superblock must have passed the geometry gate.  If it did not
+ * pass all pool gates the answers tell what is wrong with descriptors, not
+ * what will be kept.
+ */
+void
+ScanPages(const PCacheOptions *options, const PCachePool *pool,
+		  const PCacheSuperblock *sb, const ControlFileData *control,
+		  int64 nbuffers, const Judge *judge, PageScan *scan)
+{
+	PCachePageFacts facts = {0};
+	uint64		slots_used = sb->slots_used;
+	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
+											  DESCRIPTORS_PER_READ);
+	kept_hash  *pages = kept_create(1024, NULL);
+	bool		found;
+
+	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);
+	facts.completed_epoch = sb->state == PCACHE_STATE_CLEAN ?
+		PG_UINT64_MAX : PCacheCompletedEpoch(sb, control);
+	facts.drop_unlogged = judge->drop_unlogged;
+	facts.sizes = PCacheRelSizesCreate();
+	facts.media = &judge->media;
+	facts.blocks_offset = sb->blocks_offset;
+
+	memset(scan, 0, sizeof(*scan));
+	scan->slots = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
+	scan->verdicts = pg_malloc0(Max(scan->slots, 1));
+	scan->completed_epoch = facts.completed_epoch;
+	scan->kept = pg_malloc_object(struct PageSet);
+	scan->kept->pages = pages;
+	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
+	{
+		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
+
+		/* descriptors that can't be read come back damaged */
+		(void) PCacheReadDescriptors(pool->fd, start, n, chunk);
+		for (uint32 i = 0; i < n; i++)
+		{
+			const PCacheDescriptor *desc = &chunk[i];
+			uint64		slot = start + i;
+			PCachePageVerdict verdict;
+			KeptPage   *page;
+
+			if (PCacheSeqIsSealed(desc->seq))
+				scan->sealed++;
+			if (slot >= scan->slots)
+			{
+				if (PCacheSeqIsSealed(desc->seq))
+					scan->not_fitting++;
+				continue;
+			}
+
+			verdict = PCachePageGate(desc, slot, &facts);
+			scan->verdicts[slot] = verdict;
+			scan->counts[verdict]++;
+			if (verdict != PCACHE_PAGE_KEPT)
+				continue;
+
+			/* of pages with the same tag none is kept */
+			page = kept_insert(pages, DescriptorKey(desc), &found);
+			if (!found)
+			{
+				page->slot = slot;
+				page->duplicated = false;
+				continue;
+			}
+			scan->verdicts[slot] = PCACHE_PAGE_DUPLICATE;
+			scan->counts[PCACHE_PAGE_KEPT]--;
+			scan->counts[PCACHE_PAGE_DUPLICATE]++;
+			if (!page->duplicated)
+			{
+				page->duplicated = true;
+				scan->verdicts[page->slot] = PCACHE_PAGE_DUPLICATE;
+				scan->counts[PCACHE_PAGE_KEPT]--;
+				scan->counts[PCACHE_PAGE_DUPLICATE]++;
+			}
+		}
+		if (options->progress)
+			ReportProgress((start + n) * BLCKSZ, slots_used * BLCKSZ, false);
+	}
+	if (options->progress)
+		ReportProgress(slots_used * BLCKSZ, slots_used * BLCKSZ, true);
+
+	/* a damaged descriptor may look free: then the superblock knows better */
+	scan->saved = Max(scan->sealed, sb->saved_pages);
+	PCacheRelSizesFree(facts.sizes);
+	pg_free(chunk);
+}
+
+/* Does one of the slots hold this page, to be kept? */
+bool
+ScanHasPage(const PageScan *scan, PageKey key)
+{
+	KeptPage   *page = kept_lookup(scan->kept->pages, key);
+
+	return page != NULL && !page->duplicated;
+}
+
+void
+FreeScan(PageScan *scan)
+{
+	kept_destroy(scan->kept->pages);
+	pg_free(scan->kept);
+	pg_free(scan->verdicts);
+}
+
+/* Which page a descriptor speaks of. */
+PageKey
+DescriptorKey(const PCacheDescriptor *desc)
+{
+	PageKey		key;
+
+	key.spc_oid = desc->spc_oid;
+	key.db_oid = desc->db_oid;
+	key.rel_number = desc->rel_number;
+	key.fork_number = desc->fork_number;
+	key.block_number = desc->block_number;
+	return key;
+}

@@ -1,0 +1,237 @@
+/*-------------------------------------------------------------------------
+ *
+ * pages.c
+ *	  Pages of the pool and of the data files, one against the other.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/pages.c
+ *
+ *-------------------------------------------------------------------------
+ */
+/* not postgres_fe.h, for htup_details.h */
+#ifndef FRONTEND
+#define FRONTEND 1
+#endif
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "access/htup_details.h"
+#include "pg_pcache.h"
+#include "storage/bufpage.h"
+#include "storage/checksum.h"
+#include "storage/checksum_impl.h"
+
+/* Hint bits of a heap tuple, within the second byte of t_infomask. */
+#define HINT_BITS \
+	((HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID | \
+	  HEAP_XMAX_COMMITTED | HEAP_XMAX_INVALID) >> 8)
+#ifdef WORDS_BIGENDIAN
+#define HINT_BYTE	offsetof(HeapTupleHeaderData, t_infomask)
+#else
+#define HINT_BYTE	(offsetof(HeapTupleHeaderData, t_infomask) + 1)
+#endif
+
+static bool
+IsAllZeros(const PGIOAlignedBlock *page)
+{
+	for (int i = 0; i < BLCKSZ; i++)
+	{
+		if (page->data[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool
+HeaderIsSane(const PageHeaderData *header)
+{
+	return (header->pd_flags & ~PD_VALID_FLAG_BITS) == 0 &&
+		header->pd_lower <= header->pd_upper &&
+		header->pd_upper <= header->pd_special &&
+		header->pd_special <= BLCKSZ &&
+		header->pd_special == MAXALIGN(header->pd_special);
+}
+
+/*
+ * Would the server take this page from a data file?  The same questions as
+ * PageIsVerified() asks; block_number is that within the relation fork.
+ */
+PageCheck
+CheckPage(PGIOAlignedBlock *page, uint32 block_number, bool checksums)
+{
+	const PageHeaderData *header = (const PageHeaderData *) page->data;
+
+	if (PageIsNew((Page) page->data))
+		return IsAllZeros(page) ? PAGE_SOUND : PAGE_BAD_HEADER;
+	if (!HeaderIsSane(header))
+		return PAGE_BAD_HEADER;
+	if (checksums &&
+		pg_checksum_page(page->data, block_number) != header->pd_checksum)
+		return PAGE_BAD_CHECKSUM;
+	return PAGE_SOUND;
+}
+
+uint64
+PageLsn(const PGIOAlignedBlock *page)
+{
+	return PageGetLSN((Page) page->data);
+}
+
+/*
+ * Do two pages that are not the same differ only in what PostgreSQL may change
+ * without WAL and without marking the page dirty?
+ *
+ * Nobody tells what kind of page this is, so this is generous: all of the
+ * header but the LSN and where the parts of the page lie; flags of line
+ * pointers; the byte with a heap tuple's hint bits of each item; the special
+ * space, where indexes have their flags.
+ */
+static bool
+DifferInHintsOnly(const PGIOAlignedBlock *a, const PGIOAlignedBlock *b)
+{
+	const PageHeaderData *header = (const PageHeaderData *) a->data;
+	const PageHeaderData *other = (const PageHeaderData *) b->data;
+	PGIOAlignedBlock masked[2];
+	int			n_items;
+
+	if (!HeaderIsSane(header) ||
+		header->pd_lower < SizeOfPageHeaderData ||
+		header->pd_lower != other->pd_lower ||
+		header->pd_upper != other->pd_upper ||
+		header->pd_special != other->pd_special ||
+		header->pd_pagesize_version != other->pd_pagesize_version)
+		return false;
+
+	masked[0] = *a;
+	masked[1] = *b;
+	n_items = (header->pd_lower - SizeOfPageHeaderData) / sizeof(ItemIdData);
+	for (int side = 0; side < 2; side++)
+	{
+		PageHeader	p = (PageHeader) masked[side].data;
+
+		p->pd_checksum = 0;
+		p->pd_flags = 0;
+		p->pd_prune_xid = InvalidTransactionId;
+		for (int i = 0; i < n_items; i++)
+		{
+			ItemId		item = &p->pd_linp[i];
+
+			if (item->lp_len > 0 && item->lp_off >= header->pd_upper &&
+				item->lp_off + HINT_BYTE < header->pd_special)
+				masked[side].data[item->lp_off + HINT_BYTE] &= ~HINT_BITS;
+			item->lp_flags = 0;
+		}
+		memset(masked[side].data + header->pd_special, 0,
+			   BLCKSZ - header->pd_special);
+	}
+	return memcmp(masked[0].data, masked[1].data, BLCKSZ) == 0;
+}
+
+/*
+ * Compare a page of the pool, which passed its gate, with what its file has.
+ *
+ * dirty tells that the page must be written to its file again, after a crash;
+ * only then may the file be behind.  A checksum is valid only in the file: it
+ * is set in a copy of the page, when that is written.
+ */
+PageComparison
+ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
+			 const PCacheDescriptor *desc, bool dirty, bool checksums)
+{
+	const PageHeaderData *header = (const PageHeaderData *) cached->data;
+	PGIOAlignedBlock same_checksum = *stored;
+
+	if (PageLsn(cached) != desc->page_lsn)
+		return PAGE_IMPOSSIBLE;
+	if (PageIsNew((Page) cached->data) ? !IsAllZeros(cached) : !HeaderIsSane(header))
+		return PAGE_IMPOSSIBLE;
+
+	((PageHeader) same_checksum.data)->pd_checksum = header->pd_checksum;
+	if (memcmp(cached->data, same_checksum.data, BLCKSZ) == 0)
+		return CheckPage(stored, desc->block_number, checksums) == PAGE_BAD_CHECKSUM ?
+			PAGE_STORED_CHECKSUM : PAGE_EQUAL;
+
+	if (PageLsn(cached) < PageLsn(stored))
+		return PAGE_IMPOSSIBLE;
+	if (PageLsn(cached) == PageLsn(stored))
+	{
+		/* all of a free space map is a hint */
+		if (desc->fork_number == FSM_FORKNUM ||
+			DifferInHintsOnly(cached, stored))
+			return PAGE_HINTS;
+	}
+	/* visibility map bits are cleared without an LSN */
+	return dirty ? PAGE_NEWER : PAGE_IMPOSSIBLE;
+}
+
+/*
+ * Read one block of a relation fork, from the working directory, which must be
+ * PGDATA.  Remembers the last segment that was open, in *file.  Returns false
+ * with errno set (0: beyond its end).
+ */
+bool
+ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
+				  PGIOAlignedBlock *page)
+{
+	RelFileLocator rlocator = {
+		.spcOid = desc->spc_oid,
+		.dbOid = desc->db_oid,
+		.relNumber = desc->rel_number,
+	};
+
+	if (!OpenSegment(file, rlocator, desc->fork_number,
+					 desc->block_number / RELSEG_SIZE, false))
+		return false;
+	return PCacheReadExact(file->fd, page->data, BLCKSZ,
+						   (off_t) (desc->block_number % RELSEG_SIZE) * BLCKSZ);
+}
+
+/*
+ * Open a segment of a relation fork, unless it is open already.  With
+ * make_durable, fsync it as well.  Returns false with errno set.
+ */
+bool
+OpenSegment(SegmentFile *file, RelFileLocator rlocator, ForkNumber fork,
+			uint32 segment, bool make_durable)
+{
+	RelPathStr	path;
+
+	if (file->fd >= 0 && file->segment == segment && file->fork == fork &&
+		RelFileLocatorEquals(file->rlocator, rlocator))
+		return true;
+
+	CloseSegment(file);
+	path = relpathperm(rlocator, fork);
+	if (segment == 0)
+		strlcpy(file->path, path.str, sizeof(file->path));
+	else
+		snprintf(file->path, sizeof(file->path), "%s.%u", path.str, segment);
+	file->fd = open(file->path, O_RDONLY | O_CLOEXEC, 0);
+	if (file->fd < 0)
+		return false;
+	if (make_durable && fsync(file->fd) < 0)
+	{
+		int			save_errno = errno;
+
+		close(file->fd);
+		file->fd = -1;
+		errno = save_errno;
+		return false;
+	}
+	file->rlocator = rlocator;
+	file->fork = fork;
+	file->segment = segment;
+	return true;
+}
+
+void
+CloseSegment(SegmentFile *file)
+{
+	if (file->fd >= 0)
+		close(file->fd);
+	file->fd = -1;
+}

@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * rebuild.h
+ *	  What rebuild.c, warm.c and init.c share.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/bin/pg_pcache/rebuild.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef REBUILD_H
+#define REBUILD_H
+
+#include "pg_pcache.h"
+
+/* Everything about a rebuild on its way. */
+typedef struct Rebuild
+{
+	const PCacheOptions *options;
+	const ControlFileData *control;
+	Configuration conf;
+	bool		have_state;
+	PCacheStateFile state;		/* if have_state */
+	char		directory[MAXPGPATH];	/* of the pool, links resolved */
+	PCachePool	pool;
+	Superblocks superblocks;	/* chosen is what is on media, or is about to
+								 * be */
+	Judge		judge;
+	PageScan	scan;			/* before anything was changed, of all slots;
+								 * if the superblock is usable */
+	struct RelationChoices *choices;	/* NULL for all relations */
+	RelationFiles files;		/* with --warm-from-files */
+	RebuildResult result;
+} Rebuild;
+
+/* rebuild.c */
+extern void RebuildStep(const char *name);
+extern void EmptyPool(PCachePool *pool, Superblocks *superblocks,
+					  const ControlFileData *control, uint64 capacity);
+extern PCacheDescriptor *MappedDescriptor(const Rebuild *r, uint64 slot);
+extern void DrainPool(const Rebuild *r);
+extern void StoreSuperblock(Rebuild *r);
+extern void StoreStateFile(Rebuild *r);
+extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
+extern void FreeSlot(const Rebuild *r, uint64 slot);
+
+/* warm.c */
+extern void PlanWarming(Rebuild *r, uint64 capacity);
+extern void WarmFromFiles(Rebuild *r);
+
+#endif							/* REBUILD_H */

@@ -1,0 +1,518 @@
+/*-------------------------------------------------------------------------
+ *
+ * warm.c
+ *	  pg_pcache rebuild --warm-from-files: fill the pool from the data files.
+ *
+ * After a clean shutdown the data files are all that there is to know, so a
+ * page of a file may be in the pool exactly as if the server had read it and
+ * then saved it.  What the pool has already, if it is to be kept, stays.
+ *
+ * The pool is durably "attaching", and of another incarnation, from before
+ * its first change until after the last one.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/warm.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "common/logging.h"
+#include "portability/instr_time.h"
+#include "rebuild.h"
+
+/* What a worker takes at once: 1 MB, that is a part of its CPU's cache. */
+#define BLOCKS_PER_TASK		128
+
+/* Usage count of a page that was read once. */
+#define USAGE_COUNT			1
+
+/* Consecutive blocks of one segment. */
+typedef struct Task
+{
+	int			file;			/* in RelationFiles */
+	uint32		first_block;
+	uint32		n_blocks;
+	uint64		first_slot;		/* in free_slots */
+} Task;
+
+/* What all workers look at; the rest of it under the lock. */
+typedef struct Warming
+{
+	Rebuild    *r;
+	bool		checksums;
+	uint64		lsn_limit;
+	uint32	   *free_slots;
+	Task	   *tasks;
+	uint64		n_tasks;
+
+	pthread_mutex_t lock;
+	uint64		next_task;
+	uint64		done_blocks;
+	int			running;
+	bool		failed;
+	char		failure[1024];
+	WarmResult	result;
+} Warming;
+
+/*
+ * Can the pool be filled at all?  All that is known before anything is
+ * changed is asked for here.
+ */
+void
+PlanWarming(Rebuild *r, uint64 capacity)
+{
+	const ControlFileData *control = r->control;
+	PCacheSuperblock sb = r->superblocks.chosen;
+	PCacheStateFile state = r->state;
+	PCacheGateFacts facts = r->judge.facts;
+	PCacheGeometry g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
+	PCacheVerdict verdict;
+
+	if (control->state != DB_SHUTDOWNED &&
+		control->state != DB_SHUTDOWNED_IN_RECOVERY)
+	{
+		pg_log_error("cluster was not shut down cleanly");
+		pg_log_error_detail("Its data files are not complete without recovery.");
+		pg_log_error_hint("Start the server, and shut it down with mode \"fast\" or \"smart\".");
+		exit(EXIT_ERROR);
+	}
+	if (r->conf.nbuffers < 0)
+	{
+		pg_log_error("could not determine \"shared_buffers\"");
+		pg_log_error_detail("That many pages are to be in the pool.");
+		pg_log_error_hint("Use option %s if the configuration file is not in the data directory.",
+						  "--config-file");
+		exit(EXIT_ERROR);
+	}
+	RefuseSmallPool(&r->pool, capacity, r->conf.nbuffers);
+
+	/* would the gates keep what we are about to make? */
+	sb.format_version = PCACHE_FORMAT_VERSION;
+	sb.superblock_size = PCACHE_SUPERBLOCK_SIZE;
+	sb.block_size = BLCKSZ;
+	sb.descriptor_size = sizeof(PCacheDescriptor);
+	sb.blocks_per_segment = RELSEG_SIZE;
+	sb.descriptors_offset = PCACHE_DESCRIPTORS_OFFSET;
+	sb.capacity = capacity;
+	sb.blocks_offset = g.blocks_offset;
+	sb.pool_size = facts.file_size = g.pool_size;
+	if (!PCacheSuperblockAdopt(&sb, control, r->pool.fs_kind,
+							   PERSISTENT_CACHE_PLANNED_RESTART,
+							   r->conf.nbuffers, &r->judge.media))
+		pg_fatal("could not generate random numbers");
+	PCacheSuperblockSetClean(&sb, control, 0);
+	memcpy(state.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	state.incarnation = sb.incarnation;
+	facts.state = &state;
+	verdict = PCachePoolGate(&sb, &facts);
+	if (verdict.refusal != PCACHE_WARM &&
+		!(verdict.refusal == PCACHE_COLD_MEDIA && r->options->reset))
+	{
+		pg_log_error("the next start would be cold, whatever is in the pool: %s",
+					 verdict.detail);
+		exit(EXIT_ERROR);
+	}
+	ListRelationFiles(r->choices, &r->files);
+}
+
+static void Fail(Warming *w, const char *fmt,...) pg_attribute_printf(2, 3);
+
+/* Have all workers stop; the first failure is the one to report. */
+static void
+Fail(Warming *w, const char *fmt,...)
+{
+	int			save_errno = errno;
+	va_list		ap;
+
+	pthread_mutex_lock(&w->lock);
+	if (!w->failed)
+	{
+		va_start(ap, fmt);
+		errno = save_errno;		/* for %m */
+		vsnprintf(w->failure, sizeof(w->failure), fmt, ap);
+		va_end(ap);
+		w->failed = true;
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Read one by one what could not be read as a whole. */
+static void
+ReadBlocks(const SegmentFile *segment, off_t offset, uint32 n,
+		   PGIOAlignedBlock *pages, bool *readable)
+{
+	bool		all = PCacheReadExact(segment->fd, pages, (size_t) n * BLCKSZ, offset);
+
+	for (uint32 i = 0; i < n; i++)
+		readable[i] = all || PCacheReadExact(segment->fd, &pages[i], BLCKSZ,
+											 offset + (off_t) i * BLCKSZ);
+}
+
+/* Read the blocks of a task, and put those that are sound into their slots. */
+static void
+DoTask(Warming *w, const Task *task, SegmentFile *segment,
+	   PGIOAlignedBlock *buffer, bool *readable, WarmResult *result)
+{
+	const Rebuild *r = w->r;
+	const PCacheMapping *map = &r->pool.map;
+	const RelationFile *file = &r->files.files[task->file];
+	const uint32 *slots = &w->free_slots[task->first_slot];
+	char	   *blocks = map->base + r->superblocks.chosen.blocks_offset;
+	bool		consecutive = slots[task->n_blocks - 1] - slots[0] == task->n_blocks - 1;
+	PGIOAlignedBlock *pages = buffer;
+
+	if (!OpenSegment(segment, file->rlocator, file->fork,
+					 task->first_block / RELSEG_SIZE, true))
+	{
+		Fail(w, _("could not open file \"%s\": %m"), segment->path);
+		return;
+	}
+#ifdef MADV_POPULATE_WRITE
+	/* fault them in at once; only a hint */
+	if (consecutive)
+		(void) madvise(blocks + (uint64) slots[0] * BLCKSZ,
+					   (size_t) task->n_blocks * BLCKSZ, MADV_POPULATE_WRITE);
+#endif
+
+	/*
+	 * Into the pool itself, if that is memory like any other.  To persistent
+	 * memory it is faster to copy past the CPU's caches than to flush them.
+	 */
+	if (consecutive && map->kind != PCACHE_PERSIST_PMEM)
+		pages = (PGIOAlignedBlock *) (blocks + (uint64) slots[0] * BLCKSZ);
+	ReadBlocks(segment, (off_t) (task->first_block % RELSEG_SIZE) * BLCKSZ,
+			   task->n_blocks, pages, readable);
+	if (pages != buffer)
+		PCacheFlush(map, pages, (size_t) task->n_blocks * BLCKSZ);
+
+	for (uint32 i = 0; i < task->n_blocks; i++)
+	{
+		PCacheDescriptor desc;
+		uint32		block = task->first_block + i;
+
+		if (!readable[i])
+		{
+			result->unreadable++;
+			continue;
+		}
+		switch (CheckPage(&pages[i], block, w->checksums))
+		{
+			case PAGE_SOUND:
+				break;
+			case PAGE_BAD_HEADER:
+				result->bad_header++;
+				continue;
+			case PAGE_BAD_CHECKSUM:
+				result->bad_checksum++;
+				continue;
+		}
+		if (!file->unlogged && PageLsn(&pages[i]) > w->lsn_limit)
+		{
+			result->bad_lsn++;
+			continue;
+		}
+		if (pages == buffer)
+			PCacheMemcpyNodrain(map, blocks + (uint64) slots[i] * BLCKSZ,
+								pages[i].data, BLCKSZ);
+		PCacheDescriptorDescribe(&desc, slots[i], file->rlocator, file->fork,
+								 block, PageLsn(&pages[i]), !file->unlogged,
+								 USAGE_COUNT);
+		PCacheDescriptorSetSealed(&desc);
+		PCacheMemcpyNodrain(map, MappedDescriptor(r, slots[i]), &desc, sizeof(desc));
+		result->read++;
+	}
+	RebuildStep("warm-task");
+}
+
+static void *
+Worker(void *arg)
+{
+	Warming    *w = arg;
+	SegmentFile segment = {.fd = -1};
+	WarmResult	result = {0};
+	PGIOAlignedBlock *pages;
+	bool	   *readable = pg_malloc_array(bool, BLOCKS_PER_TASK);
+
+	errno = posix_memalign((void **) &pages, PG_IO_ALIGN_SIZE,
+						   BLOCKS_PER_TASK * sizeof(PGIOAlignedBlock));
+	if (errno != 0)
+		pg_fatal("could not allocate memory: %m");
+	for (;;)
+	{
+		const Task *task = NULL;
+
+		pthread_mutex_lock(&w->lock);
+		if (!w->failed && w->next_task < w->n_tasks)
+			task = &w->tasks[w->next_task++];
+		pthread_mutex_unlock(&w->lock);
+		if (task == NULL)
+			break;
+		DoTask(w, task, &segment, pages, readable, &result);
+		pthread_mutex_lock(&w->lock);
+		w->done_blocks += task->n_blocks;
+		pthread_mutex_unlock(&w->lock);
+	}
+	CloseSegment(&segment);
+
+	/* what this thread has flushed nobody else can wait for */
+	if (!PCacheDrain(&w->r->pool.map))
+		Fail(w, _("could not write persistent cache pool \"%s\": %m"), w->r->pool.path);
+
+	pthread_mutex_lock(&w->lock);
+	w->result.read += result.read;
+	w->result.bad_header += result.bad_header;
+	w->result.bad_checksum += result.bad_checksum;
+	w->result.bad_lsn += result.bad_lsn;
+	w->result.unreadable += result.unreadable;
+	w->running--;
+	pthread_mutex_unlock(&w->lock);
+	free(pages);
+	pg_free(readable);
+	return NULL;
+}
+
+/*
+ * List the slots that may be filled: all of the first n but those whose page
+ * is kept, and those on bad blocks.
+ */
+static uint64
+ListFreeSlots(const Rebuild *r, const PageScan *scan, uint64 capacity, uint64 n,
+			  uint32 *slots)
+{
+	PCacheSuperblock sb = r->superblocks.chosen;
+	uint64		found = 0;
+
+	sb.blocks_offset = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).blocks_offset;
+	for (uint64 slot = 0; slot < n; slot++)
+	{
+		if (scan != NULL && slot < scan->slots &&
+			scan->verdicts[slot] == PCACHE_PAGE_KEPT)
+			continue;
+		if (!SlotIsBad(r, &sb, slot))
+			slots[found++] = slot;
+	}
+	return found;
+}
+
+static void
+AddTask(Warming *w, uint64 *allocated, int file, uint32 block, uint64 slot)
+{
+	Task	   *last = w->n_tasks > 0 ? &w->tasks[w->n_tasks - 1] : NULL;
+
+	if (last != NULL && last->file == file && last->n_blocks < BLOCKS_PER_TASK &&
+		last->first_block + last->n_blocks == block && block % RELSEG_SIZE != 0)
+	{
+		last->n_blocks++;
+		return;
+	}
+	if (w->n_tasks == *allocated)
+	{
+		*allocated = Max(1024, *allocated * 2);
+		w->tasks = pg_realloc_array(w->tasks, Task, *allocated);
+	}
+	w->tasks[w->n_tasks++] = (Task) {
+		.file = file,
+		.first_block = block,
+		.n_blocks = 1,
+		.first_slot = slot,
+	};
+}
+
+/* Decide which block goes into which slot. */
+static void
+ListTasks(Warming *w, const PageScan *scan, uint64 n_free)
+{
+	const RelationFiles *files = &w->r->files;
+	uint64		next_slot = 0;
+	uint64		allocated = 0;
+
+	w->result.relations = files->n_relations;
+	w->result.file_pages = files->n_blocks;
+	for (int i = 0; i < files->n; i++)
+	{
+		const RelationFile *file = &files->files[i];
+
+		/* these are reset by the next start */
+		if (file->unlogged && w->r->judge.drop_unlogged)
+			continue;
+		for (uint64 block = 0; block < file->nblocks; block++)
+		{
+			PageKey		key = {
+				.spc_oid = file->rlocator.spcOid,
+				.db_oid = file->rlocator.dbOid,
+				.rel_number = file->rlocator.relNumber,
+				.fork_number = file->fork,
+				.block_number = block,
+			};
+
+			if (scan != NULL && ScanHasPage(scan, key))
+				w->result.already++;
+			else if (next_slot == n_free)
+				w->result.no_room++;
+			else
+				AddTask(w, &allocated, i, block, next_slot++);
+		}
+	}
+	w->result.read = next_slot;
+}
+
+/* Run the workers, and wait for them. */
+static void
+RunWorkers(Warming *w)
+{
+	const PCacheOptions *options = w->r->options;
+	int			n = Max(1, options->jobs);
+	uint64		total = 0;
+	pthread_t  *threads = pg_malloc_array(pthread_t, n);
+
+	for (uint64 i = 0; i < w->n_tasks; i++)
+		total += w->tasks[i].n_blocks;
+	w->result.read = 0;
+	w->running = n;
+	pthread_mutex_init(&w->lock, NULL);
+	for (int i = 0; i < n; i++)
+	{
+		errno = pthread_create(&threads[i], NULL, Worker, w);
+		if (errno != 0)
+			pg_fatal("could not create thread: %m");
+	}
+	while (options->progress)
+	{
+		uint64		done;
+		int			running;
+
+		pthread_mutex_lock(&w->lock);
+		done = w->done_blocks;
+		running = w->running;
+		pthread_mutex_unlock(&w->lock);
+		if (running == 0)
+			break;
+		ReportProgress(done * BLCKSZ, total * BLCKSZ, false);
+		pg_usleep(50000L);
+	}
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	if (w->failed)
+		pg_fatal("%s", w->failure);
+	if (options->progress)
+		ReportProgress(w->done_blocks * BLCKSZ, total * BLCKSZ, true);
+	pg_free(threads);
+}
+
+static PersistentCacheMode
+NextMode(const Configuration *conf)
+{
+	if (conf->mode != NULL && strcmp(conf->mode, "always") == 0)
+		return PERSISTENT_CACHE_ALWAYS;
+	return PERSISTENT_CACHE_PLANNED_RESTART;
+}
+
+/*
+ * Has anybody used the cluster meanwhile?  It is not ours to lock.
+ */
+static void
+CheckClusterUnchanged(const Rebuild *r)
+{
+	bool		crc_ok;
+	ControlFileData *control;
+
+	RefuseRunningServer(r->options->pgdata);
+	control = get_controlfile(r->options->pgdata, &crc_ok);
+	if (!crc_ok || control->crc != r->control->crc)
+		pg_fatal("the cluster was started while its files were read");
+	pfree(control);
+}
+
+/*
+ * Fill the first shared_buffers slots, and leave a pool that the next start
+ * keeps.  In a dry run only count what there is to do.
+ */
+void
+WarmFromFiles(Rebuild *r)
+{
+	PCacheSuperblock *sb = &r->superblocks.chosen;
+	bool		dry_run = r->options->dry_run;
+	uint64		capacity = r->result.capacity;
+	uint64		n = r->conf.nbuffers;
+	uint64		old_slots = Min(sb->slots_used, capacity);
+	Warming		w = {0};
+	PCacheSuperblock clean;
+	PageScan	scan;
+	bool		keep;
+	uint64		n_free;
+	uint64		kept = 0;
+	instr_time	start;
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(start);
+	w.r = r;
+	w.checksums = r->control->data_checksum_version != 0;
+
+	/* what would be kept anyway stays */
+	keep = !r->options->reset &&
+		JudgePool(&r->superblocks, &r->judge.facts).refusal == PCACHE_WARM;
+	if (keep)
+	{
+		PCacheOptions quiet = *r->options;
+
+		quiet.progress = false;
+		ScanPages(&quiet, &r->pool, sb, r->control, n, &r->judge, &scan);
+		kept = scan.counts[PCACHE_PAGE_KEPT];
+	}
+	w.free_slots = pg_malloc_array(uint32, n);
+	n_free = ListFreeSlots(r, keep ? &scan : NULL, capacity, n, w.free_slots);
+	ListTasks(&w, keep ? &scan : NULL, n_free);
+	r->result.warm = w.result;
+	if (dry_run)
+		return;
+
+	if (!PCacheSuperblockAdopt(sb, r->control, r->pool.fs_kind,
+							   NextMode(&r->conf), n, &r->judge.media))
+		pg_fatal("could not generate random numbers");
+	StoreSuperblock(r);
+	RebuildStep("warm-marked");
+	StoreStateFile(r);
+	RebuildStep("warm-recorded");
+
+	/* also those beyond shared_buffers: nothing in them is checked any more */
+	for (uint64 i = 0; i < n_free; i++)
+		FreeSlot(r, w.free_slots[i]);
+	for (uint64 slot = n; slot < old_slots; slot++)
+	{
+		if (!SlotIsBad(r, sb, slot))
+			FreeSlot(r, slot);
+	}
+	DrainPool(r);
+	RebuildStep("warm-freed");
+
+	clean = *sb;
+	PCacheSuperblockSetClean(&clean, r->control, 0);
+	w.lsn_limit = PCacheLsnLimit(&clean, &r->judge.facts);
+	RunWorkers(&w);
+	DrainPool(r);
+	RebuildStep("warm-filled");
+
+	CheckClusterUnchanged(r);
+	PCacheSuperblockSetClean(sb, r->control, kept + w.result.read);
+	StoreSuperblock(r);
+	RebuildStep("warm-done");
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	w.result.seconds = INSTR_TIME_GET_DOUBLE(elapsed);
+	r->result.warm = w.result;
+	if (keep)
+		FreeScan(&scan);
+	pg_free(w.free_slots);
+	pg_free(w.tasks);
+}

@@ -1,0 +1,356 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz_input.c
+ *	  From a fuzzer's input to bytes on media, and back.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/fuzz/fuzz_input.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz_input.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "access/xlog_internal.h"
+#include "catalog/pg_tablespace_d.h"
+#include "port/pg_crc32c.h"
+
+void
+FuzzFail(const char *condition, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, condition);
+	__builtin_trap();
+}
+
+void
+FuzzExpandSuperblock(const FuzzSuperblock *packed, PCacheSuperblock *sb)
+{
+	memset(sb, 0, sizeof(*sb));
+	memcpy(sb, packed->head, sizeof(packed->head));
+	sb->crc = packed->crc;
+	memcpy(sb->tail, packed->tail, sizeof(sb->tail));
+}
+
+void
+FuzzPackSuperblock(const PCacheSuperblock *sb, FuzzSuperblock *packed)
+{
+	memcpy(packed->head, sb, sizeof(packed->head));
+	packed->crc = sb->crc;
+	memcpy(packed->tail, sb->tail, sizeof(sb->tail));
+}
+
+/* Bytes beyond the end of an input count as zeros. */
+void
+FuzzLoad(FuzzInput *input, const uint8_t *data, size_t size)
+{
+	memset(input, 0, sizeof(*input));
+	memcpy(input, data, Min(size, sizeof(*input)));
+	input->state_len = Min(input->state_len, FUZZ_STATE_LEN);
+}
+
+static uint32
+Crc(const void *bytes, size_t len)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, bytes, len);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/*
+ * Where the checksum of a state file stands, and what it ought to be.  Returns
+ * NULL if there is none.
+ */
+static char *
+FindStateCrc(char *text, size_t len, char expected[9])
+{
+	static const char key[] = "\ncrc = ";
+	char	   *line = memmem(text, len, key, strlen(key));
+
+	if (line == NULL || line + strlen(key) + 9 > text + len)
+		return NULL;
+	snprintf(expected, 9, "%08x", Crc(text, line + 1 - text));
+	return line + strlen(key);
+}
+
+/*
+ * The text of the state file, with the name of the pool's directory put in.
+ * Its checksum is right if that of the input is.  Returns its length.
+ */
+size_t
+FuzzExpandState(const FuzzInput *input, const char *directory,
+				char *text, size_t size)
+{
+	char		packed[FUZZ_STATE_LEN];
+	char		expected[9];
+	size_t		len = input->state_len;
+	char	   *crc;
+	char	   *place;
+	bool		intact;
+
+	memcpy(packed, input->state, len);
+	crc = FindStateCrc(packed, len, expected);
+	intact = crc != NULL && memcmp(crc, expected, 8) == 0;
+
+	place = memmem(packed, len, FUZZ_DIRECTORY, strlen(FUZZ_DIRECTORY));
+	if (place == NULL)
+	{
+		memcpy(text, packed, len);
+		return len;
+	}
+	Assert(size >= len + strlen(directory));
+	memcpy(text, packed, place - packed);
+	strcpy(text + (place - packed), directory);
+	memcpy(text + (place - packed) + strlen(directory),
+		   place + strlen(FUZZ_DIRECTORY),
+		   len - (place - packed) - strlen(FUZZ_DIRECTORY));
+	len += strlen(directory) - strlen(FUZZ_DIRECTORY);
+	if (intact && (crc = FindStateCrc(text, len, expected)) != NULL)
+		memcpy(crc, expected, 8);
+	return len;
+}
+
+/*
+ * Make checksums right, as whoever wrote these bytes would have done, so that
+ * what is behind the check for them is reached.  Each bit of which stands for
+ * some of them.
+ */
+void
+FuzzRepair(FuzzInput *input, uint32 which)
+{
+	FuzzSuperblock *superblocks[] = {&input->first, &input->copy};
+	char		expected[9];
+	char	   *crc;
+
+	if (which & 0x01)
+		input->control.crc = Crc(&input->control, offsetof(ControlFileData, crc));
+	for (int i = 0; i < lengthof(superblocks); i++)
+	{
+		PCacheSuperblock sb;
+
+		FuzzExpandSuperblock(superblocks[i], &sb);
+		if (which & 0x02)
+		{
+			sb.confirmed.control_crc = input->control.crc;
+			memcpy(sb.magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN);
+			memcpy(sb.tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN);
+		}
+		if (which & (0x04 << i))
+			PCacheSuperblockSetCrc(&sb);
+		FuzzPackSuperblock(&sb, superblocks[i]);
+	}
+	for (int i = 0; i < lengthof(input->watermarks); i++)
+	{
+		PCacheWatermark *w = &input->watermarks[i];
+
+		if ((which & 0x10) && w->witness != 0 &&
+			IsValidWalSegSize(input->control.xlog_seg_size))
+		{
+			uint64		flushed = w->flushed;
+			char		wal[PCACHE_WITNESS_LEN];
+
+			/* the last byte of a witness is not zero */
+			memcpy(wal, input->wal, sizeof(wal));
+			wal[sizeof(wal) - 1] |= 1;
+			input->wal[sizeof(wal) - 1] = wal[sizeof(wal) - 1];
+			if ((w->witness - 1) % input->control.xlog_seg_size + 1 >= PCACHE_WITNESS_LEN)
+				(void) PCacheWitnessFind(w, wal, sizeof(wal), w->witness, w->timeline,
+										 input->control.xlog_seg_size);
+			w->flushed = flushed;
+		}
+		if (which & 0x20)
+			w->crc = PCacheWatermarkCrc(w);
+	}
+	if (which & 0x40)
+	{
+		for (int i = 0; i < FUZZ_MEMORY_ERRORS; i++)
+			input->errors[i].crc = Crc(&input->errors[i],
+									   offsetof(PCacheMemoryError, crc));
+	}
+	if (which & 0x80)
+	{
+		for (int i = 0; i < FUZZ_DESCRIPTORS; i++)
+		{
+			input->descs[i].slot = i;
+			input->descs[i].crc = PCacheDescriptorCrc(&input->descs[i]);
+		}
+	}
+	if ((which & 0x100) && input->state_len <= FUZZ_STATE_LEN &&
+		(crc = FindStateCrc(input->state, input->state_len, expected)) != NULL)
+		memcpy(crc, expected, 8);
+}
+
+static volatile sig_atomic_t run_number;
+static volatile sig_atomic_t seconds_in_run;
+
+static void
+CpuSecond(int signum)
+{
+	static sig_atomic_t last_run;
+
+	if (run_number != last_run)
+		seconds_in_run = 0;
+	last_run = run_number;
+	if (++seconds_in_run > 5)
+		FuzzFail("a run ends", __FILE__, __LINE__);
+}
+
+/*
+ * Time that passes is no measure, as the machine may have other things to do;
+ * libFuzzer has no other one, and stays there for a run that sleeps.
+ */
+void
+FuzzWatch(void)
+{
+	static bool started = false;
+
+	if (!started)
+	{
+		struct sigaction action = {.sa_handler = CpuSecond, .sa_flags = SA_RESTART};
+		struct itimerval second = {{1, 0}, {1, 0}};
+
+		if (sigaction(SIGPROF, &action, NULL) < 0 ||
+			setitimer(ITIMER_PROF, &second, NULL) < 0)
+			abort();
+		started = true;
+	}
+	run_number = run_number + 1;
+}
+
+static char directory[MAXPGPATH];
+static pid_t directory_owner;
+
+/* It has two levels of names only, and only we put anything there. */
+static void
+RemoveDirectory(void)
+{
+	char		command[MAXPGPATH + 16];
+
+	if (getpid() != directory_owner)
+		return;
+	snprintf(command, sizeof(command), "rm -rf '%s'", directory);
+	if (system(command) != 0)
+		fprintf(stderr, "could not remove \"%s\"\n", directory);
+}
+
+/*
+ * Make a directory that goes when the process does, and go there.  FUZZ_DIR
+ * says where.
+ */
+const char *
+FuzzMakeDirectory(void)
+{
+	const char *parent = getenv("FUZZ_DIR");
+
+	snprintf(directory, sizeof(directory), "%s/pcache-fuzz.XXXXXX",
+			 parent != NULL ? parent : "/dev/shm");
+	if (mkdtemp(directory) == NULL || chdir(directory) < 0)
+	{
+		fprintf(stderr, "could not create directory \"%s\": %m\n", directory);
+		exit(1);
+	}
+	directory_owner = getpid();
+	atexit(RemoveDirectory);
+	return directory;
+}
+
+void
+FuzzWriteFile(int fd, const void *bytes, size_t len, off_t offset)
+{
+	if (pwrite(fd, bytes, len, offset) != len)
+	{
+		fprintf(stderr, "could not write a file of the fuzzer: %m\n");
+		exit(1);
+	}
+}
+
+/* Put the WAL where the witness of the watermark that counts looks for it. */
+void
+FuzzPlaceWal(const FuzzInput *input)
+{
+	static char last_path[MAXPGPATH];
+	static char last_wal[PCACHE_WITNESS_LEN];
+	static uint32 last_offset;
+	char		name[MAXFNAMELEN];
+	char		path[MAXPGPATH] = "";
+	PCacheWatermark watermark;
+	uint32		segment_size = input->control.xlog_seg_size;
+	uint32		offset = 0;
+	XLogSegNo	segno;
+	int			fd;
+
+	if (!(input->facts & FUZZ_NO_WAL) &&
+		IsValidWalSegSize(segment_size) &&
+		PCacheWatermarkChoose(input->watermarks, &watermark) &&
+		watermark.witness != 0)
+	{
+		XLByteToPrevSeg(watermark.witness, segno, segment_size);
+		offset = XLogSegmentOffset(watermark.witness - 1, segment_size) + 1;
+		XLogFileName(name, watermark.timeline, segno, segment_size);
+		snprintf(path, sizeof(path), XLOGDIR "/%s", name);
+	}
+	if (strcmp(path, last_path) == 0 && offset == last_offset &&
+		memcmp(input->wal, last_wal, sizeof(last_wal)) == 0)
+		return;
+
+	if (last_path[0] != '\0')
+		unlink(last_path);
+	strcpy(last_path, path);
+	last_offset = offset;
+	memcpy(last_wal, input->wal, sizeof(last_wal));
+	if (offset < PCACHE_WITNESS_LEN)
+		return;
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0)
+		return;
+	FuzzWriteFile(fd, input->wal, sizeof(input->wal), offset - PCACHE_WITNESS_LEN);
+	close(fd);
+}
+
+/* Relations that there are in each cluster, as far as descriptors speak of them. */
+void
+FuzzMakeRelations(void)
+{
+	static const RelFileNumber relations[] = {1213, 1247, 1249, 1255, 1259, 1260, 1262, 2619, 16384};
+	static const Oid databases[] = {0, 1, 4, 5};
+
+	for (int i = 0; i < lengthof(databases); i++)
+	{
+		char		path[MAXPGPATH];
+
+		if (databases[i] == 0)
+			strcpy(path, "global");
+		else
+			snprintf(path, sizeof(path), "base/%u", databases[i]);
+		mkdir("base", 0700);
+		mkdir(path, 0700);
+		for (int j = 0; j < lengthof(relations); j++)
+		{
+			for (ForkNumber fork = MAIN_FORKNUM; fork <= VISIBILITYMAP_FORKNUM; fork++)
+			{
+				RelFileLocator rlocator = {
+					databases[i] == 0 ? GLOBALTABLESPACE_OID : DEFAULTTABLESPACE_OID,
+					databases[i], relations[j]
+				};
+				RelPathStr	file = relpathperm(rlocator, fork);
+				int			fd = open(file.str, O_RDWR | O_CREAT, 0600);
+
+				if (fd < 0 || ftruncate(fd, FUZZ_RELATION_BLOCKS * BLCKSZ) < 0)
+				{
+					fprintf(stderr, "could not create \"%s\": %m\n", file.str);
+					exit(1);
+				}
+				close(fd);
+			}
+		}
+	}
+}

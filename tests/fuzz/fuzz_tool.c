@@ -1,0 +1,543 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz_tool.c
+ *	  Fuzz target: pg_pcache, all of it, on a cluster that was tampered with.
+ *
+ * The tool's main() is called as often as there are inputs.  It is written
+ * for a process of its own, and leaves to exit() what it has allocated,
+ * opened and mapped; so these calls lead to here (ld --wrap), and what a run
+ * has left is cleaned up after it.
+ *
+ * The server's configuration, which the tool would ask "postgres -C" for, is
+ * part of the input.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/fuzz/fuzz_tool.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fuzz_input.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/jsonapi.h"
+#include "mb/pg_wchar.h"
+
+#define MAX_ARGS			10
+#define MAX_POOL_SIZE		((uint64) 16 * 1024 * 1024)
+#define FREE_SLOTS			256
+#define CONTROL_FILE		"global/pg_control"
+
+typedef struct Command
+{
+	const char *args[MAX_ARGS];
+	bool		writes;			/* the pool has to be made again */
+	bool		compares;		/* with the data files */
+} Command;
+
+/* A pool without the sparse input's descriptors has only free ones. */
+static const Command commands[] = {
+	{{"status"}},
+	{{"status", "--json"}},
+	{{"status", "-u"}},
+	{{"verify"}},
+	{{"verify", "--json"}},
+	{{"verify", "-u", "--json"}},
+	{{"init", "--size=128kB"}, .writes = true},
+	{{"init", "--dry-run", "--size=128kB", "--json"}},
+	{{"init", "--dry-run", "--force", "-u"}},
+	{{"init", "--force", "--size=128kB", "--json"}, .writes = true},
+#ifdef FUZZ_REBUILD
+	{{"status", "--relations", "--json"}},
+	{{"verify", "--pages"}, .compares = true},
+	{{"verify", "--pages", "--json"}, .compares = true},
+	{{"verify", "--pages", "--deep", "--json"}, .compares = true},
+	{{"rebuild", "--dry-run"}},
+	{{"rebuild", "--dry-run", "--resize=256kB", "--json"}},
+	{{"rebuild"}, .writes = true},
+	{{"rebuild", "--json"}, .writes = true},
+	{{"rebuild", "--reset", "--force"}, .writes = true},
+	{{"rebuild", "--resize=256kB", "--json"}, .writes = true},
+	{{"rebuild", "--resize=4MB"}, .writes = true},
+#endif
+};
+
+extern int	PgPcacheMain(int argc, char *argv[]);
+
+static char data_directory[MAXPGPATH];
+static char pool_directory[MAXPGPATH];
+static char pool_path[MAXPGPATH];
+static int	control_fd;
+static int	output_fd;
+static int	first_fd;			/* from here on all are a run's */
+static bool tell;				/* what the tool says, on stderr */
+static bool pool_is_sound;		/* it has the shape that we gave it */
+
+static const FuzzInput *current;
+static bool running;
+static jmp_buf out;
+static pthread_t main_thread;
+static int	exit_status;
+
+/* What a run has to be relieved of. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void **blocks;
+static size_t n_blocks;
+static size_t max_blocks;
+static void (*exit_functions[8]) (void);
+static int	n_exit_functions;
+static PCacheMapping mappings[8];
+static int	n_mappings;
+
+/* Functions that the linker puts before those of the same name. */
+extern void *__real_malloc(size_t size);
+extern void *__real_calloc(size_t n, size_t size);
+extern void *__real_realloc(void *block, size_t size);
+extern void __real_free(void *block);
+extern char *__real_strdup(const char *string);
+extern int	__real_atexit(void (*function) (void));
+pg_noreturn extern void __real_exit(int status);
+extern bool __real_PCacheMap(const char *path, bool volatile_memory, PCacheMapping *map);
+extern bool __real_PCacheUnmap(PCacheMapping *map);
+
+extern void *__wrap_malloc(size_t size);
+extern void *__wrap_calloc(size_t n, size_t size);
+extern void *__wrap_realloc(void *block, size_t size);
+extern void __wrap_free(void *block);
+extern char *__wrap_strdup(const char *string);
+extern int	__wrap_atexit(void (*function) (void));
+pg_noreturn extern void __wrap_exit(int status);
+extern bool __wrap_PCacheMap(const char *path, bool volatile_memory, PCacheMapping *map);
+extern bool __wrap_PCacheUnmap(PCacheMapping *map);
+extern bool __wrap_PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
+extern int	__wrap_find_other_exec(const char *argv0, const char *target,
+								   const char *versionstr, char *retpath);
+extern void __wrap_set_pglocale_pgservice(const char *argv0, const char *app);
+extern FILE *__wrap_popen(const char *command, const char *type);
+extern int	__wrap_pclose(FILE *pipe);
+
+static void *
+Remember(void *block)
+{
+	if (!running || block == NULL)
+		return block;
+	pthread_mutex_lock(&lock);
+	if (n_blocks == max_blocks)
+	{
+		max_blocks = Max(1024, 2 * max_blocks);
+		blocks = __real_realloc(blocks, max_blocks * sizeof(*blocks));
+	}
+	blocks[n_blocks++] = block;
+	pthread_mutex_unlock(&lock);
+	return block;
+}
+
+/* The last one is the most likely. */
+static void
+Forget(void *block)
+{
+	if (!running || block == NULL)
+		return;
+	pthread_mutex_lock(&lock);
+	for (size_t i = n_blocks; i-- > 0;)
+	{
+		if (blocks[i] == block)
+		{
+			blocks[i] = blocks[--n_blocks];
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void *
+__wrap_malloc(size_t size)
+{
+	return Remember(__real_malloc(size));
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	return Remember(__real_calloc(n, size));
+}
+
+void *
+__wrap_realloc(void *block, size_t size)
+{
+	Forget(block);
+	return Remember(__real_realloc(block, size));
+}
+
+void
+__wrap_free(void *block)
+{
+	Forget(block);
+	__real_free(block);
+}
+
+char *
+__wrap_strdup(const char *string)
+{
+	return Remember(__real_strdup(string));
+}
+
+int
+__wrap_atexit(void (*function) (void))
+{
+	if (!running)
+		return __real_atexit(function);
+	FuzzExpect(n_exit_functions < lengthof(exit_functions));
+	exit_functions[n_exit_functions++] = function;
+	return 0;
+}
+
+void
+__wrap_exit(int status)
+{
+	if (!running)
+		__real_exit(status);
+	FuzzExpect(pthread_equal(pthread_self(), main_thread));
+	exit_status = status;
+	longjmp(out, 1);
+}
+
+bool
+__wrap_PCacheMap(const char *path, bool volatile_memory, PCacheMapping *map)
+{
+	if (!__real_PCacheMap(path, volatile_memory, map))
+		return false;
+	FuzzExpect(n_mappings < lengthof(mappings));
+	mappings[n_mappings++] = *map;
+	return true;
+}
+
+bool
+__wrap_PCacheUnmap(PCacheMapping *map)
+{
+	for (int i = 0; i < n_mappings; i++)
+	{
+		if (mappings[i].base == map->base)
+			mappings[i] = mappings[--n_mappings];
+	}
+	return __real_PCacheUnmap(map);
+}
+
+bool
+__wrap_PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN])
+{
+	memcpy(boot_id, current->first.head + offsetof(PCacheSuperblock, boot_id),
+		   PCACHE_UUID_LEN);
+	if (current->facts & FUZZ_OTHER_BOOT)
+		boot_id[0]++;
+	return true;
+}
+
+/* The server's program is there if its configuration is known. */
+int
+__wrap_find_other_exec(const char *argv0, const char *target,
+					   const char *versionstr, char *retpath)
+{
+	strcpy(retpath, "postgres");
+	return 0;
+}
+
+void
+__wrap_set_pglocale_pgservice(const char *argv0, const char *app)
+{
+}
+
+/* Answers "postgres ... -C NAME". */
+FILE *
+__wrap_popen(const char *command, const char *type)
+{
+	static char answer[64];
+	const char *name = strrchr(command, ' ') + 1;
+
+	if (strstr(name, "persistent_cache_mode"))
+		strcpy(answer, current->nbuffers == 0 ? "off\n" : "always\n");
+	else if (strstr(name, "persistent_cache_directory"))
+		strcpy(answer, "pg_pcache\n");
+	else if (strstr(name, "shared_buffers"))
+		snprintf(answer, sizeof(answer), "%d\n", current->nbuffers);
+	else if (strstr(name, "persistent_cache_on_media_unknown"))
+		strcpy(answer, current->facts & FUZZ_COLD_ON_UNKNOWN ? "cold\n" : "use\n");
+	else
+		strcpy(answer, "\n");
+	return fmemopen(answer, strlen(answer), "r");
+}
+
+/* A server that cannot read its configuration fails. */
+int
+__wrap_pclose(FILE *pipe)
+{
+	fclose(pipe);
+	return current->nbuffers < 0 ? 256 : 0;
+}
+
+static void
+Fail(const char *what)
+{
+	fprintf(stderr, "could not make the cluster of the fuzzer: %s: %m\n", what);
+	exit(1);
+}
+
+static void
+SetFile(const char *name, bool there)
+{
+	int			fd;
+
+	if (!there)
+	{
+		unlink(name);
+		return;
+	}
+	fd = open(name, O_WRONLY | O_CREAT, 0600);
+	if (fd < 0)
+		Fail(name);
+	close(fd);
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	const char *directory;
+
+	if (geteuid() == 0)
+	{
+		fprintf(stderr, "pg_pcache does nothing for root; see tools/as-user\n");
+		exit(1);
+	}
+	directory = FuzzMakeDirectory();
+	snprintf(data_directory, sizeof(data_directory), "%s/data", directory);
+	snprintf(pool_directory, sizeof(pool_directory), "%s/pool", directory);
+	snprintf(pool_path, sizeof(pool_path), "%s/%s", pool_directory, PCACHE_POOL_FILE);
+	if (mkdir(data_directory, 0700) < 0 || mkdir(pool_directory, 0700) < 0 ||
+		chdir(data_directory) < 0 || mkdir("pg_wal", 0700) < 0 ||
+		symlink(pool_directory, PCACHE_DEFAULT_DIRECTORY) < 0)
+		Fail(data_directory);
+	FuzzMakeRelations();
+	control_fd = open(CONTROL_FILE, O_RDWR | O_CREAT, 0600);
+	output_fd = memfd_create("output", 0);
+	if (control_fd < 0 || ftruncate(control_fd, PG_CONTROL_FILE_SIZE) < 0 ||
+		output_fd < 0 || dup2(output_fd, STDOUT_FILENO) < 0)
+		Fail(CONTROL_FILE);
+	main_thread = pthread_self();
+	tell = getenv("FUZZ_TELL") != NULL;
+	return 0;
+}
+
+static void
+WritePool(const FuzzInput *input)
+{
+	PCacheSuperblock sb;
+	struct stat st;
+	uint64		size = Min(input->file_size, MAX_POOL_SIZE);
+	int			fd;
+
+	if (!pool_is_sound || (input->facts & FUZZ_NO_POOL))
+		unlink(pool_path);
+	pool_is_sound = false;
+	if (input->facts & FUZZ_NO_POOL)
+		return;
+
+	fd = open(pool_path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		Fail(pool_path);
+	if (st.st_size != size && ftruncate(fd, 0) < 0)
+		Fail(pool_path);
+	if (st.st_size != size)
+	{
+		PCacheDescriptor descs[FREE_SLOTS] = {0};
+
+		for (int i = 0; i < FREE_SLOTS; i++)
+			descs[i].seq = PCACHE_DESC_FREE_SEQ;
+		FuzzWriteFile(fd, descs, sizeof(descs), PCACHE_DESCRIPTORS_OFFSET);
+	}
+	FuzzExpandSuperblock(&input->copy, &sb);
+	FuzzWriteFile(fd, &sb, sizeof(sb), PCACHE_COPY_OFFSET);
+	FuzzExpandSuperblock(&input->first, &sb);
+	FuzzWriteFile(fd, &sb, sizeof(sb), PCACHE_SUPERBLOCK_OFFSET);
+	FuzzWriteFile(fd, input->watermarks, sizeof(input->watermarks), PCACHE_WATERMARK_OFFSET);
+	FuzzWriteFile(fd, input->errors, sizeof(input->errors), PCACHE_MEMORY_ERRORS_OFFSET);
+	FuzzWriteFile(fd, input->descs, sizeof(input->descs), PCACHE_DESCRIPTORS_OFFSET);
+	for (int i = 0; i < FUZZ_PAGES; i++)
+	{
+		uint64		offset = sb.blocks_offset + i * BLCKSZ;
+
+		if (offset >= PCACHE_DESCRIPTORS_OFFSET + sizeof(input->descs) &&
+			offset <= MAX_POOL_SIZE - BLCKSZ)
+		{
+			FuzzWriteFile(fd, input->pages[i].head, FUZZ_PAGE_PART, offset);
+			FuzzWriteFile(fd, input->pages[i].end, FUZZ_PAGE_PART,
+						  offset + BLCKSZ - FUZZ_PAGE_PART);
+		}
+	}
+	if (ftruncate(fd, size) < 0)
+		Fail(pool_path);
+	close(fd);
+	/* a file that grew to hold what is written to it was sparse in between */
+	pool_is_sound = size >= PCACHE_DESCRIPTORS_OFFSET + sizeof(PCacheDescriptor) * FREE_SLOTS;
+}
+
+/* What the data files have in place of the pages that come with the input. */
+static void
+WriteRelations(const FuzzInput *input)
+{
+	for (int i = 0; i < FUZZ_PAGES; i++)
+	{
+		const PCacheDescriptor *desc = &input->descs[i];
+		RelFileLocator rlocator = {desc->spc_oid, desc->db_oid, desc->rel_number};
+		off_t		offset = (off_t) desc->block_number * BLCKSZ;
+		int			fd;
+
+		if (desc->fork_number < 0 || desc->fork_number > MAX_FORKNUM ||
+			desc->block_number >= FUZZ_RELATION_BLOCKS ||
+			(desc->db_oid == InvalidOid) != (desc->spc_oid == 1664))
+			continue;
+		fd = open(relpathperm(rlocator, desc->fork_number).str, O_WRONLY, 0);
+		if (fd < 0)
+			continue;
+		FuzzWriteFile(fd, input->files[i].head, FUZZ_PAGE_PART, offset);
+		FuzzWriteFile(fd, input->files[i].end, FUZZ_PAGE_PART,
+					  offset + BLCKSZ - FUZZ_PAGE_PART);
+		close(fd);
+	}
+}
+
+static void
+WriteCluster(const FuzzInput *input, const Command *command)
+{
+	static int	last_files = -1;
+	int			files = input->facts &
+		(FUZZ_BACKUP_LABEL | FUZZ_RECOVERY_SIGNAL | FUZZ_STANDBY_SIGNAL);
+	char		text[FUZZ_STATE_LEN + MAXPGPATH];
+	size_t		len = FuzzExpandState(input, pool_directory, text, sizeof(text));
+	int			fd;
+
+	FuzzWriteFile(control_fd, &input->control, sizeof(input->control), 0);
+	unlink(PCACHE_STATE_FILE);
+	if (!(input->facts & FUZZ_NO_STATE_FILE))
+	{
+		fd = open(PCACHE_STATE_FILE, O_WRONLY | O_CREAT, 0600);
+		if (fd < 0)
+			Fail(PCACHE_STATE_FILE);
+		FuzzWriteFile(fd, text, len, 0);
+		close(fd);
+	}
+	if (files != last_files)
+	{
+		SetFile("backup_label", (files & FUZZ_BACKUP_LABEL) != 0);
+		SetFile("recovery.signal", (files & FUZZ_RECOVERY_SIGNAL) != 0);
+		SetFile("standby.signal", (files & FUZZ_STANDBY_SIGNAL) != 0);
+		last_files = files;
+	}
+	FuzzPlaceWal(input);
+	WritePool(input);
+	if (command->compares)
+		WriteRelations(input);
+}
+
+/* Run the tool, and clean up after it. */
+static int
+Run(const char *const *args)
+{
+	char	   *argv[MAX_ARGS + 4] = {"pg_pcache", "-D", data_directory};
+	int			argc = 3;
+	int			highest;
+
+	while (args[argc - 3] != NULL)
+	{
+		argv[argc] = unconstify(char *, args[argc - 3]);
+		argc++;
+	}
+	argv[argc] = NULL;
+
+	first_fd = dup(output_fd);
+	close(first_fd);
+	optind = 0;
+	running = true;
+	if (setjmp(out) == 0)
+		exit_status = PgPcacheMain(argc, argv);
+	while (n_exit_functions > 0)
+		exit_functions[--n_exit_functions] ();
+	running = false;
+
+	while (n_mappings > 0)
+		FuzzExpect(__real_PCacheUnmap(&mappings[--n_mappings]));
+	while (n_blocks > 0)
+		__real_free(blocks[--n_blocks]);
+	/* what it has opened got the lowest numbers that were free */
+	highest = dup(output_fd);
+	for (int fd = first_fd; fd <= Max(highest, first_fd + 8); fd++)
+		close(fd);
+	if (chdir(data_directory) < 0)
+		Fail(data_directory);
+	fflush(stdout);
+	return exit_status;
+}
+
+/* JSON goes to programs, so it must be JSON whatever the pool says. */
+static void
+CheckOutput(const char *const *args, int status)
+{
+	off_t		len = lseek(STDOUT_FILENO, 0, SEEK_CUR);
+	bool		json = false;
+	char	   *text = NULL;
+
+	FuzzExpect(status >= 0 && status <= 3);
+	for (int i = 0; args[i] != NULL; i++)
+		json = json || strcmp(args[i], "--json") == 0;
+	if (tell || (json && status != 1))
+	{
+		text = malloc(len + 1);
+		FuzzExpect(PCacheReadExact(STDOUT_FILENO, text, len, 0));
+		text[len] = '\0';
+	}
+	if (tell)
+	{
+		fprintf(stderr, "pg_pcache");
+		for (int i = 0; args[i] != NULL; i++)
+			fprintf(stderr, " %s", args[i]);
+		fprintf(stderr, ": exit status %d\n%s\n", status, text);
+	}
+	if (json && status != 1)
+	{
+		JsonLexContext *lex;
+
+		lex = makeJsonLexContextCstringLen(NULL, text, len, PG_SQL_ASCII, true);
+		FuzzExpect(pg_parse_json(lex, &nullSemAction) == JSON_SUCCESS);
+		freeJsonLexContext(lex);
+	}
+	free(text);
+	if (ftruncate(STDOUT_FILENO, 0) < 0 || lseek(STDOUT_FILENO, 0, SEEK_SET) < 0)
+		abort();
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char *const look[] = {"verify", "--json", NULL};
+	FuzzInput	input;
+	const Command *command;
+
+	FuzzWatch();
+	FuzzLoad(&input, data, size);
+	command = &commands[input.command % lengthof(commands)];
+	current = &input;
+	WriteCluster(&input, command);
+	CheckOutput(command->args, Run(command->args));
+	if (command->writes)
+	{
+		CheckOutput(look, Run(look));
+		pool_is_sound = false;
+	}
+	return 0;
+}

@@ -1,0 +1,456 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# pg_pcache rebuild: repair, --reset, --resize; killed at every step.
+
+use strict;
+use warnings FATAL => 'all';
+
+use Fcntl qw(:flock);
+use File::Find qw(find);
+use JSON::PP qw(decode_json);
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(lstat);
+
+my $injection = ($ENV{enable_injection_points} // '') eq 'yes';
+my $node = new_node('main', size => '64MB', shared_buffers => '32MB',
+	init => { extra => [ '--wal-segsize' => 1 ] },
+	conf => "max_wal_size = 32MB\nmin_wal_size = 2MB");
+my $data = $node->data_dir;
+my $pool = pool_file($node);
+my ($rc, $out, $err, $result, $verdict, $offset, $outcome, $kept, @slots);
+
+sub refused
+{
+	my ($name, $message, @args) = @_;
+	my ($rc, $out, $err) = pcache($node, 'rebuild', @args);
+
+	is($rc, 1, "$name: exit status");
+	is($out, '', "$name: nothing on stdout");
+	like($err, qr/^pg_pcache: error: (?:.* )?$message/, "$name: message");
+	return;
+}
+
+sub rebuild_json
+{
+	my (@args) = @_;
+	my ($rc, $out, $err) = pcache($node, 'rebuild', '--json', @args);
+	my $json = $out eq '' ? {} : decode_json($out);
+
+	return { %$json, rc => $rc, stderr => $err };
+}
+
+# Pool and data directory, which go together, to be put back.
+sub save_all
+{
+	my $copy = PostgreSQL::Test::Utils::tempdir();
+
+	system_or_bail('cp', '-a', $data, "$copy/data");
+	return { pool => slurp_file($pool), data => "$copy/data" };
+}
+
+sub list_files
+{
+	my ($top) = @_;
+	my %files;
+
+	find(sub {
+		my @st = lstat;
+		$files{ substr $File::Find::name, length $top } = "$st[7] $st[9] " . -d _;
+	}, $top);
+	return \%files;
+}
+
+# Only the few files that differ: there are many.
+sub put_back
+{
+	my ($saved) = @_;
+	my $old = list_files($saved->{data});
+	my $new = list_files($data);
+
+	for (sort { length $b <=> length $a } grep { !exists $old->{$_} } keys %$new)
+	{
+		-l "$data$_" || !-d "$data$_" ? unlink "$data$_" : rmdir "$data$_";
+	}
+	for (sort grep { !exists $new->{$_} || $new->{$_} ne $old->{$_} } keys %$old)
+	{
+		next if -d "$data$_";
+		system_or_bail('cp', '-a', "$saved->{data}$_", "$data$_");
+	}
+	open my $fh, '>:raw', $pool or die $!;
+	print $fh $saved->{pool};
+	close $fh or die $!;
+	chmod 0600, $pool;
+	return;
+}
+
+my $expected;
+
+# A start that keeps that many pages, with the right contents; then a clean
+# stop.
+sub starts
+{
+	my ($name, $start, $kept) = @_;
+
+	$offset = log_offset($node);
+	$node->start;
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, $start, "$name: $start start") or diag($outcome->{reason} // '');
+	is($outcome->{kept}, $kept, "$name: pages kept") if defined $kept;
+	is(checksums($node), $expected, "$name: contents are right");
+	pages_equal_disk($node, $name);
+	$node->stop;
+	return;
+}
+
+# ---------------------------------------------------------------------------
+# Options.
+# ---------------------------------------------------------------------------
+for my $case (
+	[ '--force alone', qr/option --force can only be used together with --reset\n/, '--force' ],
+	[ '--directory', qr/option --directory cannot be used with "rebuild"\n/, '--directory' => '/tmp' ],
+	[ '--size', qr/option --size can only be used with "init"\n/, '--size' => '1MB' ],
+	[ '--pages', qr/option --pages can only be used with "verify"\n/, '--pages' ],
+	[ '--resize without unit', qr/missing unit in value "16" for option --resize\n/, '--resize' => '16' ],
+	[ '--resize nonsense', qr/invalid value "big" for option --resize\n/, '--resize' => 'big' ],
+	[ '--resize too small', qr/size "8kB" is out of range\n/, '--resize' => '8kB' ],
+	[ '--resize odd', qr/size "1001kB" is not a multiple of the block size/, '--resize' => '1001kB' ],
+	[ '--resize too large', qr/could not allocate \d+ MB for file ".*": No space left on device\n/, '--resize' => '7TB' ],
+	[ '--reset --resize too large', qr/could not allocate \d+ MB for file ".*": No space left on device\n/, '--reset', '--resize' => '7TB' ])
+{
+	my ($name, $message, @args) = @$case;
+
+	refused($name, $message, @args);
+}
+for my $case ([ 'init', '--reset' ], [ 'verify', '--resize=1MB' ], [ 'status', '--warm-from-files' ], [ 'verify', '-j2' ])
+{
+	($rc, $out, $err) = pcache($node, @$case);
+	is($rc, 1, "@$case: exit status");
+	like($err, qr/option --\S+ can only be used with "rebuild"\n/, "@$case: message");
+}
+
+# ---------------------------------------------------------------------------
+# A live server, a locked pool, somebody else's pool, no pool.
+# ---------------------------------------------------------------------------
+$node->start;
+load_data($node);
+$expected = checksums($node);
+refused('live server', qr/cluster must be shut down\n.*detail: A server with PID \d+ is running/);
+refused('live server, --reset --force', qr/cluster must be shut down\n/, '--reset', '--force');
+warm_up($node);
+$node->stop;
+$kept = verify_json($node)->{pages}{kept};
+open my $fh, '<', $pool or die $!;
+flock $fh, LOCK_SH | LOCK_NB or die $!;
+refused('locked', qr/persistent cache pool ".*" is locked by another process\n/);
+close $fh;
+my $saved = save_all();
+
+patch_superblock($pool, system_identifier => sub { $_[0] + 1 });
+refused('of another cluster', qr/persistent cache pool ".*" does not go with this data directory\n.*detail: It belongs to another cluster, with system identifier \d+; this one has \d+\.\n.*hint: To make it an empty pool of this cluster, use options --reset and --force\.\n/);
+refused('of another cluster, --reset', qr/does not go with this data directory\n/, '--reset');
+put_back($saved);
+patch_superblock($pool, pool_uuid => 'x' x 16);
+refused('another UUID', qr/does not go with this data directory\n.*detail: Its UUID is 78787878-.*; the data directory was last used with pool /);
+unlink state_file($node);
+refused('no record', qr/does not go with this data directory\n.*detail: The data directory has no record of a pool\.\n/);
+is((pcache($node, 'rebuild', '--reset', '--force'))[0], 0, 'no record, --reset --force: exit status');
+starts('no record, --reset --force', 'cold');
+$node->start;
+warm_up($node);
+$node->stop;
+starts('no record, --reset --force, used', 'warm');
+put_back($saved);
+rename $pool, "$pool.away";
+refused('no pool', qr/could not open persistent cache pool ".*": No such file or directory\n.*hint: .*run "pg_pcache init --force" to create the pool, and "pg_pcache rebuild --warm-from-files" to fill it\.\n/);
+rename "$pool.away", $pool;
+
+# ---------------------------------------------------------------------------
+# Nothing to do.
+# ---------------------------------------------------------------------------
+$result = rebuild_json();
+is($result->{rc}, 0, 'sound pool: exit status');
+is($result->{pages_kept}, $kept, 'sound pool: all pages are kept');
+is($result->{descriptors_formatted}, 0, 'sound pool: nothing formatted');
+ok(slurp_file($pool) eq $saved->{pool}, 'sound pool: nothing was changed');
+($rc, $out, $err) = pcache($node, 'rebuild', '--dry-run');
+is($rc, 0, '--dry-run: exit status');
+like($out, qr/^Dry run: nothing was changed\.  This would be done:\n\npool: +\Q$pool\E\nsuperblock: +intact\nsuperblock copy: +intact\nbad blocks: +0 bytes in 0 ranges\n/,
+	'--dry-run: output');
+
+# ---------------------------------------------------------------------------
+# Damage.
+# ---------------------------------------------------------------------------
+for my $case ([ 'superblock', 0 ], [ 'copy', COPY_OFFSET ])
+{
+	my ($name, $at) = @$case;
+
+	put_back($saved);
+	damage_superblock($pool, 'crc', $at);
+	is(rebuild_json('--dry-run')->{rc}, 0, "damaged $name, dry run");
+	ok(!status_json($node)->{ $at == 0 ? 'superblock_intact' : 'superblock_copy_intact' }, "damaged $name, dry run: still damaged");
+	$result = rebuild_json();
+	is($result->{rc}, 0, "damaged $name: exit status");
+	ok($result->{ $at == 0 ? 'superblock_restored' : 'superblock_copy_restored' }, "damaged $name: restored");
+	my $status = status_json($node);
+	ok($status->{superblock_intact} && $status->{superblock_copy_intact}, "damaged $name: both are intact");
+	starts("damaged $name", 'warm', $kept);
+}
+put_back($saved);
+damage_superblock($pool, 'crc', 0, COPY_OFFSET);
+refused('both superblocks damaged', qr/persistent cache pool ".*" cannot be repaired\n.*detail: Both superblocks are damaged\.  The first one: checksum is wrong\.  The copy: checksum is wrong\.\n.*hint: To make it an empty pool, use option --reset\.\n/);
+is(rebuild_json('--reset')->{capacity}, 8192, 'both superblocks damaged, --reset: same capacity');
+starts('both superblocks damaged, --reset', 'cold');
+put_back($saved);
+patch_superblock($pool, format_version => 7);
+refused('another format', qr/cannot be repaired\n.*detail: It has format version 7; this program has 1\.\n/);
+put_back($saved);
+truncate $pool, (-s $pool) - BLCKSZ;
+refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes, its superblock says \d+\n/);
+is(rebuild_json('--reset')->{rc}, 0, 'cut off, --reset: exit status');
+is(-s $pool, length $saved->{pool}, 'cut off, --reset: the file has its size again');
+starts('cut off, --reset', 'cold');
+
+put_back($saved);
+@slots = (sealed_slots($pool))[ 10 .. 16 ];
+write_descriptor($pool, $slots[0], crc => 1);
+write_descriptor($pool, $slots[1], slot => 1);
+write_descriptor($pool, $slots[2], fork_number => 17);
+my $twin = read_descriptor($pool, $slots[3]);
+write_descriptor($pool, $slots[4], map { $_ => $twin->{$_} } qw(spc_oid db_oid rel_number fork_number block_number));
+$verdict = verify_json($node);
+is($verdict->{pages}{kept}, $kept - 5, 'damaged descriptors: these are lost');
+$result = rebuild_json('--dry-run');
+is($result->{descriptors_formatted}, 5, 'damaged descriptors, dry run');
+$result = rebuild_json();
+is($result->{rc}, 0, 'damaged descriptors: exit status');
+is($result->{descriptors_formatted}, 5, 'damaged descriptors: formatted');
+$verdict = verify_json($node, '--pages');
+is($verdict->{pages}{free}, 4096 - $kept + 5, 'damaged descriptors: the slots are free');
+is($verdict->{pages}{duplicate} + $verdict->{pages}{damaged_descriptor} + $verdict->{pages}{invalid_tag}, 0,
+	'damaged descriptors: none is left');
+starts('damaged descriptors', 'warm', $kept - 5);
+
+# ---------------------------------------------------------------------------
+# Another size.  Between 256 MB and more the descriptor array grows, and the
+# blocks lie elsewhere.
+# ---------------------------------------------------------------------------
+for my $sizes ([ '64MB', '128MB' ], [ '128MB', '320MB' ], [ '320MB', '576MB' ], [ '576MB', '32MB' ], [ '32MB', '64MB' ])
+{
+	my ($from, $to) = @$sizes;
+	my $name = "from $from to $to";
+
+	if ($from eq '64MB') { put_back($saved) }
+	is(status_json($node)->{cached_data}, 1024 * 1024 * ($from =~ /(\d+)/)[0], "$name: size before");
+	my $all = verify_json($node)->{pages}{kept};
+	my $uuid = status_json($node)->{pool_uuid};
+	$result = rebuild_json('--resize' => $to, '--dry-run');
+	is($result->{rc}, 0, "$name, dry run: exit status");
+	is($result->{pages_not_fitting}, 0, "$name, dry run: all pages fit");
+	is(status_json($node)->{cached_data}, 1024 * 1024 * ($from =~ /(\d+)/)[0], "$name, dry run: same size");
+	$result = rebuild_json('--resize' => $to);
+	is($result->{rc}, 0, "$name: exit status") or diag($result->{stderr});
+	is($result->{pages_kept}, $all, "$name: all pages are kept");
+	is(status_json($node)->{cached_data}, 1024 * 1024 * ($to =~ /(\d+)/)[0], "$name: new size");
+	is(status_json($node)->{pool_uuid}, $uuid, "$name: same pool");
+	is(-s $pool, status_json($node)->{file_size}, "$name: size of the file");
+	cmp_ok((stat $pool)[12] * 512, '>=', -s _, "$name: the file is not sparse");
+	$verdict = verify_json($node, '--pages');
+	is($verdict->{rc}, 0, "$name: pg_pcache verify --pages");
+	is($verdict->{compared}{equal} + $verdict->{compared}{hint_bits}, $all, "$name: each page is in its place");
+	starts($name, 'warm', $all);
+	# the start leaves a few more pages
+	$node->start;
+	warm_up($node);
+	$node->stop;
+}
+# Too small for all of it.
+my $all = verify_json($node)->{pages}{kept};
+my %low = map { $_ => 1 } sealed_slots($pool, sub { $_[0]->{slot} < 1024 });
+$result = rebuild_json('--resize' => '8MB');
+is($result->{rc}, 0, 'too small: exit status');
+is($result->{pages_kept}, scalar keys %low, 'too small: what fits is kept');
+is($result->{pages_not_fitting}, $all - $result->{pages_kept}, 'too small: the rest is counted');
+$node->append_conf('postgresql.conf', 'shared_buffers = 8MB');
+starts('too small', 'warm', scalar keys %low);
+$node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
+is((pcache($node, 'verify'))[0], 1, 'too small for shared_buffers');
+like((pcache($node, 'verify'))[2], qr/is too small for "shared_buffers".*\n.*hint: .*pg_pcache rebuild --resize/, 'too small for shared_buffers: message');
+is(rebuild_json('--resize' => '64MB')->{rc}, 0, 'large again');
+starts('large again', 'warm');
+$node->start;
+warm_up($node);
+$node->stop;
+is(rebuild_json('--resize' => '8MB', '--reset')->{capacity}, 1024, '--reset --resize');
+is(rebuild_json('--resize' => '64MB', '--reset')->{capacity}, 8192, '--reset --resize, back');
+starts('--reset --resize', 'cold');
+
+# A pool on tmpfs that is lost after shared_buffers was raised.
+put_back($saved);
+unlink $pool;
+$node->append_conf('postgresql.conf', 'shared_buffers = 96MB');
+starts('lost, and shared_buffers raised', 'cold');
+is(status_json($node)->{capacity}, 12288, 'lost, and shared_buffers raised: there is room');
+$node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
+put_back($saved);
+
+# ---------------------------------------------------------------------------
+# Bad blocks, and kills.
+# ---------------------------------------------------------------------------
+if (!$injection)
+{
+	note('this build has no injection points: no bad blocks, and no kills');
+	done_testing();
+	exit;
+}
+
+my $blocks_offset = read_superblock($pool)->{blocks_offset};
+my @sealed = sealed_slots($pool);
+my %is_sealed = map { $_ => 1 } @sealed;
+my ($page_slot, $next_slot) = @sealed[ 20, 21 ];
+my ($group) = grep { $_ % 8 == 0 && $_ > 200 } @sealed;
+# in the same 4 kB as the descriptor of $page_slot, but in another sector
+my $near = $page_slot - $page_slot % 64 + (int($page_slot % 64 / 8) + 1) % 8 * 8;
+my $near_lost = grep { $is_sealed{$_} } $near .. $near + 7;
+my $descs_lost = grep { $is_sealed{$_} } $group .. $group + 7;
+
+for my $case (
+	[ 'in a page', [ [ $blocks_offset + $page_slot * BLCKSZ + 512, 512 ] ], 1 ],
+	[ 'in two pages', [ [ $blocks_offset + $page_slot * BLCKSZ, 1 ], [ $blocks_offset + $next_slot * BLCKSZ + 8191, 1 ] ], 2 ],
+	[ 'in descriptors', [ [ DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE, 512 ] ], $descs_lost ],
+	[ 'in a page, and near its descriptor', [ [ DESCRIPTORS_OFFSET + $near * DESCRIPTOR_SIZE, 512 ],
+		[ $blocks_offset + $page_slot * BLCKSZ, 512 ] ], 1 + $near_lost ],
+	[ 'in the superblock', [ [ 0, 512 ] ], 0 ],
+	[ 'in its copy', [ [ COPY_OFFSET, 512 ] ], 0 ],
+	[ 'in both', [ [ 0, 4096 ], [ COPY_OFFSET, 512 ] ], 0 ],
+	[ 'beyond the slots in use', [ [ $blocks_offset + 5000 * BLCKSZ, 512 ] ], 0 ])
+{
+	my ($name, $ranges, $lost) = @$case;
+	my $bytes = 0;
+
+	$name = "bad blocks $name";
+	put_back($saved);
+	# what is cleared reads as zeros
+	for (@$ranges)
+	{
+		write_bytes($pool, $_->[0], 'b' x $_->[1]) if $_->[0] >= $blocks_offset;
+		$bytes += $_->[1];
+	}
+	local $ENV{PG_PCACHE_BAD_BLOCKS} = join ',', map { "$_->[0]:$_->[1]" } @$ranges;
+	$result = rebuild_json('--dry-run');
+	is($result->{rc}, 0, "$name, dry run: exit status");
+	is($result->{bad_bytes}, $bytes, "$name, dry run: bad bytes");
+	is($result->{pages_lost_to_bad_blocks}, $lost, "$name, dry run: lost pages");
+	$result = rebuild_json();
+	is($result->{rc}, 0, "$name: exit status") or diag($result->{stderr});
+	is($result->{still_bad_bytes}, 0, "$name: cleared");
+	is($result->{pages_lost_to_bad_blocks}, $lost, "$name: lost pages");
+	is($result->{pages_kept}, $kept - $lost, "$name: the others are kept");
+	my $status = status_json($node);
+	ok($status->{superblock_intact} && $status->{superblock_copy_intact}, "$name: superblocks are intact");
+	cmp_ok((stat $pool)[12] * 512, '>=', -s _, "$name: the file is not sparse");
+	$verdict = verify_json($node, '--pages');
+	is($verdict->{compared}{equal} + $verdict->{compared}{hint_bits}, $kept - $lost, "$name: the others are as they were");
+	is($verdict->{pages}{damaged_descriptor}, 0, "$name: no descriptor is damaged");
+	starts($name, 'warm', $kept - $lost);
+}
+# A memory error that a server process died of: the pool remembers it.
+put_back($saved);
+my $entry = pack 'QL', $blocks_offset + $page_slot * BLCKSZ, BLCKSZ;
+my $other_entry = pack 'QL', $blocks_offset + 5000 * BLCKSZ, BLCKSZ;
+write_bytes($pool, 12288, $entry . pack('L', crc32c($entry)) . $other_entry . pack('L', crc32c($other_entry)));
+is(verify_json($node)->{pages}{bad_block}, 1, 'memory error: a page is lost');
+$result = rebuild_json();
+is($result->{rc}, 0, 'memory error: exit status');
+is($result->{bad_bytes}, 2 * BLCKSZ, 'memory error: bad bytes');
+is($result->{still_bad_bytes}, 0, 'memory error: cleared');
+is(read_bytes($pool, 12288, 32), "\0" x 32, 'memory error: forgotten');
+is(verify_json($node)->{pages}{bad_block}, 0, 'memory error: the slot is free');
+$offset = log_offset($node);
+starts('memory error', 'warm', $kept - 1);
+unlike(slurp_file($node->logfile, $offset), qr/has bad blocks/, 'memory error: the server uses all slots again');
+
+# One that stays bad.
+put_back($saved);
+{
+	local $ENV{PG_PCACHE_BAD_BLOCKS} = ($blocks_offset + $page_slot * BLCKSZ) . ':512!';
+	$result = rebuild_json();
+	is($result->{rc}, 0, 'stuck: exit status');
+	is($result->{still_bad_bytes}, 512, 'stuck: counted');
+	like($result->{stderr}, qr/warning: 512 bytes of persistent cache pool ".*" are still bad\n.*detail: The server does not use the slots that they are in\.\n/,
+		'stuck: message');
+	is($result->{pages_kept}, $kept - 1, 'stuck: the others are kept');
+	$result = rebuild_json('--warm-from-files');
+	is($result->{rc}, 0, 'stuck, --warm-from-files: exit status');
+	is((sealed_slots($pool, sub { $_[0]->{slot} == $page_slot }))[0], undef, 'stuck, --warm-from-files: that slot stays free');
+	$ENV{PG_PCACHE_BAD_BLOCKS} = (DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE) . ':512!';
+	refused('stuck, in descriptors', qr/could not clear bad blocks at offset \d+ of persistent cache pool ".*"\n.*hint: Create a pool on other media/);
+}
+
+# Killed at each step of each kind of rebuild.  What an interrupted one left is
+# rebuilt by another one, to the size that all begin with.
+put_back($saved);
+
+sub warm_again
+{
+	$node->start;
+	warm_up($node);
+	$node->stop;
+	$result = rebuild_json('--resize' => '64MB');
+	is($result->{rc}, 0, 'warm again, with the usual size');
+	@sealed = sealed_slots($pool);
+	return;
+}
+
+for my $case (
+	[ 'repair', [], sub {
+		damage_superblock($pool, 'crc', 0);
+		write_descriptor($pool, $sealed[30], crc => 1);
+		my $twin = read_descriptor($pool, $sealed[31]);
+		write_descriptor($pool, $sealed[32], map { $_ => $twin->{$_} } qw(spc_oid db_oid rel_number fork_number block_number));
+	} ],
+	[ 'bad blocks', [], sub { },
+		"0:512," . ($blocks_offset + $page_slot * BLCKSZ) . ':512,'
+		. (DESCRIPTORS_OFFSET + $near * DESCRIPTOR_SIZE) . ':512,' . (DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE) . ':512' ],
+	[ 'larger', [ '--resize' => '320MB' ], sub { } ],
+	[ 'smaller', [ '--resize' => '32MB' ], sub { } ],
+	[ 'empty', [ '--reset', '--resize' => '40MB' ], sub { } ])
+{
+	my ($what, $options, $prepare, $bad) = @$case;
+	my (@steps, %count);
+
+	warm_again();
+	$prepare->();
+	{
+		local $ENV{PG_PCACHE_TRACE_STEPS} = 1;
+		local $ENV{PG_PCACHE_BAD_BLOCKS} = $bad if defined $bad;
+		($rc, $out, $err) = pcache($node, 'rebuild', @$options);
+		is($rc, 0, "$what: exit status");
+		@steps = map { $count{$_}++ == 0 ? $_ : "$_:$count{$_}" } $err =~ /^step: (\S+)$/mg;
+	}
+	cmp_ok(scalar @steps, '>', 3, "$what: there are steps to be killed at");
+	for my $step (@steps)
+	{
+		my $name = "$what, killed at $step";
+		my $killed;
+
+		warm_again();
+		$prepare->();
+		{
+			local $ENV{PG_PCACHE_KILL_AT} = $step;
+			local $ENV{PG_PCACHE_BAD_BLOCKS} = $bad if defined $bad;
+			($killed) = pcache($node, 'rebuild', @$options);
+		}
+		is($killed, -9, "$name: killed");
+		$verdict = verify_json($node, '--pages');
+		ok($verdict->{rc} == 0 || $verdict->{rc} == 2, "$name: pg_pcache verify says warm or cold")
+		  or diag($verdict->{stderr});
+		note("$name: $verdict->{next_start}, " . ($verdict->{detail} // $verdict->{pages}{kept}));
+		starts($name, $verdict->{next_start});
+	}
+}
+
+done_testing();

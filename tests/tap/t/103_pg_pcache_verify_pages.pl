@@ -1,0 +1,236 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# pg_pcache verify --pages and --deep, status --relations.
+
+use strict;
+use warnings FATAL => 'all';
+
+use JSON::PP qw(decode_json);
+use List::Util qw(sum0);
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', init => { extra => ['--data-checksums'] });
+my $data = $node->data_dir;
+my $pool = pool_file($node);
+my ($rc, $out, $err, $verdict, $status, @slots);
+
+sub refused
+{
+	my ($name, $message, @args) = @_;
+	my ($rc, $out, $err) = pcache($node, @args);
+
+	is($rc, 1, "$name: exit status");
+	is($out, '', "$name: nothing on stdout");
+	like($err, qr/^pg_pcache: error: $message/, "$name: message");
+	return;
+}
+
+# ---------------------------------------------------------------------------
+# Options that do not fit.
+# ---------------------------------------------------------------------------
+for my $case (
+	[ [ 'status', '--pages' ], qr/option --pages can only be used with "verify"\n/ ],
+	[ [ 'init', '--deep' ], qr/option --deep can only be used with "verify"\n/ ],
+	[ [ 'verify', '--relations' ], qr/option --relations can only be used with "status" or "rebuild"\n/ ],
+	[ [ 'status', '--relations=0' ], qr/.*--relations must be in range/ ],
+	[ [ 'status', '--relations=x' ], qr/invalid value "x" for option --relations/ ],
+	[ [ 'verify', '-h', 'localhost' ], qr/option --host can only be used with "status"\n/ ],
+	[ [ 'verify', '-p', '1' ], qr/option --port can only be used with "status"\n/ ],
+	[ [ 'verify', '-U', 'me' ], qr/option --username can only be used with "status"\n/ ],
+	[ [ 'verify', '-d', 'db' ], qr/option --dbname can only be used with "status"\n/ ],
+	[ [ 'verify', '-w' ], qr/option --no-password can only be used with "status"\n/ ],
+	[ [ 'verify', '-W' ], qr/option --password can only be used with "status"\n/ ],
+	[ [ 'status', '-h', 'localhost' ], qr/option --host can only be used together with --relations\n/ ],
+	[ [ 'status', '-p', '1' ], qr/option --port can only be used together with --relations\n/ ],
+	[ [ 'status', '-U', 'me' ], qr/option --username can only be used together with --relations\n/ ],
+	[ [ 'status', '-d', 'db' ], qr/option --dbname can only be used together with --relations\n/ ])
+{
+	refused("@{ $case->[0] }", $case->[1], @{ $case->[0] });
+}
+
+# ---------------------------------------------------------------------------
+# After a clean stop all pages equal their files.
+# ---------------------------------------------------------------------------
+$node->start;
+load_data($node);
+my $expected = checksums($node);
+warm_up($node);
+my $heap = $node->safe_psql('postgres', "SELECT pg_relation_filepath('t_heap')");
+my ($db, $rel) = $heap =~ /^base\/(\d+)\/(\d+)$/;
+my $heap_pages = $node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache
+	WHERE relfilenode = pg_relation_filenode('t_heap')});
+$node->stop;
+
+my $before = slurp_file($pool);
+$verdict = verify_json($node, '--pages');
+is($verdict->{rc}, 0, 'clean stop: exit status');
+is(sum0(values %{ $verdict->{compared} }), $verdict->{pages}{kept}, 'clean stop: all pages were compared');
+is($verdict->{compared}{equal} + $verdict->{compared}{hint_bits}, $verdict->{pages}{kept},
+	'clean stop: they equal their files');
+ok(!exists $verdict->{relations}, '--pages: no relations');
+$verdict = verify_json($node, '--deep');
+is(sum0(map { $_->{pages} } @{ $verdict->{relations} }), $verdict->{pages}{kept}, '--deep: all pages are in the summary');
+my ($summary) = grep { $_->{relfilenode} == $rel && $_->{database} == $db } @{ $verdict->{relations} };
+is($summary->{pages}, $heap_pages, '--deep: pages of a table');
+is($summary->{compared}{equal} + $summary->{compared}{hint_bits}, $heap_pages, '--deep: they are equal');
+is($summary->{dirty}, 0, '--deep: none is dirty');
+($rc, $out, $err) = pcache($node, 'verify', '--deep', '--progress');
+is($rc, 0, '--deep, text: exit status');
+like($out, qr/^equal: +\d+\nhint bits: +\d+\nnewer: +0\nimpossible: +0\nunreadable: +0\nchecksum in file: +0\n/m, '--deep, text: counts');
+like($out, qr/^ +$heap_pages +0 .* $db\/$rel$/m, '--deep, text: a table');
+like($err, qr/^\d+\/\d+ MB \(100%\) done$/m, '--deep --progress');
+ok(slurp_file($pool) eq $before, 'nothing was changed');
+
+# ---------------------------------------------------------------------------
+# What must not be there is found, and what may be is not.
+# ---------------------------------------------------------------------------
+my $blocks_offset = read_superblock($pool)->{blocks_offset};
+my @heap = sealed_slots($pool, sub { $_[0]->{rel_number} == $rel && $_[0]->{fork_number} == 0 });
+my $slot = $heap[3];
+my $desc = read_descriptor($pool, $slot);
+my $offset = $blocks_offset + $slot * BLCKSZ;
+my $page = read_bytes($pool, $offset, BLCKSZ);
+my $file_offset = $desc->{block_number} * BLCKSZ;
+my $file_page = read_bytes("$data/$heap", $file_offset, BLCKSZ);
+my $lsn_of = sub { my ($hi, $lo) = unpack 'LL', $_[0]; ($hi << 32) + $lo };
+my $with_lsn = sub { my ($bytes, $lsn) = @_; pack('LL', $lsn >> 32, $lsn & 0xFFFFFFFF) . substr $bytes, 8 };
+my $item = unpack 'L', substr $page, 24, 4;
+my $tuple = $item & 0x7FFF;
+
+for my $case (
+	[ 'user data changed in the pool', sub { substr(my $p = $_[0], $tuple + 40, 4) = 'xxxx'; $p }, undef, 'impossible', 1 ],
+	[ 'a header out of bounds', sub { my $p = $_[0]; substr($p, 12, 2) = pack 'S', 9000; $p }, undef, 'impossible', 1 ],
+	[ 'all zeros', sub { "\0" x BLCKSZ }, undef, 'impossible', 1 ],
+	[ 'an LSN that is not the descriptor\'s', sub { $with_lsn->($_[0], $lsn_of->($_[0]) + 8) }, undef, 'impossible', 1 ],
+	[ 'the file is newer', undef, sub { $with_lsn->($_[0], $lsn_of->($_[0]) + 8) }, 'impossible', 1 ],
+	[ 'the file is older, after a clean stop', undef, sub { $with_lsn->($_[0], $lsn_of->($_[0]) - 8) }, 'impossible', 1 ],
+	[ 'hint bits', sub { my $p = $_[0]; substr($p, $tuple + 21, 1) = chr(ord(substr $p, $tuple + 21, 1) ^ 0x03); $p }, undef, 'hint_bits', 0 ],
+	[ 'a prune hint, a checksum', sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; substr($p, 20, 4) = 'zzzz'; $p }, undef, 'hint_bits', 0 ],
+	[ 'a bit that is no hint', sub { my $p = $_[0]; substr($p, $tuple + 21, 1) = chr(ord(substr $p, $tuple + 21, 1) ^ 0x20); $p }, undef, 'impossible', 1 ],
+	[ 'another line pointer', sub { my $p = $_[0]; substr($p, 24, 4) = pack 'L', $item ^ 0x8; $p }, undef, 'impossible', 1 ],
+	[ 'a checksum in the pool, which has none', sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; $p }, undef, 'equal', 0 ],
+	[ 'a wrong checksum in the file', undef, sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; $p }, 'checksum_in_file', 1 ])
+{
+	my ($name, $in_pool, $in_file, $count, $status) = @$case;
+	my $usual = verify_json($node, '--pages')->{compared}{$count};
+
+	write_bytes($pool, $offset, $in_pool->($page)) if defined $in_pool;
+	write_bytes("$data/$heap", $file_offset, $in_file->($file_page)) if defined $in_file;
+	$verdict = verify_json($node, '--pages');
+	is($verdict->{rc}, $status, "$name: exit status");
+	is($verdict->{compared}{$count}, $usual + ($count eq 'equal' ? 0 : 1), "$name: counted as $count");
+	is($verdict->{next_start}, 'warm', "$name: the gates do not look at pages");
+	if ($status)
+	{
+		like($verdict->{stderr}, qr/^pg_pcache: error: page in slot $slot: [a-z ]+: $db\/$rel, fork main, block $desc->{block_number}$/m,
+			"$name: the page is named");
+	}
+	else
+	{
+		is($verdict->{stderr}, '', "$name: nothing on stderr");
+	}
+	write_bytes($pool, $offset, $page);
+	write_bytes("$data/$heap", $file_offset, $file_page);
+}
+# Many of them.
+write_bytes($pool, $blocks_offset + $_ * BLCKSZ, "\0" x BLCKSZ) for @heap[0 .. 24];
+$verdict = verify_json($node, '--pages');
+is($verdict->{compared}{impossible}, 25, 'many: all are counted');
+like($verdict->{stderr}, qr/detail: There are 5 more of such pages\.\n$/, 'many: not all are told');
+open my $fh, '+<:raw', $pool or die $!;
+print $fh $before;
+close $fh;
+
+# ---------------------------------------------------------------------------
+# The list of relations: with names from a live server, without from none.
+# ---------------------------------------------------------------------------
+$status = status_json($node, '--relations');
+is($status->{rc}, 0, 'status --relations, server down: exit status');
+is(scalar @{ $status->{relations} }, 10, 'status --relations, server down: ten of them');
+is($status->{relations}[0]{name}, undef, 'status --relations, server down: no names');
+cmp_ok($status->{relations_in_all}, '>', 10, 'status --relations, server down: there are more');
+is($status->{sealed_descriptors}, $status->{saved_pages}, 'status: sealed descriptors');
+is($status->{damaged_descriptors}, 0, 'status: damaged descriptors');
+ok(!exists status_json($node)->{relations}, 'status: no list if not asked for');
+
+set_mode($node, 'always');
+$node->start;
+warm_up($node);
+$node->safe_psql('postgres', 'SELECT pg_switch_wal()');
+wait_for_seals();
+for my $options ([], [ '-h' => $node->host, '-p' => $node->port, '-d' => 'template1' ])
+{
+	my $name = "status --relations @$options, live server";
+
+	$status = status_json($node, '--relations=3', @$options);
+	is($status->{rc}, 0, "$name: exit status");
+	is($status->{stderr}, '', "$name: nothing on stderr");
+	is(scalar @{ $status->{relations} }, 3, "$name: three of them");
+	($summary) = grep { $_->{relfilenode} == $rel } @{ $status->{relations} };
+	is($summary->{name}, 'public.t_heap', "$name: name");
+	is($summary->{database_name}, 'postgres', "$name: database");
+	cmp_ok($summary->{pages}, '>=', 0.9 * $heap_pages, "$name: pages");
+	cmp_ok($summary->{forks}{main}, '>', 0, "$name: pages of the main fork");
+	ok(defined $status->{watermark}, "$name: watermark");
+}
+($rc, $out, $err) = pcache($node, 'status', '--relations');
+like($out, qr/^ +pages +share +usage +relation\n(?:.*\n)* +\d+ +\d+\.\d% +\d\.\d\d +$db\/$rel public\.t_heap in postgres$/m,
+	'status --relations, live server: text');
+like($out, qr/^\(\d+ more\)$/m, 'status --relations, live server: text: the rest');
+$status = status_json($node, '--relations', '-h' => "$data/none", '-w');
+is($status->{rc}, 0, 'status --relations, no connection: exit status');
+like($status->{stderr}, qr/warning: could not connect to database "postgres" to look up names\n/,
+	'status --relations, no connection: message');
+is($status->{relations}[0]{name}, undef, 'status --relations, no connection: numbers');
+my $other = PostgreSQL::Test::Cluster->new('other');
+$other->init(force_initdb => 1);
+$other->start;
+$status = status_json($node, '--relations', '-h' => $other->host, '-p' => $other->port);
+like($status->{stderr}, qr/warning: the server that was connected to is that of another cluster\n/,
+	'status --relations, another server: message');
+is($status->{relations}[0]{name}, undef, 'status --relations, another server: numbers');
+$other->stop;
+
+# ---------------------------------------------------------------------------
+# After a crash a page may be newer than its file.
+# ---------------------------------------------------------------------------
+$node->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id <= 500');
+$expected = checksums($node);
+wait_for_seals();
+$node->stop('immediate');
+$verdict = verify_json($node, '--deep');
+is($verdict->{rc}, 0, 'crash: exit status') or diag($verdict->{stderr});
+cmp_ok($verdict->{compared}{newer}, '>', 0, 'crash: some pages are newer than their files');
+is($verdict->{compared}{impossible}, 0, 'crash: none is impossible');
+($summary) = grep { $_->{relfilenode} == $rel } @{ $verdict->{relations} };
+cmp_ok($summary->{compared}{newer}, '>', 0, 'crash: pages of the table');
+cmp_ok($summary->{dirty}, '>=', $summary->{compared}{newer}, 'crash: they will be written');
+$node->start;
+is(checksums($node), $expected =~ s/^t_unlogged.*$/t_unlogged|0|0/mr, 'crash: contents are right');
+$node->stop;
+
+# A file that cannot be read.
+SKIP:
+{
+	skip 'root may read everything', 2 if $> == 0;
+	chmod 0, "$data/$heap";
+	$verdict = verify_json($node, '--pages');
+	is($verdict->{rc}, 1, 'unreadable file: exit status');
+	cmp_ok($verdict->{compared}{unreadable}, '>', 0, 'unreadable file: counted');
+	chmod 0600, "$data/$heap";
+}
+
+# A pool that is cut off while nobody looks: an error, no crash.
+my $size = -s $pool;
+truncate $pool, $blocks_offset + 100 * BLCKSZ;
+$verdict = verify_json($node, '--pages');
+is($verdict->{rc}, 2, 'cut off: cold');
+is($verdict->{reason}, 'geometry', 'cut off: why');
+$status = status_json($node, '--relations');
+is($status->{rc}, 0, 'cut off: status does not mind');
+
+done_testing();
