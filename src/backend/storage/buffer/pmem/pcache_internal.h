@@ -67,10 +67,13 @@ typedef struct PersistentCacheControl
 	uint64		startup_usec;	/* spent on all of it */
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
-	bool		superblock_bad[2];	/* not to be touched: the first, the copy */
 
-	/* The last answer to PCacheQueryMedia(), under PersistentCacheLock. */
+	/*
+	 * The last answer to PCacheAskMedia(), and whether the first superblock
+	 * and its copy are not to be touched; under PersistentCacheLock.
+	 */
 	PCacheMediaSummary media;
+	bool		superblock_bad[2];
 
 	/*
 	 * The rest is for persistent_cache_mode = always.

@@ -91,14 +91,6 @@ ReportUnusableMedia(void)
 static void
 CheckMedia(void)
 {
-	/* for the checkpointer as well, which stores superblocks later */
-	PCacheCtl->superblock_bad[0] =
-		PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_SUPERBLOCK_OFFSET,
-							  PCACHE_SUPERBLOCK_SIZE);
-	PCacheCtl->superblock_bad[1] =
-		PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_COPY_OFFSET,
-							  PCACHE_SUPERBLOCK_SIZE);
-
 	if (PCacheMedia.bad.truncated ||
 		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]) ||
 		(persistent_cache_mode == PERSISTENT_CACHE_ALWAYS &&
