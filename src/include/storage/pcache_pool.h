@@ -122,7 +122,7 @@ extern void PCacheSuperblockSetClean(PCacheSuperblock *sb,
 									 uint64 saved_pages);
 extern bool PCacheSuperblockStoreAvoiding(const PCacheMapping *map,
 										  PCacheSuperblock *sb,
-										  const PCacheMediaReport *media);
+										  const bool bad[2]);
 
 /* pcache_descriptor.c */
 extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);

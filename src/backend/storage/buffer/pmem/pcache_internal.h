@@ -69,8 +69,12 @@ typedef struct PersistentCacheControl
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
 
-	/* The last answer to PCacheQueryMedia(), under PersistentCacheLock. */
+	/*
+	 * The last answer to PCacheAskMedia(), and whether the first superblock
+	 * and its copy are not to be touched; under PersistentCacheLock.
+	 */
 	PCacheMediaSummary media;
+	bool		superblock_bad[2];
 
 	/*
 	 * The rest is for persistent_cache_mode = always.

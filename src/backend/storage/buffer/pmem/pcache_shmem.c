@@ -105,7 +105,7 @@ bool
 PCacheStoreSuperblock(int elevel)
 {
 	if (PCacheSuperblockStoreAvoiding(&PCacheThePool.map, &PCacheCtl->superblock,
-									  &PCacheMedia))
+									  PCacheCtl->superblock_bad))
 		return true;
 	ereport(elevel,
 			(errcode_for_file_access(),

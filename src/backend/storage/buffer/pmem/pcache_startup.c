@@ -92,10 +92,7 @@ static void
 CheckMedia(void)
 {
 	if (PCacheMedia.bad.truncated ||
-		(PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_SUPERBLOCK_OFFSET,
-							   PCACHE_SUPERBLOCK_SIZE) &&
-		 PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_COPY_OFFSET,
-							   PCACHE_SUPERBLOCK_SIZE)) ||
+		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]) ||
 		(persistent_cache_mode == PERSISTENT_CACHE_ALWAYS &&
 		 PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_WATERMARK_OFFSET,
 							   2 * sizeof(PCacheWatermark))))

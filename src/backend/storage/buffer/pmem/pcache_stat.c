@@ -133,7 +133,12 @@ PCacheCountDrains(void)
 		PCacheCountMarks();
 }
 
-/* Have everybody know what a process was told of the media. */
+/*
+ * Have everybody know what a process was told of the media.
+ *
+ * A superblock once said to be bad is left alone until the next start: it has
+ * missed stores.
+ */
 void
 PCachePublishMedia(const PCacheMediaReport *report)
 {
@@ -156,6 +161,12 @@ PCachePublishMedia(const PCacheMediaReport *report)
 
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	PCacheCtl->media = summary;
+	PCacheCtl->superblock_bad[0] |=
+		PCacheMediaRangeIsBad(report, PCACHE_SUPERBLOCK_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE);
+	PCacheCtl->superblock_bad[1] |=
+		PCacheMediaRangeIsBad(report, PCACHE_COPY_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE);
 	LWLockRelease(PersistentCacheLock);
 }
 
