@@ -238,7 +238,10 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	FuzzExpect(sb->slots_used <= sb->capacity);
 	FuzzExpect(sb->blocks_offset >= PCACHE_DESCRIPTORS_OFFSET +
 			   sb->capacity * sizeof(PCacheDescriptor));
-	FuzzExpect(sb->blocks_offset + sb->capacity * BLCKSZ <= facts->file_size);
+	/* the file may have been cut off behind the descriptors */
+	FuzzExpect(sb->blocks_offset <= facts->file_size);
+	FuzzExpect(facts->file_size <= sb->pool_size);
+	FuzzExpect(sb->blocks_offset + sb->capacity * BLCKSZ <= sb->pool_size);
 	FuzzExpect(sb->system_identifier == control->system_identifier);
 	FuzzExpect(facts->state != NULL);
 	FuzzExpect(memcmp(sb->pool_uuid, facts->state->pool_uuid, PCACHE_UUID_LEN) == 0);
@@ -285,6 +288,7 @@ CheckKeptPage(const PCacheDescriptor *desc, uint32 slot,
 	FuzzExpect(!PCacheMediaRangeIsBad(facts->media,
 									  facts->blocks_offset + (uint64) slot * BLCKSZ,
 									  BLCKSZ));
+	FuzzExpect(facts->blocks_offset + (uint64) (slot + 1) * BLCKSZ <= facts->file_size);
 }
 
 static void
@@ -300,6 +304,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 	page_facts.sizes = PCacheRelSizesCreate();
 	page_facts.media = media;
 	page_facts.blocks_offset = sb->blocks_offset;
+	page_facts.file_size = facts->file_size;
 	FuzzExpect(PCacheReadDescriptors(POOL_FD, 0, FUZZ_DESCRIPTORS, descs));
 	for (uint32 slot = 0; slot < FUZZ_DESCRIPTORS; slot++)
 	{

@@ -23,7 +23,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -409,6 +411,8 @@ int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const char *directory;
+	/* a file that was cut off gets the size that its superblock says */
+	struct rlimit file_size = {4 * MAX_POOL_SIZE, 4 * MAX_POOL_SIZE};
 
 	if (geteuid() == 0)
 	{
@@ -431,6 +435,8 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	if (control_fd < 0 || ftruncate(control_fd, PG_CONTROL_FILE_SIZE) < 0 ||
 		output_fd < 0 || dup2(output_fd, STDOUT_FILENO) < 0)
 		Fail(CONTROL_FILE);
+	if (setrlimit(RLIMIT_FSIZE, &file_size) < 0 || signal(SIGXFSZ, SIG_IGN) == SIG_ERR)
+		Fail("RLIMIT_FSIZE");
 	main_thread = pthread_self();
 	tell = getenv("FUZZ_TELL") != NULL;
 	__real_atexit(WriteCounts);

@@ -586,7 +586,17 @@ Repair(Rebuild *r)
 {
 	bool		dry_run = r->options->dry_run;
 	bool		usable = SuperblockIsUsable(r);
+	uint64		lost;
+	PCacheError err;
 
+	if (usable)
+		r->result.cut_off_bytes = Superblock(r)->pool_size - r->pool.file_size;
+	if (!dry_run && r->result.cut_off_bytes > 0 && !r->options->reset)
+	{
+		if (!PCachePoolRestoreSize(&r->pool, Superblock(r), &lost, &err))
+			FailWith(&err);
+		RebuildStep("size-restored");
+	}
 	r->result.superblock_restored = usable && !r->superblocks.first_intact;
 	r->result.copy_restored = usable && !r->superblocks.copy_intact;
 	if (!dry_run)
@@ -846,8 +856,10 @@ PrintResult(const RebuildResult *result, bool human)
 			  result->bad_ranges);
 	if (result->still_bad_bytes > 0)
 		PrintLine("still bad", "%s", FormatBytes(result->still_bad_bytes, human));
+	if (result->cut_off_bytes > 0)
+		PrintLine("cut off", "%s", FormatBytes(result->cut_off_bytes, human));
 	PrintLine("descriptors formatted", "%llu", (unsigned long long) result->formatted);
-	PrintLine("lost to bad blocks", "%llu pages", (unsigned long long) result->lost);
+	PrintLine("lost", "%llu pages", (unsigned long long) result->lost);
 	if (result->reset)
 		PrintLine("reset", "all pages dropped");
 	if (result->capacity != result->old_capacity)

@@ -88,6 +88,7 @@ PersistentCacheRetag(int buf_id, bool ring)
 /* pcache_redo.c: startup process */
 extern bool PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id,
 									  Buffer buffer);
+extern void PersistentCacheRecoveryEnded(XLogRecPtr end);
 
 /*
  * Redo has locked a page, and is about to look at its LSN or to restore its

@@ -92,6 +92,8 @@ extern bool PCacheSpaceFor(const char *directory, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
+extern bool PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
+								  uint64 *lost, PCacheError *err);
 extern uint64 PCacheCapacityFor(uint64 file_size);
 extern bool PCacheReadExact(int fd, void *buf, size_t len, off_t offset);
 
@@ -120,7 +122,7 @@ extern void PCacheSuperblockSetClean(PCacheSuperblock *sb,
 									 uint64 saved_pages);
 extern bool PCacheSuperblockStoreAvoiding(const PCacheMapping *map,
 										  PCacheSuperblock *sb,
-										  const PCacheMediaReport *media);
+										  const bool bad[2]);
 
 /* pcache_descriptor.c */
 extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
@@ -293,6 +295,7 @@ typedef struct PCachePageFacts
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
+	uint64		file_size;		/* of the pool, in bytes */
 } PCachePageFacts;
 
 extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,

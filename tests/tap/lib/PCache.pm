@@ -1034,11 +1034,12 @@ sub set_field
 	return $bytes;
 }
 
+# The first one, unless told where.
 sub read_superblock
 {
-	my ($pool) = @_;
+	my ($pool, $at) = @_;
 	return unpack_fields('PCacheSuperblock',
-		read_bytes($pool, 0, SUPERBLOCK_SIZE));
+		read_bytes($pool, $at // 0, SUPERBLOCK_SIZE));
 }
 
 # Write both superblocks as they are.

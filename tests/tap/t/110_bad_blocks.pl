@@ -298,6 +298,68 @@ inject();
 $node->restart;
 
 # ---------------------------------------------------------------------------
+# A bad superblock, or its copy: the other one serves, and nobody writes to it.
+# Mode always, because there checkpoints store superblocks too.
+# ---------------------------------------------------------------------------
+$node->stop;
+set_mode($node, 'always');
+$node->start;
+my @superblocks = ([ 'first superblock', 0 ], [ 'superblock copy', COPY_OFFSET ]);
+
+for my $i (0, 1)
+{
+	my ($name, $at) = @{ $superblocks[$i] };
+	my $other = $superblocks[ 1 - $i ][1];
+	my $before;
+
+	$valid = warm_up($node);
+	$node->stop;
+	inject(bad_blocks => $at + 1024 . ':1');
+	$before = read_bytes($pool, $at, SUPERBLOCK_SIZE);
+	$offset = log_offset($node);
+	$node->start;
+	is_warm($node, $offset, $valid, "bad $name");
+	$node->safe_psql('postgres', 'CREATE TABLE more AS SELECT 1; CHECKPOINT; DROP TABLE more; CHECKPOINT');
+	restart_warm($node, "bad $name, checkpoints and a restart");
+	is(checksums($node), $expected, "bad $name: contents are right");
+	$node->stop;
+	ok(read_bytes($pool, $at, SUPERBLOCK_SIZE) eq $before, "bad $name: nobody wrote to it");
+	ok(read_bytes($pool, $other, SUPERBLOCK_SIZE) ne $before, "bad $name: the other one was written");
+
+	# Mended, without what it has missed.
+	inject();
+	$node->start;
+	restart_warm($node, "$name, mended");
+
+	# It goes bad while the server runs: not written from when that is known.
+	inject(bad_blocks => "$at:512");
+	$node->reload;
+	$node->poll_query_until('postgres', q{SELECT current_setting('pcache_inject.bad_blocks') <> ''})
+	  or die 'no reload';
+	$valid = warm_up($node);
+	$node->stop;
+	isnt(read_superblock($pool, $at)->{state}, STATE_CLEAN, "$name gone bad while running: does not say that the pool is clean");
+	is(read_superblock($pool, $other)->{state}, STATE_CLEAN, "$name gone bad while running: the other one does");
+	$offset = log_offset($node);
+	$node->start;
+	is_warm($node, $offset, $valid, "$name gone bad while running");
+	is(checksums($node), $expected, "$name gone bad while running: contents are right");
+	$node->stop;
+	inject();
+	$node->start;
+}
+
+# Both: there is nothing to write to.
+$node->stop;
+inject(bad_blocks => '0:512,' . COPY_OFFSET . ':512');
+start_fails($node, qr/FATAL:  persistent cache pool .* cannot be used: too many of its blocks are bad\n/,
+	'both superblocks are bad');
+inject();
+set_mode($node, 'planned_restart');
+$node->start;
+restart_warm($node, 'both superblocks mended');
+
+# ---------------------------------------------------------------------------
 # Answers about the pool as a whole.
 # ---------------------------------------------------------------------------
 for my $case (

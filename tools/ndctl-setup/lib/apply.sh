@@ -430,12 +430,13 @@ RequiresMountsFor=${mounts[*]}"
 	fi
 }
 
-# Lines for postgresql.conf; wal_sync_method = pmem if WAL is on fsdax and this server knows it.
+# Lines for postgresql.conf; wal_sync_method = pmem if WAL is on fsdax, MAP_SYNC works there, and this server knows it.
 conf_lines() {
 	jq -r '.conf[]' <<<"$1"
 	if jq -e 'any(.places[]; .role == "wal" and .mode == "fsdax") or (.wal_directory != null and all(.places[]; .role != "wal"))' <<<"$1" >/dev/null &&
 		[ -e "$(config pgdata)/PG_VERSION" ] &&
-		as_server "$(program postgres)" -D "$(config pgdata)" -c wal_sync_method=pmem -C wal_sync_method >/dev/null 2>&1; then
+		as_server "$(program postgres)" -D "$(config pgdata)" -c wal_sync_method=pmem -C wal_sync_method >/dev/null 2>&1 &&
+		[ "$(fs_kind "$(dirname "$(jq -r .wal_directory <<<"$1")")")" = fsdax ]; then
 		echo "wal_sync_method = pmem"
 	fi
 }

@@ -6,12 +6,12 @@ alignment_of() {
 	local file=$1 out
 	out=$(filefrag -e -b4096 "$file" 2>/dev/null) || out=''
 	# Extents as "  0:        0..    8191:      33792..     41983:   8192:"
-	jq -nc --arg file "$file" --arg out "$out" '
+	jq -nc --arg file "$file" --arg path "$(readlink -f "$file")" --arg out "$out" '
 		[$out | split("\n")[] | capture("^ *[0-9]+: +(?<l>[0-9]+)\\.\\. *[0-9]+: +(?<p>[0-9]+)\\.\\. *[0-9]+: +(?<n>[0-9]+):") | map_values(tonumber)]
 		| . as $e
 		| ([$e[] | select(.l % 512 == .p % 512) | ((.n + .l % 512 - (if .l % 512 == 0 then 0 else 512 end)) / 512 | floor) | select(. > 0)] | add // 0) as $huge
 		| ([$e[].n] | add // 0) as $blocks
-		| {file: $file, extents: ($e | length), bytes: ($blocks * 4096),
+		| {file: $file, path: $path, extents: ($e | length), bytes: ($blocks * 4096),
 		   huge_pages: $huge, possible: ($blocks / 512 | floor)}'
 }
 
@@ -75,7 +75,7 @@ verb_status() {
 		   [$gone[] | {code: "namespace-gone", message: "namespace \(.) is not there", command: "ndctl list -N -D -i"}]
 		   + [$ns[] | select(.enabled | not) | {code: "namespace-disabled", message: "namespace \(.name) is not enabled", command: "ndctl enable-namespace \(.dev)"}]
 		   + [$ns[] | select(.bad_blocks > 0) | {code: "bad-blocks", message: "\(.name) has \(.bad_blocks) bad blocks",
-		       command: (if .mode == "fsdax" then "stop the server, then: pg_pcache init --force (the pool), or restore the file (WAL)" else "lvchange --syncaction repair VG/LV" end)}]
+		       command: (if .mode == "fsdax" then "stop the server, then: pg_pcache rebuild (the pool), or restore the file (WAL)" else "lvchange --syncaction repair VG/LV" end)}]
 		   + [$dimms[] | select(.flags | length > 0) | {code: "dimm-flags", message: "DIMM \(.dev): \(.flags | join(", "))", command: "ndctl list -D -H -d \(.dev)"}]
 		   + [$dimms[] | select(.health | IN("ok", "unknown") | not) | {code: "dimm-health", message: "DIMM \(.dev) is \(.health)", command: "ndctl list -D -H -d \(.dev)"}]
 		   + [$dimms[] | select(.last_shutdown == "dirty") | {code: "unsafe-shutdown", message: "DIMM \(.dev) was not shut down safely (\(.unsafe_shutdowns) times so far)", command: "pg_pcache verify"}]
@@ -85,7 +85,8 @@ verb_status() {
 		   + [$mirrors[] | select(.missing) | {code: "mirror-half-gone", message: "one half of \(.lv) is missing", command: "replace the DIMM, create the namespace again, then: vgextend \(.lv | split("/")[0]) DEVICE && lvconvert --repair -y \(.lv)"}]
 		   + [$mirrors[] | select(.there and (.missing | not) and .health != "") | {code: "mirror-health", message: "\(.lv): \(.health)", command: "lvchange --refresh \(.lv)"}]
 		   + [$mirrors[] | select(.there and .in_sync != "" and (.in_sync | tonumber) < 100) | {code: "mirror-sync", message: "\(.lv) is \(.in_sync) % in sync", command: "lvs -o+raid_sync_action \(.lv)"}]
-		   + [$files[] | select(.possible > 0 and .huge_pages * 10 < .possible * (if .file | endswith("/pool") then 9 else 5 end)) | {code: "alignment", message: "\(.file): \(.huge_pages) of \(.possible) parts of 2 MiB can be mapped with huge pages", command: "filefrag -v \(.file)"}]
+		   + [$files[] | .path as $path | select(any($mounts[]; (.where + "/") as $under | .dax and ($path | startswith($under))))
+		      | select(.possible > 0 and .huge_pages * 10 < .possible * (if .file | endswith("/pool") then 9 else 5 end)) | {code: "alignment", message: "\(.file): \(.huge_pages) of \(.possible) parts of 2 MiB can be mapped with huge pages", command: "filefrag -v \(.file)"}]
 		   + [$ns[] | select($node >= 0 and .numa_node >= 0 and .numa_node != $node and (.name | endswith("-cache"))) | {code: "numa", message: "the cache is on NUMA node \(.numa_node), the server runs on \($node)", command: "persistent_cache_numa = bind"}]
 		   + [$state.records[] | select(.done | not) | {code: "unfinished", message: "not finished: \(.key)", command: "ndctl-setup apply"}])}')
 	if [ "$JSON" -eq 1 ]; then

@@ -353,6 +353,56 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 }
 
 /*
+ * The file of an open pool is shorter than its superblock says, but passed the
+ * geometry gate: allocate again what was cut off.
+ *
+ * The pages there are lost.  Their slots are made free, durably, before there
+ * is anything to be read in their place: so a crash in between leaves nothing
+ * behind that could be taken for a page.
+ *
+ * The pool must not be mapped, and nobody else use it.  Returns how many
+ * sealed pages were lost.  After an error the file is as long as it was.
+ */
+bool
+PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
+					  uint64 *lost, PCacheError *err)
+{
+	PCacheDescriptor descs[64];
+	PCacheDescriptor free_slot;
+	uint64		start = pool->file_size;
+	bool		ok = true;
+
+	*lost = 0;
+	PCacheDescriptorSetFree(&free_slot);
+	if (!PCachePoolMap(pool, err))
+		return false;
+	for (uint64 first = (start - sb->blocks_offset) / BLCKSZ;
+		 ok && first < sb->capacity; first += lengthof(descs))
+	{
+		int			n = Min(lengthof(descs), sb->capacity - first);
+
+		/* a bad block among them would be SIGBUS */
+		ok = PCacheReadDescriptors(pool->fd, first, n, descs);
+		for (int i = 0; ok && i < n; i++)
+		{
+			if (!PCacheSeqIsSealed(descs[i].seq))
+				continue;
+			PCacheMemcpyNodrain(&pool->map,
+								pool->map.base + PCACHE_DESCRIPTORS_OFFSET +
+								(first + i) * sizeof(free_slot),
+								&free_slot, sizeof(free_slot));
+			(*lost)++;
+		}
+	}
+	ok = ok && PCacheDrain(&pool->map);
+	if (!ok)
+		PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
+					   pool->path);
+	PCacheUnmap(&pool->map);
+	return ok && PCachePoolSetSize(pool, sb->pool_size, err);
+}
+
+/*
  * Format an open pool that is mapped for writing: all slots free, state
  * "empty".  The file must be large enough.  Returns the new superblock, too.
  */

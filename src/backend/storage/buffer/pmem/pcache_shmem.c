@@ -105,7 +105,7 @@ bool
 PCacheStoreSuperblock(int elevel)
 {
 	if (PCacheSuperblockStoreAvoiding(&PCacheThePool.map, &PCacheCtl->superblock,
-									  &PCacheMedia))
+									  PCacheCtl->superblock_bad))
 		return true;
 	ereport(elevel,
 			(errcode_for_file_access(),
@@ -232,6 +232,41 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 }
 
 /*
+ * The file was cut off: what is missing is allocated again, empty.
+ */
+static void
+RestorePool(const PCacheStateFile *state)
+{
+	const PCacheSuperblock *sb = &PCacheCtl->superblock;
+	uint64		cut_at = PCacheThePool.file_size;
+	PCacheError err;
+
+	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, &err))
+	{
+		PCacheReportError(LOG, &err);
+		ReformatPool(state, PCACHE_COLD_GEOMETRY, err.message);
+		return;
+	}
+	ereport(WARNING,
+			(errmsg("persistent cache pool \"%s\" was cut off at %llu of %llu bytes",
+					PCacheThePool.path, (unsigned long long) cut_at,
+					(unsigned long long) sb->pool_size),
+			 errdetail("The %llu saved pages that were there are lost; the rest was allocated again.",
+					   (unsigned long long) PCacheCtl->cut_off)));
+
+	/* who met the end of the file took it for bad memory; there is other now */
+	if (!PCachePoolMap(&PCacheThePool, &err))
+		PCacheReportError(FATAL, &err);
+	(void) PCachePoolUseHugePages(&PCacheThePool);
+	cut_at -= (cut_at - sb->blocks_offset) % BLCKSZ;
+	if (!PCacheForgetMemoryErrors(&PCacheThePool.map, cut_at, sb->pool_size - cut_at))
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+/*
  * Read the superblock of a pool that was just opened and locked, and map the
  * pool.
  */
@@ -292,7 +327,9 @@ AttachPool(const PCacheStateFile *state)
 						(unsigned long long) chosen->capacity, NBuffers),
 				 errhint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")));
 
-	if (!PCachePoolMap(&PCacheThePool, &err))
+	if (PCacheThePool.file_size < chosen->pool_size)
+		RestorePool(state);
+	else if (!PCachePoolMap(&PCacheThePool, &err))
 		PCacheReportError(FATAL, &err);
 }
 

@@ -92,10 +92,7 @@ static void
 CheckMedia(void)
 {
 	if (PCacheMedia.bad.truncated ||
-		(PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_SUPERBLOCK_OFFSET,
-							   PCACHE_SUPERBLOCK_SIZE) &&
-		 PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_COPY_OFFSET,
-							   PCACHE_SUPERBLOCK_SIZE)) ||
+		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]) ||
 		(persistent_cache_mode == PERSISTENT_CACHE_ALWAYS &&
 		 PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_WATERMARK_OFFSET,
 							   2 * sizeof(PCacheWatermark))))
@@ -540,6 +537,8 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 		facts.sizes = PCacheRelSizesCreate();
 		facts.media = &PCacheMedia;
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
+		facts.file_size = PCacheThePool.file_size;
+		PCacheCtl->pages[PCACHE_PAGE_BAD_BLOCK] = PCacheCtl->cut_off;
 		PopulateSharedMemory();
 		max_lsn = RebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);

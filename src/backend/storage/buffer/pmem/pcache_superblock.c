@@ -143,24 +143,20 @@ PCacheSuperblockChoose(const PCacheSuperblock *first,
  *
  * One of them that is on a bad block is left alone, because the kernel
  * answers an access with SIGBUS; the other one has to do.  If both are, this
- * fails with EIO.  media may be NULL: no bad block is known.
+ * fails with EIO.  bad says so of the first one and of the copy.
  *
  * The caller must be the only one to write the superblock.
  */
 bool
 PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
-							  const PCacheMediaReport *media)
+							  const bool bad[2])
 {
 	static const off_t offsets[] = {PCACHE_SUPERBLOCK_OFFSET, PCACHE_COPY_OFFSET};
 	const PCacheSuperblock *first =
 		(const PCacheSuperblock *) (map->base + PCACHE_SUPERBLOCK_OFFSET);
 	char	   *copy = map->base + PCACHE_COPY_OFFSET;
-	bool		bad[lengthof(offsets)];
 	PCacheError err;
 
-	for (int i = 0; i < lengthof(offsets); i++)
-		bad[i] = media != NULL &&
-			PCacheMediaRangeIsBad(media, offsets[i], PCACHE_SUPERBLOCK_SIZE);
 	if (bad[0] && bad[1])
 	{
 		errno = EIO;
@@ -255,5 +251,7 @@ PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
 bool
 PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
 {
-	return PCacheSuperblockStoreAvoiding(map, sb, NULL);
+	static const bool none_bad[2] = {false, false};
+
+	return PCacheSuperblockStoreAvoiding(map, sb, none_bad);
 }
