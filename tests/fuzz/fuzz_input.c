@@ -118,6 +118,21 @@ FuzzExpandState(const FuzzInput *input, const char *directory,
 	return len;
 }
 
+/* What the pool says of the cluster: as if it had been saved like that. */
+static void
+CopyFromControl(const ControlFileData *control, PCacheSuperblock *sb)
+{
+	sb->system_identifier = control->system_identifier;
+	sb->catalog_version = control->catalog_version_no;
+	sb->data_checksum_version = control->data_checksum_version;
+	sb->control_state = control->state;
+	sb->min_recovery_point = control->minRecoveryPoint;
+	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
+	sb->confirmed.location = control->checkPoint;
+	sb->confirmed.redo = control->checkPointCopy.redo;
+	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
+}
+
 /*
  * Make checksums right, as whoever wrote these bytes would have done, so that
  * what is behind the check for them is reached.  Each bit of which stands for
@@ -137,6 +152,8 @@ FuzzRepair(FuzzInput *input, uint32 which)
 		PCacheSuperblock sb;
 
 		FuzzExpandSuperblock(superblocks[i], &sb);
+		if (which & FUZZ_REPAIR_CLUSTER)
+			CopyFromControl(&input->control, &sb);
 		if (which & 0x02)
 		{
 			sb.confirmed.control_crc = input->control.crc;
@@ -191,6 +208,8 @@ FuzzRepair(FuzzInput *input, uint32 which)
 static volatile sig_atomic_t run_number;
 static volatile sig_atomic_t seconds_in_run;
 
+/* It comes at any time, and must not look like something an input has reached. */
+__attribute__((no_sanitize("coverage")))
 static void
 CpuSecond(int signum)
 {

@@ -46,6 +46,7 @@ static const Part parts[] = {
 	SUPERBLOCK(first, magic, block_size, 2),
 	SUPERBLOCK(first, block_size, slots_used, 3),
 	SUPERBLOCK(first, slots_used, n_dimms, 4),
+	SUPERBLOCK(first, state, incarnation, 2),
 	SUPERBLOCK(first, n_dimms, pending_epoch, 2),
 	SUPERBLOCK(first, pending_epoch, reserved, 1),
 	SUPERBLOCK(copy, magic, block_size, 1),
@@ -184,7 +185,10 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 				}
 				if (Random() % 4 == 0)
 				{
-					memcpy(input.files, input.pages, sizeof(input.files));
+					/* what is compared in spite of its header */
+					for (int i = 0; i < FUZZ_PAGES; i++)
+						memcpy(input.files[i].head, input.pages[i].head,
+							   sizeof(PageHeaderData));
 					break;
 				}
 				/* FALLTHROUGH */
@@ -204,8 +208,12 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 		case 1:
 			FuzzRepair(&input, (uint32) Random());
 			break;
-		default:
+		case 2:
+		case 3:
 			FuzzRepair(&input, ~0);
+			break;
+		default:
+			FuzzRepair(&input, ~FUZZ_REPAIR_CLUSTER);
 	}
 	memcpy(data, &input, limit);
 	return limit;
@@ -230,7 +238,7 @@ LLVMFuzzerCustomCrossOver(const uint8_t *data1, size_t size1,
 				   (char *) &other + parts[i].offset, parts[i].length);
 	}
 	if (Random() % 8 != 0)
-		FuzzRepair(&input, ~0);
+		FuzzRepair(&input, ~FUZZ_REPAIR_CLUSTER);
 	memcpy(out, &input, limit);
 	return limit;
 }

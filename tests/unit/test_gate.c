@@ -394,10 +394,17 @@ TestOtherFacts(void **state)
 	for (int bit = 0; bit < 64; bit++)
 	{
 		w.sb.pool_size ^= UINT64CONST(1) << bit;
-		Expect(&w, w.facts.file_size < w.sb.pool_size ? PCACHE_WARM :
+		Expect(&w, w.facts.file_size < w.sb.pool_size &&
+			   w.sb.pool_size < GIB(16) ? PCACHE_WARM :
 			   PCACHE_COLD_GEOMETRY, "pool size");
 		w.sb.pool_size ^= UINT64CONST(1) << bit;
 	}
+	/* it is rounded up to a huge page */
+	w.sb.pool_size = w.facts.file_size + GIB(16) - 1;
+	Expect(&w, PCACHE_WARM, "pool size, rounded up");
+	w.sb.pool_size++;
+	Expect(&w, PCACHE_COLD_GEOMETRY, "pool size, rounded up too far");
+	w.sb.pool_size = w.facts.file_size;
 	w.facts.file_size = w.sb.pool_size = w.sb.pool_size - 1;
 	Expect(&w, PCACHE_COLD_GEOMETRY, "file that is too small, and says so");
 
@@ -527,6 +534,7 @@ CheckHostile(const World *w)
 		assert_true(w->sb.blocks_offset <= w->facts.file_size);
 		assert_true(w->facts.file_size <= w->sb.pool_size);
 		assert_true(blocks_end <= w->sb.pool_size);
+		assert_true(w->sb.pool_size < blocks_end + MIB(2) + GIB(16));
 		assert_true(w->sb.slots_used <= w->sb.capacity);
 	}
 }

@@ -43,7 +43,8 @@ Refuse(PCacheRefusal refusal, const char *fmt,...)
 /*
  * Has the pool this server's layout, and the size that goes with it?  A file
  * that was cut off behind the descriptors will do: the page gate drops what is
- * missing.
+ * missing.  It will be given the size that its superblock says, so that is
+ * bounded.
  *
  * Beside being a gate, this tells the server whether it can use the pool at
  * all without formatting it.  sb must be of our format version.
@@ -74,6 +75,7 @@ PCacheGeometryGate(const PCacheSuperblock *sb, uint64 file_size)
 	if (sb->descriptors_offset != PCACHE_DESCRIPTORS_OFFSET ||
 		sb->blocks_offset != g.blocks_offset ||
 		sb->pool_size < g.pool_size ||
+		sb->pool_size - g.pool_size >= PCACHE_MAX_PAGE_SIZE ||
 		sb->pool_size < file_size ||
 		sb->slots_used > sb->capacity)
 		return Refuse(PCACHE_COLD_GEOMETRY,
