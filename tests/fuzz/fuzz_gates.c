@@ -16,28 +16,170 @@
 #include "fuzz_input.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "catalog/pg_tablespace_d.h"
+#include "access/xlog_internal.h"
 
-static const char *directory;
-static int	pool_fd;
-static int	state_fd;
+/*
+ * Files are in memory: the functions that the linker puts before the real
+ * ones (ld --wrap) know those that the gates ask for.  A system call takes
+ * longer than most of the gates.
+ */
+#define POOL_FD		100000
+#define STATE_FD	100001
+#define WAL_FD		100002
+
+static const FuzzInput *current;	/* NULL: it is libFuzzer who asks */
+static char state_text[FUZZ_STATE_LEN + MAXPGPATH];
+static size_t state_len;
+static char wal_path[MAXPGPATH];	/* "" if there is no WAL */
+static off_t wal_end;			/* in that segment */
+static bool wal_is_open;
+
+static uint64 n_verdicts[PCACHE_NUM_REFUSALS];
+static uint64 n_page_verdicts[PCACHE_NUM_PAGE_VERDICTS];
+
+extern int	__real_open(const char *path, int flags,...);
+extern int	__real_close(int fd);
+extern ssize_t __real_read(int fd, void *buf, size_t len);
+extern ssize_t __real_pread(int fd, void *buf, size_t len, off_t offset);
+extern int	__real_stat(const char *path, struct stat *st);
+
+extern int	__wrap_open(const char *path, int flags,...);
+extern int	__wrap_close(int fd);
+extern ssize_t __wrap_read(int fd, void *buf, size_t len);
+extern ssize_t __wrap_pread(int fd, void *buf, size_t len, off_t offset);
+extern int	__wrap_stat(const char *path, struct stat *st);
+
+int
+__wrap_open(const char *path, int flags,...)
+{
+	if (current == NULL)
+	{
+		va_list		ap;
+		int			mode;
+
+		va_start(ap, flags);
+		mode = (flags & O_CREAT) ? va_arg(ap, int) : 0;
+		va_end(ap);
+		return __real_open(path, flags, mode);
+	}
+	FuzzExpect(flags == (O_RDONLY | O_CLOEXEC));
+	if (strcmp(path, "./" PCACHE_STATE_FILE) == 0)
+		return STATE_FD;
+	FuzzExpect(strncmp(path, XLOGDIR "/", strlen(XLOGDIR "/")) == 0);
+	if (strcmp(path, wal_path) == 0)
+	{
+		FuzzExpect(!wal_is_open);
+		wal_is_open = true;
+		return WAL_FD;
+	}
+	errno = ENOENT;
+	return -1;
+}
+
+int
+__wrap_close(int fd)
+{
+	if (current == NULL)
+		return __real_close(fd);
+	FuzzExpect(fd == STATE_FD || fd == WAL_FD);
+	if (fd == WAL_FD)
+		wal_is_open = false;
+	return 0;
+}
+
+ssize_t
+__wrap_read(int fd, void *buf, size_t len)
+{
+	if (current == NULL)
+		return __real_read(fd, buf, len);
+	FuzzExpect(fd == STATE_FD);
+	len = Min(len, state_len);
+	memcpy(buf, state_text, len);
+	return len;
+}
+
+/* Read from zeros with something in between; where that ends the file does. */
+static ssize_t
+ReadFrom(const char *bytes, off_t start, off_t end, char *buf, size_t len,
+		 off_t offset)
+{
+	if (offset >= end)
+		return 0;
+	len = Min(len, end - offset);
+	memset(buf, 0, len);
+	for (size_t i = 0; i < len; i++)
+	{
+		if (offset + i >= start)
+			buf[i] = bytes[offset + i - start];
+	}
+	return len;
+}
+
+ssize_t
+__wrap_pread(int fd, void *buf, size_t len, off_t offset)
+{
+	if (current == NULL)
+		return __real_pread(fd, buf, len, offset);
+	if (fd == WAL_FD)
+		return ReadFrom(current->wal, wal_end - PCACHE_WITNESS_LEN, wal_end,
+						buf, len, offset);
+	FuzzExpect(fd == POOL_FD);
+	if (offset == PCACHE_MEMORY_ERRORS_OFFSET)
+	{
+		memset(buf, 0, len);
+		memcpy(buf, current->errors, sizeof(current->errors));
+		return len;
+	}
+	FuzzExpect(offset == PCACHE_DESCRIPTORS_OFFSET && len == sizeof(current->descs));
+	memcpy(buf, current->descs, len);
+	return len;
+}
+
+/* All forks of each relation are there if its number is even. */
+int
+__wrap_stat(const char *path, struct stat *st)
+{
+	const char *name;
+
+	if (current == NULL)
+		return __real_stat(path, st);
+	FuzzExpect(path[0] != '/');
+	name = strrchr(path, '/');
+	FuzzExpect(name != NULL);
+	if (strtoul(name + 1, NULL, 10) % 2 != 0)
+	{
+		errno = ENOENT;
+		return -1;
+	}
+	memset(st, 0, sizeof(*st));
+	st->st_mode = S_IFREG;
+	st->st_size = FUZZ_RELATION_BLOCKS * BLCKSZ;
+	return 0;
+}
+
+static void
+WriteCounts(void)
+{
+	FILE	   *file = FuzzOpenCounts();
+
+	if (file == NULL)
+		return;
+	for (int i = 0; i < lengthof(n_verdicts); i++)
+		fprintf(file, "pool\t%s\t%llu\n", PCacheRefusalName(i),
+				(unsigned long long) n_verdicts[i]);
+	for (int i = 0; i < lengthof(n_page_verdicts); i++)
+		fprintf(file, "page\t%s\t%llu\n", PCachePageVerdictName(i),
+				(unsigned long long) n_page_verdicts[i]);
+	fclose(file);
+}
 
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	directory = FuzzMakeDirectory();
-	pool_fd = memfd_create("pool", MFD_CLOEXEC);
-	state_fd = open(PCACHE_STATE_FILE, O_RDWR | O_CREAT, 0600);
-	if (pool_fd < 0 || state_fd < 0 || mkdir("pg_wal", 0700) < 0)
-	{
-		fprintf(stderr, "could not create the files of the fuzzer: %m\n");
-		exit(1);
-	}
-	FuzzMakeRelations();
+	atexit(WriteCounts);
 	return 0;
 }
 
@@ -69,7 +211,8 @@ MakeMediaReport(const FuzzInput *input, const PCacheSuperblock *sb,
 		strlcpy(report->blocks_why, "fuzzer", PCACHE_MEDIA_WHY_LEN);
 		return;
 	}
-	report->blocks = PCACHE_MEDIA_CLEAN;
+	report->bad.truncated = (input->facts & FUZZ_MANY_BAD_BLOCKS) != 0;
+	report->blocks = report->bad.truncated ? PCACHE_MEDIA_BAD : PCACHE_MEDIA_CLEAN;
 	report->dimms_state = PCACHE_MEDIA_CLEAN;
 	for (uint32 i = 0; i < Min(sb->n_dimms, PCACHE_MAX_DIMMS); i++)
 	{
@@ -95,7 +238,10 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	FuzzExpect(sb->slots_used <= sb->capacity);
 	FuzzExpect(sb->blocks_offset >= PCACHE_DESCRIPTORS_OFFSET +
 			   sb->capacity * sizeof(PCacheDescriptor));
-	FuzzExpect(sb->blocks_offset + sb->capacity * BLCKSZ <= facts->file_size);
+	/* the file may have been cut off behind the descriptors */
+	FuzzExpect(sb->blocks_offset <= facts->file_size);
+	FuzzExpect(facts->file_size <= sb->pool_size);
+	FuzzExpect(sb->blocks_offset + sb->capacity * BLCKSZ <= sb->pool_size);
 	FuzzExpect(sb->system_identifier == control->system_identifier);
 	FuzzExpect(facts->state != NULL);
 	FuzzExpect(memcmp(sb->pool_uuid, facts->state->pool_uuid, PCACHE_UUID_LEN) == 0);
@@ -142,68 +288,36 @@ CheckKeptPage(const PCacheDescriptor *desc, uint32 slot,
 	FuzzExpect(!PCacheMediaRangeIsBad(facts->media,
 									  facts->blocks_offset + (uint64) slot * BLCKSZ,
 									  BLCKSZ));
-}
-
-/* Have the state file read, unless it is the same as the last time. */
-static PCacheStateFileResult
-ReadState(const FuzzInput *input, PCacheStateFile *state)
-{
-	static char last_text[FUZZ_STATE_LEN];
-	static size_t last_len = 0;
-	static PCacheStateFile last_state;
-	static PCacheStateFileResult last_result = PCACHE_STATEFILE_ERROR;
-	char		text[FUZZ_STATE_LEN + MAXPGPATH];
-	PCacheError err;
-
-	if (input->state_len != last_len ||
-		memcmp(input->state, last_text, last_len) != 0)
-	{
-		size_t		len = FuzzExpandState(input, directory, text, sizeof(text));
-
-		FuzzWriteFile(state_fd, text, len, 0);
-		if (ftruncate(state_fd, len) < 0)
-			abort();
-		last_result = PCacheStateFileRead(".", &last_state, &err);
-		last_len = input->state_len;
-		memcpy(last_text, input->state, last_len);
-	}
-	*state = last_state;
-	return last_result;
+	FuzzExpect(facts->blocks_offset + (uint64) (slot + 1) * BLCKSZ <= facts->file_size);
 }
 
 static void
 ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 		  const PCacheGateFacts *facts, const PCacheMediaReport *media)
 {
-	static struct PCacheRelSizes *sizes = NULL;
-	static int	n_scans = 0;
 	PCachePageFacts page_facts = {0};
 	PCacheDescriptor descs[FUZZ_DESCRIPTORS];
-
-	/* the files are the same in all runs, so this saves most of the calls */
-	if (n_scans++ % 64 == 0)
-	{
-		if (sizes != NULL)
-			PCacheRelSizesFree(sizes);
-		sizes = PCacheRelSizesCreate();
-	}
 
 	page_facts.lsn_limit = PCacheLsnLimit(sb, facts);
 	page_facts.completed_epoch = PCacheCompletedEpoch(sb, facts->control);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
-	page_facts.sizes = sizes;
+	page_facts.sizes = PCacheRelSizesCreate();
 	page_facts.media = media;
 	page_facts.blocks_offset = sb->blocks_offset;
-	FuzzExpect(PCacheReadDescriptors(pool_fd, 0, FUZZ_DESCRIPTORS, descs));
+	page_facts.file_size = facts->file_size;
+	FuzzExpect(PCacheReadDescriptors(POOL_FD, 0, FUZZ_DESCRIPTORS, descs));
 	for (uint32 slot = 0; slot < FUZZ_DESCRIPTORS; slot++)
 	{
 		PCachePageVerdict verdict = PCachePageGate(&descs[slot], slot, &page_facts);
 
 		(void) PCachePageIsDirty(&descs[slot], &page_facts);
 		FuzzExpect(PCachePageVerdictName(verdict)[0] != '\0');
+		FuzzExpect(verdict < PCACHE_NUM_PAGE_VERDICTS);
+		n_page_verdicts[verdict]++;
 		if (verdict == PCACHE_PAGE_KEPT)
 			CheckKeptPage(&descs[slot], slot, &page_facts);
 	}
+	PCacheRelSizesFree(page_facts.sizes);
 }
 
 int
@@ -224,6 +338,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	FuzzWatch();
 	FuzzLoad(&input, data, size);
+	current = &input;
 
 	/* the superblocks */
 	FuzzExpandSuperblock(&input.first, &first);
@@ -240,12 +355,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 
 	/* the pool's other metadata */
-	FuzzWriteFile(pool_fd, input.errors, sizeof(input.errors),
-				  PCACHE_MEMORY_ERRORS_OFFSET);
-	FuzzWriteFile(pool_fd, input.descs, sizeof(input.descs),
-				  PCACHE_DESCRIPTORS_OFFSET);
 	MakeMediaReport(&input, &chosen, &media);
-	PCacheAddMemoryErrors(pool_fd, &media);
+	PCacheAddMemoryErrors(POOL_FD, &media);
 	CheckRanges(&media);
 	(void) PCacheMediaCompareDimms(&chosen, &media, why, sizeof(why));
 	if (PCacheWatermarkChoose(input.watermarks, &facts.watermark))
@@ -254,14 +365,15 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		facts.watermark.flushed = 0;
 
 	/* the cluster */
-	state_result = ReadState(&input, &state);
+	state_len = FuzzExpandState(&input, "/dev/shm/pool", state_text, sizeof(state_text));
+	state_result = PCacheStateFileRead(".", &state, &err);
 	if (state_result == PCACHE_STATEFILE_OK)
 	{
 		FuzzExpect(is_absolute_path(state.directory));
 		FuzzExpect(state.capacity > 0);
 		FuzzExpect(PCacheFsKindName(state.fs_kind)[0] != '\0');
 	}
-	FuzzPlaceWal(&input);
+	wal_end = FuzzWalPlace(&input, wal_path);
 
 	facts.control = &input.control;
 	facts.state = state_result == PCACHE_STATEFILE_OK &&
@@ -281,6 +393,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	verdict = PCachePoolGate(&chosen, &facts);
 	FuzzExpect(PCacheRefusalName(verdict.refusal)[0] != '\0');
+	FuzzExpect(verdict.refusal < PCACHE_NUM_REFUSALS);
+	n_verdicts[verdict.refusal]++;
 	FuzzExpect((verdict.refusal == PCACHE_WARM) == (verdict.detail[0] == '\0'));
 	if (verdict.refusal == PCACHE_WARM)
 		CheckWarmPool(&chosen, &facts, &media);
@@ -289,5 +403,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ScanPages(&input, &chosen, &facts, &media);
 
 	PCacheMediaReportFree(&media);
+	FuzzExpect(!wal_is_open);
+	current = NULL;
 	return 0;
 }

@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
-#include "catalog/pg_tablespace_d.h"
 #include "port/pg_crc32c.h"
 
 void
@@ -119,6 +118,21 @@ FuzzExpandState(const FuzzInput *input, const char *directory,
 	return len;
 }
 
+/* What the pool says of the cluster: as if it had been saved like that. */
+static void
+CopyFromControl(const ControlFileData *control, PCacheSuperblock *sb)
+{
+	sb->system_identifier = control->system_identifier;
+	sb->catalog_version = control->catalog_version_no;
+	sb->data_checksum_version = control->data_checksum_version;
+	sb->control_state = control->state;
+	sb->min_recovery_point = control->minRecoveryPoint;
+	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
+	sb->confirmed.location = control->checkPoint;
+	sb->confirmed.redo = control->checkPointCopy.redo;
+	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
+}
+
 /*
  * Make checksums right, as whoever wrote these bytes would have done, so that
  * what is behind the check for them is reached.  Each bit of which stands for
@@ -138,6 +152,8 @@ FuzzRepair(FuzzInput *input, uint32 which)
 		PCacheSuperblock sb;
 
 		FuzzExpandSuperblock(superblocks[i], &sb);
+		if (which & FUZZ_REPAIR_CLUSTER)
+			CopyFromControl(&input->control, &sb);
 		if (which & 0x02)
 		{
 			sb.confirmed.control_crc = input->control.crc;
@@ -192,6 +208,8 @@ FuzzRepair(FuzzInput *input, uint32 which)
 static volatile sig_atomic_t run_number;
 static volatile sig_atomic_t seconds_in_run;
 
+/* It comes at any time, and must not look like something an input has reached. */
+__attribute__((no_sanitize("coverage")))
 static void
 CpuSecond(int signum)
 {
@@ -224,6 +242,24 @@ FuzzWatch(void)
 		started = true;
 	}
 	run_number = run_number + 1;
+}
+
+/*
+ * The file for what a target has counted when it ends, or NULL if nobody wants
+ * that.
+ */
+FILE *
+FuzzOpenCounts(void)
+{
+	const char *path = getenv("FUZZ_COUNTS");
+	FILE	   *file;
+
+	if (path == NULL)
+		return NULL;
+	file = fopen(path, "w");
+	if (file == NULL)
+		fprintf(stderr, "could not create \"%s\": %m\n", path);
+	return file;
 }
 
 static char directory[MAXPGPATH];
@@ -273,84 +309,51 @@ FuzzWriteFile(int fd, const void *bytes, size_t len, off_t offset)
 	}
 }
 
-/* Put the WAL where the witness of the watermark that counts looks for it. */
+/*
+ * Where the witness of the watermark that counts looks for WAL.  Fills in the
+ * path, from PGDATA, and returns the end of the WAL in that file.  If there is
+ * to be none the path is "".
+ */
+uint32
+FuzzWalPlace(const FuzzInput *input, char path[MAXPGPATH])
+{
+	char		name[MAXFNAMELEN];
+	PCacheWatermark watermark;
+	uint32		segment_size = input->control.xlog_seg_size;
+	uint32		end;
+	XLogSegNo	segno;
+
+	path[0] = '\0';
+	if ((input->facts & FUZZ_NO_WAL) != 0 ||
+		!IsValidWalSegSize(segment_size) ||
+		!PCacheWatermarkChoose(input->watermarks, &watermark) ||
+		watermark.witness == 0)
+		return 0;
+	end = XLogSegmentOffset(watermark.witness - 1, segment_size) + 1;
+	if (end < PCACHE_WITNESS_LEN)
+		return 0;
+	XLByteToPrevSeg(watermark.witness, segno, segment_size);
+	XLogFileName(name, watermark.timeline, segno, segment_size);
+	snprintf(path, MAXPGPATH, XLOGDIR "/%s", name);
+	return end;
+}
+
+/* Put the WAL there. */
 void
 FuzzPlaceWal(const FuzzInput *input)
 {
 	static char last_path[MAXPGPATH];
-	static char last_wal[PCACHE_WITNESS_LEN];
-	static uint32 last_offset;
-	char		name[MAXFNAMELEN];
-	char		path[MAXPGPATH] = "";
-	PCacheWatermark watermark;
-	uint32		segment_size = input->control.xlog_seg_size;
-	uint32		offset = 0;
-	XLogSegNo	segno;
+	uint32		end;
 	int			fd;
-
-	if (!(input->facts & FUZZ_NO_WAL) &&
-		IsValidWalSegSize(segment_size) &&
-		PCacheWatermarkChoose(input->watermarks, &watermark) &&
-		watermark.witness != 0)
-	{
-		XLByteToPrevSeg(watermark.witness, segno, segment_size);
-		offset = XLogSegmentOffset(watermark.witness - 1, segment_size) + 1;
-		XLogFileName(name, watermark.timeline, segno, segment_size);
-		snprintf(path, sizeof(path), XLOGDIR "/%s", name);
-	}
-	if (strcmp(path, last_path) == 0 && offset == last_offset &&
-		memcmp(input->wal, last_wal, sizeof(last_wal)) == 0)
-		return;
 
 	if (last_path[0] != '\0')
 		unlink(last_path);
-	strcpy(last_path, path);
-	last_offset = offset;
-	memcpy(last_wal, input->wal, sizeof(last_wal));
-	if (offset < PCACHE_WITNESS_LEN)
+	end = FuzzWalPlace(input, last_path);
+	if (last_path[0] == '\0')
 		return;
-	fd = open(path, O_RDWR | O_CREAT, 0600);
+	fd = open(last_path, O_RDWR | O_CREAT, 0600);
 	if (fd < 0)
 		return;
-	FuzzWriteFile(fd, input->wal, sizeof(input->wal), offset - PCACHE_WITNESS_LEN);
+	FuzzWriteFile(fd, input->wal, sizeof(input->wal), end - PCACHE_WITNESS_LEN);
 	close(fd);
-}
-
-/* Relations that there are in each cluster, as far as descriptors speak of them. */
-void
-FuzzMakeRelations(void)
-{
-	static const RelFileNumber relations[] = {1213, 1247, 1249, 1255, 1259, 1260, 1262, 2619, 16384};
-	static const Oid databases[] = {0, 1, 4, 5};
-
-	for (int i = 0; i < lengthof(databases); i++)
-	{
-		char		path[MAXPGPATH];
-
-		if (databases[i] == 0)
-			strcpy(path, "global");
-		else
-			snprintf(path, sizeof(path), "base/%u", databases[i]);
-		mkdir("base", 0700);
-		mkdir(path, 0700);
-		for (int j = 0; j < lengthof(relations); j++)
-		{
-			for (ForkNumber fork = MAIN_FORKNUM; fork <= VISIBILITYMAP_FORKNUM; fork++)
-			{
-				RelFileLocator rlocator = {
-					databases[i] == 0 ? GLOBALTABLESPACE_OID : DEFAULTTABLESPACE_OID,
-					databases[i], relations[j]
-				};
-				RelPathStr	file = relpathperm(rlocator, fork);
-				int			fd = open(file.str, O_RDWR | O_CREAT, 0600);
-
-				if (fd < 0 || ftruncate(fd, FUZZ_RELATION_BLOCKS * BLCKSZ) < 0)
-				{
-					fprintf(stderr, "could not create \"%s\": %m\n", file.str);
-					exit(1);
-				}
-				close(fd);
-			}
-		}
-	}
 }

@@ -40,6 +40,8 @@
 #define FUZZ_NO_WAL				0x0080
 #define FUZZ_OTHER_DIMMS		0x0100
 #define FUZZ_NO_POOL			0x0200
+#define FUZZ_PAGE_CHECKSUMS		0x0400	/* as they are: else right ones */
+#define FUZZ_MANY_BAD_BLOCKS	0x0800	/* more than a list has room for */
 
 /* A superblock without its unused bytes, which are zero. */
 typedef struct FuzzSuperblock
@@ -81,16 +83,20 @@ extern void FuzzExpandSuperblock(const FuzzSuperblock *packed, PCacheSuperblock 
 extern void FuzzPackSuperblock(const PCacheSuperblock *sb, FuzzSuperblock *packed);
 extern size_t FuzzExpandState(const FuzzInput *input, const char *directory,
 							  char *text, size_t size);
+/* A bit of FuzzRepair(): the pool agrees with pg_control. */
+#define FUZZ_REPAIR_CLUSTER		0x200
 extern void FuzzRepair(FuzzInput *input, uint32 which);
 extern void FuzzLoad(FuzzInput *input, const uint8_t *data, size_t size);
 
 /* Private files of a fuzzer, all below one directory on tmpfs. */
 extern const char *FuzzMakeDirectory(void);
 extern void FuzzWriteFile(int fd, const void *bytes, size_t len, off_t offset);
+extern uint32 FuzzWalPlace(const FuzzInput *input, char path[MAXPGPATH]);
 extern void FuzzPlaceWal(const FuzzInput *input);
-extern void FuzzMakeRelations(void);
 
 #define FUZZ_RELATION_BLOCKS	24
+
+extern FILE *FuzzOpenCounts(void);
 
 /* At the start of each run; a run may take five seconds of CPU time. */
 extern void FuzzWatch(void);

@@ -16,6 +16,8 @@
  */
 #include "fuzz_input.h"
 
+#include "storage/bufpage.h"
+
 /* Parts of an input, with how often they are hit. */
 typedef struct Part
 {
@@ -44,6 +46,7 @@ static const Part parts[] = {
 	SUPERBLOCK(first, magic, block_size, 2),
 	SUPERBLOCK(first, block_size, slots_used, 3),
 	SUPERBLOCK(first, slots_used, n_dimms, 4),
+	SUPERBLOCK(first, state, incarnation, 2),
 	SUPERBLOCK(first, n_dimms, pending_epoch, 2),
 	SUPERBLOCK(first, pending_epoch, reserved, 1),
 	SUPERBLOCK(copy, magic, block_size, 1),
@@ -55,6 +58,7 @@ static const Part parts[] = {
 	FIELD(descs, 6),
 	FIELD(wal, 1),
 	FIELD(pages, 3),
+	{offsetof(FuzzInput, pages), sizeof(PageHeaderData), 3},
 	FIELD(files, 1),
 };
 
@@ -153,6 +157,9 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 
 	random_state = seed;
 	FuzzLoad(&input, data, size);
+	/* else those that show little that is new would be left out */
+	if (Random() % 2 == 0)
+		input.command = (uint16) Random();
 	for (int n = 1 + Random() % 4; n > 0; n--)
 	{
 		const Part *part = ChoosePart(limit);
@@ -176,6 +183,14 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 					StretchState(&input);
 					break;
 				}
+				if (Random() % 4 == 0)
+				{
+					/* what is compared in spite of its header */
+					for (int i = 0; i < FUZZ_PAGES; i++)
+						memcpy(input.files[i].head, input.pages[i].head,
+							   sizeof(PageHeaderData));
+					break;
+				}
 				/* FALLTHROUGH */
 			case 4:
 				(void) LLVMFuzzerMutate(bytes, part->length, part->length);
@@ -193,8 +208,12 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 		case 1:
 			FuzzRepair(&input, (uint32) Random());
 			break;
-		default:
+		case 2:
+		case 3:
 			FuzzRepair(&input, ~0);
+			break;
+		default:
+			FuzzRepair(&input, ~FUZZ_REPAIR_CLUSTER);
 	}
 	memcpy(data, &input, limit);
 	return limit;
@@ -219,7 +238,7 @@ LLVMFuzzerCustomCrossOver(const uint8_t *data1, size_t size1,
 				   (char *) &other + parts[i].offset, parts[i].length);
 	}
 	if (Random() % 8 != 0)
-		FuzzRepair(&input, ~0);
+		FuzzRepair(&input, ~FUZZ_REPAIR_CLUSTER);
 	memcpy(out, &input, limit);
 	return limit;
 }

@@ -23,12 +23,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "catalog/pg_tablespace_d.h"
 #include "common/jsonapi.h"
 #include "mb/pg_wchar.h"
+#include "storage/bufpage.h"
+#include "storage/checksum.h"
 
 #define MAX_ARGS			10
 #define MAX_POOL_SIZE		((uint64) 16 * 1024 * 1024)
@@ -39,7 +44,8 @@ typedef struct Command
 {
 	const char *args[MAX_ARGS];
 	bool		writes;			/* the pool has to be made again */
-	bool		compares;		/* with the data files */
+	bool		reads_files;	/* of relations */
+	bool		foretells;		/* the exit status is that of verify after it */
 } Command;
 
 /* A pool without the sparse input's descriptors has only free ones. */
@@ -56,16 +62,19 @@ static const Command commands[] = {
 	{{"init", "--force", "--size=128kB", "--json"}, .writes = true},
 #ifdef FUZZ_REBUILD
 	{{"status", "--relations", "--json"}},
-	{{"verify", "--pages"}, .compares = true},
-	{{"verify", "--pages", "--json"}, .compares = true},
-	{{"verify", "--pages", "--deep", "--json"}, .compares = true},
+	{{"verify", "--pages"}, .reads_files = true},
+	{{"verify", "--pages", "--json"}, .reads_files = true},
+	{{"verify", "--pages", "--deep", "--json"}, .reads_files = true},
 	{{"rebuild", "--dry-run"}},
 	{{"rebuild", "--dry-run", "--resize=256kB", "--json"}},
-	{{"rebuild"}, .writes = true},
-	{{"rebuild", "--json"}, .writes = true},
+	{{"rebuild"}, .writes = true, .foretells = true},
+	{{"rebuild", "--json"}, .writes = true, .foretells = true},
 	{{"rebuild", "--reset", "--force"}, .writes = true},
-	{{"rebuild", "--resize=256kB", "--json"}, .writes = true},
-	{{"rebuild", "--resize=4MB"}, .writes = true},
+	{{"rebuild", "--resize=256kB", "--json"}, .writes = true, .foretells = true},
+	{{"rebuild", "--resize=4MB"}, .writes = true, .foretells = true},
+	{{"rebuild", "--warm-from-files", "--dry-run", "--json"}, .reads_files = true},
+	{{"rebuild", "--warm-from-files"}, .writes = true, .foretells = true, .reads_files = true},
+	{{"rebuild", "--warm-from-files", "--relations=5/16384,global/1260", "--json"}, .writes = true, .foretells = true, .reads_files = true},
 #endif
 };
 
@@ -79,12 +88,15 @@ static int	output_fd;
 static int	first_fd;			/* from here on all are a run's */
 static bool tell;				/* what the tool says, on stderr */
 static bool pool_is_sound;		/* it has the shape that we gave it */
+static RelPathStr written_relations[FUZZ_DESCRIPTORS];
+static int	n_written_relations;
 
 static const FuzzInput *current;
 static bool running;
 static jmp_buf out;
 static pthread_t main_thread;
 static int	exit_status;
+static uint64 n_exits[lengthof(commands)][4];
 
 /* What a run has to be relieved of. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -106,6 +118,7 @@ extern int	__real_atexit(void (*function) (void));
 pg_noreturn extern void __real_exit(int status);
 extern bool __real_PCacheMap(const char *path, bool volatile_memory, PCacheMapping *map);
 extern bool __real_PCacheUnmap(PCacheMapping *map);
+extern int	__real_madvise(void *address, size_t length, int advice);
 
 extern void *__wrap_malloc(size_t size);
 extern void *__wrap_calloc(size_t n, size_t size);
@@ -122,6 +135,9 @@ extern int	__wrap_find_other_exec(const char *argv0, const char *target,
 extern void __wrap_set_pglocale_pgservice(const char *argv0, const char *app);
 extern FILE *__wrap_popen(const char *command, const char *type);
 extern int	__wrap_pclose(FILE *pipe);
+extern void __wrap_pg_usleep(long microsec);
+extern int	__wrap_posix_fallocate(int fd, off_t offset, off_t len);
+extern int	__wrap_madvise(void *address, size_t length, int advice);
 
 static void *
 Remember(void *block)
@@ -282,6 +298,37 @@ __wrap_pclose(FILE *pipe)
 	return current->nbuffers < 0 ? 256 : 0;
 }
 
+/* What the tool would wait for does not come: it is alone. */
+void
+__wrap_pg_usleep(long microsec)
+{
+}
+
+/*
+ * The memory, and huge pages, for a pool that lasts for one run would take
+ * most of its time.
+ */
+int
+__wrap_posix_fallocate(int fd, off_t offset, off_t len)
+{
+	struct stat st;
+
+	FuzzExpect(running && offset >= 0 && len > 0);
+	if (offset + len > MAX_POOL_SIZE)
+		return ENOSPC;
+	if (fstat(fd, &st) < 0)
+		return errno;
+	if (st.st_size < offset + len && ftruncate(fd, offset + len) < 0)
+		return errno;
+	return 0;
+}
+
+int
+__wrap_madvise(void *address, size_t length, int advice)
+{
+	return running ? 0 : __real_madvise(address, length, advice);
+}
+
 static void
 Fail(const char *what)
 {
@@ -305,10 +352,67 @@ SetFile(const char *name, bool there)
 	close(fd);
 }
 
+/* Those that the seeds' descriptors speak of, but for a few. */
+static void
+MakeRelations(void)
+{
+	static const struct
+	{
+		RelFileNumber number;
+		ForkNumber	last_fork;
+		bool		shared;
+	}			relations[] = {
+		{1260, MAIN_FORKNUM, true}, {1262, VISIBILITYMAP_FORKNUM, true},
+		{1255, VISIBILITYMAP_FORKNUM}, {1259, VISIBILITYMAP_FORKNUM},
+		{2608, MAIN_FORKNUM}, {2619, FSM_FORKNUM}, {2653, MAIN_FORKNUM},
+		{2659, MAIN_FORKNUM}, {2662, MAIN_FORKNUM}, {2663, MAIN_FORKNUM},
+		{2673, MAIN_FORKNUM}, {2674, MAIN_FORKNUM}, {2685, MAIN_FORKNUM},
+		{2696, MAIN_FORKNUM}, {2704, MAIN_FORKNUM},
+		{16384, VISIBILITYMAP_FORKNUM},
+	};
+
+	for (int i = 0; i < lengthof(relations); i++)
+	{
+		for (ForkNumber fork = MAIN_FORKNUM; fork <= relations[i].last_fork; fork++)
+		{
+			RelFileLocator rlocator = {
+				relations[i].shared ? GLOBALTABLESPACE_OID : DEFAULTTABLESPACE_OID,
+				relations[i].shared ? InvalidOid : 5, relations[i].number
+			};
+			RelPathStr	path = relpathperm(rlocator, fork);
+
+			SetFile(path.str, true);
+			if (truncate(path.str, FUZZ_RELATION_BLOCKS * BLCKSZ) < 0)
+				Fail(path.str);
+		}
+	}
+}
+
+/* How often each command ended in which way. */
+static void
+WriteCounts(void)
+{
+	FILE	   *file = FuzzOpenCounts();
+
+	if (file == NULL)
+		return;
+	for (int i = 0; i < lengthof(commands); i++)
+	{
+		for (int j = 0; commands[i].args[j] != NULL; j++)
+			fprintf(file, j == 0 ? "%s" : " %s", commands[i].args[j]);
+		for (int j = 0; j < lengthof(n_exits[i]); j++)
+			fprintf(file, "\t%llu", (unsigned long long) n_exits[i][j]);
+		fprintf(file, "\n");
+	}
+	fclose(file);
+}
+
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const char *directory;
+	/* a file that was cut off gets the size that its superblock says */
+	struct rlimit file_size = {4 * MAX_POOL_SIZE, 4 * MAX_POOL_SIZE};
 
 	if (geteuid() == 0)
 	{
@@ -321,17 +425,31 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	snprintf(pool_path, sizeof(pool_path), "%s/%s", pool_directory, PCACHE_POOL_FILE);
 	if (mkdir(data_directory, 0700) < 0 || mkdir(pool_directory, 0700) < 0 ||
 		chdir(data_directory) < 0 || mkdir("pg_wal", 0700) < 0 ||
+		mkdir("pg_tblspc", 0700) < 0 || mkdir("global", 0700) < 0 ||
+		mkdir("base", 0700) < 0 || mkdir("base/5", 0700) < 0 ||
 		symlink(pool_directory, PCACHE_DEFAULT_DIRECTORY) < 0)
 		Fail(data_directory);
-	FuzzMakeRelations();
+	MakeRelations();
 	control_fd = open(CONTROL_FILE, O_RDWR | O_CREAT, 0600);
 	output_fd = memfd_create("output", 0);
 	if (control_fd < 0 || ftruncate(control_fd, PG_CONTROL_FILE_SIZE) < 0 ||
 		output_fd < 0 || dup2(output_fd, STDOUT_FILENO) < 0)
 		Fail(CONTROL_FILE);
+	if (setrlimit(RLIMIT_FSIZE, &file_size) < 0 || signal(SIGXFSZ, SIG_IGN) == SIG_ERR)
+		Fail("RLIMIT_FSIZE");
 	main_thread = pthread_self();
 	tell = getenv("FUZZ_TELL") != NULL;
+	__real_atexit(WriteCounts);
 	return 0;
+}
+
+/* Is there room for a page in the file that WritePool() makes? */
+static bool
+IsPlaceOfPage(const FuzzInput *input, uint64 offset)
+{
+	return offset >= PCACHE_DESCRIPTORS_OFFSET + sizeof(input->descs) &&
+		offset <= MAX_POOL_SIZE - BLCKSZ &&
+		offset + BLCKSZ <= input->file_size;
 }
 
 static void
@@ -372,8 +490,7 @@ WritePool(const FuzzInput *input)
 	{
 		uint64		offset = sb.blocks_offset + i * BLCKSZ;
 
-		if (offset >= PCACHE_DESCRIPTORS_OFFSET + sizeof(input->descs) &&
-			offset <= MAX_POOL_SIZE - BLCKSZ)
+		if (IsPlaceOfPage(input, offset))
 		{
 			FuzzWriteFile(fd, input->pages[i].head, FUZZ_PAGE_PART, offset);
 			FuzzWriteFile(fd, input->pages[i].end, FUZZ_PAGE_PART,
@@ -387,28 +504,90 @@ WritePool(const FuzzInput *input)
 	pool_is_sound = size >= PCACHE_DESCRIPTORS_OFFSET + sizeof(PCacheDescriptor) * FREE_SLOTS;
 }
 
-/* What the data files have in place of the pages that come with the input. */
+/*
+ * A page that an input has only a descriptor of: nothing but a header with its
+ * LSN.  It is that in the pool, and in its file.
+ */
 static void
-WriteRelations(const FuzzInput *input)
+MakePage(const PCacheDescriptor *desc, PGAlignedBlock *page)
 {
-	for (int i = 0; i < FUZZ_PAGES; i++)
+	PageHeader	header = (PageHeader) page->data;
+
+	memset(page, 0, sizeof(*page));
+	if (desc->page_lsn == 0)
+		return;					/* new */
+	PageXLogRecPtrSet(header->pd_lsn, desc->page_lsn);
+	header->pd_lower = SizeOfPageHeaderData;
+	header->pd_upper = BLCKSZ;
+	header->pd_special = BLCKSZ;
+	header->pd_pagesize_version = BLCKSZ | PG_PAGE_LAYOUT_VERSION;
+}
+
+static void
+ExpandPage(const FuzzPage *packed, PGAlignedBlock *page)
+{
+	memset(page, 0, sizeof(*page));
+	memcpy(page->data, packed->head, FUZZ_PAGE_PART);
+	memcpy(page->data + BLCKSZ - FUZZ_PAGE_PART, packed->end, FUZZ_PAGE_PART);
+}
+
+/* The pages of all descriptors, in pool and data files. */
+static void
+WritePages(const FuzzInput *input)
+{
+	PCacheSuperblock sb;
+	int			pool_fd = open(pool_path, O_WRONLY);
+
+	FuzzExpandSuperblock(&input->first, &sb);
+	for (int i = 0; i < FUZZ_DESCRIPTORS; i++)
 	{
 		const PCacheDescriptor *desc = &input->descs[i];
 		RelFileLocator rlocator = {desc->spc_oid, desc->db_oid, desc->rel_number};
-		off_t		offset = (off_t) desc->block_number * BLCKSZ;
+		uint64		offset = sb.blocks_offset + (uint64) i * BLCKSZ;
+		PGAlignedBlock page;
+		RelPathStr	path;
 		int			fd;
+
+		if (i < FUZZ_PAGES)
+			ExpandPage(&input->files[i], &page);
+		else
+		{
+			MakePage(desc, &page);
+			if (pool_fd >= 0 && IsPlaceOfPage(input, offset))
+				FuzzWriteFile(pool_fd, page.data, BLCKSZ, offset);
+		}
 
 		if (desc->fork_number < 0 || desc->fork_number > MAX_FORKNUM ||
 			desc->block_number >= FUZZ_RELATION_BLOCKS ||
-			(desc->db_oid == InvalidOid) != (desc->spc_oid == 1664))
+			(desc->db_oid == InvalidOid) != (desc->spc_oid == GLOBALTABLESPACE_OID))
 			continue;
-		fd = open(relpathperm(rlocator, desc->fork_number).str, O_WRONLY, 0);
+		path = relpathperm(rlocator, desc->fork_number);
+		fd = open(path.str, O_WRONLY, 0);
 		if (fd < 0)
 			continue;
-		FuzzWriteFile(fd, input->files[i].head, FUZZ_PAGE_PART, offset);
-		FuzzWriteFile(fd, input->files[i].end, FUZZ_PAGE_PART,
-					  offset + BLCKSZ - FUZZ_PAGE_PART);
+		if (!(input->facts & FUZZ_PAGE_CHECKSUMS) && !PageIsNew((Page) page.data))
+			((PageHeader) page.data)->pd_checksum =
+				pg_checksum_page(page.data, desc->block_number);
+		FuzzWriteFile(fd, page.data, BLCKSZ, (off_t) desc->block_number * BLCKSZ);
 		close(fd);
+		written_relations[n_written_relations++] = path;
+	}
+	if (pool_fd >= 0)
+		close(pool_fd);
+	pool_is_sound = false;
+}
+
+/* The next run finds them as empty as this one did. */
+static void
+EmptyRelations(void)
+{
+	while (n_written_relations > 0)
+	{
+		const char *path = written_relations[--n_written_relations].str;
+
+		if (truncate(path, 0) < 0 ||
+			truncate(path, FUZZ_RELATION_BLOCKS * BLCKSZ) < 0)
+			Fail(path);
 	}
 }
 
@@ -441,8 +620,8 @@ WriteCluster(const FuzzInput *input, const Command *command)
 	}
 	FuzzPlaceWal(input);
 	WritePool(input);
-	if (command->compares)
-		WriteRelations(input);
+	if (command->reads_files)
+		WritePages(input);
 }
 
 /* Run the tool, and clean up after it. */
@@ -521,22 +700,45 @@ CheckOutput(const char *const *args, int status)
 		abort();
 }
 
+/* For the shared_buffers of the input? */
+static bool
+PoolIsTooSmall(void)
+{
+	PCacheSuperblock sb;
+	int			fd = open(pool_path, O_RDONLY);
+	bool		known = fd >= 0 &&
+		PCacheReadExact(fd, &sb, sizeof(sb), PCACHE_SUPERBLOCK_OFFSET);
+
+	if (fd >= 0)
+		close(fd);
+	return known && current->nbuffers >= 0 && sb.capacity < current->nbuffers;
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char *const look[] = {"verify", "--json", NULL};
 	FuzzInput	input;
 	const Command *command;
+	int			status;
 
 	FuzzWatch();
 	FuzzLoad(&input, data, size);
 	command = &commands[input.command % lengthof(commands)];
 	current = &input;
 	WriteCluster(&input, command);
-	CheckOutput(command->args, Run(command->args));
+	status = Run(command->args);
+	CheckOutput(command->args, status);
+	n_exits[command - commands][status]++;
+	EmptyRelations();
 	if (command->writes)
 	{
-		CheckOutput(look, Run(look));
+		int			seen = Run(look);
+
+		CheckOutput(look, seen);
+		/* of a pool that is too small rebuild only warns */
+		if (command->foretells && status != 1)
+			FuzzExpect(seen == status || (seen == 1 && PoolIsTooSmall()));
 		pool_is_sound = false;
 	}
 	return 0;

@@ -177,7 +177,7 @@ TestSuperblockFields(void **state)
 		SB(superblock_size, PCACHE_COLD_GEOMETRY),
 		SB(pool_uuid, PCACHE_COLD_INCARNATION),
 		SB(system_identifier, PCACHE_COLD_SYSTEM_IDENTIFIER),
-		SB(pool_size, PCACHE_COLD_GEOMETRY),
+		SB(pool_size, ELSEWHERE),	/* TestOtherFacts() */
 		SB(created_at, PCACHE_WARM),
 		SB(pg_major, PCACHE_COLD_VERSION),
 		SB(byte_order, PCACHE_WARM),	/* likewise */
@@ -374,15 +374,37 @@ TestOtherFacts(void **state)
 {
 	World		w;
 
+	/* a file that was cut off will do if all descriptors are there */
 	InitWorld(&w);
 	for (int bit = 0; bit < 64; bit++)
 	{
 		w.facts.file_size ^= UINT64CONST(1) << bit;
-		Expect(&w, PCACHE_COLD_GEOMETRY, "file size");
+		Expect(&w, w.facts.file_size < w.sb.pool_size &&
+			   w.facts.file_size >= w.sb.blocks_offset ? PCACHE_WARM :
+			   PCACHE_COLD_GEOMETRY, "file size");
 		w.facts.file_size ^= UINT64CONST(1) << bit;
 	}
+	w.facts.file_size = w.sb.blocks_offset;
+	Expect(&w, PCACHE_WARM, "descriptors only");
+	w.facts.file_size--;
+	Expect(&w, PCACHE_COLD_GEOMETRY, "not all descriptors");
 	w.facts.file_size = 0;
 	Expect(&w, PCACHE_COLD_GEOMETRY, "empty file");
+	w.facts.file_size = w.sb.pool_size;
+	for (int bit = 0; bit < 64; bit++)
+	{
+		w.sb.pool_size ^= UINT64CONST(1) << bit;
+		Expect(&w, w.facts.file_size < w.sb.pool_size &&
+			   w.sb.pool_size < GIB(16) ? PCACHE_WARM :
+			   PCACHE_COLD_GEOMETRY, "pool size");
+		w.sb.pool_size ^= UINT64CONST(1) << bit;
+	}
+	/* it is rounded up to a huge page */
+	w.sb.pool_size = w.facts.file_size + GIB(16) - 1;
+	Expect(&w, PCACHE_WARM, "pool size, rounded up");
+	w.sb.pool_size++;
+	Expect(&w, PCACHE_COLD_GEOMETRY, "pool size, rounded up too far");
+	w.sb.pool_size = w.facts.file_size;
 	w.facts.file_size = w.sb.pool_size = w.sb.pool_size - 1;
 	Expect(&w, PCACHE_COLD_GEOMETRY, "file that is too small, and says so");
 
@@ -493,8 +515,9 @@ TestOrder(void **state)
 }
 
 /*
- * A pool that is kept lies within its file, computed without overflow.  No
- * file is larger than off_t can tell.
+ * A pool that is kept lies within its file, or what the file will be when what
+ * was cut off is allocated again, computed without overflow.  The descriptors
+ * are there.  No file is larger than off_t can tell.
  */
 static void
 CheckHostile(const World *w)
@@ -508,7 +531,10 @@ CheckHostile(const World *w)
 
 		assert_true(w->sb.capacity > 0);
 		assert_true(descriptors_end <= w->sb.blocks_offset);
-		assert_true(blocks_end <= w->facts.file_size);
+		assert_true(w->sb.blocks_offset <= w->facts.file_size);
+		assert_true(w->facts.file_size <= w->sb.pool_size);
+		assert_true(blocks_end <= w->sb.pool_size);
+		assert_true(w->sb.pool_size < blocks_end + MIB(2) + GIB(16));
 		assert_true(w->sb.slots_used <= w->sb.capacity);
 	}
 }
@@ -984,7 +1010,8 @@ static PCachePageFacts
 MakePageFacts(void)
 {
 	PCachePageFacts facts = {.lsn_limit = LSN_LIMIT, .media = &page_media,
-		.blocks_offset = BLOCKS_OFFSET, .completed_epoch = 10};
+		.blocks_offset = BLOCKS_OFFSET, .file_size = SLOT_OFFSET + BLCKSZ,
+	.completed_epoch = 10};
 
 	return facts;
 }
@@ -1177,6 +1204,13 @@ TestPageOrder(void **state)
 
 	range.offset = MIB(2) + SLOT * 64;
 	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad; desc.seq++);
+
+	/* cut off, by a byte or by more */
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.file_size++);
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size--);
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size -= BLCKSZ; desc.rel_number = 16390);
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size = BLOCKS_OFFSET);
+	EXPECT_PAGE(PCACHE_PAGE_FREE, facts.file_size = BLOCKS_OFFSET; desc.seq++);
 }
 
 static void

@@ -652,6 +652,109 @@ TestCapacityFor(void **state)
 	assert_int_equal(PCacheCapacityFor(PG_UINT64_MAX / 2), PCACHE_MAX_CAPACITY);
 }
 
+/* Descriptors of slots that hold pages, all of them. */
+static void
+SealAll(PCachePool *pool)
+{
+	PCacheDescriptor *stored = (PCacheDescriptor *) (pool->map.base + MIB(2));
+
+	for (uint32 i = 0; i < CAPACITY; i++)
+	{
+		stored[i].seq = 2 * i;
+		stored[i].slot = i;
+		stored[i].version = PCACHE_DESC_VERSION;
+		stored[i].crc = PCacheDescriptorCrc(&stored[i]);
+	}
+	assert_true(PCachePersist(&pool->map, stored, CAPACITY * 64));
+}
+
+static uint32
+CountSealed(const PCachePool *pool, uint32 end)
+{
+	PCacheDescriptor descs[CAPACITY];
+	uint32		n = 0;
+
+	assert_true(PCacheReadDescriptors(pool->fd, 0, CAPACITY, descs));
+	for (uint32 i = 0; i < CAPACITY; i++)
+	{
+		if (!PCacheSeqIsSealed(descs[i].seq))
+			continue;
+		assert_true(i < end);
+		assert_true(PCacheDescriptorIsIntact(&descs[i], i));
+		n++;
+	}
+	return n;
+}
+
+/* Slots that were cut off are free before anything is in their place. */
+static void
+TestRestoreSize(void **state)
+{
+	static const struct
+	{
+		uint64		cut_at;
+		uint32		left;		/* slots */
+	}			cases[] = {
+		{MIB(4), 0},
+		{MIB(4) + 1, 0},
+		{MIB(4) + BLCKSZ - 1, 0},
+		{MIB(4) + BLCKSZ, 1},
+		{MIB(4) + 100 * BLCKSZ + 512, 100},
+		{MIB(4) + (CAPACITY - 1) * BLCKSZ, CAPACITY - 1},
+		{MIB(4) + CAPACITY * BLCKSZ, CAPACITY},
+		{POOL_SIZE - 1, CAPACITY},
+	};
+
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		PCachePool	pool;
+		PCacheSuperblock sb;
+		PCacheError err;
+		struct stat st;
+		uint64		lost;
+		pid_t		pid;
+		int			status;
+
+		Create(&pool, &sb);
+		SealAll(&pool);
+		assert_true(PCacheUnmap(&pool.map));
+		assert_int_equal(ftruncate(pool.fd, cases[i].cut_at), 0);
+		pool.file_size = cases[i].cut_at;
+
+		/* no room: the slots are free nevertheless, and the file is short */
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+		{
+			struct rlimit limit = {cases[i].cut_at, cases[i].cut_at};
+
+			signal(SIGXFSZ, SIG_IGN);
+			if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+				_exit(1);
+			if (PCachePoolRestoreSize(&pool, &sb, &lost, &err))
+				_exit(2);
+			_exit(strstr(err.message, "could not allocate") != NULL &&
+				  lost == CAPACITY - cases[i].left && pool.map.base == NULL ? 0 : 3);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		assert_int_equal(fstat(pool.fd, &st), 0);
+		assert_int_equal(st.st_size, cases[i].cut_at);
+		assert_int_equal(CountSealed(&pool, cases[i].left), cases[i].left);
+
+		/* there is */
+		assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+		assert_int_equal(lost, 0);
+		assert_int_equal(pool.file_size, POOL_SIZE);
+		assert_null(pool.map.base);
+		assert_int_equal(fstat(pool.fd, &st), 0);
+		assert_int_equal(st.st_size, POOL_SIZE);
+		assert_true((uint64) st.st_blocks * 512 >= POOL_SIZE);
+		assert_int_equal(CountSealed(&pool, cases[i].left), cases[i].left);
+		PCachePoolClose(&pool);
+	}
+}
+
 static void
 TestSetSize(void **state)
 {
@@ -760,7 +863,7 @@ TestReadDescriptors(void **state)
 	PCacheDescriptor *stored;
 	PCacheDescriptor descs[CAPACITY];
 	PCacheMediaReport media = {.blocks = PCACHE_MEDIA_CLEAN};
-	PCachePageFacts facts = {.media = &media};
+	PCachePageFacts facts = {.media = &media, .file_size = POOL_SIZE};
 
 	Create(&pool, &sb);
 	stored = (PCacheDescriptor *) (pool.map.base + MIB(2));
@@ -1086,6 +1189,7 @@ main(void)
 		BOTH(TestCreateAgain),
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),
+		BOTH(TestRestoreSize),
 		cmocka_unit_test(TestCapacityFor),
 		BOTH(TestCreateConcurrently),
 		BOTH(TestReadExact),
@@ -1100,6 +1204,8 @@ main(void)
 		cmocka_unit_test(TestErrors),
 	};
 
+	/* who holds a lock here does not let go of it */
+	PCachePoolLockWait = 0;
 	return cmocka_run_group_tests_name(
 #ifdef USE_LIBPMEM
 									   getenv("PMEM_IS_PMEM_FORCE") != NULL ?

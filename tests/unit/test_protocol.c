@@ -1321,6 +1321,7 @@ static void
 CutPower(void)
 {
 	PCachePageFacts facts = {
+		.file_size = PG_UINT64_MAX,
 		.lsn_limit = PG_UINT64_MAX,
 		.drop_unlogged = true,
 		.completed_epoch = world.completed_epoch,
@@ -1372,6 +1373,7 @@ static void
 CheckNothingLost(void)
 {
 	PCachePageFacts facts = {
+		.file_size = PG_UINT64_MAX,
 		.lsn_limit = PG_UINT64_MAX,
 		.drop_unlogged = true,
 		.completed_epoch = world.completed_epoch,

@@ -367,8 +367,9 @@ RebuildResultToJson(const RebuildResult *result, bool human)
 	AddNumber(&w, "bad_ranges", result->bad_ranges);
 	AddBytes(&w, "bad_bytes", result->bad_bytes, human);
 	AddBytes(&w, "still_bad_bytes", result->still_bad_bytes, human);
+	AddBytes(&w, "cut_off_bytes", result->cut_off_bytes, human);
 	AddNumber(&w, "descriptors_formatted", result->formatted);
-	AddNumber(&w, "pages_lost_to_bad_blocks", result->lost);
+	AddNumber(&w, "pages_lost", result->lost);
 	AddBoolean(&w, "reset", result->reset);
 	AddBoolean(&w, "resized", result->resized);
 	AddNumber(&w, "old_capacity", result->old_capacity);

@@ -285,6 +285,7 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	facts.sizes = PCacheRelSizesCreate();
 	facts.media = &judge->media;
 	facts.blocks_offset = sb->blocks_offset;
+	facts.file_size = pool->file_size;
 
 	memset(scan, 0, sizeof(*scan));
 	scan->slots = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);

@@ -213,8 +213,9 @@ typedef struct RebuildResult
 	uint32		bad_ranges;
 	uint64		bad_bytes;
 	uint64		still_bad_bytes;
+	uint64		cut_off_bytes;	/* that the file was short of */
 	uint64		formatted;		/* descriptors */
-	uint64		lost;			/* of them, because of bad blocks */
+	uint64		lost;			/* of them, to bad blocks or cut off */
 	bool		reset;
 	bool		resized;
 	uint64		old_capacity;	/* in blocks */

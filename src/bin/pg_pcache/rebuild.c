@@ -586,7 +586,17 @@ Repair(Rebuild *r)
 {
 	bool		dry_run = r->options->dry_run;
 	bool		usable = SuperblockIsUsable(r);
+	uint64		lost;
+	PCacheError err;
 
+	if (usable)
+		r->result.cut_off_bytes = Superblock(r)->pool_size - r->pool.file_size;
+	if (!dry_run && r->result.cut_off_bytes > 0 && !r->options->reset)
+	{
+		if (!PCachePoolRestoreSize(&r->pool, Superblock(r), &lost, &err))
+			FailWith(&err);
+		RebuildStep("size-restored");
+	}
 	r->result.superblock_restored = usable && !r->superblocks.first_intact;
 	r->result.copy_restored = usable && !r->superblocks.copy_intact;
 	if (!dry_run)
@@ -780,6 +790,7 @@ Resize(Rebuild *r, uint64 capacity)
 static void
 Conclude(Rebuild *r)
 {
+	uint64		capacity = r->result.capacity;
 	PCacheVerdict verdict;
 	RebuildResult *result = &r->result;
 
@@ -797,15 +808,20 @@ Conclude(Rebuild *r)
 		ScanPages(&quiet, &r->pool, Superblock(r), r->control,
 				  r->conf.nbuffers, &r->judge, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
-		result->next_start = r->conf.mode == NULL ? NEXT_START_UNKNOWN :
-			result->kept == 0 && scan.saved > 0 ? NEXT_START_COLD : NEXT_START_WARM;
-		if (result->next_start == NEXT_START_UNKNOWN)
-			strlcpy(result->detail, _("the server's configuration could not be read"),
-					sizeof(result->detail));
-		else if (result->next_start == NEXT_START_COLD)
+		result->next_start = NEXT_START_WARM;
+		if (result->kept == 0 && scan.saved > 0)
+		{
+			result->next_start = NEXT_START_COLD;
 			snprintf(result->detail, sizeof(result->detail),
 					 _("none of the %llu saved pages can be kept"),
 					 (unsigned long long) scan.saved);
+		}
+		else if (r->conf.mode == NULL || r->conf.nbuffers < 0)
+		{
+			result->next_start = NEXT_START_UNKNOWN;
+			strlcpy(result->detail, _("the server's configuration could not be read"),
+					sizeof(result->detail));
+		}
 		FreeScan(&scan);
 	}
 	else
@@ -817,6 +833,14 @@ Conclude(Rebuild *r)
 	{
 		result->next_start = NEXT_START_COLD;
 		strlcpy(result->detail, _("persistent_cache_mode is off"), sizeof(result->detail));
+	}
+	/* no reason to fail: who makes the pool smaller may change that next */
+	else if (r->conf.nbuffers >= 0 && capacity < (uint64) r->conf.nbuffers)
+	{
+		pg_log_warning("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
+					   r->pool.path, (unsigned long long) capacity,
+					   (long long) r->conf.nbuffers);
+		pg_log_warning_hint("Decrease \"shared_buffers\" before you start the server.");
 	}
 }
 
@@ -832,8 +856,10 @@ PrintResult(const RebuildResult *result, bool human)
 			  result->bad_ranges);
 	if (result->still_bad_bytes > 0)
 		PrintLine("still bad", "%s", FormatBytes(result->still_bad_bytes, human));
+	if (result->cut_off_bytes > 0)
+		PrintLine("cut off", "%s", FormatBytes(result->cut_off_bytes, human));
 	PrintLine("descriptors formatted", "%llu", (unsigned long long) result->formatted);
-	PrintLine("lost to bad blocks", "%llu pages", (unsigned long long) result->lost);
+	PrintLine("lost", "%llu pages", (unsigned long long) result->lost);
 	if (result->reset)
 		PrintLine("reset", "all pages dropped");
 	if (result->capacity != result->old_capacity)

@@ -48,6 +48,8 @@
 
 #define PCACHE_UUID_LEN			16
 #define PCACHE_MAX_CAPACITY		PG_INT32_MAX	/* blocks, as NBuffers */
+/* The largest huge page of any platform; the file's size is a multiple of one. */
+#define PCACHE_MAX_PAGE_SIZE	((uint64) 16 * 1024 * 1024 * 1024)
 #define PCACHE_MAX_DIMMS		32
 #define PCACHE_DIMM_ID_LEN		40
 

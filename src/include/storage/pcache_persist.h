@@ -61,4 +61,11 @@ extern bool PCachePersist(const PCacheMapping *mapping,
 extern void PCacheMemcpyNodrain(const PCacheMapping *mapping,
 								void *dest, const void *src, size_t len);
 
+/*
+ * The same for whole cache lines that will not be read soon: always past the
+ * CPU caches, so that the lines need not be fetched first.
+ */
+extern void PCacheStreamNodrain(const PCacheMapping *mapping,
+								void *dest, const void *src, size_t len);
+
 #endif							/* PCACHE_PERSIST_H */

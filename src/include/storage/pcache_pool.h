@@ -75,6 +75,7 @@ typedef struct PCacheGeometry
 extern PCacheGeometry PCacheComputeGeometry(uint64 capacity, uint64 page_size);
 
 /* pcache_pool.c */
+extern int	PCachePoolLockWait; /* ms; less in tests */
 extern PCacheOpenResult PCachePoolOpen(const char *directory,
 									   PCacheOpenMode mode,
 									   PCachePool *pool, PCacheError *err);
@@ -92,6 +93,8 @@ extern bool PCacheSpaceFor(const char *directory, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
+extern bool PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
+								  uint64 *lost, PCacheError *err);
 extern uint64 PCacheCapacityFor(uint64 file_size);
 extern bool PCacheReadExact(int fd, void *buf, size_t len, off_t offset);
 
@@ -293,6 +296,7 @@ typedef struct PCachePageFacts
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
+	uint64		file_size;		/* of the pool, in bytes */
 } PCachePageFacts;
 
 extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,

@@ -308,6 +308,19 @@ pmem_memcpy_nodrain(void *dest, const void *src, size_t len)
 	return dest;
 }
 
+/* Always flushes; who copies with flags drains by himself. */
+void *
+pmem_memcpy(void *dest, const void *src, size_t len, unsigned flags)
+{
+	static void *(*real) (void *, const void *, size_t, unsigned);
+
+	if (real == NULL)
+		real = next_symbol("pmem_memcpy");
+	real(dest, src, len, flags);
+	note_flush(dest, len);
+	return dest;
+}
+
 void
 pmem_flush(const void *addr, size_t len)
 {

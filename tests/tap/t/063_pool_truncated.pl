@@ -7,6 +7,7 @@
 use strict;
 use warnings FATAL => 'all';
 
+use JSON::PP ();
 use PCache;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -19,6 +20,7 @@ load_data($node);
 $expected = checksums($node);
 
 my $size = -s pool_file($node);
+my $blocks_offset = read_superblock(pool_file($node))->{blocks_offset};
 
 for my $case (
 	[ 'truncated to nothing', sub { truncate pool_file($node), 0 },
@@ -29,7 +31,7 @@ for my $case (
 		'geometry', qr/^the pool file has 8192 bytes, / ],
 	[ 'truncated within the descriptors', sub { truncate pool_file($node), 2097152 + 100 },
 		'geometry', qr/^the pool file has 2097252 bytes, / ],
-	[ 'last page cut off', sub { truncate pool_file($node), $size - 8192 },
+	[ 'truncated after the first descriptors', sub { truncate pool_file($node), $blocks_offset - 1 },
 		'geometry', qr/^the pool file has \d+ bytes, / ],
 	[ 'longer than it was', sub { truncate pool_file($node), $size + 8192 },
 		'geometry', qr/^the pool file has \d+ bytes, / ],
@@ -52,6 +54,60 @@ for my $case (
 	is(checksums($node), $expected, "$name: contents are right");
 	restart_warm($node, "$name, then a clean stop");
 	is(checksums($node), $expected, "$name, then a clean stop: contents are right");
+}
+
+# --- cut off behind the descriptors: what is left is kept
+my $buffers = $node->safe_psql('postgres', "SELECT setting FROM pg_settings WHERE name = 'shared_buffers'");
+for my $case (
+	[ 'without blocks', 0 ],
+	[ 'within the first block', 0, 100 ],
+	[ 'in the middle', int($buffers / 2) ],
+	[ 'in the middle of a block', int($buffers / 2), 4095 ],
+	[ 'before the last block', $buffers - 2 ])
+{
+	my ($name, $slots, $more) = @$case;
+	my $repair = $slots % 2 == 0 && $slots > 0;    # some by pg_pcache rebuild
+	my $saved = warm_up($node);
+
+	$node->stop;
+	my $before = verify_json($node)->{pages}{kept};
+	truncate pool_file($node), $blocks_offset + $slots * BLCKSZ + ($more // 0);
+	$verdict = verify_json($node);
+	my $left = $verdict->{pages}{kept};
+	is($verdict->{rc}, $left > 0 ? 0 : 2, "cut off $name: pg_pcache verify says warm if anything is left");
+	is($left + $verdict->{pages}{bad_block}, $before, "cut off $name: pg_pcache verify counts what is lost");
+	cmp_ok($left, '<=', $slots, "cut off $name: it is lost");
+	if ($repair && ($ENV{enable_injection_points} // '') eq 'yes')
+	{
+		local $ENV{PG_PCACHE_KILL_AT} = 'size-restored';
+		is((pcache($node, 'rebuild'))[0], -9, "cut off $name: pg_pcache rebuild is killed");
+		is(verify_json($node)->{pages}{kept}, $left, "cut off $name: the same is left");
+		truncate pool_file($node), $blocks_offset + $slots * BLCKSZ + ($more // 0);
+	}
+	if ($repair)
+	{
+		my ($rc, $out, $err) = pcache($node, 'rebuild', '--json');
+		is($rc, 0, "cut off $name: pg_pcache rebuild") or diag($err);
+		is(JSON::PP::decode_json($out)->{cut_off_bytes}, $size - $blocks_offset - $slots * BLCKSZ - ($more // 0),
+			"cut off $name: pg_pcache rebuild says how much");
+		is(-s pool_file($node), $size, "cut off $name: the file is as long as it was");
+	}
+	$offset = log_offset($node);
+	$node->start;
+	my $outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', "cut off $name: warm") or diag($outcome->{reason} // 'no word of it');
+	is($outcome->{kept}, $left, "cut off $name: what is left is kept");
+	is($outcome->{dropped}{'bad block'} // 0, $repair ? 0 : $before - $left,
+		"cut off $name: the server counts what is lost");
+	if (!$repair)
+	{
+		like(slurp_file($node->logfile, $offset), qr/WARNING: .* was cut off at \d+ of $size bytes/,
+			"cut off $name: the log says so");
+	}
+	is(-s pool_file($node), $size, "cut off $name: the pool is whole again");
+	is(checksums($node), $expected, "cut off $name: contents are right");
+	restart_warm($node, "cut off $name, then a clean stop");
+	is(checksums($node), $expected, "cut off $name, then a clean stop: contents are right");
 }
 
 $node->stop;

@@ -208,8 +208,8 @@ put_back($saved);
 patch_superblock($pool, format_version => 7);
 refused('another format', qr/cannot be repaired\n.*detail: It has format version 7; this program has 1\.\n/);
 put_back($saved);
-truncate $pool, (-s $pool) - BLCKSZ;
-refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes, its superblock says \d+\n/);
+truncate $pool, DESCRIPTORS_OFFSET + DESCRIPTOR_SIZE;
+refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes, which is too small for \d+ blocks\n/);
 is(rebuild_json('--reset')->{rc}, 0, 'cut off, --reset: exit status');
 is(-s $pool, length $saved->{pool}, 'cut off, --reset: the file has its size again');
 starts('cut off, --reset', 'cold');
@@ -272,6 +272,7 @@ my $all = verify_json($node)->{pages}{kept};
 my %low = map { $_ => 1 } sealed_slots($pool, sub { $_[0]->{slot} < 1024 });
 $result = rebuild_json('--resize' => '8MB');
 is($result->{rc}, 0, 'too small: exit status');
+like($result->{stderr}, qr/warning: .*is too small for "shared_buffers": it has room for 1024 blocks, \d+ are needed\n.*hint: Decrease "shared_buffers"/, 'too small: warning');
 is($result->{pages_kept}, scalar keys %low, 'too small: what fits is kept');
 is($result->{pages_not_fitting}, $all - $result->{pages_kept}, 'too small: the rest is counted');
 $node->append_conf('postgresql.conf', 'shared_buffers = 8MB');
@@ -279,7 +280,9 @@ starts('too small', 'warm', scalar keys %low);
 $node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
 is((pcache($node, 'verify'))[0], 1, 'too small for shared_buffers');
 like((pcache($node, 'verify'))[2], qr/is too small for "shared_buffers".*\n.*hint: .*pg_pcache rebuild --resize/, 'too small for shared_buffers: message');
-is(rebuild_json('--resize' => '64MB')->{rc}, 0, 'large again');
+$result = rebuild_json('--resize' => '64MB');
+is($result->{rc}, 0, 'large again');
+unlike($result->{stderr}, qr/too small/, 'large again: no warning');
 starts('large again', 'warm');
 $node->start;
 warm_up($node);
@@ -287,6 +290,20 @@ $node->stop;
 is(rebuild_json('--resize' => '8MB', '--reset')->{capacity}, 1024, '--reset --resize');
 is(rebuild_json('--resize' => '64MB', '--reset')->{capacity}, 8192, '--reset --resize, back');
 starts('--reset --resize', 'cold');
+
+# The configuration cannot be read: that is not known to be warm, but what is
+# cold is told.
+put_back($saved);
+append_to_file("$data/postgresql.auto.conf", "no_such_setting = 1\n");
+$result = rebuild_json();
+is($result->{rc}, 3, 'unreadable configuration: exit status');
+is($result->{next_start}, 'unknown', 'unreadable configuration: next_start');
+write_descriptor($pool, $_, crc => 1) for sealed_slots($pool);
+$result = rebuild_json();
+is($result->{rc}, 2, 'unreadable configuration, no page to be kept: exit status');
+is($result->{next_start}, 'cold', 'unreadable configuration, no page to be kept: next_start');
+like($result->{detail}, qr/^none of the \d+ saved pages can be kept$/, 'unreadable configuration, no page to be kept: detail');
+is((pcache($node, 'verify'))[0], 2, 'unreadable configuration, no page to be kept: verify agrees');
 
 # A pool on tmpfs that is lost after shared_buffers was raised.
 put_back($saved);
@@ -343,11 +360,11 @@ for my $case (
 	$result = rebuild_json('--dry-run');
 	is($result->{rc}, 0, "$name, dry run: exit status");
 	is($result->{bad_bytes}, $bytes, "$name, dry run: bad bytes");
-	is($result->{pages_lost_to_bad_blocks}, $lost, "$name, dry run: lost pages");
+	is($result->{pages_lost}, $lost, "$name, dry run: lost pages");
 	$result = rebuild_json();
 	is($result->{rc}, 0, "$name: exit status") or diag($result->{stderr});
 	is($result->{still_bad_bytes}, 0, "$name: cleared");
-	is($result->{pages_lost_to_bad_blocks}, $lost, "$name: lost pages");
+	is($result->{pages_lost}, $lost, "$name: lost pages");
 	is($result->{pages_kept}, $kept - $lost, "$name: the others are kept");
 	my $status = status_json($node);
 	ok($status->{superblock_intact} && $status->{superblock_copy_intact}, "$name: superblocks are intact");

@@ -191,25 +191,58 @@ restart_warm($node, 'a new pool');
 # ---------------------------------------------------------------------------
 # The file is cut off under the server, for all processes.
 # ---------------------------------------------------------------------------
+# Cut at one of the pages in the middle: that one and all behind it are lost.
+$node->safe_psql('postgres', 'CHECKPOINT');
 warm_up($node);
-($buffer, $block, $page) = pick_buffer($node);
-is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start()'),
-	't', 'truncated: it would have been warm');
+($buffer, $block, $page) = split /\|/, $node->safe_psql('postgres', q{
+SELECT bufferid, relblocknumber,
+  format('buffer %s, relation %s/%s/%s, fork main, block %s', bufferid,
+         reltablespace, reldatabase, relfilenode, relblocknumber)
+FROM pg_buffercache WHERE relforknumber = 0
+  AND relfilenode = pg_relation_filenode('t_heap')
+ORDER BY bufferid OFFSET (SELECT count(*) / 2 FROM pg_buffercache
+  WHERE relforknumber = 0 AND relfilenode = pg_relation_filenode('t_heap')) LIMIT 1});
+is($node->safe_psql('postgres', 'SELECT pg_pcache_seal()'), 0, 'truncated: all is sealed');
+my $kept = $node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache
+WHERE relforknumber = 0 AND relfilenode = pg_relation_filenode('t_heap') AND bufferid < $buffer");
+my $size = -s pool_file($node);
 $offset = log_offset($node);
-truncate pool_file($node), read_superblock(pool_file($node))->{blocks_offset}
+truncate pool_file($node), read_superblock(pool_file($node))->{blocks_offset} + ($buffer - 1) * BLCKSZ
   or die "could not truncate the pool: $!";
 # any process may be the first to notice, on any page
 $node->psql('postgres', "SELECT * FROM t_heap WHERE ctid = '($block,1)'", stderr => \my $stderr);
-$node->wait_for_log(qr/persistent cache: starting cold: the pool file has \d+ bytes/, $offset);
+$node->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
 $node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
+$outcome = start_outcome($node, $offset);
+is($outcome->{start}, 'warm', 'truncated: warm start') or diag($outcome->{reason} // 'no word of it');
+cmp_ok($outcome->{dropped}{'bad block'}, '>', 0, 'truncated: pages are lost');
 like(slurp_file($node->logfile, $offset),
 	qr/$MEMORY_ERROR/, 'truncated: the log names a page');
 is(scalar(() = slurp_file($node->logfile, $offset) =~ /all server processes terminated; reinitializing/g),
 	1, 'truncated: there was one crash');
+cmp_ok($node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache
+WHERE relforknumber = 0 AND relfilenode = pg_relation_filenode('t_heap') AND bufferid < $buffer"),
+	'>=', $kept, 'truncated: all before it are kept');
+is(-s pool_file($node), $size, 'truncated: the pool is whole again');
 is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_stat_pcache'),
-	'0|clean', 'truncated: the new pool has no memory errors');
+	'0|clean', 'truncated: the new memory is used');
 is(checksums($node, tables => \@logged), $expected, 'truncated: contents are right');
 restart_warm($node, 'truncated, restarted');
+
+# Nothing left but the descriptors.
+warm_up($node);
+($buffer, $block, $page) = pick_buffer($node);
+$offset = log_offset($node);
+truncate pool_file($node), read_superblock(pool_file($node))->{blocks_offset}
+  or die "could not truncate the pool: $!";
+$node->psql('postgres', "SELECT * FROM t_heap WHERE ctid = '($block,1)'", stderr => \$stderr);
+$node->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
+$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
+is(start_outcome($node, $offset)->{kept}, 0, 'truncated to the descriptors: no page is kept');
+is(scalar(() = slurp_file($node->logfile, $offset) =~ /all server processes terminated; reinitializing/g),
+	1, 'truncated to the descriptors: there was one crash');
+is(checksums($node, tables => \@logged), $expected, 'truncated to the descriptors: contents are right');
+restart_warm($node, 'truncated to the descriptors, restarted');
 
 # ---------------------------------------------------------------------------
 # The kernel's own memory error.

@@ -82,7 +82,6 @@ static bool directory_checked = false;
 static struct sigaction previous_sigbus;
 
 static const PCacheMapping pmem = {.kind = PCACHE_PERSIST_PMEM};
-static const char zeros[XLOG_BLCKSZ];
 
 /* The mount below a path, for messages.  Returns false if it is unknown. */
 static bool
@@ -405,8 +404,9 @@ UseSegment(int fd, XLogSegNo segno, TimeLineID tli)
 	return current != NULL;
 }
 
+/* Copy into the current segment; for whole cache lines if they are "lines". */
 static inline void
-CopyToCurrent(uint32 offset, const char *bytes, Size len)
+CopyToCurrent(uint32 offset, const char *bytes, Size len, bool lines)
 {
 	char	   *dest = current->map.base + offset;
 
@@ -414,7 +414,10 @@ CopyToCurrent(uint32 offset, const char *bytes, Size len)
 	if (enableFsync)
 	{
 		XLogPmemUndrained = true;
-		PCacheMemcpyNodrain(&pmem, dest, bytes, len);
+		if (lines)
+			PCacheStreamNodrain(&pmem, dest, bytes, len);
+		else
+			PCacheMemcpyNodrain(&pmem, dest, bytes, len);
 	}
 	else
 	{
@@ -430,7 +433,7 @@ XLogPmemCopy(int fd, XLogSegNo segno, TimeLineID tli,
 {
 	if (!UseSegment(fd, segno, tli))
 		return false;
-	CopyToCurrent(offset, bytes, len);
+	CopyToCurrent(offset, bytes, len, false);
 	return true;
 }
 
@@ -455,26 +458,26 @@ XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 	/*
 	 * The first write to a page is a write of the whole page, as it is with
 	 * the other methods: whoever wrote its head before us may not have synced
-	 * it, and old bytes behind the end of WAL must go.  After that, only what
-	 * is new.
+	 * it, and old bytes behind the end of WAL must go.  After that, only the
+	 * cache lines with something new: a line that is stored as a whole need
+	 * not be fetched from the media.
 	 */
 	start = Max(pages_start, written);
-	if (start - start % XLOG_BLCKSZ != XLogPmemCtl->whole_page)
-		start -= start % XLOG_BLCKSZ;
+	start -= start % (start - start % XLOG_BLCKSZ == XLogPmemCtl->whole_page ?
+					  PCACHE_CACHE_LINE : XLOG_BLCKSZ);
+	if (end != last_page && last_page != XLogPmemCtl->whole_page)
+	{
+		XLogPmemCtl->whole_page = last_page;
+		end = last_page + XLOG_BLCKSZ;
+	}
+	else
+		end = TYPEALIGN64(PCACHE_CACHE_LINE, end);
+	len = end - start;
 
 	io_start = pgstat_prepare_io_time(track_wal_io_timing);
 	pgstat_report_wait_start(WAIT_EVENT_WAL_WRITE);
-	len = end - start;
 	CopyToCurrent(startoffset + (start - pages_start),
-				  pages + (start - pages_start), len);
-	if (end != last_page && last_page != XLogPmemCtl->whole_page)
-	{
-		Size		rest = XLOG_BLCKSZ - end % XLOG_BLCKSZ;
-
-		CopyToCurrent(startoffset + (end - pages_start), zeros, rest);
-		XLogPmemCtl->whole_page = last_page;
-		len += rest;
-	}
+				  pages + (start - pages_start), len, true);
 	pgstat_report_wait_end();
 
 	pgstat_count_io_op_time(IOOBJECT_WAL, IOCONTEXT_NORMAL, IOOP_WRITE,

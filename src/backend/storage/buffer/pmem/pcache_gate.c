@@ -41,7 +41,10 @@ Refuse(PCacheRefusal refusal, const char *fmt,...)
 }
 
 /*
- * Has the pool this server's layout, and the size that goes with it?
+ * Has the pool this server's layout, and the size that goes with it?  A file
+ * that was cut off behind the descriptors will do: the page gate drops what is
+ * missing.  It will be given the size that its superblock says, so that is
+ * bounded.
  *
  * Beside being a gate, this tells the server whether it can use the pool at
  * all without formatting it.  sb must be of our format version.
@@ -60,17 +63,20 @@ PCacheGeometryGate(const PCacheSuperblock *sb, uint64 file_size)
 					  sb->block_size, sb->blocks_per_segment);
 
 	/* bounded before it is multiplied */
-	if (sb->capacity == 0 || sb->capacity > PCACHE_MAX_CAPACITY ||
-		sb->capacity > file_size / BLCKSZ)
+	if (sb->capacity > 0 && sb->capacity <= PCACHE_MAX_CAPACITY)
+		g = PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT);
+	else
+		memset(&g, 0, sizeof(g));
+	if (g.pool_size == 0 || file_size < g.blocks_offset)
 		return Refuse(PCACHE_COLD_GEOMETRY,
 					  _("the pool file has %llu bytes, which is too small for %llu blocks"),
 					  (unsigned long long) file_size,
 					  (unsigned long long) sb->capacity);
-	g = PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT);
 	if (sb->descriptors_offset != PCACHE_DESCRIPTORS_OFFSET ||
 		sb->blocks_offset != g.blocks_offset ||
-		sb->pool_size != file_size ||
-		file_size < g.pool_size ||
+		sb->pool_size < g.pool_size ||
+		sb->pool_size - g.pool_size >= PCACHE_MAX_PAGE_SIZE ||
+		sb->pool_size < file_size ||
 		sb->slots_used > sb->capacity)
 		return Refuse(PCACHE_COLD_GEOMETRY,
 					  _("the pool file has %llu bytes, its superblock says %llu"),
@@ -410,6 +416,7 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 			   const PCachePageFacts *facts)
 {
 	RelFileLocator rlocator;
+	uint64		block_start;
 	int64		nblocks;
 
 	/* whatever was read from there, and even if the page itself is fine */
@@ -437,8 +444,9 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 			 PCachePageIsDirty(desc, facts))
 		return PCACHE_PAGE_NO_LSN;
 
-	if (PCacheMediaRangeIsBad(facts->media,
-							  facts->blocks_offset + (uint64) slot * BLCKSZ, BLCKSZ))
+	block_start = facts->blocks_offset + (uint64) slot * BLCKSZ;
+	if (block_start + BLCKSZ > facts->file_size ||
+		PCacheMediaRangeIsBad(facts->media, block_start, BLCKSZ))
 		return PCACHE_PAGE_BAD_BLOCK;
 
 	rlocator.spcOid = desc->spc_oid;

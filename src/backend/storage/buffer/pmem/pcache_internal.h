@@ -59,6 +59,7 @@ typedef struct PersistentCacheControl
 
 	/* Why the pool had to be formatted when it was opened, if it had to. */
 	PCacheVerdict opened;
+	uint64		cut_off;		/* saved pages that the file had lost by then */
 
 	/* The outcome of the last start. */
 	PCacheVerdict verdict;
@@ -147,6 +148,7 @@ extern int	PCacheDequeue(PCacheQueueWalk *walk, int *slots, int max);
 extern void PCacheSetKept(int buf_id);
 extern void PCacheClearKept(int buf_id);
 extern bool PCacheIsKept(int buf_id);
+extern uint64 PCacheKeptOf64(int first);
 extern uint64 PCacheCountMarks(void);
 extern uint64 PCacheQueueLength(void);
 

@@ -266,3 +266,13 @@ PCacheIsKept(int buf_id)
 	return (pg_atomic_read_u64(&KeptWords[buf_id / BITS_PER_WORD]) &
 			(UINT64CONST(1) << (buf_id % BITS_PER_WORD))) != 0;
 }
+
+/*
+ * The same for 64 buffers, a bit each; the first must be a multiple of 64.
+ */
+uint64
+PCacheKeptOf64(int first)
+{
+	StaticAssertDecl(BITS_PER_WORD == 64, "a word is 64 buffers");
+	return pg_atomic_read_u64(&KeptWords[first / BITS_PER_WORD]);
+}

@@ -23,6 +23,7 @@
 
 #include <libpmem.h>
 
+#include "storage/pcache_layout.h"
 #include "storage/pcache_persist.h"
 
 bool
@@ -107,6 +108,17 @@ PCacheMemcpyNodrain(const PCacheMapping *mapping,
 {
 	if (mapping->kind == PCACHE_PERSIST_PMEM)
 		pmem_memcpy_nodrain(dest, src, len);
+	else
+		memcpy(dest, src, len);
+}
+
+void
+PCacheStreamNodrain(const PCacheMapping *mapping,
+					void *dest, const void *src, size_t len)
+{
+	Assert((uintptr_t) dest % PCACHE_CACHE_LINE == 0 && len % PCACHE_CACHE_LINE == 0);
+	if (mapping->kind == PCACHE_PERSIST_PMEM)
+		pmem_memcpy(dest, src, len, PMEM_F_MEM_NODRAIN | PMEM_F_MEM_NONTEMPORAL);
 	else
 		memcpy(dest, src, len);
 }

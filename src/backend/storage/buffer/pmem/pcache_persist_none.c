@@ -132,4 +132,11 @@ PCacheMemcpyNodrain(const PCacheMapping *mapping,
 	memcpy(dest, src, len);
 }
 
+void
+PCacheStreamNodrain(const PCacheMapping *mapping,
+					void *dest, const void *src, size_t len)
+{
+	memcpy(dest, src, len);
+}
+
 #endif							/* !USE_LIBPMEM */

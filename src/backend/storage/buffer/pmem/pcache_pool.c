@@ -27,6 +27,10 @@
 #include "common/file_perm.h"
 #include "storage/pcache_pool.h"
 
+/* How often to look whether a lock is free, and how long. */
+#define LOCK_STEP_MS	10
+int			PCachePoolLockWait = 10000;
+
 void
 PCacheSetError(PCacheError *err, const char *fmt,...)
 {
@@ -87,6 +91,25 @@ PCacheReadExact(int fd, void *buf, size_t len, off_t offset)
 			return false;
 		}
 		done += n;
+	}
+	return true;
+}
+
+/*
+ * Lock the pool, or wait a while for who has it.
+ *
+ * A server is down for all to see when its postmaster.pid is gone.  Only then
+ * the postmaster exits, and the kernel unmaps the pool, page by page, before
+ * it closes the file.
+ */
+static bool
+LockFile(int fd, int operation)
+{
+	for (int waited = 0; flock(fd, operation | LOCK_NB) < 0; waited += LOCK_STEP_MS)
+	{
+		if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= PCachePoolLockWait)
+			return false;
+		pg_usleep(LOCK_STEP_MS * 1000L);
 	}
 	return true;
 }
@@ -158,7 +181,7 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 		goto fail;
 	}
 	if (mode != PCACHE_OPEN_PEEK &&
-		flock(pool->fd, (mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0)
+		!LockFile(pool->fd, mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH))
 	{
 		if (errno == EWOULDBLOCK)
 		{
@@ -350,6 +373,56 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 	}
 	pool->file_size = size;
 	return true;
+}
+
+/*
+ * The file of an open pool is shorter than its superblock says, but passed the
+ * geometry gate: allocate again what was cut off.
+ *
+ * The pages there are lost.  Their slots are made free, durably, before there
+ * is anything to be read in their place: so a crash in between leaves nothing
+ * behind that could be taken for a page.
+ *
+ * The pool must not be mapped, and nobody else use it.  Returns how many
+ * sealed pages were lost.  After an error the file is as long as it was.
+ */
+bool
+PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
+					  uint64 *lost, PCacheError *err)
+{
+	PCacheDescriptor descs[64];
+	PCacheDescriptor free_slot;
+	uint64		start = pool->file_size;
+	bool		ok = true;
+
+	*lost = 0;
+	PCacheDescriptorSetFree(&free_slot);
+	if (!PCachePoolMap(pool, err))
+		return false;
+	for (uint64 first = (start - sb->blocks_offset) / BLCKSZ;
+		 ok && first < sb->capacity; first += lengthof(descs))
+	{
+		int			n = Min(lengthof(descs), sb->capacity - first);
+
+		/* a bad block among them would be SIGBUS */
+		ok = PCacheReadDescriptors(pool->fd, first, n, descs);
+		for (int i = 0; ok && i < n; i++)
+		{
+			if (!PCacheSeqIsSealed(descs[i].seq))
+				continue;
+			PCacheMemcpyNodrain(&pool->map,
+								pool->map.base + PCACHE_DESCRIPTORS_OFFSET +
+								(first + i) * sizeof(free_slot),
+								&free_slot, sizeof(free_slot));
+			(*lost)++;
+		}
+	}
+	ok = ok && PCacheDrain(&pool->map);
+	if (!ok)
+		PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
+					   pool->path);
+	PCacheUnmap(&pool->map);
+	return ok && PCachePoolSetSize(pool, sb->pool_size, err);
 }
 
 /*

@@ -6,7 +6,8 @@
  * The postmaster opens, locks and maps the pool while it creates shared
  * memory; its children inherit the mapping and, with the file descriptor,
  * the lock.  So the pool stays locked as long as any process of the server
- * lives that could still write to it.
+ * lives that could still write to it, and somewhat longer: who opens it waits
+ * (see LockFile()).
  *
  * What is wrong here is wrong with the set-up (no pool, no permission, no
  * room, in use): the server does not start, and tells how to mend it.  What
@@ -232,6 +233,41 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 }
 
 /*
+ * The file was cut off: what is missing is allocated again, empty.
+ */
+static void
+RestorePool(const PCacheStateFile *state)
+{
+	const PCacheSuperblock *sb = &PCacheCtl->superblock;
+	uint64		cut_at = PCacheThePool.file_size;
+	PCacheError err;
+
+	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, &err))
+	{
+		PCacheReportError(LOG, &err);
+		ReformatPool(state, PCACHE_COLD_GEOMETRY, err.message);
+		return;
+	}
+	ereport(WARNING,
+			(errmsg("persistent cache pool \"%s\" was cut off at %llu of %llu bytes",
+					PCacheThePool.path, (unsigned long long) cut_at,
+					(unsigned long long) sb->pool_size),
+			 errdetail("The %llu saved pages that were there are lost; the rest was allocated again.",
+					   (unsigned long long) PCacheCtl->cut_off)));
+
+	/* who met the end of the file took it for bad memory; there is other now */
+	if (!PCachePoolMap(&PCacheThePool, &err))
+		PCacheReportError(FATAL, &err);
+	(void) PCachePoolUseHugePages(&PCacheThePool);
+	cut_at -= (cut_at - sb->blocks_offset) % BLCKSZ;
+	if (!PCacheForgetMemoryErrors(&PCacheThePool.map, cut_at, sb->pool_size - cut_at))
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+/*
  * Read the superblock of a pool that was just opened and locked, and map the
  * pool.
  */
@@ -292,7 +328,9 @@ AttachPool(const PCacheStateFile *state)
 						(unsigned long long) chosen->capacity, NBuffers),
 				 errhint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")));
 
-	if (!PCachePoolMap(&PCacheThePool, &err))
+	if (PCacheThePool.file_size < chosen->pool_size)
+		RestorePool(state);
+	else if (!PCachePoolMap(&PCacheThePool, &err))
 		PCacheReportError(FATAL, &err);
 }
 

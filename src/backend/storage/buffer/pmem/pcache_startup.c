@@ -537,6 +537,8 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 		facts.sizes = PCacheRelSizesCreate();
 		facts.media = &PCacheMedia;
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
+		facts.file_size = PCacheThePool.file_size;
+		PCacheCtl->pages[PCACHE_PAGE_BAD_BLOCK] = PCacheCtl->cut_off;
 		PopulateSharedMemory();
 		max_lsn = RebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);

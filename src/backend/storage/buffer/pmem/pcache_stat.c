@@ -32,7 +32,7 @@
 /* A scan can be interrupted after so many slots. */
 #define SLOTS_PER_INTERRUPT	65536
 
-/* How many relations a scan remembers the counts of, beside the hash table. */
+/* For how many relations a scan counts beside the hash table. */
 #define RECENT_RELATIONS	16
 
 /* How long to wait for a sealer that does not run, and in steps of what. */
@@ -232,11 +232,43 @@ PersistentCacheGetStats(PersistentCacheStats *stats)
 }
 
 /*
+ * What a page belongs to, in two words.  Descriptors and buffer tags have the
+ * same four fields side by side, as PersistentCacheRelation does.
+ */
+typedef struct PackedRelation
+{
+	uint64		place;			/* tablespace and database */
+	uint64		file;			/* relation number and fork */
+} PackedRelation;
+
+#define IS_PACKED(type, first, second, third, fourth) \
+	(offsetof(type, second) == offsetof(type, first) + 4 && \
+	 offsetof(type, third) == offsetof(type, first) + 8 && \
+	 offsetof(type, fourth) == offsetof(type, first) + 12)
+
+StaticAssertDecl(sizeof(PackedRelation) == 16, "PackedRelation");
+StaticAssertDecl(IS_PACKED(PCacheDescriptor, spc_oid, db_oid, rel_number, fork_number),
+				 "PCacheDescriptor");
+StaticAssertDecl(IS_PACKED(BufferTag, spcOid, dbOid, relNumber, forkNum),
+				 "BufferTag");
+StaticAssertDecl(IS_PACKED(PersistentCacheRelation, rlocator.spcOid, rlocator.dbOid,
+						   rlocator.relNumber, fork), "PersistentCacheRelation");
+
+/* Counts of a relation fork that are not in the hash table yet. */
+typedef struct RecentCount
+{
+	PackedRelation key;
+	uint32		buffers;		/* 0: this is not used */
+	uint32		sealed;
+	uint32		kept;
+} RecentCount;
+
+/*
  * Which page is in a slot that is sealed?  The descriptor says so, and has not
  * changed meanwhile if seq has not.
  */
-static bool
-SealedTag(int slot, PersistentCacheRelation *key)
+static inline bool
+SealedTag(int slot, PackedRelation *key)
 {
 	PCacheDescriptor *desc = &PersistentCacheDescriptors[slot];
 	uint64		seq = pg_atomic_read_u64(PCacheSeq(desc));
@@ -244,10 +276,7 @@ SealedTag(int slot, PersistentCacheRelation *key)
 	if (!PCacheSeqIsSealed(seq))
 		return false;
 	pg_read_barrier();
-	key->rlocator.spcOid = desc->spc_oid;
-	key->rlocator.dbOid = desc->db_oid;
-	key->rlocator.relNumber = desc->rel_number;
-	key->fork = desc->fork_number;
+	memcpy(key, &desc->spc_oid, sizeof(*key));
 	pg_read_barrier();
 	return pg_atomic_read_u64(PCacheSeq(desc)) == seq;
 }
@@ -257,21 +286,45 @@ SealedTag(int slot, PersistentCacheRelation *key)
  * may be a mixture of two pages, if one replaces the other just now; the
  * second look makes that all but impossible, and it is for a statistic only.
  */
-static bool
-HeaderTag(int slot, PersistentCacheRelation *key)
+static inline bool
+HeaderTag(int slot, PackedRelation *key)
 {
 	BufferDesc *buf = GetBufferDescriptor(slot);
 	uint32		state = pg_atomic_read_u32(&buf->state);
+	bool		has_number;
 
 	if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID))
 		return false;
 	pg_read_barrier();
-	key->rlocator = BufTagGetRelFileLocator(&buf->tag);
-	key->fork = BufTagGetForkNum(&buf->tag);
+	memcpy(key, &buf->tag, sizeof(*key));
+	has_number = RelFileNumberIsValid(BufTagGetRelNumber(&buf->tag));
 	pg_read_barrier();
 	state = pg_atomic_read_u32(&buf->state);
 	return (state & (BM_VALID | BM_TAG_VALID)) == (BM_VALID | BM_TAG_VALID) &&
-		RelFileNumberIsValid(key->rlocator.relNumber);
+		has_number;
+}
+
+/* Add recent counts to the table. */
+static void
+FoldCount(relcount_hash *counts, const RecentCount *recent)
+{
+	PersistentCacheRelation key = {0};
+	RelationCount *count;
+	bool		found;
+
+	if (recent->buffers == 0)
+		return;
+	memcpy(&key, &recent->key, sizeof(recent->key));
+	count = relcount_insert(counts, key, &found);
+	if (!found)
+	{
+		count->relation.buffers = 0;
+		count->relation.sealed = 0;
+		count->relation.kept = 0;
+	}
+	count->relation.buffers += recent->buffers;
+	count->relation.sealed += recent->sealed;
+	count->relation.kept += recent->kept;
 }
 
 /*
@@ -290,20 +343,22 @@ PersistentCacheGetRelations(uint32 *n)
 	bool		protocol = PersistentCacheDescriptors != NULL;
 	bool		header_first = !protocol || PCacheCtl->retired > 0;
 	relcount_hash *counts = relcount_create(CurrentMemoryContext, 1024, NULL);
-	RelationCount *recent[RECENT_RELATIONS] = {NULL};
+	RecentCount recents[RECENT_RELATIONS] = {0};
 	RelationCount *count;
 	relcount_iterator iterator;
 	PersistentCacheRelation *result;
+	uint64		kept = 0;
 
 	for (int slot = 0; slot < NBuffers; slot++)
 	{
-		PersistentCacheRelation key = {0};
-		RelationCount **memo;
+		PackedRelation key;
+		RecentCount *recent;
 		bool		sealed;
-		bool		found;
 
 		if (slot % SLOTS_PER_INTERRUPT == 0)
 			CHECK_FOR_INTERRUPTS();
+		if (slot % 64 == 0 && protocol)
+			kept = PCacheKeptOf64(slot);
 
 		if (header_first)
 		{
@@ -319,27 +374,20 @@ PersistentCacheGetRelations(uint32 *n)
 				continue;
 		}
 
-		memo = &recent[key.rlocator.relNumber % RECENT_RELATIONS];
-		count = *memo;
-		if (count == NULL || !SameRelation(&count->relation, &key))
+		/* by number and fork, whatever the byte order */
+		recent = &recents[(key.file ^ (key.file >> 32)) % RECENT_RELATIONS];
+		if (unlikely(recent->key.place != key.place || recent->key.file != key.file))
 		{
-			count = relcount_insert(counts, key, &found);
-			if (!found)
-			{
-				count->relation.buffers = 0;
-				count->relation.sealed = 0;
-				count->relation.kept = 0;
-				/* others may have been moved */
-				memset(recent, 0, sizeof(recent));
-			}
-			*memo = count;
+			FoldCount(counts, recent);
+			memset(recent, 0, sizeof(*recent));
+			recent->key = key;
 		}
-		count->relation.buffers++;
-		if (sealed)
-			count->relation.sealed++;
-		if (protocol && PCacheIsKept(slot))
-			count->relation.kept++;
+		recent->buffers++;
+		recent->sealed += sealed;
+		recent->kept += (kept >> (slot % 64)) & 1;
 	}
+	for (int i = 0; i < RECENT_RELATIONS; i++)
+		FoldCount(counts, &recents[i]);
 
 	result = palloc_array(PersistentCacheRelation, Max(counts->members, 1));
 	*n = 0;
