@@ -122,8 +122,8 @@ def contents_of($dev):
 def region($name): $regions[] | select(.dev == $name);
 
 # What a file system with its journal takes beyond a file of this size.
-# mkfs.xfs refuses less than 300 MiB, of which the namespace and LVM take some before.
-def least_for_fs: if $c.filesystem == "xfs" then 352 * MiB else 0 end;
+# With stripes of 2 MiB mkfs.xfs needs 600 MiB for its log to fit, and the namespace and LVM take some before.
+def least_for_fs: if $c.filesystem == "xfs" then 640 * MiB else 0 end;
 def namespace_for_file($bytes; $align): roundup([$bytes * 1.05 + 128 * MiB, least_for_fs] | max | floor; $align);
 def file_in_namespace($bytes): [rounddown(($bytes - 128 * MiB) / 1.05 | floor; 2 * MiB), 0] | max;
 
