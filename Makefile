@@ -60,11 +60,11 @@ bench: all vanilla ## measurements against unpatched PostgreSQL
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, unit, a short round of fuzzing, TAP, a short regression run, 20 short rounds of torture, a few power cuts
-	@$(RUN) tools/check lint unit fuzz ndctl-setup tap regress-short torture-short torture-powercut-short
+check: all vanilla ## lint, unit, a short round of fuzzing, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest
+	@$(RUN) tools/check lint unit fuzz ndctl-setup tap regress-short torture-short torture-powercut-short vm-smoke
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
-	@$(RUN) tools/check lint unit fuzz ndctl-setup tap regress regress-off -- pg-suites torture -- torture-powercut
+	@$(RUN) tools/check lint unit fuzz ndctl-setup tap regress regress-off vm-smoke -- pg-suites torture -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
@@ -81,7 +81,7 @@ check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machines
 	@$(RUN) tests/ndctl-setup/run
 
-check-vm: all ## persistent memory in a QEMU guest (root; slow); SCENARIOS="fsdax mirror" selects
+check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirror" selects
 	@tests/vm/run $(SCENARIOS)
 
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=

@@ -75,6 +75,7 @@ typedef struct PCacheGeometry
 extern PCacheGeometry PCacheComputeGeometry(uint64 capacity, uint64 page_size);
 
 /* pcache_pool.c */
+extern int	PCachePoolLockWait; /* ms; less in tests */
 extern PCacheOpenResult PCachePoolOpen(const char *directory,
 									   PCacheOpenMode mode,
 									   PCachePool *pool, PCacheError *err);

@@ -8,6 +8,8 @@ use strict;
 use warnings FATAL => 'all';
 
 use Fcntl qw(:flock);
+use POSIX qw(WNOHANG);
+use Time::HiRes qw(usleep);
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -100,6 +102,24 @@ for my $lock (LOCK_EX, LOCK_SH)
 		"$name: message of pg_pcache verify");
 	is((pcache($node, 'status'))[0], 0, "$name: pg_pcache status needs no lock");
 	close $fh;
+}
+
+# Who exits lets go of the lock a little later; that is waited for.
+{
+	my $holder = fork // die $!;
+	if ($holder == 0)
+	{
+		open my $fh, '<', $pool or POSIX::_exit(1);
+		flock $fh, LOCK_EX | LOCK_NB or POSIX::_exit(1);
+		append_to_file("$pool.locked", '');
+		sleep 2;
+		POSIX::_exit(0);
+	}
+	usleep(10_000) until -e "$pool.locked" || waitpid($holder, WNOHANG) != 0;
+	is((pcache($node, 'verify'))[0], 0, 'locked for a while: pg_pcache verify waits');
+	waitpid $holder, 0;
+	is($?, 0, 'locked for a while: by that process');
+	unlink "$pool.locked";
 }
 
 # Two servers on one pool.

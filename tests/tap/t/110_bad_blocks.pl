@@ -453,6 +453,7 @@ for my $case ([ 'half of the blocks', sub { $blocks_offset + $nslots / 2 * BLCKS
 	is(slurp_file($node->data_dir . '/postmaster.pid') =~ s/\n.*//sr,
 		$postmaster, "$name cut off: the server comes back by itself");
 	is_cold($node, $offset, $length->() == 0 ? qr/^magic number is wrong$/
+		: $length->() >= $blocks_offset ? qr/^the server was not shut down cleanly/
 		: qr/^the pool file has \d+ bytes, /,
 		"$name cut off");
 	is(-s $pool, $size, "$name cut off: the file has its size again");

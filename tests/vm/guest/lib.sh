@@ -28,9 +28,9 @@ log=/disk/server.log
 start() { # OPTION...: start the server
 	: >$log
 	chown pcache $log
-	user "$BIN/pg_ctl" -D $PGDATA -w -t 180 -l $log -o "-k /tmp -c listen_addresses= $*" start >/dev/null || { tail -n 20 $log && return 1; }
+	user "$BIN/pg_ctl" -D $PGDATA -w -t 900 -l $log -o "-k /tmp -c listen_addresses= $*" start >/dev/null || { tail -n 20 $log && return 1; }
 }
-stop() { user "$BIN/pg_ctl" -D $PGDATA -w -t 180 -m "${1:-fast}" stop >/dev/null; }
+stop() { user "$BIN/pg_ctl" -D $PGDATA -w -t 900 -m "${1:-fast}" stop >/dev/null; }
 sql() { user "$BIN/psql" -XAtq -v ON_ERROR_STOP=1 -c "$1"; }
 kill_server() { # kill -9 of all its processes
 	local pid children
@@ -60,6 +60,10 @@ contents() {
 		union all select 'history', count(*), sum(delta), sum(hashtext(h::text)::bigint) from pgbench_history h order by 1"
 }
 load() { user "$BIN/pgbench" -n -c 2 -t "${1:-50}" postgres >/dev/null 2>&1; }
+# grep that must find nothing ("! grep" would not end a job)
+none() { if grep "$@"; then return 1; fi; }
+# What the DIMMs are divided into.
+namespaces() { ndctl list -N -v | jq -rs 'flatten[] | "\(.mode) \(.size) node \(.numa_node)"' | sort; }
 # The machine address of a byte of a file on fsdax, as the page tables say.
 address_of() { perl "$HERE/guest/address.pl" "$1" "$2"; }
 # A media error there: machine check -> nfit -> list of bad blocks.

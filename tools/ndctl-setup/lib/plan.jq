@@ -122,7 +122,9 @@ def contents_of($dev):
 def region($name): $regions[] | select(.dev == $name);
 
 # What a file system with its journal takes beyond a file of this size.
-def namespace_for_file($bytes; $align): roundup($bytes * 1.05 + 128 * MiB | floor; $align);
+# With stripes of 2 MiB mkfs.xfs needs 600 MiB for its log to fit, and the namespace and LVM take some before.
+def least_for_fs: if $c.filesystem == "xfs" then 640 * MiB else 0 end;
+def namespace_for_file($bytes; $align): roundup([$bytes * 1.05 + 128 * MiB, least_for_fs] | max | floor; $align);
 def file_in_namespace($bytes): [rounddown(($bytes - 128 * MiB) / 1.05 | floor; 2 * MiB), 0] | max;
 
 # Allocation, as a state: {free: {region: bytes}, shared: [region], places, refusals}
@@ -227,7 +229,7 @@ def mirror($p; $least):
 | ($c.wal_size // ([256 * MiB, ([64 * GiB, $largest / 8 | floor] | min)] | max)) as $wal_file
 | (namespace_for_file($wal_file; 2 * MiB)) as $wal_ns
 | (if $c.cache_size != null then namespace_for_file($c.cache_size; 2 * MiB) else null end) as $cache_ns
-| (256 * MiB) as $least
+| ([256 * MiB, least_for_fs] | max) as $least
 
 | {free: (reduce $regions[] as $r ({}; .[$r.dev] = $r.free)), places: [], refusals: [], shared: false}
 | if $c.profile == "performance" then
@@ -244,7 +246,7 @@ def mirror($p; $least):
 	# The halves first: they have less choice.  The best region for the cache is left to it if others do.
 	(candidates(.; ($cache_ns // $least); $c.cache_region) | first | .dev // null) as $cache_region
 	| (.places = [{region: $cache_region, role: "reserved"}]
-	   | mirror({name: "\($n)-wal", role: "wal", size: ($wal_file + roundup($wal_file / 16 | floor; 16 * MiB))}; $least)
+	   | mirror({name: "\($n)-wal", role: "wal", size: ([$wal_file + roundup($wal_file / 16 | floor; 16 * MiB), least_for_fs] | max)}; $least)
 	   | .places |= map(select(.role != "reserved")))
 	| place({name: "\($n)-cache", role: "cache", mode: "fsdax", size: $cache_ns, least: $least, pin: $c.cache_region})
   elif $c.profile == "local-redundancy" then

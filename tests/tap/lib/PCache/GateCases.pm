@@ -54,8 +54,8 @@ sub superblock_gate_cases
 		[ 'offset of the blocks', { blocks_offset => sub { $_[0] + 8192 } }, 'geometry', qr/ bytes/ ],
 		[ 'offset of the blocks beyond the file', { blocks_offset => sub { $_[0] + 2**40 } },
 			'geometry', qr/ bytes/ ],
-		[ 'size', { pool_size => sub { $_[0] + 8192 } }, 'geometry',
-			qr/^the pool file has $file_size bytes, its superblock says @{[ $file_size + 8192 ]}/ ],
+		[ 'size', { pool_size => sub { $_[0] - 8192 } }, 'geometry',
+			qr/^the pool file has $file_size bytes, its superblock says @{[ $file_size - 8192 ]}/ ],
 		[ 'more slots used than there are', { slots_used => sub { $_[0] + 100000 } },
 			'geometry', qr/ bytes/ ],
 

@@ -27,6 +27,10 @@
 #include "common/file_perm.h"
 #include "storage/pcache_pool.h"
 
+/* How often to look whether a lock is free, and how long. */
+#define LOCK_STEP_MS	10
+int			PCachePoolLockWait = 10000;
+
 void
 PCacheSetError(PCacheError *err, const char *fmt,...)
 {
@@ -87,6 +91,25 @@ PCacheReadExact(int fd, void *buf, size_t len, off_t offset)
 			return false;
 		}
 		done += n;
+	}
+	return true;
+}
+
+/*
+ * Lock the pool, or wait a while for who has it.
+ *
+ * A server is down for all to see when its postmaster.pid is gone.  Only then
+ * the postmaster exits, and the kernel unmaps the pool, page by page, before
+ * it closes the file.
+ */
+static bool
+LockFile(int fd, int operation)
+{
+	for (int waited = 0; flock(fd, operation | LOCK_NB) < 0; waited += LOCK_STEP_MS)
+	{
+		if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= PCachePoolLockWait)
+			return false;
+		pg_usleep(LOCK_STEP_MS * 1000L);
 	}
 	return true;
 }
@@ -158,7 +181,7 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 		goto fail;
 	}
 	if (mode != PCACHE_OPEN_PEEK &&
-		flock(pool->fd, (mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0)
+		!LockFile(pool->fd, mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH))
 	{
 		if (errno == EWOULDBLOCK)
 		{

@@ -6,7 +6,8 @@
  * The postmaster opens, locks and maps the pool while it creates shared
  * memory; its children inherit the mapping and, with the file descriptor,
  * the lock.  So the pool stays locked as long as any process of the server
- * lives that could still write to it.
+ * lives that could still write to it, and somewhat longer: who opens it waits
+ * (see LockFile()).
  *
  * What is wrong here is wrong with the set-up (no pool, no permission, no
  * room, in use): the server does not start, and tells how to mend it.  What
