@@ -13,6 +13,11 @@ sql_stream() returns the statements for one psql session.  A session has
 tables of its own (mostly), so that it waits for others only at times; errors
 are expected and ignored.
 
+No two sessions ever create the same name.  CREATE ... IF NOT EXISTS does not
+protect against another session that is about to create it: one of them fails
+with a duplicate key in pg_class, on any server, and a duplicate key in a
+catalog is what torture.pl takes for damage.
+
 =cut
 
 package Workload;
@@ -76,10 +81,11 @@ sub insert_rows
 
 sub create_index
 {
-	my ($t) = @_;
+	my ($t, $prefix) = @_;
 	my $conc = chance(0.08) ? 'CONCURRENTLY ' : '';
 	my $ts = chance(0.1) ? ' TABLESPACE ts1' : '';
-	return "CREATE INDEX ${conc}IF NOT EXISTS ${t}_" . pick(
+	$prefix //= "${t}_";
+	return "CREATE INDEX ${conc}IF NOT EXISTS $prefix" . pick(
 		"a ON $t (a)$ts", "b ON $t (b)$ts", "id ON $t (id)", "ab ON $t (a, b) WHERE id % 3 = 0",
 		"arr ON $t USING gin (arr)$ts", "arrf ON $t USING gin (arr) WITH (fastupdate = off)",
 		"p ON $t USING gist (p)$ts", "sp ON $t USING spgist (p)",
@@ -219,13 +225,14 @@ sub sql_stream
 	for (1 .. $steps)
 	{
 		my $t = chance(0.9) ? "t${client}_" . number(1, $TABLES) : 't' . number(0, 4) . '_1';
+		my $own = $t =~ /^t${client}_/;
 		my $x = rand();
-		if ($x < 0.08) { push @out, create_table($t), insert_rows($t) }
+		if ($x < 0.08) { push @out, $own ? create_table($t) : (), insert_rows($t) }
 		elsif ($x < 0.20) { push @out, insert_rows($t) }
 		elsif ($x < 0.45) { push @out, modify($t) }
 		elsif ($x < 0.58) { push @out, read_rows($t) }
 		elsif ($x < 0.70) { push @out, maintain($t) }
-		elsif ($x < 0.77) { push @out, create_index($t) }
+		elsif ($x < 0.77) { push @out, create_index($t, $own ? undef : "${t}_by${client}_") }
 		elsif ($x < 0.81) { push @out, copy_rows($t) }
 		elsif ($x < 0.90)
 		{
