@@ -60,7 +60,6 @@ static const Command commands[] = {
 	{{"init", "--dry-run", "--size=128kB", "--json"}},
 	{{"init", "--dry-run", "--force", "-u"}},
 	{{"init", "--force", "--size=128kB", "--json"}, .writes = true},
-#ifdef FUZZ_REBUILD
 	{{"status", "--relations", "--json"}},
 	{{"verify", "--pages"}, .reads_files = true},
 	{{"verify", "--pages", "--json"}, .reads_files = true},
@@ -75,7 +74,6 @@ static const Command commands[] = {
 	{{"rebuild", "--warm-from-files", "--dry-run", "--json"}, .reads_files = true},
 	{{"rebuild", "--warm-from-files"}, .writes = true, .foretells = true, .reads_files = true},
 	{{"rebuild", "--warm-from-files", "--relations=5/16384,global/1260", "--json"}, .writes = true, .foretells = true, .reads_files = true},
-#endif
 };
 
 extern int	PgPcacheMain(int argc, char *argv[]);

@@ -582,12 +582,45 @@ TestCreateAgain(void **state)
 	assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_OK);
 }
 
+/*
+ * Run a check in a process that can't make a file longer than so many bytes.
+ * It returns 0 if all is well.
+ */
+static void
+RunWithoutRoom(uint64 file_size, int (*check) (void *arg), void *arg)
+{
+	pid_t		pid = fork();
+	int			status;
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+	{
+		struct rlimit limit = {file_size, file_size};
+
+		signal(SIGXFSZ, SIG_IGN);
+		_exit(setrlimit(RLIMIT_FSIZE, &limit) != 0 ? 1 : check(arg));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static int
+CreationFails(void *arg)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+
+	if (PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+						 CATALOG_VERSION, &pool, &sb, &err))
+		return 2;
+	return pool.fd == -1 && strstr(err.message, "could not allocate 8 MB") != NULL ? 0 : 3;
+}
+
 static void
 TestCreateFails(void **state)
 {
 	char	   *real_dir = dir;
-	int			status;
-	pid_t		pid;
 
 	assert_int_equal(mkdir(Join(dir, "pool.tmp"), 0700), 0);
 	ExpectNoCreation(CAPACITY, "could not remove file");
@@ -600,25 +633,7 @@ TestCreateFails(void **state)
 	assert_int_equal(rmdir(Join(dir, "pool")), 0);
 
 	/* fails when it gets its space */
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0)
-	{
-		struct rlimit limit = {MIB(1), MIB(1)};
-		PCachePool	pool;
-		PCacheSuperblock sb;
-		PCacheError err;
-
-		signal(SIGXFSZ, SIG_IGN);
-		if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
-			_exit(1);
-		if (PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
-							 CATALOG_VERSION, &pool, &sb, &err))
-			_exit(2);
-		_exit(pool.fd == -1 && strstr(err.message, "could not allocate 8 MB") != NULL ? 0 : 3);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	RunWithoutRoom(MIB(1), CreationFails, NULL);
 	assert_false(Exists(Join(dir, "pool.tmp")));
 	assert_false(Exists(Join(dir, "pool")));
 
@@ -652,8 +667,8 @@ TestCapacityFor(void **state)
 	assert_int_equal(PCacheCapacityFor(PG_UINT64_MAX / 2), PCACHE_MAX_CAPACITY);
 }
 
-/* Descriptors of slots that hold pages, all of them. */
-static void
+/* Descriptors of slots that hold pages, all of them.  Returns the first. */
+static PCacheDescriptor *
 SealAll(PCachePool *pool)
 {
 	PCacheDescriptor *stored = (PCacheDescriptor *) (pool->map.base + MIB(2));
@@ -661,11 +676,13 @@ SealAll(PCachePool *pool)
 	for (uint32 i = 0; i < CAPACITY; i++)
 	{
 		stored[i].seq = 2 * i;
+		stored[i].page_lsn = i * 1000;
 		stored[i].slot = i;
 		stored[i].version = PCACHE_DESC_VERSION;
 		stored[i].crc = PCacheDescriptorCrc(&stored[i]);
 	}
 	assert_true(PCachePersist(&pool->map, stored, CAPACITY * 64));
+	return stored;
 }
 
 static uint32
@@ -684,6 +701,26 @@ CountSealed(const PCachePool *pool, uint32 end)
 		n++;
 	}
 	return n;
+}
+
+typedef struct RestoreCase
+{
+	PCachePool *pool;
+	const PCacheSuperblock *sb;
+	uint64		lost;			/* expected */
+} RestoreCase;
+
+static int
+RestoreFails(void *arg)
+{
+	const RestoreCase *c = arg;
+	PCacheError err;
+	uint64		lost;
+
+	if (PCachePoolRestoreSize(c->pool, c->sb, &lost, &err))
+		return 2;
+	return strstr(err.message, "could not allocate") != NULL &&
+		lost == c->lost && c->pool->map.base == NULL ? 0 : 3;
 }
 
 /* Slots that were cut off are free before anything is in their place. */
@@ -712,8 +749,7 @@ TestRestoreSize(void **state)
 		PCacheError err;
 		struct stat st;
 		uint64		lost;
-		pid_t		pid;
-		int			status;
+		RestoreCase restore = {&pool, &sb};
 
 		Create(&pool, &sb);
 		SealAll(&pool);
@@ -722,22 +758,8 @@ TestRestoreSize(void **state)
 		pool.file_size = cases[i].cut_at;
 
 		/* no room: the slots are free nevertheless, and the file is short */
-		pid = fork();
-		assert_true(pid >= 0);
-		if (pid == 0)
-		{
-			struct rlimit limit = {cases[i].cut_at, cases[i].cut_at};
-
-			signal(SIGXFSZ, SIG_IGN);
-			if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
-				_exit(1);
-			if (PCachePoolRestoreSize(&pool, &sb, &lost, &err))
-				_exit(2);
-			_exit(strstr(err.message, "could not allocate") != NULL &&
-				  lost == CAPACITY - cases[i].left && pool.map.base == NULL ? 0 : 3);
-		}
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		restore.lost = CAPACITY - cases[i].left;
+		RunWithoutRoom(cases[i].cut_at, RestoreFails, &restore);
 		assert_int_equal(fstat(pool.fd, &st), 0);
 		assert_int_equal(st.st_size, cases[i].cut_at);
 		assert_int_equal(CountSealed(&pool, cases[i].left), cases[i].left);
@@ -755,6 +777,19 @@ TestRestoreSize(void **state)
 	}
 }
 
+static int
+EnlargingFails(void *arg)
+{
+	PCachePool *pool = arg;
+	uint64		size = pool->file_size;
+	PCacheError err;
+
+	if (PCachePoolSetSize(pool, size + MIB(62), &err))
+		return 2;
+	return pool->file_size == size &&
+		strstr(err.message, "could not allocate") != NULL ? 0 : 3;
+}
+
 static void
 TestSetSize(void **state)
 {
@@ -763,8 +798,6 @@ TestSetSize(void **state)
 	PCacheError err;
 	struct stat st;
 	uint64		size;
-	pid_t		pid;
-	int			status;
 
 	Create(&pool, &sb);
 	size = pool.file_size;
@@ -776,22 +809,7 @@ TestSetSize(void **state)
 	assert_true((uint64) st.st_blocks * 512 >= size + MIB(2));
 
 	/* no room: as before */
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0)
-	{
-		struct rlimit limit = {size + MIB(4), size + MIB(4)};
-
-		signal(SIGXFSZ, SIG_IGN);
-		if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
-			_exit(1);
-		if (PCachePoolSetSize(&pool, size + MIB(64), &err))
-			_exit(2);
-		_exit(pool.file_size == size + MIB(2) &&
-			  strstr(err.message, "could not allocate") != NULL ? 0 : 3);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	RunWithoutRoom(size + MIB(4), EnlargingFails, &pool);
 	assert_int_equal(fstat(pool.fd, &st), 0);
 	assert_int_equal(st.st_size, size + MIB(2));
 
@@ -866,16 +884,7 @@ TestReadDescriptors(void **state)
 	PCachePageFacts facts = {.media = &media, .file_size = POOL_SIZE};
 
 	Create(&pool, &sb);
-	stored = (PCacheDescriptor *) (pool.map.base + MIB(2));
-	for (uint32 i = 0; i < CAPACITY; i++)
-	{
-		stored[i].seq = 2 * i;
-		stored[i].page_lsn = i * 1000;
-		stored[i].slot = i;
-		stored[i].version = PCACHE_DESC_VERSION;
-		stored[i].crc = PCacheDescriptorCrc(&stored[i]);
-	}
-	assert_true(PCachePersist(&pool.map, stored, CAPACITY * 64));
+	stored = SealAll(&pool);
 
 	for (uint32 first = 0; first < CAPACITY; first += 37)
 	{

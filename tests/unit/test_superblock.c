@@ -302,6 +302,14 @@ MakeOldAndNew(PCacheSuperblock *old, PCacheSuperblock *new)
 	RandomBytes(new->reserved, sizeof(new->reserved));
 }
 
+/* An area whose superblock and copy are the same. */
+static void
+MakeImage(char *image, const PCacheSuperblock *sb)
+{
+	memcpy(image, sb, 4096);
+	memcpy(image + 4096, sb, 4096);
+}
+
 /* What PCacheSuperblockStore() makes of new. */
 static void
 MakeStored(const PCacheSuperblock *new, PCacheSuperblock *stored)
@@ -465,8 +473,7 @@ TestStore(void **state)
 	{
 		MakeOldAndNew(&old, &new);
 		MakeStored(&new, &stored);
-		memcpy(image, &old, 4096);
-		memcpy(image + 4096, &old, 4096);
+		MakeImage(image, &old);
 		Reset(image);
 		pmem.memcpy_flushes = flushes;
 		assert_false(StoreUntilCut(&new, -1));
@@ -516,8 +523,7 @@ TestStoreFails(void **state)
 	for (int which = 0; which < 2; which++)
 	{
 		MakeOldAndNew(&old, &new);
-		memcpy(image, &old, 4096);
-		memcpy(image + 4096, &old, 4096);
+		MakeImage(image, &old);
 		Reset(image);
 		pmem.memcpy_flushes = false;
 		pmem.fail_persist = which;
@@ -552,8 +558,7 @@ TestStoreAvoids(void **state)
 		bool		bad[2] = {which == 0, which == 1};
 
 		MakeOldAndNew(&old, &new);
-		memcpy(image, &old, 4096);
-		memcpy(image + 4096, &old, 4096);
+		MakeImage(image, &old);
 		Reset(image);
 		assert_true(PCacheSuperblockStoreAvoiding(&map, &new, bad));
 		assert_memory_equal(pmem.cpu + offsets[which], &old, 4096);
@@ -623,8 +628,7 @@ TestPowerCut(void **state)
 	{
 		MakeOldAndNew(&cut.old, &new);
 		MakeStored(&new, &cut.stored);
-		memcpy(image, &cut.old, 4096);
-		memcpy(image + 4096, &cut.old, 4096);
+		MakeImage(image, &cut.old);
 
 		cut.n_images = cut.n_new = 0;
 		for (cut.step = 0;; cut.step++)
@@ -716,8 +720,7 @@ TestTwoPowerCuts(void **state)
 
 	SeedRandom();
 	MakeOldAndNew(&old, &new);
-	memcpy(image, &old, 4096);
-	memcpy(image + 4096, &old, 4096);
+	MakeImage(image, &old);
 	pmem.memcpy_flushes = true;
 	for (second.first_step = 0;; second.first_step += 4)
 	{
