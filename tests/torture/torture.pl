@@ -627,7 +627,7 @@ sub redo_seconds
 	return slurp($log) =~ /redo done at .* elapsed: ([0-9.]+) s/ ? $1 : 0;
 }
 
-my $BAD = qr/PANIC|TRAP:|invalid page|unexpected data beyond EOF|xlog flush request|references to invalid pages|page verification failed|could not read block|incorrect resource manager|FATAL:\s++(?!the database system|terminating|sorry|connection to client lost|database .* does not exist)|persistent cache.*(?:WARNING|violat)|WARNING: .*persistent cache|visibility map bit is set|incorrectly|corrupt|duplicate key.*pg_|could not access status|tuple concurrently|segfault|was terminated by signal (?!9)/;
+my $BAD = qr/PANIC|TRAP:|invalid page|unexpected data beyond EOF|xlog flush request|references to invalid pages|page verification failed|could not read block|incorrect resource manager|FATAL:\s++(?!the database system|terminating|sorry|connection to client lost|database .* does not exist|cannot connect to invalid database)|persistent cache.*(?:WARNING|violat)|WARNING: .*persistent cache|visibility map bit is set|incorrectly|corrupt|duplicate key.*pg_|could not access status|tuple concurrently|segfault|was terminated by signal (?!9)/;
 
 sub check_log
 {
