@@ -10,9 +10,7 @@ verb_apply() {
 		return
 	fi
 	[ "$(id -u)" -eq 0 ] || die "apply must be run by root"
-	mkdir -p "$(dirname "$STATE_FILE")"
-	exec 8>>"$STATE_FILE.lock"
-	flock -n 8 || die "another ndctl-setup works on $STATE_FILE"
+	state_lock
 	id "$(config user)" >/dev/null 2>&1 || die "there is no user \"$(config user)\"" "--user=NAME names the one that runs the server"
 	plan=$(make_plan)
 	PLAN=$plan
@@ -34,6 +32,7 @@ verb_apply() {
 		say "" "put this into postgresql.conf:" ""
 		conf_lines "$plan" | while IFS= read -r line; do say "    $line"; done
 	fi
+	jq -r '.notes[]' <<<"$plan" | while IFS= read -r line; do say "" "note: $line"; done
 }
 
 # The steps of the plan, taken out of the JSON once: jq takes a while to start.
@@ -208,12 +207,14 @@ step_filesystem() {
 	change "filesystem:$what" "$(undo_object filesystem device "$what" uuid "$uuid")" "$@"
 }
 
-# dax=always is Linux 5.8; before that, plain dax meant the same.
-dax_option() {
+kernel_has() { # MAJOR MINOR: is it that version, or newer?
 	local major minor
 	IFS=.- read -r major minor _ < <(uname -r)
-	if [ "$major" -gt 5 ] || { [ "$major" -eq 5 ] && [ "$minor" -ge 8 ]; }; then echo dax=always; else echo dax; fi
+	[ "$major" -gt "$1" ] || { [ "$major" -eq "$1" ] && [ "$minor" -ge "$2" ]; }
 }
+
+# Before dax=always came plain dax meant the same.
+dax_option() { if kernel_has 5 8; then echo dax=always; else echo dax; fi; }
 
 mount_options() {
 	local options=noatime
@@ -234,25 +235,48 @@ make_mount_point() {
 	[ -d "$1" ] || change "directory:$1" "$(undo_object directory path "$1")" mkdir -p "$1"
 }
 
-step_memory_mount() {
-	local where size uid pages
-	where=$(get where) size=$(get size)
-	if is_mounted "$where"; then return 0; fi
-	make_mount_point "$where"
-	uid=$(id -u "$(config user)" 2>/dev/null || config user)
+# The server's user owns it: after a boot of the host, when it is empty, the
+# server makes the pool's directory there again.
+memory_options() {
+	local user owner
+	user=$(config user)
+	owner=size=$(get size),mode=0700,uid=$(id -u "$user" 2>/dev/null || echo "$user"),gid=$(id -g "$user" 2>/dev/null || echo "$user")
 	case $(get type) in
 	tmpfs)
-		change "mount:$where" "$(undo_object mount where "$where")" \
-			mount -t tmpfs -o "size=$size,mode=0755,huge=within_size" tmpfs "$where"
+		owner+=,huge=within_size
+		! kernel_has 6 4 || owner+=,noswap
 		;;
-	hugetlbfs)
-		pages=$(((size + 2097151) / 2097152))
-		change "hugepages:$where" "$(undo_object hugepages before "$(cat /proc/sys/vm/nr_hugepages)")" \
-			sysctl -q -w "vm.nr_hugepages=$(($(cat /proc/sys/vm/nr_hugepages) + pages))"
-		change "mount:$where" "$(undo_object mount where "$where")" \
-			mount -t hugetlbfs -o "pagesize=2M,size=$size,uid=$uid,mode=0755" hugetlbfs "$where"
-		;;
+	hugetlbfs) owner+=,pagesize=2M ;;
 	esac
+	printf '%s\n' "$owner"
+}
+
+# What there was before us, also if this was cut off and is repeated.
+huge_pages_before() { recorded "hugepages:$(get where)" before | grep . || sysctl -n vm.nr_hugepages; }
+
+# The server takes huge pages for its other shared memory, if it can: some 150
+# bytes a buffer, and what does not depend on shared_buffers.
+huge_pages_wanted() {
+	local size
+	size=$(get size)
+	echo $(($(huge_pages_before) + (size + size / 32 + 67108864 + 2097151) / 2097152))
+}
+
+step_memory_mount() {
+	local where type wanted got
+	where=$(get where) type=$(get type)
+	if is_mounted "$where"; then return 0; fi
+	make_mount_point "$where"
+	if [ "$type" = hugetlbfs ]; then
+		grep -qE '^Hugepagesize: +2048 kB' "${NDCTL_SETUP_PROC:-/proc}/meminfo" ||
+			die "the default size of huge pages is not 2 MB" "--memory=tmpfs, or start the kernel with default_hugepagesz=2M"
+		wanted=$(huge_pages_wanted)
+		change "hugepages:$where" "$(undo_object hugepages before "$(huge_pages_before)")" sysctl -q -w "vm.nr_hugepages=$wanted"
+		got=$(sysctl -n vm.nr_hugepages)
+		[ "$DRY_RUN" -eq 1 ] || [ "$got" -ge "$wanted" ] ||
+			die "$got huge pages of 2 MB could be reserved, $wanted are needed" "boot the host and repeat apply at once, or make --cache-size smaller"
+	fi
+	change "mount:$where" "$(undo_object mount where "$where")" mount -t "$type" -o "$(memory_options)" "$type" "$where"
 }
 
 # A directory of the server's user, which nobody else may enter.
@@ -369,6 +393,16 @@ unit_name() {
 	printf '%s.mount\n' "${path//\//-}"
 }
 
+# Huge pages are reserved anew at each boot, before the server asks for them.
+boot_huge_pages() {
+	local file text
+	file=$ETC/sysctl.d/ndctl-setup-$(config name).conf
+	text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
+vm.nr_hugepages = $(huge_pages_wanted)"
+	[ "$(cat "$file" 2>/dev/null)" != "$text" ] || return 0
+	change "sysctl:$file" "$(undo_object file file "$file")" write_file "$file" "$text"
+}
+
 # Mounts of the plan: TARGET SOURCE TYPE OPTIONS, one a line
 boot_mounts() {
 	for ((STEP = 1; STEP <= STEPS; STEP++)); do
@@ -376,13 +410,7 @@ boot_mounts() {
 		mount)
 			printf '%s UUID=%s %s %s\n' "$(get where)" "$(recorded "filesystem:$(get device)" uuid | grep . || echo "{$(get role)}")" "$(get type)" "$(mount_options)"
 			;;
-		memory-mount)
-			if [ "$(get type)" = tmpfs ]; then
-				printf '%s tmpfs tmpfs size=%s,mode=0755,huge=within_size\n' "$(get where)" "$(get size)"
-			else
-				printf '%s hugetlbfs hugetlbfs pagesize=2M,size=%s,uid=%s,mode=0755\n' "$(get where)" "$(get size)" "$(id -u "$(config user)" 2>/dev/null || config user)"
-			fi
-			;;
+		memory-mount) printf '%s %s %s %s\n' "$(get where)" "$(get type)" "$(get type)" "$(memory_options)" ;;
 		esac
 	done
 }
@@ -390,12 +418,15 @@ boot_mounts() {
 step_boot() {
 	local where source type options text file service mounts=()
 	service=$(config service)
+	for ((STEP = 1; STEP <= STEPS; STEP++)); do
+		[ "$(get kind) $(get type)" != "memory-mount hugetlbfs" ] || boot_huge_pages
+	done
 	while read -r where source type options; do
 		mounts+=("$where")
 		if [ "$(config boot)" = fstab ]; then
 			text="$source $where $type $options,nofail,x-systemd.before=$service 0 0"
-			[ -z "$(awk -v w="$where" '$1 !~ /^#/ && $2 == w' /etc/fstab 2>/dev/null)" ] || continue
-			change "fstab:$where" "$(undo_object line file /etc/fstab line "$text")" add_line /etc/fstab "$text"
+			[ -z "$(awk -v w="$where" '$1 !~ /^#/ && $2 == w' "$ETC/fstab" 2>/dev/null)" ] || continue
+			change "fstab:$where" "$(undo_object line file "$ETC/fstab" line "$text")" add_line "$ETC/fstab" "$text"
 		else
 			[ "$source" != "${source#UUID=}" ] && source=/dev/disk/by-uuid/${source#UUID=}
 			file=$(config unit_dir)/$(unit_name "$where")

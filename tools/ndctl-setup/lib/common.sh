@@ -41,6 +41,13 @@ state_check() {
 		die "the state file $STATE_FILE is damaged, or of another version" "it is needed to undo; do not remove it without need"
 }
 
+# One at a time; the lock goes with the process.
+state_lock() {
+	mkdir -p "$(dirname "$STATE_FILE")"
+	exec 8>>"$STATE_FILE.lock"
+	flock -n 8 || die "another ndctl-setup works on $STATE_FILE"
+}
+
 # Replace the state file, durably: it must not be older than what it describes.
 state_write() {
 	local new=$STATE_FILE.new

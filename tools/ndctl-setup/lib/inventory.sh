@@ -34,7 +34,7 @@ block_contents() {
 }
 
 inventory() {
-	local list labels devs block running=false version=''
+	local list labels devs block running=false selinux=false version=''
 	list=$(ndctl_json list -B -D -H -R -N -M -i -v) || exit 1
 	labels=$(ndctl_json read-labels -j all) || exit 1
 	mapfile -t devs < <(jq -r '.[].regions[]?.namespaces[]?.blockdev // empty | "/dev/" + .' <<<"$list" | sort)
@@ -43,10 +43,11 @@ inventory() {
 		version=$(cat "$(config pgdata)/PG_VERSION")
 		if server_runs "$(config pgdata)"; then running=true; fi
 	fi
+	if selinuxenabled 2>/dev/null; then selinux=true; fi
 	jq -n --argjson ndctl "$list" --argjson labels "$labels" --argjson block "$block" \
 		--arg cmdline "$(cat "${NDCTL_SETUP_PROC:-/proc}/cmdline")" \
 		--argjson memory "$(awk '/^MemTotal:/ {printf "%d\n", $2 * 1024}' "${NDCTL_SETUP_PROC:-/proc}/meminfo")" \
-		--arg version "$version" --argjson running "$running" '
+		--arg version "$version" --argjson running "$running" --argjson selinux "$selinux" '
 		{ndctl: $ndctl, labels: $labels, block: $block, cmdline: $cmdline, memory_total: $memory,
-		 cluster: {version: $version, running: $running}}'
+		 selinux: $selinux, cluster: {version: $version, running: $running}}'
 }

@@ -271,7 +271,6 @@ def mirror($p; $least):
 | ($alloc.refusals
    + (if $cache_place != null and $c.mode == "always" and $cache_region.power_safe == "no" then
 	[{code: "not-power-safe", object: $cache_region.dev, message: "mode always needs memory that survives loss of power: \($cache_region.power_why)", hint: "--mode=planned_restart"}] else [] end)
-   + (if $in_dram and $c.mode == "always" and false then [] else [] end)
    + (if $cache_place != null and $pool_size < 2 * MiB then
 	[{code: "no-room", object: "cache", message: "\($cache_place.region) has no room for a pool beside the WAL", hint: "--wal-size=SIZE makes the WAL smaller"}] else [] end)
    + (if $cache_place != null and $c.cache_size != null and ($cache_place.present // false) == false
@@ -354,8 +353,9 @@ def mirror($p; $least):
       + (if $wal_dir != null then ["max_wal_size = \(rounddown($wal_file * 0.6 | floor; MiB) | setting)",
 	"min_wal_size = \([32 * MiB, rounddown($wal_file / 5 | floor; MiB)] | max | setting)"] else [] end)
       + (if $c.profile == "replicated" then ["wal_level = replica", "synchronous_commit = on", "synchronous_standby_names = '*'"] else [] end)),
-   notes: (if $c.profile == "replicated" then ["No local redundancy: set up a standby on another host (pg_basebackup -R), with the same profile.",
+   notes: ((if $c.profile == "replicated" then ["No local redundancy: set up a standby on another host (pg_basebackup -R), with the same profile.",
 			"Until a synchronous standby is connected commits wait: set synchronous_standby_names last."]
 	elif $c.profile == "performance" then ["WAL is on one set of DIMMs: when it fails, commits since the last archived segment are lost. See profile cache-redundant-wal."]
 	else [] end)
+	+ (if $inv.selinux == true then ["SELinux is on: a service may use what lies there only after: semanage fcontext -a -t postgresql_db_t \u0027\($root)(/.*)?\u0027 && restorecon -R \($root)"] else [] end))
   }

@@ -9,7 +9,10 @@ verb_undo() {
 		say "nothing to undo: there is no $STATE_FILE"
 		return 0
 	fi
-	[ "$DRY_RUN" -eq 1 ] || [ "$(id -u)" -eq 0 ] || die "undo must be run by root"
+	if [ "$DRY_RUN" -eq 0 ]; then
+		[ "$(id -u)" -eq 0 ] || die "undo must be run by root"
+		state_lock
+	fi
 	# As it was set up, not as asked for now.
 	load_config "$(state_read | jq -c --argjson now "$CONFIG" '.config + {force_destroy: $now.force_destroy}')"
 	if server_runs "$(config pgdata)"; then die "a server runs on $(config pgdata)" "pg_ctl -D $(config pgdata) stop -m fast"; fi

@@ -366,6 +366,9 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 		errno = rc;
 		PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
 					   (unsigned long long) (size >> 20), pool->path);
+		/* the limit of the mount says nothing of how many pages are free */
+		if (rc == ENOSPC && pool->fs_kind == PCACHE_FS_HUGETLBFS)
+			PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or set \"huge_pages\" to \"off\" for the rest of shared memory."));
 		/* some file systems have extended it by a part */
 		if (size > pool->file_size)
 			(void) ftruncate(pool->fd, pool->file_size);
