@@ -243,19 +243,30 @@ JudgePool(const Superblocks *superblocks, const PCacheGateFacts *facts)
 }
 
 /*
- * The server won't start on a pool that has no room for shared_buffers.
- * nbuffers may be -1: unknown.
+ * The server won't start on a pool that has no room for shared_buffers: tell
+ * so, as an error or a warning.  nbuffers may be -1: unknown.
  */
+bool
+PoolIsTooSmall(const PCachePool *pool, uint64 capacity, int64 nbuffers,
+			   enum pg_log_level level, const char *hint)
+{
+	if (nbuffers < 0 || capacity >= (uint64) nbuffers)
+		return false;
+	pg_log_generic(level, PG_LOG_PRIMARY,
+				   "persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
+				   pool->path, (unsigned long long) capacity,
+				   (long long) nbuffers);
+	pg_log_generic(level, PG_LOG_HINT, "%s", hint);
+	return true;
+}
+
+/* The same as an error, which ends the program. */
 void
 RefuseSmallPool(const PCachePool *pool, uint64 capacity, int64 nbuffers)
 {
-	if (nbuffers < 0 || capacity >= (uint64) nbuffers)
-		return;
-	pg_log_error("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
-				 pool->path, (unsigned long long) capacity,
-				 (long long) nbuffers);
-	pg_log_error_hint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".");
-	exit(EXIT_ERROR);
+	if (PoolIsTooSmall(pool, capacity, nbuffers, PG_LOG_ERROR,
+					   _("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")))
+		exit(EXIT_ERROR);
 }
 
 /*

@@ -16,6 +16,7 @@
 #ifndef PG_PCACHE_H
 #define PG_PCACHE_H
 
+#include "common/logging.h"
 #include "fe_utils/connect_utils.h"
 #include "storage/pcache_pool.h"
 
@@ -303,6 +304,9 @@ extern void GatherFacts(const PCacheOptions *options,
 extern void FreeFacts(Judge *judge);
 extern PCacheVerdict JudgePool(const Superblocks *superblocks,
 							   const PCacheGateFacts *facts);
+extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
+						   int64 nbuffers, enum pg_log_level level,
+						   const char *hint);
 extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 							int64 nbuffers);
 extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,

@@ -790,7 +790,6 @@ Resize(Rebuild *r, uint64 capacity)
 static void
 Conclude(Rebuild *r)
 {
-	uint64		capacity = r->result.capacity;
 	PCacheVerdict verdict;
 	RebuildResult *result = &r->result;
 
@@ -834,13 +833,12 @@ Conclude(Rebuild *r)
 		result->next_start = NEXT_START_COLD;
 		strlcpy(result->detail, _("persistent_cache_mode is off"), sizeof(result->detail));
 	}
-	/* no reason to fail: who makes the pool smaller may change that next */
-	else if (r->conf.nbuffers >= 0 && capacity < (uint64) r->conf.nbuffers)
+	else
 	{
-		pg_log_warning("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
-					   r->pool.path, (unsigned long long) capacity,
-					   (long long) r->conf.nbuffers);
-		pg_log_warning_hint("Decrease \"shared_buffers\" before you start the server.");
+		/* no reason to fail: who makes the pool smaller may change that next */
+		(void) PoolIsTooSmall(&r->pool, result->capacity, r->conf.nbuffers,
+							  PG_LOG_WARNING,
+							  _("Decrease \"shared_buffers\" before you start the server."));
 	}
 }
 
