@@ -227,7 +227,7 @@ step_mount() {
 	what=$(get device) where=$(get where)
 	if is_mounted "$where"; then return 0; fi
 	make_mount_point "$where"
-	change "mount:$where" "$(undo_object mount where "$where")" \
+	change "mount:$where" "$(undo_object mount where "$where" type "$(get type)" dax "$(get dax)")" \
 		mount -t "$(get type)" -o "$(mount_options)" "$(device_of "$what")" "$where"
 }
 
@@ -238,17 +238,17 @@ make_mount_point() {
 # The server's user owns it: after a boot of the host, when it is empty, the
 # server makes the pool's directory there again.
 memory_options() {
-	local user owner
+	local user options
 	user=$(config user)
-	owner=size=$(get size),mode=0700,uid=$(id -u "$user" 2>/dev/null || echo "$user"),gid=$(id -g "$user" 2>/dev/null || echo "$user")
+	options=size=$(get size),mode=0700,uid=$(id -u "$user" 2>/dev/null || echo "$user"),gid=$(id -g "$user" 2>/dev/null || echo "$user")
 	case $(get type) in
 	tmpfs)
-		owner+=,huge=within_size
-		! kernel_has 6 4 || owner+=,noswap
+		options+=,huge=within_size
+		! kernel_has 6 4 || options+=,noswap
 		;;
-	hugetlbfs) owner+=,pagesize=2M ;;
+	hugetlbfs) options+=,pagesize=2M ;;
 	esac
-	printf '%s\n' "$owner"
+	printf '%s\n' "$options"
 }
 
 # What there was before us, also if this was cut off and is repeated.
@@ -268,7 +268,7 @@ step_memory_mount() {
 	if is_mounted "$where"; then return 0; fi
 	make_mount_point "$where"
 	if [ "$type" = hugetlbfs ]; then
-		grep -qE '^Hugepagesize: +2048 kB' "${NDCTL_SETUP_PROC:-/proc}/meminfo" ||
+		grep -qE '^Hugepagesize: +2048 kB' "$PROC/meminfo" ||
 			die "the default size of huge pages is not 2 MB" "--memory=tmpfs, or start the kernel with default_hugepagesz=2M"
 		wanted=$(huge_pages_wanted)
 		change "hugepages:$where" "$(undo_object hugepages before "$(huge_pages_before)")" sysctl -q -w "vm.nr_hugepages=$wanted"
@@ -276,7 +276,7 @@ step_memory_mount() {
 		[ "$DRY_RUN" -eq 1 ] || [ "$got" -ge "$wanted" ] ||
 			die "$got huge pages of 2 MB could be reserved, $wanted are needed" "boot the host and repeat apply at once, or make --cache-size smaller"
 	fi
-	change "mount:$where" "$(undo_object mount where "$where")" mount -t "$type" -o "$(memory_options)" "$type" "$where"
+	change "mount:$where" "$(undo_object mount where "$where" type "$type" dax false)" mount -t "$type" -o "$(memory_options)" "$type" "$where"
 }
 
 # A directory of the server's user, which nobody else may enter.

@@ -45,8 +45,8 @@ inventory() {
 	fi
 	if selinuxenabled 2>/dev/null; then selinux=true; fi
 	jq -n --argjson ndctl "$list" --argjson labels "$labels" --argjson block "$block" \
-		--arg cmdline "$(cat "${NDCTL_SETUP_PROC:-/proc}/cmdline")" \
-		--argjson memory "$(awk '/^MemTotal:/ {printf "%d\n", $2 * 1024}' "${NDCTL_SETUP_PROC:-/proc}/meminfo")" \
+		--arg cmdline "$(cat "$PROC/cmdline")" \
+		--argjson memory "$(awk '/^MemTotal:/ {printf "%d\n", $2 * 1024}' "$PROC/meminfo")" \
 		--arg version "$version" --argjson running "$running" --argjson selinux "$selinux" '
 		{ndctl: $ndctl, labels: $labels, block: $block, cmdline: $cmdline, memory_total: $memory,
 		 selinux: $selinux, cluster: {version: $version, running: $running}}'

@@ -41,7 +41,7 @@ verb_status() {
 	list=$(ndctl_json list -B -D -H -R -N -M -i -v) || exit 1
 	while IFS= read -r step; do
 		mounts=$(jq -c --argjson m "$(mount_state "$(jq -r .where <<<"$step")" "$(jq .dax <<<"$step")")" '. + [$m]' <<<"$mounts")
-	done < <(jq -c '.records as $all | $all[] | select(.undo.kind == "mount") | {where: .undo.where, dax: (.command | test(" -o [^ ]*\\bdax"))}' <<<"$state")
+	done < <(jq -c '.records[].undo | select(.kind == "mount") | {where, dax: (.dax == "true")}' <<<"$state")
 	while IFS= read -r f; do
 		mirrors=$(jq -c --argjson m "$(mirror_state "$f")" '. + [$m]' <<<"$mirrors")
 	done < <(jq -r '.records[].undo | select(.kind == "lv") | "\(.vg)/\(.lv)"' <<<"$state")

@@ -47,7 +47,7 @@ check_undo() {
 		is_mounted "$path" ||
 			jq -e --arg p "$path" '.force_destroy | index($p) != null' <<<"$CONFIG" >/dev/null ||
 			die "$path is not mounted, so it can't be seen what is on it" "mount it, or agree to its loss: --force-destroy=$path"
-	done < <(state_read | jq -r '.records[] | select(.undo.kind == "mount" and .done and (.command | test("^mount -t (ext4|xfs)"))) | .undo.where')
+	done < <(state_read | jq -r '.records[] | select(.undo.kind == "mount" and .done and (.undo.type | IN("tmpfs", "hugetlbfs") | not)) | .undo.where')
 }
 
 field() { jq -r --arg f "$2" '.[$f] // empty' <<<"$1"; }
