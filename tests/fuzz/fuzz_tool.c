@@ -451,6 +451,14 @@ IsPlaceOfPage(const FuzzInput *input, uint64 offset)
 }
 
 static void
+ExpandPage(const FuzzPage *packed, PGAlignedBlock *page)
+{
+	memset(page, 0, sizeof(*page));
+	memcpy(page->data, packed->head, FUZZ_PAGE_PART);
+	memcpy(page->data + BLCKSZ - FUZZ_PAGE_PART, packed->end, FUZZ_PAGE_PART);
+}
+
+static void
 WritePool(const FuzzInput *input)
 {
 	PCacheSuperblock sb;
@@ -490,9 +498,10 @@ WritePool(const FuzzInput *input)
 
 		if (IsPlaceOfPage(input, offset))
 		{
-			FuzzWriteFile(fd, input->pages[i].head, FUZZ_PAGE_PART, offset);
-			FuzzWriteFile(fd, input->pages[i].end, FUZZ_PAGE_PART,
-						  offset + BLCKSZ - FUZZ_PAGE_PART);
+			PGAlignedBlock page;
+
+			ExpandPage(&input->pages[i], &page);
+			FuzzWriteFile(fd, page.data, BLCKSZ, offset);
 		}
 	}
 	if (ftruncate(fd, size) < 0)
@@ -519,14 +528,6 @@ MakePage(const PCacheDescriptor *desc, PGAlignedBlock *page)
 	header->pd_upper = BLCKSZ;
 	header->pd_special = BLCKSZ;
 	header->pd_pagesize_version = BLCKSZ | PG_PAGE_LAYOUT_VERSION;
-}
-
-static void
-ExpandPage(const FuzzPage *packed, PGAlignedBlock *page)
-{
-	memset(page, 0, sizeof(*page));
-	memcpy(page->data, packed->head, FUZZ_PAGE_PART);
-	memcpy(page->data + BLCKSZ - FUZZ_PAGE_PART, packed->end, FUZZ_PAGE_PART);
 }
 
 /* The pages of all descriptors, in pool and data files. */

@@ -43,9 +43,10 @@ kill_server() { # kill -9 of all its processes
 	rm -f $PGDATA/postmaster.pid
 }
 kept() { grep -oE 'persistent cache: kept [0-9]+ of [0-9]+[^,]*' $log | tail -n 1; }
+kept_numbers() { kept | sed -E 's/.*kept ([0-9]+) of ([0-9]+).*/\1 \2/'; }
 kept_ratio() { # PERCENT: were at least that many kept?
 	local n m
-	read -r n m < <(kept | sed -E 's/.*kept ([0-9]+) of ([0-9]+).*/\1 \2/')
+	read -r n m < <(kept_numbers)
 	echo "kept ${n:-0} of ${m:-0}"
 	if [ -z "${n:-}" ] || [ "$n" -eq 0 ] || [ $((n * 100)) -lt $((m * $1)) ]; then
 		grep 'persistent cache' $log
