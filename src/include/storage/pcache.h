@@ -85,6 +85,24 @@ PersistentCacheRetag(int buf_id, bool ring)
 		PersistentCacheRetagBuffer(buf_id, ring);
 }
 
+/* pcache_hint.c: any process */
+extern bool PersistentCacheHeapPageIsDurable(Buffer buffer);
+
+/*
+ * A heap page, locked by the caller, says that all tuples of a HOT chain are
+ * dead to everybody.  Takes that back while the WAL that it relies on is not
+ * durable: the caller of heap_hot_search_buffer() may mark the index entry as
+ * dead, without WAL, and a crash that loses the deletion would not take the mark
+ * back.  Does nothing if nobody has asked (all_dead is NULL).
+ */
+static inline void
+PersistentCacheCheckAllDead(Buffer buffer, bool *all_dead)
+{
+	if (unlikely(PersistentCacheDescriptors != NULL) &&
+		all_dead != NULL && *all_dead)
+		*all_dead = PersistentCacheHeapPageIsDurable(buffer);
+}
+
 /* pcache_redo.c: startup process */
 extern bool PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id,
 									  Buffer buffer);
