@@ -9,7 +9,8 @@ PageCompare - are the relation files of two data directories the same?
 
 =head1 SYNOPSIS
 
-  my $result = compare_data_dirs($dir_a, $dir_b, sub { my ($path) = @_; ... });
+  my $result = compare_data_dirs($dir_a, $dir_b, sub { my ($path) = @_; ... },
+    sub { my ($path, $block, $fork, $page_a, $page_b) = @_; ... });
 
 =head1 DESCRIPTION
 
@@ -301,10 +302,11 @@ sub vm_bits
 }
 
 # Returns { files, pages, unequal, hard => [...], soft => {...} }; each hard
-# difference is { path, block, why, ... }.
+# difference is { path, block, why, ... }.  Files for which $skip returns true are
+# left out.  $hints is called for pages that differ, but are equal when masked.
 sub compare_data_dirs
 {
-	my ($dir_a, $dir_b, $skip) = @_;
+	my ($dir_a, $dir_b, $skip, $hints) = @_;
 	my ($fa, $fb) = (relation_files($dir_a), relation_files($dir_b));
 	my %r = (files => 0, pages => 0, unequal => 0, hard => [], soft => {}, lsn => []);
 	my %all = (%$fa, %$fb);
@@ -354,8 +356,10 @@ sub compare_data_dirs
 						push @{ $r{hard} },
 						  { path => $path, block => $block, why => $why,
 							fork => $fork, a => $pa, b => $pb };
+						next;
 					}
-					elsif (page_lsn($pa) != page_lsn($pb))
+					$hints->($path, $block, $fork, $pa, $pb) if $hints;
+					if (page_lsn($pa) != page_lsn($pb))
 					{
 						my $which = page_lsn($pa) > page_lsn($pb) ? 'A' : 'B';
 						my $key = "LSN newer in $which, $fork "

@@ -27,7 +27,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-our @EXPORT = qw(setup_sql sql_stream);
+our @EXPORT = qw(setup_sql sql_stream queue_scripts);
 
 my $TABLES = 5;
 my $ROWS = 3000;    # at most, per INSERT
@@ -45,6 +45,15 @@ CREATE TABLE shared_t (id int PRIMARY KEY, n int, filler text) WITH (fillfactor 
 INSERT INTO shared_t SELECT g, 0, repeat('x', 60) FROM generate_series(1, 4000) g;
 CREATE INDEX ON shared_t (n);
 CREATE SEQUENCE shared_seq;
+CREATE TABLE queue (id bigserial, job text, p point, tags int[], q point);
+INSERT INTO queue (job, p, tags, q) SELECT md5(g::text), point(g % 100, g / 100), ARRAY[g % 50, g % 7], point(g % 100, g / 100)
+  FROM generate_series(1, 6000) g;
+ALTER TABLE queue ADD PRIMARY KEY (id);
+CREATE INDEX queue_hash ON queue USING hash (job);
+CREATE INDEX queue_gist ON queue USING gist (p);
+CREATE INDEX queue_gin ON queue USING gin (tags);
+CREATE INDEX queue_spgist ON queue USING spgist (q);
+VACUUM ANALYZE queue;
 CREATE DATABASE tpl OID = 90000;
 \c tpl
 CREATE TABLE q (id int PRIMARY KEY, a int, b text);
@@ -205,6 +214,24 @@ sub databases
 	return join("\n", @out) . "\n";
 }
 
+# Consumers and producers of a queue, as scripts for pgbench: name => [ weight,
+# text ].  Each transaction deletes a row or two that it finds by one of the
+# indexes, so these fill with entries of deleted rows, which scans mark as dead.
+sub queue_scripts
+{
+	my $take = sub { return "DELETE FROM queue WHERE id = (SELECT id FROM queue WHERE $_[0] FOR UPDATE SKIP LOCKED LIMIT 1);\n" };
+
+	return (
+		first => [ 4, $take->('id > 0 ORDER BY id') ],
+		hash => [ 2, "\\set n random(1, 6000)\n" . $take->('job = md5(:n::text)') ],
+		gist => [ 2, "\\set n random(0, 99)\n" . $take->('p <@ box(point(:n, 0), point(:n + 1, 60))') ],
+		gin => [ 1, "\\set n random(0, 49)\n" . $take->('tags @> ARRAY[:n]') ],
+		spgist => [ 1, "\\set n random(0, 99)\n" . $take->('q <@ box(point(:n, 0), point(:n + 1, 60))') ],
+		put => [ 1, "\\set n random(1, 5990)\n"
+			  . 'INSERT INTO queue (job, p, tags, q) SELECT md5(g::text), point(g % 100, g / 100), ARRAY[g % 50, g % 7], point(g % 100, g / 100) FROM generate_series(:n, :n + 9) g;'
+			  . "\n" ]);
+}
+
 # Statements for one session.
 sub sql_stream
 {
@@ -216,7 +243,7 @@ sub sql_stream
 	my @prepared;
 	my $serial = 0;
 
-	push @out, 'SET synchronous_commit = ' . pick('on', 'off') . ';';
+	push @out, 'SET synchronous_commit = ' . pick('off', 'local', 'on') . ';';
 	for my $k (1 .. $TABLES)
 	{
 		my $t = "t${client}_$k";

@@ -40,6 +40,8 @@ use Getopt::Long;
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
 
+use DeadEntries;
+use IndexCheck;
 use PageCompare;
 use Workload;
 
@@ -235,7 +237,7 @@ sub random_settings
 		wal_log_hints => pick('on', 'off'),
 		persistent_cache_seal_delay => pick(1, 2, 5, 10, 20, 50),
 		io_method => pick('worker', 'sync'),
-		synchronous_commit => pick('on', 'off'),
+		synchronous_commit => pick('off', 'local', 'on'),
 		wal_compression => pick('off', 'lz4'),
 		max_wal_size => pick('64MB', '256MB', '1GB'),
 		min_wal_size => '32MB',
@@ -251,6 +253,9 @@ sub random_settings
 	$s{conf}{restart_after_crash} = pick('off', 'off', 'on');
 	$s{load} = { checkpoints => pick(0, 0, 0.004, 0.015), databases => pick(0, 0.006, 0.02),
 		rows => pick(300, 1000, 3000),
+
+		# consumers of a queue, besides the rest of the load or without it
+		queue => pick('off', 'on', 'on', 'only'),
 
 		# brin_xlog_insert_update() crashes on a relation that was dropped later,
 		# without images of its pages (PostgreSQL 18.6, pool or not)
@@ -585,11 +590,32 @@ sub cut_at_site
 	return kill_all($data);
 }
 
+sub start_queue
+{
+	my ($s, $cycle) = @_;
+	my %scripts = queue_scripts();
+	my @files;
+
+	for my $name (sort keys %scripts)
+	{
+		my ($weight, $text) = @{ $scripts{$name} };
+		spew("$dir/queue-$name.sql", $text);
+		push @files, '-f', "$dir/queue-$name.sql\@$weight";
+	}
+	# by index scans, since bitmap scans mark nothing as dead
+	local $ENV{PGOPTIONS} = '-c enable_seqscan=off -c enable_bitmapscan=off';
+	push @children, start_to("$dir/queue.out", "$bin/pgbench", '-n', '-c', 4, '-T', 600,
+		'-p', $port, '--max-tries=10', '-M', 'prepared', @files);
+	return;
+}
+
 # Start psql and pgbench sessions.
 sub start_load
 {
 	my ($s, $cycle) = @_;
 	@children = ();
+	start_queue($s, $cycle) if $s->{load}{queue} ne 'off';
+	return if $s->{load}{queue} eq 'only';
 	for my $client (0 .. 3)
 	{
 		my $file = "$dir/client-$cycle-$client.sql";
@@ -766,11 +792,11 @@ sub relations
 	{
 		next if $db eq 'template0';
 		my $out = psql($db,
-			"SELECT pg_relation_filepath(oid) || ' ' || relname || ' ' || relkind::text || ' ' || relpersistence::text FROM pg_class WHERE pg_relation_filepath(oid) IS NOT NULL");
+			"SELECT pg_relation_filepath(oid) || ' ' || relname || ' ' || relkind::text || ' ' || relpersistence::text || ' ' || coalesce(pg_relation_filepath(indrelid), '') FROM pg_class LEFT JOIN pg_index ON indexrelid = oid WHERE pg_relation_filepath(oid) IS NOT NULL");
 		for (split /\n/, $out)
 		{
-			my ($path, $name, $kind, $persistence) = split / /;
-			$known{$path} = { name => "$db.$name", kind => $kind, persistence => $persistence };
+			my ($path, $name, $kind, $persistence, $heap) = split / /;
+			$known{$path} = { name => "$db.$name", kind => $kind, persistence => $persistence, heap => $heap };
 		}
 	}
 	return \%known;
@@ -811,7 +837,7 @@ sub amcheck
 		problem("$who: visibility map of $db: $r") if $r;
 	}
 	my $out = "$dir/amcheck-$who.out";
-	my $rc = run_to($out, "$bin/pg_amcheck", '-p', $port, '--all', '--heapallindexed', '--no-dependent-toast', '-j', 2);
+	my $rc = run_to($out, "$bin/pg_amcheck", '-p', $port, '--all', '--heapallindexed', '--parent-check', '--checkunique', '--no-dependent-toast', '-j', 2);
 	problem("$who: pg_amcheck: " . substr(slurp($out), 0, 1500)) if $rc != 0;
 
 	# the index methods that pg_amcheck does not know
@@ -820,6 +846,46 @@ sub amcheck
 		my $gin = psql($db, "SELECT count(gin_index_check(c.oid)) FROM pg_class c JOIN pg_am a ON a.oid = relam JOIN pg_index i ON indexrelid = c.oid WHERE amname = 'gin' AND relkind = 'i' AND indisvalid AND relpersistence = 'p'");
 	}
 	return;
+}
+
+# Does each index find what a sequential scan finds?
+sub check_indexes
+{
+	my ($who) = @_;
+	my $checked = 0;
+	for my $db (databases())
+	{
+		my $r = index_check(\&psql, $db, writable => 1);
+		problem("$who: $_") for @{ $r->{problems} };
+		$checked += $r->{checked};
+		$totals{'indexes not asked'} += @{ $r->{unforced} };
+	}
+	problem("$who: no index was asked") if !$checked;
+	$totals{'indexes asked'} += $checked;
+	return;
+}
+
+# Index entries that are marked as dead in A and not in B: { path, block, tids }.
+# Their rows must be dead in B.
+sub check_dead_entries
+{
+	my ($dead, $b, $known) = @_;
+	my ($entries, $lost) = (0, 0);
+	for my $d (@$dead)
+	{
+		(my $base = $d->{path}) =~ s/\.\d+$//;
+		my $k = $known->{$base};
+		next if !$k || $k->{persistence} ne 'p';
+		for my $tid (@{ $d->{tids} })
+		{
+			$entries++;
+			my $state = row_lives($b, $k->{heap}, @$tid) // next;
+			problem("an index entry is marked as dead whose row is not: $k->{name} block $d->{block}, row $state") if $lost++ < 3;
+		}
+	}
+	problem("index entries marked as dead whose rows are not: $lost") if $lost > 3;
+	$totals{'entries dead only in A'} += $entries;
+	return $entries;
 }
 
 sub explain_page
@@ -1040,7 +1106,12 @@ sub one_round
 	my ($result, $known);
 	if ($ok_a && $ok_b)
 	{
-		$result = compare_data_dirs($a, $b);
+		my @dead;
+		$result = compare_data_dirs($a, $b, undef, sub {
+			my ($path, $block, $fork, @pages) = @_;
+			my @tids = $fork eq 'main' ? dead_only_in_first(@pages) : ();
+			push @dead, { path => $path, block => $block, tids => \@tids } if @tids;
+		});
 
 		# A from its pool, B from its files
 		if (start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') != 0) { problem('B does not start again') }
@@ -1048,6 +1119,8 @@ sub one_round
 		my $cb = contents();
 		$known = relations();
 		stop_server($b, 'fast');
+		my $dead = check_dead_entries(\@dead, $b, $known);
+		say_line("    index entries that are dead in A only: $dead") if $dead;
 
 		cut_power("$dir/pool-a");
 		check_pool_against_files($a, "$dir/pool-a/pool", 'A');
@@ -1058,6 +1131,7 @@ sub one_round
 		rollback_prepared();
 		compare_contents(contents(), $cb, 'A after a clean stop, and B');
 		check_sums('A');
+		check_indexes('A');
 		amcheck('A');
 
 		# go on working, stop, start
@@ -1071,6 +1145,7 @@ sub one_round
 		($again) = outcome("$dir/a2.log");
 		problem("A is not warm after the second clean stop: $again") if $again !~ /^kept [1-9]/;
 		check_sums('A at the end');
+		check_indexes('A at the end');
 		stop_server($a, 'fast');
 		check_log("$dir/a2.log", 'A later');
 
