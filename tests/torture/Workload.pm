@@ -47,7 +47,7 @@ CREATE INDEX ON shared_t (n);
 CREATE SEQUENCE shared_seq;
 CREATE TABLE queue (id bigserial, job text, p point, tags int[], q point);
 INSERT INTO queue (job, p, tags, q) SELECT md5(g::text), point(g % 100, g / 100), ARRAY[g % 50, g % 7], point(g % 100, g / 100)
-  FROM generate_series(1, 6000) g;
+  FROM generate_series(1, 6000) g, generate_series(1, 3);
 ALTER TABLE queue ADD PRIMARY KEY (id);
 CREATE INDEX queue_hash ON queue USING hash (job);
 CREATE INDEX queue_gist ON queue USING gist (p);
@@ -214,21 +214,23 @@ sub databases
 	return join("\n", @out) . "\n";
 }
 
-# Consumers and producers of a queue, as scripts for pgbench: name => [ weight,
-# text ].  Each transaction deletes a row or two that it finds by one of the
-# indexes, so these fill with entries of deleted rows, which scans mark as dead.
+# Consumers and a producer of a queue, as scripts for pgbench: name => [ weight,
+# text ].  Each consumer deletes rows that it finds by one of the indexes, one by
+# one, so these fill with entries of deleted rows, which scans mark as dead.  The
+# producer pauses for longer than asynchronous commits take to become durable: in
+# between most index pages are changed by such marks only.
 sub queue_scripts
 {
 	my $take = sub { return "DELETE FROM queue WHERE id = (SELECT id FROM queue WHERE $_[0] FOR UPDATE SKIP LOCKED LIMIT 1);\n" };
 
 	return (
-		first => [ 4, $take->('id > 0 ORDER BY id') ],
-		hash => [ 2, "\\set n random(1, 6000)\n" . $take->('job = md5(:n::text)') ],
-		gist => [ 2, "\\set n random(0, 99)\n" . $take->('p <@ box(point(:n, 0), point(:n + 1, 60))') ],
-		gin => [ 1, "\\set n random(0, 49)\n" . $take->('tags @> ARRAY[:n]') ],
-		spgist => [ 1, "\\set n random(0, 99)\n" . $take->('q <@ box(point(:n, 0), point(:n + 1, 60))') ],
-		put => [ 1, "\\set n random(1, 5990)\n"
-			  . 'INSERT INTO queue (job, p, tags, q) SELECT md5(g::text), point(g % 100, g / 100), ARRAY[g % 50, g % 7], point(g % 100, g / 100) FROM generate_series(:n, :n + 9) g;'
+		first => [ 6, $take->('id > 0 ORDER BY id') ],
+		hash => [ 4, "\\set n random(1, 6000)\n" . $take->('job = md5(:n::text)') x 2 ],
+		gist => [ 4, "\\set n random(0, 99)\n" . $take->('p <@ box(point(:n, 0), point(:n, 60))') x 2 ],
+		spgist => [ 1, "\\set n random(0, 99)\n" . $take->('q <@ box(point(:n, 0), point(:n, 60))') ],
+		gin => [ 1, "\\set n random(0, 49)\nBEGIN;\nSET LOCAL enable_bitmapscan = on;\n" . $take->('tags @> ARRAY[:n::int]') . "COMMIT;\n" ],
+		put => [ 0, "\\set ms random(300, 1500)\n\\sleep :ms ms\n"
+			  . 'INSERT INTO queue (job, p, tags, q) SELECT md5(g::text), point(g % 100, g / 100), ARRAY[g % 50, g % 7], point(g % 100, g / 100) FROM generate_series(1, 6000) g WHERE random() < 0.3;'
 			  . "\n" ]);
 }
 

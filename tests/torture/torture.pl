@@ -600,12 +600,13 @@ sub start_queue
 	{
 		my ($weight, $text) = @{ $scripts{$name} };
 		spew("$dir/queue-$name.sql", $text);
-		push @files, '-f', "$dir/queue-$name.sql\@$weight";
+		push @files, '-f', "$dir/queue-$name.sql\@$weight" if $weight;
 	}
 	# by index scans, since bitmap scans mark nothing as dead
 	local $ENV{PGOPTIONS} = '-c enable_seqscan=off -c enable_bitmapscan=off';
-	push @children, start_to("$dir/queue.out", "$bin/pgbench", '-n', '-c', 4, '-T', 600,
-		'-p', $port, '--max-tries=10', '-M', 'prepared', @files);
+	my @pgbench = ("$bin/pgbench", '-n', '-T', 600, '-p', $port, '--max-tries=10', '-M', 'prepared');
+	push @children, start_to("$dir/queue.out", @pgbench, '-c', 4, '-R', 2000, @files),
+	  start_to("$dir/queue.out", @pgbench, '-c', 1, '-f', "$dir/queue-put.sql");
 	return;
 }
 
