@@ -282,7 +282,11 @@ CheckKeptPage(const PCacheDescriptor *desc, uint32 slot,
 	FuzzExpect(desc->fork_number >= MAIN_FORKNUM && desc->fork_number <= INIT_FORKNUM);
 	FuzzExpect(desc->block_number < FUZZ_RELATION_BLOCKS);
 	if (desc->flags & PCACHE_DESC_PERMANENT)
+	{
 		FuzzExpect(desc->page_lsn <= facts->lsn_limit);
+		FuzzExpect((desc->flags & PCACHE_DESC_NAMES_BLOCKS) == 0 ||
+				   !facts->host_restarted || !PCachePageIsDirty(desc, facts));
+	}
 	else
 		FuzzExpect(!facts->drop_unlogged);
 	FuzzExpect(!PCacheMediaRangeIsBad(facts->media,
@@ -301,6 +305,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 	page_facts.lsn_limit = PCacheLsnLimit(sb, facts);
 	page_facts.completed_epoch = PCacheCompletedEpoch(sb, facts->control);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
+	page_facts.host_restarted = PCacheHostRestarted(sb, facts);
 	page_facts.sizes = PCacheRelSizesCreate();
 	page_facts.media = media;
 	page_facts.blocks_offset = sb->blocks_offset;

@@ -1046,6 +1046,14 @@ TestPages(void **state)
 				desc.fork_number = FSM_FORKNUM; desc.block_number = 2);
 	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0; desc.dirty_epoch = 10; desc.flags = 0);
 
+	/* what names blocks of its file, if files may have lost their length */
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags |= PCACHE_DESC_NAMES_BLOCKS; desc.dirty_epoch = 10);
+	EXPECT_PAGE(PCACHE_PAGE_NO_LSN, desc.flags |= PCACHE_DESC_NAMES_BLOCKS; desc.dirty_epoch = 10;
+				facts.host_restarted = true);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags |= PCACHE_DESC_NAMES_BLOCKS; desc.dirty_epoch = 9;
+				facts.host_restarted = true);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.dirty_epoch = 10; facts.host_restarted = true);
+
 	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq = 1);
 	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq = PG_UINT64_MAX);
 	EXPECT_PAGE(PCACHE_PAGE_FREE, memset(&desc, 0, sizeof(desc)); desc.seq = PCACHE_DESC_FREE_SEQ);

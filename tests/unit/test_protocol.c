@@ -620,6 +620,13 @@ HookPageGetLSN(const PageData *page)
 	return ((uint64) high << 32) | low;
 }
 
+/* Which blocks a page names is not part of this. */
+bool
+PCacheNamesBlocks(const BufferTag *tag, Page page)
+{
+	return false;
+}
+
 static void
 SealerEnqueue(int buf_id)
 {

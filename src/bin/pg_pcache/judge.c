@@ -293,6 +293,7 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	facts.completed_epoch = sb->state == PCACHE_STATE_CLEAN ?
 		PG_UINT64_MAX : PCacheCompletedEpoch(sb, control);
 	facts.drop_unlogged = judge->drop_unlogged;
+	facts.host_restarted = PCacheHostRestarted(sb, &judge->facts);
 	facts.sizes = PCacheRelSizesCreate();
 	facts.media = &judge->media;
 	facts.blocks_offset = sb->blocks_offset;

@@ -292,6 +292,7 @@ typedef struct PCachePageFacts
 {
 	uint64		lsn_limit;		/* WAL is durable up to here */
 	bool		drop_unlogged;	/* recovery resets unlogged relations */
+	bool		host_restarted; /* files may have lost their last length */
 	uint64		completed_epoch;	/* pages sealed before it are on disk */
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
@@ -305,6 +306,8 @@ extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
 extern bool PCachePageIsDirty(const PCacheDescriptor *desc,
 							  const PCachePageFacts *facts);
+extern bool PCacheHostRestarted(const PCacheSuperblock *sb,
+								const PCacheGateFacts *facts);
 extern uint64 PCacheLsnLimit(const PCacheSuperblock *sb,
 							 const PCacheGateFacts *facts);
 

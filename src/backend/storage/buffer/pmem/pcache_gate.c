@@ -147,13 +147,20 @@ PCacheCompletedEpoch(const PCacheSuperblock *sb, const ControlFileData *control)
 	return sb->confirmed_epoch;
 }
 
+/* Was the host restarted since the pool was in use? */
+bool
+PCacheHostRestarted(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	return memcmp(sb->boot_id, facts->boot_id, PCACHE_UUID_LEN) != 0;
+}
+
 /* Did the memory below the pool survive what the host went through? */
 static PCacheVerdict
 GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	char		why[256];
 
-	if (memcmp(sb->boot_id, facts->boot_id, PCACHE_UUID_LEN) == 0)
+	if (!PCacheHostRestarted(sb, facts))
 		return Refuse(PCACHE_WARM, "%s", "");
 	if (sb->fs_kind != PCACHE_FS_FSDAX)
 		return Refuse(PCACHE_COLD_POWER,
@@ -441,6 +448,10 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 		return PCACHE_PAGE_LSN;
 	else if (desc->page_lsn <= GIST_BUILD_LSN &&
 			 desc->fork_number != FSM_FORKNUM &&
+			 PCachePageIsDirty(desc, facts))
+		return PCACHE_PAGE_NO_LSN;
+	else if ((desc->flags & PCACHE_DESC_NAMES_BLOCKS) != 0 &&
+			 facts->host_restarted &&
 			 PCachePageIsDirty(desc, facts))
 		return PCACHE_PAGE_NO_LSN;
 

@@ -16,9 +16,10 @@
  */
 #include "postgres.h"
 
+#include "access/spgist_private.h"
 #include "access/xlog.h"
+#include "pcache_internal.h"
 #include "storage/bufmgr.h"
-#include "storage/pcache.h"
 
 /*
  * Is all WAL durable that made a heap page what it is?
@@ -35,4 +36,27 @@ bool
 PersistentCacheHeapPageIsDurable(Buffer buffer)
 {
 	return !XLogNeedsFlush(BufferGetLSNAtomic(buffer));
+}
+
+/*
+ * Does this page name blocks of its own file that were added without this page
+ * getting a WAL record?  The metapage of an SP-GiST index does: it remembers the
+ * pages that were used last.
+ *
+ * The caller may have no lock at all, as the sealer: then the answer is worth
+ * something only if the page turns out not to have changed meanwhile.
+ */
+bool
+PCacheNamesBlocks(const BufferTag *tag, Page page)
+{
+	const SpGistPageOpaqueData *opaque;
+
+	if (tag->blockNum != SPGIST_METAPAGE_BLKNO ||
+		BufTagGetForkNum(tag) != MAIN_FORKNUM ||
+		((PageHeader) page)->pd_special != BLCKSZ - MAXALIGN(sizeof(SpGistPageOpaqueData)))
+		return false;
+	opaque = (const SpGistPageOpaqueData *)
+		((char *) page + BLCKSZ - MAXALIGN(sizeof(SpGistPageOpaqueData)));
+	return opaque->spgist_page_id == SPGIST_PAGE_ID &&
+		(opaque->flags & SPGIST_META) != 0;
 }

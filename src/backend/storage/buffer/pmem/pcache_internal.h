@@ -152,6 +152,9 @@ extern uint64 PCacheKeptOf64(int first);
 extern uint64 PCacheCountMarks(void);
 extern uint64 PCacheQueueLength(void);
 
+/* pcache_hint.c */
+extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
+
 /* pcache_redo.c */
 extern void PCacheReportRedo(void);
 

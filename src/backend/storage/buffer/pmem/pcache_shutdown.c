@@ -61,6 +61,8 @@ PCacheDescribe(PCacheDescriptor *desc, uint32 slot, const BufferTag *tag,
 							 PageGetLSN(BufferGetPage(slot + 1)),
 							 (state & BM_PERMANENT) != 0,
 							 BUF_STATE_GET_USAGECOUNT(state));
+	if (PCacheNamesBlocks(tag, BufferGetPage(slot + 1)))
+		desc->flags |= PCACHE_DESC_NAMES_BLOCKS;
 }
 
 /*

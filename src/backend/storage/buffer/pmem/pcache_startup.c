@@ -523,6 +523,7 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 	{
 		facts.lsn_limit = PCacheLsnLimit(&PCacheCtl->superblock, &gate_facts);
+		facts.host_restarted = PCacheHostRestarted(&PCacheCtl->superblock, &gate_facts);
 		if (after_crash)
 			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
 	}
