@@ -51,9 +51,19 @@ extern Size PersistentCacheShmemSize(void);
 extern char *PersistentCacheShmemInit(void);
 
 /* pcache_startup.c: startup process */
-extern void PersistentCacheStartup(ControlFileData *control_file,
+extern void PersistentCacheStartup(const ControlFileData *control_file,
 								   bool have_backup_label);
+
+/* pcache_recovery.c: startup process; the first two are for any process */
+extern bool PersistentCacheAheadOfReplay(void);
+extern void PersistentCacheMinRecoveryPoint(XLogRecPtr page_lsn,
+											XLogRecPtr *point,
+											TimeLineID *timeline);
+extern bool PersistentCacheConsistentAt(XLogRecPtr replayed);
 extern void PersistentCacheReachedConsistency(void);
+extern bool PersistentCacheWalExhausted(XLogRecPtr missing);
+extern void PersistentCacheTimelineForked(TimeLineID timeline, XLogRecPtr fork);
+extern void PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete);
 
 /*
  * pcache_mark.c: any process
@@ -106,7 +116,6 @@ PersistentCacheCheckAllDead(Buffer buffer, bool *all_dead)
 /* pcache_redo.c: startup process */
 extern bool PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id,
 									  Buffer buffer);
-extern void PersistentCacheRecoveryEnded(XLogRecPtr end);
 
 /*
  * Redo has locked a page, and is about to look at its LSN or to restore its

@@ -84,6 +84,7 @@ our @EXPORT = qw(
   start_outcome
   is_warm
   is_cold
+  start_nowait
   start_and_fail
   start_fails
   restart_warm
@@ -577,6 +578,26 @@ sub is_cold
 	like($outcome->{reason} // '', $reason, "$name: for the right reason");
 	is(cached_table_pages($node), 0, "$name: no page of the tables is cached");
 	return $outcome;
+}
+
+# Start a server, and do not wait for it to accept connections.
+sub start_nowait
+{
+	my ($node) = @_;
+	my $pidfile = $node->data_dir . '/postmaster.pid';
+
+	# what a crash has left would be taken for the new one
+	unlink $pidfile;
+	local %ENV = $node->_get_env(PGAPPNAME => undef);
+	system_or_bail('pg_ctl', '--no-wait', '--pgdata' => $node->data_dir,
+		'--log' => $node->logfile, 'start');
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if -s $pidfile && slurp_file($pidfile) =~ /\n/;
+		select undef, undef, undef, 0.1;
+	}
+	$node->_update_pid(1);
+	return;
 }
 
 # Start a server that is to fail, and return what it logged.  Unlike

@@ -82,8 +82,7 @@ typedef struct PersistentCacheControl
 	 * attached is set once the startup process has decided about each slot;
 	 * the sealer waits for it.  epoch is bumped by the checkpointer only.
 	 * written, watermark, watermark_slot and watermark_updates belong to who
-	 * writes WAL (see pcache_watermark.c).  redo_limit and redo_violations are
-	 * the startup process's.
+	 * writes WAL (see pcache_watermark.c).
 	 */
 	pg_atomic_uint64 attached;
 	pg_atomic_uint64 epoch;
@@ -91,7 +90,18 @@ typedef struct PersistentCacheControl
 	PCacheWatermark watermark;
 	int			watermark_slot;
 	pg_atomic_uint64 watermark_updates;
-	XLogRecPtr	redo_limit;		/* kept pages have all changes up to here */
+
+	/*
+	 * Recovery with kept pages, see pcache_recovery.c.  The startup process
+	 * writes.  Others look at kept_limit, which is 0 once it was reached, and,
+	 * when they write a page, at kept_lsn and kept_timeline, which were set
+	 * before kept_limit was.
+	 */
+	pg_atomic_uint64 kept_limit;	/* recovery must get here to believe them */
+	XLogRecPtr	kept_lsn;		/* the highest LSN of a kept page */
+	TimeLineID	kept_timeline;	/* where that LSN is */
+	bool		left_by_redo;	/* they may be what redo made of them */
+	XLogRecPtr	redo_limit;		/* they have all changes up to here */
 	uint64		redo_violations;	/* they did not */
 
 	/* Apart from what others write. */
@@ -155,6 +165,13 @@ extern uint64 PCacheQueueLength(void);
 /* pcache_hint.c */
 extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
 
+/* pcache_recovery.c */
+extern void PCacheRecoveryShmemInit(void);
+extern void PCacheNoRecoveryLimits(void);
+extern void PCacheSetRecoveryLimits(const ControlFileData *control,
+									XLogRecPtr durable, XLogRecPtr kept_lsn,
+									TimeLineID timeline);
+
 /* pcache_redo.c */
 extern void PCacheReportRedo(void);
 
@@ -162,6 +179,9 @@ extern void PCacheReportRedo(void);
 extern void PCacheResetWatermark(const PCacheWatermark *watermark);
 extern bool PCacheSeedWatermark(const ControlFileData *control,
 								PCacheWatermark *watermark);
+
+/* pcache_wal_end.c */
+extern XLogRecPtr PCacheWalEnd(XLogSegNo segno, TimeLineID timeline);
 
 /* pcache_next_start.c */
 extern void PCacheGatherFacts(const PCachePool *pool,

@@ -100,7 +100,7 @@ MayBeOlder(XLogReaderState *record, uint8 block_id, ForkNumber forknum, Page pag
 	}
 
 	/* redo itself sets a map's LSN only if it had bits to clear */
-	return forknum == VISIBILITYMAP_FORKNUM && InArchiveRecovery;
+	return forknum == VISIBILITYMAP_FORKNUM && PCacheCtl->left_by_redo;
 }
 
 /*
@@ -222,30 +222,4 @@ PCacheReportRedo(void)
 				(errmsg("persistent cache: redo invariant violated " UINT64_FORMAT " times",
 						PCacheCtl->redo_violations),
 				 errhint("Run pg_amcheck on this cluster, and report this.")));
-}
-
-/*
- * Redo has reached the end of WAL, given as the end of the last record, or
- * where the first page that a record needs is missing.
- *
- * If WAL is damaged before the watermark, recovery takes that for its end, and
- * the kept pages are of a later time: they have changes, and hint bits, of
- * transactions that are lost.  The pool is still in state "attaching", so the
- * next start does without it.
- *
- * Called once by the startup process, before anything is written on behalf of
- * the new life of the cluster.
- */
-void
-PersistentCacheRecoveryEnded(XLogRecPtr end)
-{
-	if (!PersistentCacheEnabled() || end >= PCacheCtl->redo_limit)
-		return;
-	ereport(FATAL,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("WAL ends at %X/%X, but it was durable up to %X/%X",
-					LSN_FORMAT_ARGS(end),
-					LSN_FORMAT_ARGS(PCacheCtl->redo_limit)),
-			 errdetail("WAL is damaged or missing, and pages of the persistent cache contain changes from it."),
-			 errhint("If what comes after that must not be lost, restore the cluster from a backup and the WAL archive.  Otherwise start the server again: it will do without the persistent cache's pages.")));
 }

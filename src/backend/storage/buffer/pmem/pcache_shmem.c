@@ -430,6 +430,7 @@ PersistentCacheShmemInit(void)
 	memset(PCacheCtl, 0, sizeof(PersistentCacheControl));
 	pg_atomic_write_u32(&PCacheCtl->sealer.procno, INVALID_PROC_NUMBER);
 	ConditionVariableInit(&PCacheCtl->sealer.round_done);
+	PCacheRecoveryShmemInit();
 
 	/*
 	 * After a crash, look at the file anew: it may be what caused the crash.

@@ -445,32 +445,6 @@ StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
 	pg_atomic_write_membarrier_u64(&PCacheCtl->attached, 1);
 }
 
-/*
- * Up to where kept pages have all changes.  On a primary what is logged was
- * done; a standby may have received more than it had replayed, and may have
- * been replaying the record at minRecoveryPoint.
- */
-static XLogRecPtr
-RedoLimit(const ControlFileData *control, XLogRecPtr lsn_limit)
-{
-	if (InArchiveRecovery)
-		return Max(control->minRecoveryPoint, 1) - 1;
-	return lsn_limit;
-}
-
-/*
- * A standby must not be consistent before it has replayed what its pages
- * contain already, as if they had been written by FlushBuffer().  The caller
- * of our caller writes pg_control.
- */
-static void
-RaiseMinRecoveryPoint(ControlFileData *control_file, XLogRecPtr lsn,
-					  TimeLineID timeline)
-{
-	control_file->minRecoveryPoint = lsn;
-	control_file->minRecoveryPointTLI = timeline;
-}
-
 static uint64
 ElapsedMicroseconds(instr_time start)
 {
@@ -488,7 +462,7 @@ ElapsedMicroseconds(instr_time start)
  * changed by this start.
  */
 void
-PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
+PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_label)
 {
 	PCacheGateFacts gate_facts;
 	PCachePageFacts facts;
@@ -527,7 +501,6 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 		if (after_crash)
 			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
 	}
-	PCacheCtl->redo_limit = RedoLimit(control, facts.lsn_limit);
 	AdoptPool(control, control_file, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
@@ -548,8 +521,11 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 		StrategyRebuildFreeList();
 	if (PersistentCacheDescriptors != NULL)
 		StartProtocol(control, &gate_facts, after_crash);
-	if (InArchiveRecovery && max_lsn > control_file->minRecoveryPoint)
-		RaiseMinRecoveryPoint(control_file, max_lsn, gate_facts.recovery_timeline);
+	if (PCacheCtl->pages[PCACHE_PAGE_KEPT] > 0)
+		PCacheSetRecoveryLimits(control, facts.lsn_limit, max_lsn,
+								gate_facts.recovery_timeline);
+	else
+		PCacheNoRecoveryLimits();
 	PCacheCtl->rebuild_usec = ElapsedMicroseconds(rebuild_start);
 	pfree(control);
 
@@ -557,24 +533,4 @@ PersistentCacheStartup(ControlFileData *control_file, bool have_backup_label)
 	LogOutcome(after_crash);
 
 	INJECTION_POINT("persistent-cache-attaching", NULL);
-}
-
-/*
- * Recovery has reached a consistent state, or was not needed: kept pages did
- * not keep the server from starting.
- */
-void
-PersistentCacheReachedConsistency(void)
-{
-	if (!PersistentCacheEnabled())
-		return;
-
-	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
-	if (PCacheCtl->superblock.state == PCACHE_STATE_ATTACHING)
-	{
-		PCacheCtl->superblock.state = PCACHE_STATE_DIRTY;
-		(void) PCacheStoreSuperblock(FATAL);
-		PCacheReportRedo();
-	}
-	LWLockRelease(PersistentCacheLock);
 }

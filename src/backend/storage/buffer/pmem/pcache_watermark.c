@@ -193,16 +193,19 @@ AdvanceFromDisk(XLogRecPtr durable, TimeLineID timeline)
 }
 
 /*
- * A whole segment was restored from the archive, and renamed durably.  Called
- * by the startup process before it replays any of it.
+ * A segment was restored from the archive, and renamed durably.  Called by the
+ * startup process before it replays any of it.
  */
 void
 PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline)
 {
 	XLogRecPtr	end;
 
-	XLogSegNoOffsetToRecPtr(segno + 1, 0, wal_segment_size, end);
-	AdvanceFromDisk(end, timeline);
+	if (PersistentCacheDescriptors == NULL)
+		return;
+	end = PCacheWalEnd(segno, timeline);
+	if (!XLogRecPtrIsInvalid(end))
+		AdvanceFromDisk(end, timeline);
 }
 
 /*

@@ -1,0 +1,84 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# A crash of a backend restarts the server, and the startup process finds that
+# the pool can't be used at all.  The postmaster exits; it does not wait for
+# ever for a startup process that is gone.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'injection points are not supported by this build'
+  if ($ENV{enable_injection_points} // '') ne 'yes';
+
+my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+plan skip_all => 'the test module pcache_inject is not installed'
+  if !-e "$libdir/pcache_inject.so";
+
+for my $mode (qw(planned_restart always))
+{
+	my $node = new_node("node_$mode", mode => $mode,
+		conf => "shared_preload_libraries = 'pcache_inject'\nrestart_after_crash = on");
+	my ($expected, $offset, $log, $pid, $postmaster, $gone);
+
+	$node->start;
+	load_data($node);
+	$expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+
+	# An ordinary crash first: it comes back.
+	crash_of_backend($node);
+	$node->poll_query_until('postgres', 'SELECT true') or die;
+	contents_right($node, $expected, "$mode: crash of a backend");
+
+	$node->append_conf('postgresql.conf', q{pcache_inject.media = 'truncated'});
+	$node->reload;
+	$node->poll_query_until('postgres', q{SELECT current_setting('pcache_inject.media') = 'truncated'}) or die;
+	$offset = log_offset($node);
+	$postmaster = $node->{_pid};
+	crash_of_backend($node);
+	$node->wait_for_log(qr/FATAL:  persistent cache pool .* cannot be used: too many of its blocks are bad/, $offset);
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		$gone = !-e $node->data_dir . '/postmaster.pid';
+		last if $gone;
+		select undef, undef, undef, 0.1;
+	}
+	ok($gone, "$mode: the postmaster exits");
+	if ($gone)
+	{
+		$node->{_pid} = undef;
+	}
+	else
+	{
+		kill_all($node);
+	}
+	$log = slurp_file($node->logfile, $offset);
+	like($log, qr/startup process \(PID \d+\) exited with exit code 1/, "$mode: it says that the startup process failed");
+	like($log, qr/shutting down due to startup process failure/, "$mode: and that it shuts down because of that");
+
+	$node->adjust_conf('postgresql.conf', 'pcache_inject.media', undef);
+	$node->start;
+	contents_right($node, $expected, "$mode: once the media are fine");
+	restart_warm($node, "$mode: once the media are fine, a clean stop");
+	$node->stop;
+}
+done_testing();
+
+# SIGKILL to one backend.
+sub crash_of_backend
+{
+	my ($node) = @_;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	my $offset = log_offset($node);
+
+	kill 'KILL', $pid;
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+	eval { $session->quit };
+	return;
+}
