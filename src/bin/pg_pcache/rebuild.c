@@ -284,8 +284,7 @@ FreeSlot(const Rebuild *r, uint64 slot)
 	PCacheDescriptor desc;
 
 	PCacheDescriptorSetFree(&desc);
-	PCacheMemcpyNodrain(&r->pool.map, MappedDescriptor(r, slot), &desc,
-						sizeof(desc));
+	PCacheDescriptorStore(&r->pool.map, MappedDescriptor(r, slot), &desc);
 }
 
 /*
@@ -662,19 +661,21 @@ EmptyPool(PCachePool *pool, Superblocks *superblocks,
 {
 	PCacheGeometry g = GeometryFor(pool, capacity);
 	PCacheSuperblock *sb = &superblocks->chosen;
+	bool		known = superblocks->source != PCACHE_SB_NONE &&
+		sb->format_version == PCACHE_FORMAT_VERSION;
+	bool		cut_off = known && pool->file_size < sb->pool_size;
 	PCacheError err;
 
-	/* if there is no room, all is as it was */
+	/* what was cut off must not come back as pages of zeros */
+	if (cut_off && !PCachePoolMarkEmpty(pool, sb, &err))
+		FailWith(&err);
+	/* otherwise, if there is no room, all is as it was */
 	SetPoolSize(pool, Max(g.pool_size, pool->file_size));
 	RebuildStep("reset-allocated");
-	if (superblocks->source != PCACHE_SB_NONE &&
-		sb->format_version == PCACHE_FORMAT_VERSION)
-	{
-		sb->state = PCACHE_STATE_EMPTY;
-		if (!PCacheSuperblockStore(&pool->map, sb))
-			pg_fatal("could not write persistent cache pool \"%s\": %m", pool->path);
+	if (known && !cut_off && !PCachePoolMarkEmpty(pool, sb, &err))
+		FailWith(&err);
+	if (known)
 		RebuildStep("reset-marked");
-	}
 	if (g.pool_size < pool->file_size)
 		SetPoolSize(pool, g.pool_size);
 	RebuildStep("reset-sized");
@@ -757,8 +758,8 @@ Resize(Rebuild *r, uint64 capacity)
 	for (uint64 slot = 0; slot < capacity; slot++)
 	{
 		if (slot < n)
-			PCacheMemcpyNodrain(&r->pool.map, MappedDescriptor(r, slot),
-								&descs[slot], sizeof(PCacheDescriptor));
+			PCacheDescriptorStore(&r->pool.map, MappedDescriptor(r, slot),
+								  &descs[slot]);
 		else
 			FreeSlot(r, slot);
 		if (slot == capacity / 2)

@@ -228,7 +228,7 @@ DoTask(Warming *w, const Task *task, SegmentFile *segment,
 								 block, PageLsn(&pages[i]), !file->unlogged,
 								 USAGE_COUNT);
 		PCacheDescriptorSetSealed(&desc);
-		PCacheMemcpyNodrain(map, MappedDescriptor(r, slots[i]), &desc, sizeof(desc));
+		PCacheDescriptorStore(map, MappedDescriptor(r, slots[i]), &desc);
 		result->read++;
 	}
 	RebuildStep("warm-task");
@@ -458,8 +458,12 @@ WarmFromFiles(Rebuild *r)
 	w.r = r;
 	w.checksums = r->control->data_checksum_version != 0;
 
-	/* what would be kept anyway stays */
-	keep = !r->options->reset &&
+	/*
+	 * What would be kept anyway stays, if all of it is in the data files.  Of
+	 * a pool that was not saved some may be kept dirty, and the pool that we
+	 * are about to make has none of these.
+	 */
+	keep = !r->options->reset && sb->state == PCACHE_STATE_CLEAN &&
 		JudgePool(&r->superblocks, &r->judge.facts).refusal == PCACHE_WARM;
 	if (keep)
 	{

@@ -86,6 +86,8 @@ extern bool PCachePoolCreate(const char *directory, uint64 capacity,
 							 uint32 catalog_version,
 							 PCachePool *pool, PCacheSuperblock *sb,
 							 PCacheError *err);
+extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
+								PCacheError *err);
 extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 uint64 system_identifier, uint32 catalog_version,
 							 PCacheSuperblock *sb, PCacheError *err);
@@ -135,6 +137,11 @@ extern void PCacheDescriptorDescribe(PCacheDescriptor *desc, uint32 slot,
 									 uint32 block_number, uint64 page_lsn,
 									 bool permanent, uint8 usage_count);
 extern void PCacheDescriptorSetSealed(PCacheDescriptor *desc);
+extern void PCacheDescriptorStorePayload(PCacheDescriptor *dest,
+										 const PCacheDescriptor *desc);
+extern void PCacheDescriptorStore(const PCacheMapping *map,
+								  PCacheDescriptor *dest,
+								  const PCacheDescriptor *desc);
 extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 								  PCacheDescriptor *descs);
 

@@ -21,7 +21,11 @@
 #include "storage/block.h"
 #include "storage/pcache_pool.h"
 
-/* CRC-32C over all but seq, which changes without the rest. */
+/*
+ * CRC-32C over all but seq, which changes without the rest.  So it tells
+ * nothing of whether seq and the rest go together: the order of stores does,
+ * see PCacheDescriptorStore().
+ */
 uint32
 PCacheDescriptorCrc(const PCacheDescriptor *desc)
 {
@@ -72,6 +76,51 @@ PCacheDescriptorSetSealed(PCacheDescriptor *desc)
 {
 	desc->crc = PCacheDescriptorCrc(desc);
 	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
+}
+
+/*
+ * Store all of a descriptor but seq, which must be odd on media.  The caller
+ * sets seq afterwards, and flushes the line.
+ */
+void
+PCacheDescriptorStorePayload(PCacheDescriptor *dest, const PCacheDescriptor *desc)
+{
+	memcpy((char *) dest + sizeof(desc->seq),
+		   (const char *) desc + sizeof(desc->seq),
+		   sizeof(*desc) - sizeof(desc->seq));
+	/* before seq, for the compiler as well as for the processor */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+/*
+ * Store the descriptor of a slot, and flush it; the caller drains.  Nobody
+ * else may store to it, or mark the slot.
+ *
+ * We may be killed between any two stores, and the line may be evicted there:
+ * so seq is odd from before the first store of the payload until after the
+ * last one, see README, rule 56.  A descriptor that is there already is only
+ * flushed, because whoever stored it may have been killed before it was.
+ */
+void
+PCacheDescriptorStore(const PCacheMapping *map, PCacheDescriptor *dest,
+					  const PCacheDescriptor *desc)
+{
+	uint64		old = __atomic_load_n(&dest->seq, __ATOMIC_RELAXED);
+
+	if (PCacheSeqIsSealed(old) != PCacheSeqIsSealed(desc->seq) ||
+		memcmp((const char *) dest + sizeof(desc->seq),
+			   (const char *) desc + sizeof(desc->seq),
+			   sizeof(*desc) - sizeof(desc->seq)) != 0)
+	{
+		if (PCacheSeqIsSealed(old))
+		{
+			__atomic_store_n(&dest->seq, old + 1, __ATOMIC_RELAXED);
+			__atomic_thread_fence(__ATOMIC_RELEASE);
+		}
+		PCacheDescriptorStorePayload(dest, desc);
+		__atomic_store_n(&dest->seq, desc->seq, __ATOMIC_RELAXED);
+	}
+	PCacheFlush(map, dest, sizeof(*dest));
 }
 
 /* Is this what was stored for this slot?  (Sealed or not.) */

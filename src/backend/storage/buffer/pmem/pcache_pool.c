@@ -384,7 +384,8 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
  *
  * The pages there are lost.  Their slots are made free, durably, before there
  * is anything to be read in their place: so a crash in between leaves nothing
- * behind that could be taken for a page.
+ * behind that could be taken for a page.  That includes slots that look free:
+ * whoever marked one may have been killed before the mark was flushed.
  *
  * The pool must not be mapped, and nobody else use it.  Returns how many
  * sealed pages were lost.  After an error the file is as long as it was.
@@ -411,13 +412,11 @@ PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 		ok = PCacheReadDescriptors(pool->fd, first, n, descs);
 		for (int i = 0; ok && i < n; i++)
 		{
-			if (!PCacheSeqIsSealed(descs[i].seq))
-				continue;
-			PCacheMemcpyNodrain(&pool->map,
-								pool->map.base + PCACHE_DESCRIPTORS_OFFSET +
-								(first + i) * sizeof(free_slot),
-								&free_slot, sizeof(free_slot));
-			(*lost)++;
+			PCacheDescriptorStore(&pool->map,
+								  (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET) + first + i,
+								  &free_slot);
+			if (PCacheSeqIsSealed(descs[i].seq))
+				(*lost)++;
 		}
 	}
 	ok = ok && PCacheDrain(&pool->map);
@@ -426,6 +425,37 @@ PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 					   pool->path);
 	PCacheUnmap(&pool->map);
 	return ok && PCachePoolSetSize(pool, sb->pool_size, err);
+}
+
+/*
+ * The file of an open pool is about to get bytes that its superblock counts
+ * as pages already, because it was cut off: make the pool "empty" before,
+ * durably.  Otherwise a crash until it is formatted would leave a pool with
+ * the size that its superblock says, whose descriptors speak of pages of zeros.
+ *
+ * sb is the intact superblock, of our format version.  The pool may be mapped
+ * or not, and is left so.
+ */
+bool
+PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+{
+	/* a file that ends there has no copy */
+	const bool	missing[2] = {
+		false, pool->file_size < PCACHE_COPY_OFFSET + PCACHE_SUPERBLOCK_SIZE
+	};
+	bool		mapped = pool->map.base != NULL;
+	bool		ok;
+
+	if (!mapped && !PCachePoolMap(pool, err))
+		return false;
+	sb->state = PCACHE_STATE_EMPTY;
+	ok = PCacheSuperblockStoreAvoiding(&pool->map, sb, missing);
+	if (!ok)
+		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
+					   pool->path);
+	if (!mapped)
+		PCacheUnmap(&pool->map);
+	return ok;
 }
 
 /*

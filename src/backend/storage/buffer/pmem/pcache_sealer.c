@@ -134,9 +134,7 @@ SealBatch(const int *slots, int nslots)
 		uint64		expected = candidates[i].seq;
 
 		/* seq is odd on media; only we write the rest */
-		memcpy((char *) desc + sizeof(desc->seq),
-			   (char *) &candidates[i].desc + sizeof(desc->seq),
-			   sizeof(*desc) - sizeof(desc->seq));
+		PCacheDescriptorStorePayload(desc, &candidates[i].desc);
 		if (!pg_atomic_compare_exchange_u64(PCacheSeq(desc), &expected,
 											candidates[i].seq + 1))
 		{

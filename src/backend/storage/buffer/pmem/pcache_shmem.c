@@ -222,9 +222,15 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 
 	/* whatever is missing, as after a truncation, is allocated again */
 	g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
-	if (PCacheThePool.file_size < g.pool_size &&
-		!PCachePoolSetSize(&PCacheThePool, g.pool_size, &err))
-		PCacheReportError(FATAL, &err);
+	if (PCacheThePool.file_size < g.pool_size)
+	{
+		/* all zeros unless a superblock was found intact */
+		if (PCacheCtl->superblock.format_version == PCACHE_FORMAT_VERSION &&
+			!PCachePoolMarkEmpty(&PCacheThePool, &PCacheCtl->superblock, &err))
+			PCacheReportError(FATAL, &err);
+		if (!PCachePoolSetSize(&PCacheThePool, g.pool_size, &err))
+			PCacheReportError(FATAL, &err);
+	}
 
 	if (!PCachePoolMap(&PCacheThePool, &err) ||
 		!PCachePoolFormat(&PCacheThePool, capacity, GetSystemIdentifier(),

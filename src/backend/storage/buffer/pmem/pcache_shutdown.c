@@ -155,7 +155,7 @@ PersistentCacheShutdown(void)
 			continue;
 		if (DescribeBuffer(slot, &desc))
 			saved++;
-		PCacheMemcpyNodrain(map, PCacheGetDescriptor(slot), &desc, sizeof(desc));
+		PCacheDescriptorStore(map, PCacheGetDescriptor(slot), &desc);
 	}
 	if (!drained || !PCacheDrain(map))
 	{

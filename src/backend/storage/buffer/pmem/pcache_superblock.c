@@ -165,14 +165,20 @@ PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
 
 	/*
 	 * If the last store was interrupted, the first one may be the only intact
-	 * one: do not overwrite it before there is a copy.
+	 * one: do not overwrite it before there is a copy.  Whoever made that
+	 * store may have been killed before its flush, so neither of the two is
+	 * known to be durable: each must be before the other one is overwritten.
 	 */
-	if (!bad[0] && !bad[1] &&
-		memcmp(first, copy, sizeof(PCacheSuperblock)) != 0 &&
-		SuperblockIsIntact(first, &err) &&
-		!CopyIsNewer(first, (const PCacheSuperblock *) copy))
+	if (!bad[0] && !bad[1])
 	{
-		PCacheMemcpyNodrain(map, copy, first, sizeof(PCacheSuperblock));
+		if (memcmp(first, copy, sizeof(PCacheSuperblock)) != 0 &&
+			SuperblockIsIntact(first, &err) &&
+			!CopyIsNewer(first, (const PCacheSuperblock *) copy))
+		{
+			if (!PCachePersist(map, first, sizeof(PCacheSuperblock)))
+				return false;
+			PCacheMemcpyNodrain(map, copy, first, sizeof(PCacheSuperblock));
+		}
 		if (!PCachePersist(map, copy, sizeof(PCacheSuperblock)))
 			return false;
 	}

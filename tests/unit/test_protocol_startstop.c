@@ -1,0 +1,2026 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_protocol_startstop.c
+ *	  Start and shutdown, cut off at any store: by the death of the process,
+ *	  and by a power cut.
+ *
+ * test_protocol.c is about marks and seals while the server runs; this is
+ * about what comes before and after.  The code under test is included below,
+ * as it is: PersistentCacheShmemInit() with all that opens, mends and formats
+ * a pool, PersistentCacheStartup(), PersistentCacheReachedConsistency(),
+ * PersistentCacheShutdown(), and SealQueued() before the latter.  The rest of
+ * the server is played by functions here.
+ *
+ * Start and shutdown have no concurrency of their own, so there is one actor.
+ * It stops after each store in turn.  What the code under test stores between
+ * two calls is split into stores of 8, 16 or 32 bytes, from the first to the
+ * last or the other way round, as a compiler or memcpy() may do.  The stores
+ * to seq, which are atomic, are steps of their own.
+ *
+ * Death of the process: the next start finds what was stored until then.
+ * Power cut: of each cache line the media have a version between the one that
+ * was last flushed and drained and the last one; lines are independent.  The
+ * parts of a superblock count as lines of 1 kB, since its CRC covers it all.
+ *
+ * The judge is the next start's: the real gates.  A page that they keep must
+ * be, in every image, what the page is by then, and if it is kept as clean its
+ * file must have it.  After a kill the next start runs, too, and is cut off
+ * at each of its stores, on the lines as the first one left them: what was
+ * not flushed then still is not.
+ *
+ * Each rule of the order of stores is broken at last, see mutants[].
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/unit/test_protocol_startstop.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "access/rmgr.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "access/xlogrecord.h"
+#include "access/xlogrecovery.h"
+#include "access/xlogutils.h"
+#include "catalog/catversion.h"
+#include "catalog/pg_tablespace_d.h"
+#include "common/controldata_utils.h"
+#include "common/file_perm.h"
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "pgstat.h"
+#include "port/pg_bitutils.h"
+#include "port/pg_crc32c.h"
+#include "portability/instr_time.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/pg_shmem.h"
+#include "storage/proc.h"
+#include "storage/procnumber.h"
+#include "storage/procsignal.h"
+#include "storage/shmem.h"
+#include "storage/sync.h"
+#include "utils/injection_point.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "unit.h"
+
+/* ------------------------------------------------------------------------
+ * The code under test
+ * ------------------------------------------------------------------------
+ */
+
+static void HookSeqStore(uint64 *seq, uint64 value);
+static void HookAtomicWrite(volatile pg_atomic_uint64 *ptr, uint64 value);
+static bool HookCas(volatile pg_atomic_uint64 *ptr, uint64 *expected, uint64 value);
+static void HookPayload(void *dest, const void *src, size_t len);
+static ssize_t HookPread(int fd, void *buf, size_t len, off_t offset);
+static int	HookFallocate(int fd, off_t offset, off_t len);
+static int	HookTruncate(int fd, off_t len);
+
+/* what is replaced stays there, under another name */
+extern PCacheOpenResult RealPoolOpen(const char *directory, PCacheOpenMode mode,
+									 PCachePool *opened, PCacheError *err);
+extern bool RealUseHugePages(PCachePool *opened);
+extern bool RealWitnessMatches(const PCacheWatermark *watermark,
+							   uint32 segment_size, PCacheError *err);
+extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
+								  uint64 flushed, uint32 segment_size);
+
+#undef memcpy
+#undef pg_pread
+#define pg_pread HookPread
+#define posix_fallocate HookFallocate
+#define ftruncate HookTruncate
+#define PCachePoolOpen RealPoolOpen
+#define PCachePoolUseHugePages RealUseHugePages
+#include "pcache_pool.c"
+#undef PCachePoolOpen
+#undef PCachePoolUseHugePages
+#include "pcache_superblock.c"
+
+#define PCacheWitnessMatches RealWitnessMatches
+#define PCacheWatermarkFromDisk RealWatermarkFromDisk
+#include "pcache_witness.c"
+#undef PCacheWitnessMatches
+#undef PCacheWatermarkFromDisk
+
+#define __atomic_store_n(ptr, value, order) HookSeqStore(ptr, value)
+#define memcpy HookPayload
+#include "pcache_descriptor.c"
+#undef memcpy
+#undef __atomic_store_n
+
+#define pg_atomic_write_u64 HookAtomicWrite
+#define pg_atomic_compare_exchange_u64 HookCas
+#include "pcache_mark.c"
+#undef BITS_PER_WORD
+#include "pcache_sealer.c"
+#include "pcache_watermark.c"
+#include "pcache_checkpoint.c"
+#include "pcache_shmem.c"
+#include "pcache_startup.c"
+#include "pcache_shutdown.c"
+#undef pg_atomic_write_u64
+#undef pg_atomic_compare_exchange_u64
+
+/* ------------------------------------------------------------------------
+ * Mutants
+ * ------------------------------------------------------------------------
+ */
+
+typedef enum Mutant
+{
+	M_NONE,
+	M_STORE_SEQ_FIRST,
+	M_STORE_NOT_ODD,
+	M_STORE_PAST_CACHE,
+	M_SAVE_NO_PAGE_FLUSH,
+	M_SAVE_NO_PAGE_DRAIN,
+	M_SAVE_NO_DESC_FLUSH,
+	M_SAVE_NO_DESC_DRAIN,
+	M_SUPERBLOCK_NO_DRAIN,
+	M_SUPERBLOCK_UNSURE,
+	M_ADOPT_NOT_STORED,
+	M_UNSEAL_NO_FLUSH,
+	M_UNSEAL_ODD_NO_FLUSH,
+	M_UNSEAL_NO_DRAIN,
+	M_WATERMARK_NO_PERSIST,
+	M_RESTORE_ODD_NO_FLUSH,
+	M_RESTORE_NO_FLUSH,
+	M_RESTORE_NO_DRAIN,
+	M_REFORMAT_NOT_MARKED,
+	N_MUTANTS
+} Mutant;
+
+typedef enum Expected
+{
+	HARMLESS,					/* no violation at all */
+	WRONG_PAGE,					/* a page is kept that must not be */
+	NO_SUPERBLOCK,				/* neither the first one nor the copy is intact */
+	DAMAGED,					/* a descriptor looks damaged, and is not */
+} Expected;
+
+static const struct
+{
+	const char *what;
+	Expected	expected;
+}			mutants[N_MUTANTS] = {
+	[M_NONE] = {"the code as it is", HARMLESS},
+	[M_STORE_SEQ_FIRST] = {"descriptor: final seq before the payload", WRONG_PAGE},
+	/* in this mode it is only the CRC that saves us */
+	[M_STORE_NOT_ODD] = {"descriptor: payload under an even seq", DAMAGED},
+	[M_STORE_PAST_CACHE] = {"descriptor: stored past the CPU cache, in any order", WRONG_PAGE},
+	[M_SAVE_NO_PAGE_FLUSH] = {"shutdown: pages not flushed", WRONG_PAGE},
+	[M_SAVE_NO_PAGE_DRAIN] = {"shutdown: no drain between pages and descriptors", WRONG_PAGE},
+	[M_SAVE_NO_DESC_FLUSH] = {"shutdown: descriptors not flushed", WRONG_PAGE},
+	/* unless one of them is bad, each superblock is drained before the other one is stored */
+	[M_SAVE_NO_DESC_DRAIN] = {"shutdown: no drain between descriptors and superblock", HARMLESS},
+	[M_SUPERBLOCK_NO_DRAIN] = {"superblock: no drain before the copy", NO_SUPERBLOCK},
+	[M_SUPERBLOCK_UNSURE] = {"superblock: what a dead process stored taken for durable", NO_SUPERBLOCK},
+	/* PGDATA's record has the new incarnation by then */
+	[M_ADOPT_NOT_STORED] = {"start: not durably \"attaching\"", HARMLESS},
+	[M_UNSEAL_NO_FLUSH] = {"start: slots not kept are made odd, not flushed", WRONG_PAGE},
+	[M_UNSEAL_ODD_NO_FLUSH] = {"start: slots that are odd already not flushed", WRONG_PAGE},
+	/* PCacheResetWatermark() drains before any slot is used */
+	[M_UNSEAL_NO_DRAIN] = {"start: no drain after they are made odd", HARMLESS},
+	/* nothing here flushes WAL; see tests/powercut/README, start-watermark */
+	[M_WATERMARK_NO_PERSIST] = {"start: watermark not flushed", HARMLESS},
+	[M_RESTORE_ODD_NO_FLUSH] = {"file cut off: slots that are odd already not flushed", WRONG_PAGE},
+	[M_RESTORE_NO_FLUSH] = {"file cut off: slots made free, not flushed", WRONG_PAGE},
+	[M_RESTORE_NO_DRAIN] = {"file cut off: no drain before it is extended", WRONG_PAGE},
+	[M_REFORMAT_NOT_MARKED] = {"file cut off, formatted: not \"empty\" before it is extended", WRONG_PAGE},
+};
+
+static Mutant mutant;
+
+/* ------------------------------------------------------------------------
+ * Media and world
+ * ------------------------------------------------------------------------
+ */
+
+#define N_SLOTS			6
+#define N_TAGS			12
+#define UNLOGGED_TAG	5		/* this one is of an unlogged relation */
+#define FIRST_REL		16384
+
+#define LINE			PCACHE_CACHE_LINE
+#define SB_PART			1024
+#define SB_PARTS		(PCACHE_SUPERBLOCK_SIZE / SB_PART)
+#define CONTENTS_AT		4096	/* in the page */
+#define POOL_SIZE		(3 * PCACHE_ALIGNMENT)
+#define BLOCKS_AT		(2 * PCACHE_ALIGNMENT)
+#define QUEUE_WORDS		3
+
+/* lines that are followed */
+#define FIRST_SB		0
+#define COPY_SB			SB_PARTS
+#define WATERMARK		(2 * SB_PARTS)
+#define DESCRIPTOR(slot) (WATERMARK + 1 + (slot))
+#define HEADER(slot)	(WATERMARK + 1 + N_SLOTS + 2 * (slot))
+#define CONTENTS(slot)	(HEADER(slot) + 1)
+#define N_LINES			(WATERMARK + 1 + 3 * N_SLOTS)
+
+#define MAX_VERSIONS	48
+
+typedef struct Line
+{
+	uint64		offset;			/* in the pool */
+	int			len;
+	int			n;
+	int			flushed;		/* version that waits for a drain */
+	char	   *versions[MAX_VERSIONS]; /* [0] is certain to be on the media */
+} Line;
+
+static char pool[POOL_SIZE] __attribute__((aligned(4096)));
+static Line lines[N_LINES];
+static char version_space[N_LINES][MAX_VERSIONS][SB_PART] __attribute__((aligned(64)));
+
+/* What a page says.  All have the same LSN, as pages that are logged together do. */
+#define PAGE_LSN		UINT64CONST(0x500)
+#define CHECKPOINT_LSN	UINT64CONST(0x1000)
+
+/* Whatever outlives the server, but for the pool. */
+static struct
+{
+	uint64		file_size;
+	uint64		contents[N_TAGS];	/* what the page is, by file and WAL */
+	uint64		files[N_TAGS];
+	uint64		next_contents;
+	ControlFileData control;
+	bool		have_record;
+	PCacheStateFile record;
+	uint8		boots;
+	uint64		randoms;
+	uint64		cut_at;			/* the file was cut off there */
+}			world;
+
+/* The server's memory. */
+static struct
+{
+	BufferDescPadded buffers[N_SLOTS];
+	PersistentCacheControl control;
+	pg_atomic_uint64 queue[1024];
+	int			mapping[N_TAGS];
+	PCachePool	pool;
+	PCacheDescriptor *descriptors;
+}			ram __attribute__((aligned(PG_CACHE_LINE_SIZE)));
+
+static enum
+{
+	OPENING,
+	STARTING,
+	RUNNING,
+	SEALING,
+	STOPPING,
+}			phase;
+static int	drains;				/* in this phase */
+static bool sb_copied;			/* the new superblock is being stored */
+static bool seq_written;		/* UnsealOthers() has changed the one it flushes */
+
+/* What the server defines elsewhere. */
+int			NBuffers = N_SLOTS;
+int			MaxBackends = 1;
+ProcNumber	MyProcNumber = 0;
+BackendType MyBackendType = B_STARTUP;
+ProcessingMode Mode = NormalProcessing;
+bool		IsPostmasterEnvironment = true;
+char	   *BufferBlocks = pool + BLOCKS_AT;
+Block	   *LocalBufferBlockPointers = NULL;
+BufferDescPadded *BufferDescriptors = ram.buffers;
+volatile sig_atomic_t InterruptPending = false;
+static char lwlocks[1024 * sizeof(LWLockPadded)] __attribute__((aligned(128)));
+LWLockPadded *MainLWLockArray = (LWLockPadded *) lwlocks;
+char	   *DataDir = "/nowhere";
+int			pg_file_create_mode = 0600;
+int			pg_dir_create_mode = 0700;
+bool		ArchiveRecoveryRequested = false;
+bool		InArchiveRecovery = false;
+bool		InRecovery = false;
+RecoveryTargetType recoveryTarget = RECOVERY_TARGET_UNSET;
+TimeLineID	recoveryTargetTLI = 1;
+int			wal_segment_size = 16 * 1024 * 1024;
+int			wal_sync_method = WAL_SYNC_METHOD_FDATASYNC;
+bool		enableFsync = true;
+static PGShmemHeader shmem_header;
+void	   *UsedShmemSegAddr = &shmem_header;
+PCacheMediaReport PCacheMedia;
+
+static int	store_size;
+static bool downwards;			/* the last store of a line first */
+static int	step;
+static int	cut_at;				/* stop there; 0: do not */
+static jmp_buf cut;
+
+static uint64 n_cuts;
+static uint64 n_images;
+static uint64 n_kept;
+static char violation[512];
+static Expected violation_kind;
+
+static void Violation(Expected kind, const char *fmt,...) pg_attribute_printf(2, 3);
+
+static void
+Violation(Expected kind, const char *fmt,...)
+{
+	va_list		args;
+
+	if (violation[0] != '\0')
+		return;
+	violation_kind = kind;
+	va_start(args, fmt);
+	vsnprintf(violation, sizeof(violation), fmt, args);
+	va_end(args);
+}
+
+static char *
+Cpu(const Line *line)
+{
+	return pool + line->offset;
+}
+
+static const char *
+Last(const Line *line)
+{
+	return line->versions[line->n - 1];
+}
+
+static void
+CountStep(void)
+{
+	step++;
+	if (step != cut_at)
+		return;
+	/* what the code has stored beyond this point has not happened */
+	for (int i = 0; i < N_LINES; i++)
+		memcpy(Cpu(&lines[i]), Last(&lines[i]), lines[i].len);
+	longjmp(cut, 1);
+}
+
+/* Take down, store by store, what was stored since the last step. */
+static void
+NoteStores(void)
+{
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+		int			size = line->len > LINE ? line->len : store_size;
+		int			n = line->len / size;
+
+		if (memcmp(Cpu(line), Last(line), line->len) == 0)
+			continue;
+		for (int k = 0; k < n; k++)
+		{
+			int			at = (downwards ? n - 1 - k : k) * size;
+
+			if (memcmp(Cpu(line) + at, Last(line) + at, size) == 0)
+				continue;
+			if (line->n == MAX_VERSIONS)
+				fail_msg("MAX_VERSIONS is too small");
+			memcpy(line->versions[line->n], Last(line), line->len);
+			line->n++;
+			memcpy(line->versions[line->n - 1] + at, Cpu(line) + at, size);
+			CountStep();
+		}
+	}
+}
+
+static void
+Step(void)
+{
+	NoteStores();
+	CountStep();
+}
+
+/* ------------------------------------------------------------------------
+ * What the code under test calls
+ * ------------------------------------------------------------------------
+ */
+
+static int
+SlotOfDescriptor(const void *addr)
+{
+	uint64		offset = (const char *) addr - pool;
+
+	if (offset < PCACHE_DESCRIPTORS_OFFSET ||
+		offset >= PCACHE_DESCRIPTORS_OFFSET + N_SLOTS * LINE)
+		return -1;
+	return (offset - PCACHE_DESCRIPTORS_OFFSET) / LINE;
+}
+
+static void
+HookSeqStore(uint64 *seq, uint64 value)
+{
+	Step();
+	/* the odd one before the payload, and nothing else, is the next number */
+	if (mutant == M_STORE_NOT_ODD && value == *seq + 1 && (value & 1) != 0)
+		return;
+	*seq = value;
+	Step();
+}
+
+static void
+HookPayload(void *dest, const void *src, size_t len)
+{
+	if (mutant == M_STORE_SEQ_FIRST && phase != SEALING)
+	{
+		Step();
+		memcpy((char *) dest - sizeof(uint64), (const char *) src - sizeof(uint64),
+			   sizeof(uint64));
+		Step();
+	}
+	memcpy(dest, src, len);
+}
+
+static void
+HookAtomicWrite(volatile pg_atomic_uint64 *ptr, uint64 value)
+{
+	if (SlotOfDescriptor((const void *) ptr) < 0)
+	{
+		ptr->value = value;
+		return;
+	}
+	Step();
+	ptr->value = value;
+	seq_written = true;
+	Step();
+}
+
+static bool
+HookCas(volatile pg_atomic_uint64 *ptr, uint64 *expected, uint64 value)
+{
+	bool		same;
+
+	Step();
+	same = ptr->value == *expected;
+	if (same)
+		ptr->value = value;
+	else
+		*expected = ptr->value;
+	Step();
+	return same;
+}
+
+static ssize_t
+HookPread(int fd, void *buf, size_t len, off_t offset)
+{
+	Step();
+	if (offset >= world.file_size)
+		return 0;
+	len = Min(len, world.file_size - offset);
+	memcpy(buf, pool + offset, len);
+	return len;
+}
+
+/* New parts of the file are zero, in memory and on the media. */
+static int
+HookFallocate(int fd, off_t offset, off_t len)
+{
+	Step();
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+
+		if (line->offset < world.file_size)
+			continue;
+		memset(Cpu(line), 0, line->len);
+		memset(line->versions[0], 0, line->len);
+		line->n = 1;
+		line->flushed = 0;
+	}
+	world.file_size = Max(world.file_size, offset + len);
+	Step();
+	return 0;
+}
+
+static int
+HookTruncate(int fd, off_t len)
+{
+	abort();
+}
+
+bool
+PCacheMap(const char *path, bool volatile_memory, PCacheMapping *mapping)
+{
+	mapping->base = pool;
+	mapping->length = world.file_size;
+	mapping->kind = PCACHE_PERSIST_PMEM;
+	return true;
+}
+
+bool
+PCacheUnmap(PCacheMapping *mapping)
+{
+	Step();
+	mapping->base = NULL;
+	return true;
+}
+
+static void
+Flush(const void *addr, size_t len)
+{
+	uint64		start = (const char *) addr - pool;
+
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+
+		if (line->offset + line->len <= start || line->offset >= start + len)
+			continue;
+		Step();
+		line->flushed = line->n - 1;
+	}
+}
+
+static void
+Drain(void)
+{
+	Step();
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+		int			gone = line->flushed;
+
+		if (gone <= 0)
+			continue;
+		for (int v = gone; v < line->n; v++)
+			memcpy(line->versions[v - gone], line->versions[v], line->len);
+		line->n -= gone;
+		line->flushed = 0;
+	}
+}
+
+void
+PCacheFlush(const PCacheMapping *mapping, const void *addr, size_t len)
+{
+	bool		descriptor = SlotOfDescriptor(addr) >= 0;
+	bool		was_written = seq_written;
+
+	seq_written = false;
+	NoteStores();
+	if (descriptor && phase == STARTING && len == sizeof(uint64) &&
+		(mutant == M_UNSEAL_NO_FLUSH ||
+		 (mutant == M_UNSEAL_ODD_NO_FLUSH && !was_written)))
+		return;
+	if (phase == STOPPING && mutant == (descriptor ? M_SAVE_NO_DESC_FLUSH : M_SAVE_NO_PAGE_FLUSH))
+		return;
+	if (descriptor && phase == OPENING && len == LINE &&
+		world.file_size < POOL_SIZE)
+	{
+		const Line *line = &lines[DESCRIPTOR(SlotOfDescriptor(addr))];
+
+		if (mutant == M_RESTORE_NO_FLUSH ||
+			(mutant == M_RESTORE_ODD_NO_FLUSH && line->n > 1 &&
+			 (*(uint64 *) line->versions[1] & 1) != 0 &&
+			 ((PCacheDescriptor *) line->versions[1])->version == PCACHE_DESC_VERSION))
+			return;
+	}
+	Flush(addr, len);
+}
+
+bool
+PCacheDrain(const PCacheMapping *mapping)
+{
+	drains++;
+	Step();
+	if (phase == STOPPING && drains == 1 && mutant == M_SAVE_NO_PAGE_DRAIN)
+		return true;
+	if (phase == STOPPING && drains == 2 && mutant == M_SAVE_NO_DESC_DRAIN)
+		return true;
+	if (phase == STARTING && mutant == M_UNSEAL_NO_DRAIN)
+		return true;
+	if (phase == OPENING && world.file_size < POOL_SIZE && mutant == M_RESTORE_NO_DRAIN)
+		return true;
+	Drain();
+	return true;
+}
+
+bool
+PCachePersist(const PCacheMapping *mapping, const void *addr, size_t len)
+{
+	uint64		offset = (const char *) addr - pool;
+	bool		superblock = offset < PCACHE_WATERMARK_OFFSET;
+
+	NoteStores();
+	if (superblock && len == PCACHE_SUPERBLOCK_SIZE)
+	{
+		if (sb_copied ? mutant == M_SUPERBLOCK_NO_DRAIN : mutant == M_SUPERBLOCK_UNSURE)
+		{
+			Flush(addr, sb_copied ? len : 0);
+			return true;
+		}
+	}
+	if (offset == PCACHE_WATERMARK_OFFSET && mutant == M_WATERMARK_NO_PERSIST)
+	{
+		Drain();
+		return true;
+	}
+	Flush(addr, len);
+	Drain();
+	return true;
+}
+
+void
+PCacheMemcpyNodrain(const PCacheMapping *mapping, void *dest, const void *src, size_t len)
+{
+	Step();
+	if (len == PCACHE_SUPERBLOCK_SIZE)
+	{
+		const PCacheSuperblock *sb = src;
+
+		/* what is already in the pool is not the new one yet */
+		sb_copied = (const char *) src < pool || (const char *) src >= pool + POOL_SIZE;
+
+		if (mutant == M_ADOPT_NOT_STORED && sb->state == PCACHE_STATE_ATTACHING)
+			return;
+		if (mutant == M_REFORMAT_NOT_MARKED && sb->state == PCACHE_STATE_EMPTY &&
+			world.file_size < POOL_SIZE)
+			return;
+	}
+	memcpy(dest, src, len);
+	NoteStores();
+	Flush(dest, len);
+}
+
+/* The store of a superblock begins. */
+static void
+BeginSuperblock(void)
+{
+	sb_copied = false;
+}
+
+bool
+LWLockAcquire(LWLock *lock, LWLockMode mode)
+{
+	BeginSuperblock();
+	return true;
+}
+
+void
+LWLockRelease(LWLock *lock)
+{
+}
+
+bool
+LWLockIsHeldExclusive(LWLock *lock)
+{
+	return false;
+}
+
+uint32
+LockBufHdr(BufferDesc *buf)
+{
+	uint32		state = buf->state.value | BM_LOCKED;
+
+	buf->state.value = state;
+	return state;
+}
+
+PCacheOpenResult
+PCachePoolOpen(const char *directory, PCacheOpenMode mode, PCachePool *opened,
+			   PCacheError *err)
+{
+	opened->fd = -1;
+	opened->map.base = NULL;
+	strcpy(opened->path, "pool");
+	opened->fs_kind = PCACHE_FS_FSDAX;
+	opened->file_size = world.file_size;
+	return PCACHE_OPEN_OK;
+}
+
+bool
+PCachePoolUseHugePages(PCachePool *opened)
+{
+	return false;
+}
+
+PCacheStateFileResult
+PCacheStateFileRead(const char *datadir, PCacheStateFile *state, PCacheError *err)
+{
+	if (!world.have_record)
+		return PCACHE_STATEFILE_MISSING;
+	*state = world.record;
+	return PCACHE_STATEFILE_OK;
+}
+
+/* It is durable, or it is not there. */
+bool
+PCacheStateFileWrite(const char *datadir, int file_mode,
+					 const PCacheStateFile *state, PCacheError *err)
+{
+	Step();
+	world.record = *state;
+	world.have_record = true;
+	Step();
+	return true;
+}
+
+void
+PCacheGatherFacts(const PCachePool *opened, const PCacheMediaReport *media,
+				  PCacheStateFile *state, PCacheGateFacts *facts)
+{
+	PCacheWatermark slots[2];
+	PCacheError err;
+
+	facts->file_size = opened->file_size;
+	facts->media = media;
+	(void) PCacheReadBootId(facts->boot_id);
+	if (!PCacheReadExact(opened->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
+		!PCacheWatermarkChoose(slots, &facts->watermark))
+		facts->watermark.flushed = 0;
+	if (PCacheStateFileRead(DataDir, state, &err) == PCACHE_STATEFILE_OK)
+		facts->state = state;
+}
+
+bool
+PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN])
+{
+	memset(boot_id, world.boots, PCACHE_UUID_LEN);
+	return true;
+}
+
+bool
+pg_strong_random(void *buf, size_t len)
+{
+	memset(buf, ++world.randoms & 0xFF, len);
+	return true;
+}
+
+ControlFileData *
+get_controlfile(const char *datadir, bool *crc_ok)
+{
+	ControlFileData *copy = malloc(sizeof(ControlFileData));
+
+	*copy = world.control;
+	*crc_ok = true;
+	return copy;
+}
+
+uint64
+GetSystemIdentifier(void)
+{
+	return world.control.system_identifier;
+}
+
+/* All WAL is there. */
+bool
+PCacheWitnessMatches(const PCacheWatermark *watermark, uint32 segment_size,
+					 PCacheError *err)
+{
+	return watermark->witness != 0;
+}
+
+bool
+PCacheWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
+						uint64 flushed, uint32 segment_size)
+{
+	watermark->flushed = flushed;
+	watermark->witness = flushed;
+	watermark->witness_hash = flushed * 3;
+	watermark->timeline = timeline;
+	watermark->crc = PCacheWatermarkCrc(watermark);
+	return true;
+}
+
+void *
+ShmemInitStruct(const char *name, Size size, bool *found)
+{
+	*found = false;
+	if (strcmp(name, "Persistent Cache") == 0)
+		return &ram.control;
+	if (size > sizeof(ram.queue))
+		abort();
+	return ram.queue;
+}
+
+int
+BufTableInsert(BufferTag *tag, uint32 hash, int slot)
+{
+	int			k = tag->relNumber - FIRST_REL;
+
+	if (ram.mapping[k] >= 0)
+		return ram.mapping[k];
+	ram.mapping[k] = slot;
+	return -1;
+}
+
+void
+BufTableDelete(BufferTag *tag, uint32 hash)
+{
+	ram.mapping[tag->relNumber - FIRST_REL] = -1;
+}
+
+uint32
+BufTableHashCode(BufferTag *tag)
+{
+	return 0;
+}
+
+void
+BufTablePrefetch(uint32 hash, bool element)
+{
+}
+
+void
+StrategyRebuildFreeList(void)
+{
+}
+
+/* All relations are there. */
+struct PCacheRelSizes *
+PCacheRelSizesCreate(void)
+{
+	return NULL;
+}
+
+void
+PCacheRelSizesFree(struct PCacheRelSizes *sizes)
+{
+}
+
+int64
+PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber fork)
+{
+	return 1000;
+}
+
+/* ... and all blocks are fine. */
+void
+PCacheMediaQuery(const char *path, int fd, PCacheFsKind kind, PCacheMediaReport *report)
+{
+	memset(report, 0, sizeof(*report));
+	report->blocks = PCACHE_MEDIA_CLEAN;
+	report->dimms_state = PCACHE_MEDIA_CLEAN;
+	report->domain = PCACHE_DOMAIN_MEMORY_CONTROLLER;
+}
+
+void
+PCacheMediaReportFree(PCacheMediaReport *report)
+{
+}
+
+void
+PCacheQueryMedia(void)
+{
+	PCacheMediaQuery(NULL, 0, PCACHE_FS_FSDAX, &PCacheMedia);
+}
+
+bool
+PCacheMediaRangeIsBad(const PCacheMediaReport *media, uint64 offset, uint64 length)
+{
+	return false;
+}
+
+PCacheDimmComparison
+PCacheMediaCompareDimms(const PCacheSuperblock *sb, const PCacheMediaReport *now,
+						char *why, size_t why_len)
+{
+	return PCACHE_DIMMS_SAME;
+}
+
+bool
+PCacheBlockIsBad(uint32 slot)
+{
+	return false;
+}
+
+bool
+PCacheDescriptorIsBad(uint32 slot)
+{
+	return false;
+}
+
+bool
+PCacheIsInside(const char *path, const char *directory)
+{
+	return false;
+}
+
+const char *
+PCacheFsKindName(PCacheFsKind kind)
+{
+	return "";
+}
+
+bool
+PCacheFsKindOfPath(const char *path, PCacheFsKind *kind, uint64 *page_size)
+{
+	abort();
+}
+
+bool
+PCacheMakeDirectory(const char *directory, PCacheFsKind expected, int dir_mode,
+					PCacheError *err)
+{
+	abort();
+}
+
+/* nothing to see, or not called */
+void
+PCacheApplyNuma(int node)
+{
+}
+
+void
+PCacheReportRedo(void)
+{
+}
+
+void
+PCacheRoundBegin(void)
+{
+}
+
+void
+PCacheRoundDone(void)
+{
+}
+
+void
+PCacheCountSeals(uint64 seals, uint64 failed)
+{
+}
+
+uint64
+PCacheCountDrains(void)
+{
+	return 0;
+}
+
+void
+InjectionPointRun(const char *name, void *arg)
+{
+}
+
+void
+ConditionVariableInit(ConditionVariable *cv)
+{
+}
+
+void
+ProcessInterrupts(void)
+{
+	abort();
+}
+
+Size
+add_size(Size a, Size b)
+{
+	return a + b;
+}
+
+Size
+mul_size(Size a, Size b)
+{
+	return a * b;
+}
+
+void *
+palloc(Size size)
+{
+	return malloc(size);
+}
+
+void
+pfree(void *p)
+{
+	free(p);
+}
+
+List *
+list_append_unique_int(List *list, int datum)
+{
+	fail_msg("two slots are kept with the same tag");
+	return list;
+}
+
+void
+initStringInfo(StringInfo str)
+{
+	memset(str, 0, sizeof(*str));
+}
+
+void
+appendStringInfo(StringInfo str, const char *fmt,...)
+{
+}
+
+/* What is logged is nobody's business, but errors must not happen. */
+bool
+errstart(int elevel, const char *domain)
+{
+	if (elevel >= ERROR)
+		abort();
+	return false;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+int
+errmsg(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errmsg_internal(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errdetail(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errhint(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errhint_internal(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errcode(int sqlerrcode)
+{
+	return 0;
+}
+
+int
+errcode_for_file_access(void)
+{
+	return 0;
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+}
+
+void
+ExceptionalCondition(const char *condition, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
+	abort();
+}
+
+/* ------------------------------------------------------------------------
+ * The rest of the server
+ * ------------------------------------------------------------------------
+ */
+
+static void
+SetTag(BufferTag *buffer_tag, int tag)
+{
+	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, FIRST_REL + tag};
+
+	InitBufferTag(buffer_tag, &rlocator, MAIN_FORKNUM, 0);
+}
+
+static int
+TagOf(int slot)
+{
+	return GetBufferDescriptor(slot)->tag.relNumber - FIRST_REL;
+}
+
+static bool
+HasPage(int slot)
+{
+	return (ram.buffers[slot].bufferdesc.state.value & BM_TAG_VALID) != 0;
+}
+
+static void
+StorePage(int slot, uint64 contents)
+{
+	char	   *page = pool + BLOCKS_AT + slot * BLCKSZ;
+
+	*(uint64 *) (page + CONTENTS_AT) = contents;
+	PageXLogRecPtrSet(((PageHeader) page)->pd_lsn, PAGE_LSN);
+	Step();
+}
+
+static void
+Evict(int slot)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+
+	PersistentCacheMark(slot);
+	ram.mapping[TagOf(slot)] = -1;
+	ClearBufferTag(&buf->tag);
+	buf->state.value &= ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK);
+}
+
+/* A page gets into a slot, from its file or by redo. */
+static void
+Load(int slot, int tag, bool dirty)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+
+	PersistentCacheRetag(slot, false);
+	ram.mapping[tag] = slot;
+	SetTag(&buf->tag, tag);
+	buf->state.value |= BM_TAG_VALID | BM_VALID | BUF_USAGECOUNT_ONE;
+	if (tag != UNLOGGED_TAG)
+		buf->state.value |= BM_PERMANENT;
+	if (dirty)
+		buf->state.value |= BM_DIRTY | BM_JUST_DIRTIED;
+	StorePage(slot, world.contents[tag]);
+}
+
+/* Its WAL is flushed before anybody relies on it. */
+static void
+Change(int slot)
+{
+	int			tag = TagOf(slot);
+
+	PersistentCacheMark(slot);
+	world.contents[tag] = ++world.next_contents;
+	ram.buffers[slot].bufferdesc.state.value |= BM_DIRTY | BM_JUST_DIRTIED;
+	StorePage(slot, world.contents[tag]);
+}
+
+static void
+Checkpoint(DBState state)
+{
+	ControlFileData next = world.control;
+
+	PersistentCacheCheckpointStart();
+	Step();
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		if ((ram.buffers[slot].bufferdesc.state.value & BM_DIRTY) == 0)
+			continue;
+		world.files[TagOf(slot)] = world.contents[TagOf(slot)];
+		ram.buffers[slot].bufferdesc.state.value &= ~(BM_DIRTY | BM_JUST_DIRTIED);
+		Step();
+	}
+	next.state = state;
+	next.checkPoint += 0x100;
+	next.checkPointCopy.redo = next.checkPoint;
+	next.crc++;
+	/* its record is flushed */
+	(void) PCacheWatermarkFromDisk(&ram.control.written, 1, next.checkPoint + 0x80,
+								   wal_segment_size);
+	PersistentCacheWalFlushed(next.checkPoint + 0x80, 1);
+	PersistentCacheCheckpointPending(&next);
+	Step();
+	world.control = next;
+	Step();
+	PersistentCacheCheckpointConfirmed(&next);
+}
+
+/* The postmaster, and its startup process until there is consistency. */
+static void
+StartServer(void)
+{
+	ControlFileData control;
+
+	memset(&ram, 0, sizeof(ram));
+	for (int slot = 0; slot < N_SLOTS; slot++)
+		ram.buffers[slot].bufferdesc.buf_id = slot;
+	for (int tag = 0; tag < N_TAGS; tag++)
+		ram.mapping[tag] = -1;
+	/* who flushed these is dead */
+	for (int i = 0; i < N_LINES; i++)
+		lines[i].flushed = 0;
+
+	phase = OPENING;
+	drains = 0;
+	BeginSuperblock();
+	memset(&PCacheThePool, 0, sizeof(PCacheThePool));
+	PCacheThePool.fd = -1;
+	(void) PersistentCacheShmemInit();
+
+	phase = STARTING;
+	drains = 0;
+	InRecovery = world.control.state != DB_SHUTDOWNED;
+	if (InRecovery)
+	{
+		/* a relation that is not logged begins anew */
+		world.contents[UNLOGGED_TAG] = world.files[UNLOGGED_TAG] = ++world.next_contents;
+	}
+	control = world.control;
+	PersistentCacheStartup(&control, false);
+
+	phase = RUNNING;
+	/* redo gets each page that its file lacks, and changes some */
+	for (int tag = 0; InRecovery && tag < N_TAGS; tag++)
+	{
+		if (world.files[tag] == world.contents[tag] || ram.mapping[tag] >= 0)
+			continue;
+		for (int slot = 0; slot < N_SLOTS; slot++)
+		{
+			if (!HasPage(slot))
+			{
+				Load(slot, tag, true);
+				break;
+			}
+		}
+	}
+	for (int slot = 0; slot < N_SLOTS; slot += 3)
+	{
+		if (HasPage(slot) && TagOf(slot) != UNLOGGED_TAG)
+			Change(slot);
+	}
+	if (InRecovery)
+		Checkpoint(DB_SHUTDOWNED);
+	world.control.state = DB_IN_PRODUCTION;
+	world.control.crc++;
+	Step();
+	PersistentCacheReachedConsistency();
+}
+
+/* Give all slots that are free, and one more, other pages. */
+static void
+UseSlots(void)
+{
+	if (HasPage(1))
+		Evict(1);
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		if (HasPage(slot))
+			continue;
+		for (int tag = N_TAGS - 1; tag >= 0; tag--)
+		{
+			/* of what redo had no room for, the files are not complete */
+			if (ram.mapping[tag] >= 0 || world.files[tag] != world.contents[tag])
+				continue;
+			Load(slot, tag, false);
+			Change(slot);
+			break;
+		}
+	}
+	Step();
+}
+
+static void
+Seal(void)
+{
+	phase = SEALING;
+	SealQueued();
+	phase = RUNNING;
+}
+
+static void
+StartAndUse(void)
+{
+	StartServer();
+	UseSlots();
+	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
+		Seal();
+}
+
+static void
+StopServer(void)
+{
+	Checkpoint(DB_SHUTDOWNED);
+	phase = STOPPING;
+	drains = 0;
+	PersistentCacheShutdown();
+}
+
+/* What the checkpointer does once the shutdown checkpoint is done. */
+static void
+Save(void)
+{
+	phase = STOPPING;
+	drains = 0;
+	PersistentCacheShutdown();
+	Step();
+}
+
+/* ------------------------------------------------------------------------
+ * The judge
+ * ------------------------------------------------------------------------
+ */
+
+#define MAX_SUPERBLOCKS	64
+
+typedef struct Superblocks
+{
+	int			n;
+	PCacheSuperblock images[MAX_SUPERBLOCKS];
+} Superblocks;
+
+static bool power;				/* the power was cut, not only the process */
+
+static int
+FirstVersion(const Line *line)
+{
+	return power ? 0 : line->n - 1;
+}
+
+/* All that one of the two superblocks may be: each intact one, and a torn one. */
+static void
+ListSuperblocks(int first_line, Superblocks *list)
+{
+	int			v[SB_PARTS];
+	bool		torn = false;
+
+	list->n = 0;
+	for (int p = 0; p < SB_PARTS; p++)
+		v[p] = FirstVersion(&lines[first_line + p]);
+	for (;;)
+	{
+		PCacheSuperblock *sb = &list->images[list->n];
+		PCacheError err;
+		bool		intact;
+		bool		known = false;
+		int			p;
+
+		if (list->n == MAX_SUPERBLOCKS - 1)
+			fail_msg("MAX_SUPERBLOCKS is too small");
+		for (p = 0; p < SB_PARTS; p++)
+			memcpy((char *) sb + p * SB_PART, lines[first_line + p].versions[v[p]], SB_PART);
+		intact = SuperblockIsIntact(sb, &err);
+		for (int k = 0; intact && k < list->n && !known; k++)
+			known = memcmp(&list->images[k], sb, sizeof(*sb)) == 0;
+		if (intact ? !known : !torn)
+			list->n++;
+		torn |= !intact;
+
+		for (p = 0; p < SB_PARTS && ++v[p] == lines[first_line + p].n; p++)
+			v[p] = FirstVersion(&lines[first_line + p]);
+		if (p == SB_PARTS)
+			return;
+	}
+}
+
+static void
+JudgePage(int slot, const PCacheDescriptor *desc, const PCachePageFacts *facts)
+{
+	const Line *header = &lines[HEADER(slot)];
+	const Line *contents = &lines[CONTENTS(slot)];
+	int			tag = desc->rel_number - FIRST_REL;
+
+	if (tag < 0 || tag >= N_TAGS)
+	{
+		Violation(WRONG_PAGE, "slot %d: a page of nobody is kept", slot);
+		return;
+	}
+	for (int v = FirstVersion(header); v < header->n; v++)
+	{
+		if (PageXLogRecPtrGet(((PageHeader) header->versions[v])->pd_lsn) != desc->page_lsn)
+			Violation(WRONG_PAGE, "slot %d: page %d is kept with another LSN", slot, tag);
+	}
+	for (int v = FirstVersion(contents); v < contents->n; v++)
+	{
+		if (*(uint64 *) contents->versions[v] != world.contents[tag])
+			Violation(WRONG_PAGE, "slot %d: page %d is kept with other contents", slot, tag);
+	}
+	if (!PCachePageIsDirty(desc, facts) && world.files[tag] != world.contents[tag])
+		Violation(WRONG_PAGE, "slot %d: page %d is kept as clean, and is not in its file", slot, tag);
+}
+
+/* Versions of a descriptor; one that was stored past the cache may be torn. */
+static void
+JudgeSlot(int slot, const PCachePageFacts *facts)
+{
+	const Line *line = &lines[DESCRIPTOR(slot)];
+	int			first = FirstVersion(line);
+
+	for (int v = first; v < line->n; v++)
+	{
+		const PCacheDescriptor *desc = (const PCacheDescriptor *) line->versions[v];
+
+		n_images++;
+		switch (PCachePageGate(desc, slot, facts))
+		{
+			case PCACHE_PAGE_KEPT:
+				n_kept++;
+				JudgePage(slot, desc, facts);
+				break;
+			case PCACHE_PAGE_CRC:
+				/* it may not be the worst that a mutant does */
+				if (mutant == M_NONE || mutants[mutant].expected == DAMAGED)
+					Violation(DAMAGED, "slot %d: the descriptor looks damaged", slot);
+				break;
+			default:
+				break;
+		}
+	}
+	if (mutant != M_STORE_PAST_CACHE)
+		return;
+	for (int words = 0; words < 1 << (LINE / sizeof(uint64)); words++)
+	{
+		PCacheDescriptor torn;
+
+		for (int w = 0; w < LINE / sizeof(uint64); w++)
+			((uint64 *) &torn)[w] = ((uint64 *) line->versions[(words >> w) & 1 ? line->n - 1 : first])[w];
+		if (PCachePageGate(&torn, slot, facts) == PCACHE_PAGE_KEPT)
+			JudgePage(slot, &torn, facts);
+	}
+}
+
+/* What would the next start keep, by this superblock? */
+static void
+JudgeSuperblock(const PCacheSuperblock *sb)
+{
+	const Line *watermark = &lines[WATERMARK];
+	PCacheMediaReport media;
+	PCacheGateFacts facts = {
+		.control = &world.control,
+		.state = world.have_record ? &world.record : NULL,
+		.file_size = world.file_size,
+		.media = &media,
+		.recovery_timeline = 1,
+	};
+
+	PCacheMediaQuery(NULL, 0, PCACHE_FS_FSDAX, &media);
+	memset(facts.boot_id, world.boots + power, PCACHE_UUID_LEN);
+	for (int v = FirstVersion(watermark); v < watermark->n; v++)
+	{
+		PCachePageFacts page_facts = {
+			.drop_unlogged = world.control.state != DB_SHUTDOWNED,
+			.media = &media,
+			.blocks_offset = sb->blocks_offset,
+			.file_size = world.file_size,
+			.completed_epoch = PG_UINT64_MAX,
+		};
+
+		n_images++;
+		if (!PCacheWatermarkChoose((const PCacheWatermark *) watermark->versions[v],
+								   &facts.watermark))
+			facts.watermark.flushed = 0;
+		if (PCachePoolGate(sb, &facts).refusal != PCACHE_WARM)
+			continue;
+		page_facts.lsn_limit = PCacheLsnLimit(sb, &facts);
+		if (sb->state != PCACHE_STATE_CLEAN)
+			page_facts.completed_epoch = PCacheCompletedEpoch(sb, &world.control);
+		for (int slot = 0; slot < Min(sb->slots_used, N_SLOTS); slot++)
+		{
+			/* what the file lacks reads as zeros */
+			if (lines[DESCRIPTOR(slot)].offset < world.file_size)
+				JudgeSlot(slot, &page_facts);
+		}
+	}
+}
+
+static void
+Judge(void)
+{
+	static Superblocks first;
+	static Superblocks copy;
+
+	n_cuts++;
+	ListSuperblocks(FIRST_SB, &first);
+	ListSuperblocks(COPY_SB, &copy);
+	for (int f = 0; f < first.n; f++)
+	{
+		for (int c = 0; c < copy.n; c++)
+		{
+			static PCacheSuperblock chosen;
+			PCacheError err;
+
+			if (PCacheSuperblockChoose(&first.images[f], &copy.images[c], &chosen,
+									   &err) != PCACHE_SB_NONE)
+				JudgeSuperblock(&chosen);
+			else
+				Violation(NO_SUPERBLOCK, "neither superblock is intact");
+		}
+	}
+}
+
+static void
+JudgeBoth(void)
+{
+	power = false;
+	Judge();
+	power = true;
+	Judge();
+	power = false;
+}
+
+/* ------------------------------------------------------------------------
+ * Scenarios
+ * ------------------------------------------------------------------------
+ */
+
+/* An empty pool, and a first life in a mode that ends with a clean stop. */
+static void
+FirstLife(int mode)
+{
+	PCacheSuperblock sb;
+	PCacheError err;
+	PCachePool created = {.fd = -1, .path = "pool", .fs_kind = PCACHE_FS_FSDAX};
+
+	memset(&world, 0, sizeof(world));
+	memset(pool, 0, PCACHE_WATERMARK_OFFSET + LINE);
+	memset(pool + PCACHE_DESCRIPTORS_OFFSET, 0, N_SLOTS * LINE);
+	memset(pool + BLOCKS_AT, 0, N_SLOTS * BLCKSZ);
+	for (int i = 0; i < N_LINES; i++)
+	{
+		Line	   *line = &lines[i];
+		int			page = i - HEADER(0);
+
+		line->len = i < WATERMARK ? SB_PART : LINE;
+		if (i < WATERMARK)
+			line->offset = i * SB_PART;
+		else if (i == WATERMARK)
+			line->offset = PCACHE_WATERMARK_OFFSET;
+		else if (page < 0)
+			line->offset = PCACHE_DESCRIPTORS_OFFSET + (i - DESCRIPTOR(0)) * LINE;
+		else
+			line->offset = BLOCKS_AT + page / 2 * BLCKSZ + page % 2 * CONTENTS_AT;
+		line->n = 1;
+		line->flushed = 0;
+		for (int v = 0; v < MAX_VERSIONS; v++)
+			line->versions[v] = version_space[i][v];
+		memset(line->versions[0], 0, line->len);
+	}
+	world.file_size = POOL_SIZE;
+	world.control.system_identifier = 4711;
+	world.control.state = DB_SHUTDOWNED;
+	world.control.pg_control_version = PG_CONTROL_VERSION;
+	world.control.catalog_version_no = CATALOG_VERSION_NO;
+	world.control.checkPoint = CHECKPOINT_LSN;
+	world.control.checkPointCopy.redo = CHECKPOINT_LSN;
+	world.control.checkPointCopy.ThisTimeLineID = 1;
+	world.control.xlog_seg_size = wal_segment_size;
+	world.control.crc = 1;
+	world.next_contents = 100;
+	for (int tag = 0; tag < N_TAGS; tag++)
+		world.files[tag] = world.contents[tag] = tag + 1;
+
+	phase = OPENING;
+	created.file_size = POOL_SIZE;
+	if (!PCachePoolMap(&created, &err) ||
+		!PCachePoolFormat(&created, N_SLOTS, 4711, CATALOG_VERSION_NO, &sb, &err))
+		fail_msg("%s", err.message);
+
+	persistent_cache_directory = "/tmp";
+	persistent_cache_mode = mode;
+	StartServer();
+	for (int slot = 0; slot < N_SLOTS; slot++)
+		Load(slot, slot, false);
+	Change(2);
+	StopServer();
+}
+
+/*
+ * Another life, in the middle: kept pages, some changed and sealed again,
+ * some not, and slots with other pages than their descriptors say.
+ */
+static void
+SecondLife(int mode)
+{
+	persistent_cache_mode = mode;
+	StartServer();
+	if (mode == PERSISTENT_CACHE_ALWAYS)
+	{
+		Change(4);
+		Evict(5);
+		Load(5, 9, false);
+		Change(5);
+		Seal();
+	}
+	/* its payload stays that of another page with the same LSN */
+	Evict(1);
+	Load(1, 7, false);
+	Evict(2);
+	Load(2, 8, false);
+	Change(2);
+}
+
+static void
+RunningAlways(void)
+{
+	FirstLife(PERSISTENT_CACHE_ALWAYS);
+	SecondLife(PERSISTENT_CACHE_ALWAYS);
+	Checkpoint(DB_SHUTDOWNED);
+	/* a hint that a logical walsender has set */
+	ram.buffers[4].bufferdesc.state.value |= BM_DIRTY;
+}
+
+static void
+RunningPlanned(void)
+{
+	FirstLife(PERSISTENT_CACHE_PLANNED_RESTART);
+	SecondLife(PERSISTENT_CACHE_PLANNED_RESTART);
+	Checkpoint(DB_SHUTDOWNED);
+}
+
+static void
+RunningUnsealed(void)
+{
+	FirstLife(PERSISTENT_CACHE_ALWAYS);
+	SecondLife(PERSISTENT_CACHE_ALWAYS);
+}
+
+static void
+StoppedAlways(void)
+{
+	RunningAlways();
+	Save();
+}
+
+static void
+StoppedPlanned(void)
+{
+	RunningPlanned();
+	Save();
+}
+
+static void
+PlannedThenAlways(void)
+{
+	StoppedPlanned();
+	persistent_cache_mode = PERSISTENT_CACHE_ALWAYS;
+}
+
+static void
+AlwaysThenPlanned(void)
+{
+	StoppedAlways();
+	persistent_cache_mode = PERSISTENT_CACHE_PLANNED_RESTART;
+}
+
+/* A mark that was not flushed when all was killed. */
+static void
+LeaveMarks(void)
+{
+	for (int slot = 3; slot < N_SLOTS; slot++)
+	{
+		PCacheDescriptor *desc = PCacheGetDescriptor(slot);
+
+		if (PCacheSeqIsSealed(desc->seq))
+			desc->seq++;
+	}
+	NoteStores();
+}
+
+static void
+CrashedAlways(void)
+{
+	RunningUnsealed();
+	LeaveMarks();
+}
+
+/* PGDATA was last used with another incarnation: nothing is kept. */
+static void
+CrashedOther(void)
+{
+	CrashedAlways();
+	world.record.incarnation++;
+}
+
+/* The file was cut off: behind slot 2, or in the middle of the descriptors. */
+static void
+CutOffBlocks(void)
+{
+	CrashedAlways();
+	world.file_size = BLOCKS_AT + 3 * BLCKSZ;
+}
+
+static void
+CutOffBlocksClean(void)
+{
+	StoppedAlways();
+	world.file_size = BLOCKS_AT + 3 * BLCKSZ;
+}
+
+static void
+CutOffDescriptors(void)
+{
+	StoppedAlways();
+	world.file_size = PCACHE_DESCRIPTORS_OFFSET + 4 * LINE;
+}
+
+static void
+CutOffDescriptorsCrashed(void)
+{
+	RunningUnsealed();
+	Seal();
+	world.file_size = PCACHE_DESCRIPTORS_OFFSET + 4 * LINE;
+}
+
+/* The sealer stops anywhere, and the server is shut down. */
+static int	sealer_cut;
+
+static const struct
+{
+	const char *name;
+	void		(*before) (void);
+	void		(*phase) (void);
+	bool		warm;			/* is the pool in the end? */
+	bool		sealer;			/* which is cut off first, in each place */
+}			scenarios[] = {
+	{"shutdown, always", RunningAlways, Save, .warm = true},
+	{"shutdown, planned_restart", RunningPlanned, Save, .warm = true},
+	{"sealer stops anywhere, shutdown", RunningUnsealed, StopServer, .warm = true, .sealer = true},
+	{"start after clean stop, always", StoppedAlways, StartAndUse, .warm = true},
+	{"start after clean stop, planned_restart", StoppedPlanned, StartAndUse},
+	{"start after clean stop, always now", PlannedThenAlways, StartAndUse, .warm = true},
+	{"start after clean stop, planned_restart now", AlwaysThenPlanned, StartAndUse},
+	{"start after crash", CrashedAlways, StartAndUse, .warm = true},
+	{"cold start after crash", CrashedOther, StartAndUse, .warm = true},
+	{"start, blocks cut off, crash", CutOffBlocks, StartAndUse, .warm = true},
+	{"start, blocks cut off", CutOffBlocksClean, StartAndUse, .warm = true},
+	{"start, descriptors cut off", CutOffDescriptors, StartAndUse, .warm = true},
+	{"start, descriptors cut off, crash", CutOffDescriptorsCrashed, StartAndUse, .warm = true},
+};
+
+/* ------------------------------------------------------------------------
+ * The search
+ * ------------------------------------------------------------------------
+ */
+
+typedef struct SavedState
+{
+	char		world[sizeof(world)];
+	char		ram[sizeof(ram)];
+	PCachePool	pool;
+	PCacheDescriptor *descriptors;
+	int			n[N_LINES];
+	int			flushed[N_LINES];
+	char		versions[N_LINES][MAX_VERSIONS][SB_PART];
+} SavedState;
+
+static SavedState snapshots[2];
+
+static void
+Take(SavedState *s)
+{
+	memcpy(s->world, &world, sizeof(world));
+	memcpy(s->ram, &ram, sizeof(ram));
+	s->pool = PCacheThePool;
+	s->descriptors = PersistentCacheDescriptors;
+	for (int i = 0; i < N_LINES; i++)
+	{
+		s->n[i] = lines[i].n;
+		s->flushed[i] = lines[i].flushed;
+		for (int v = 0; v < lines[i].n; v++)
+			memcpy(s->versions[i][v], lines[i].versions[v], lines[i].len);
+	}
+}
+
+static void
+Restore(const SavedState *s)
+{
+	memcpy(&world, s->world, sizeof(world));
+	memcpy(&ram, s->ram, sizeof(ram));
+	PCacheThePool = s->pool;
+	PersistentCacheDescriptors = s->descriptors;
+	PCacheCtl = &ram.control;
+	for (int i = 0; i < N_LINES; i++)
+	{
+		lines[i].n = s->n[i];
+		lines[i].flushed = s->flushed[i];
+		for (int v = 0; v < lines[i].n; v++)
+			memcpy(lines[i].versions[v], s->versions[i][v], lines[i].len);
+		memcpy(Cpu(&lines[i]), Last(&lines[i]), lines[i].len);
+	}
+}
+
+/*
+ * Has what outlives the server been the same before?  It depends on nothing
+ * else what the next start does.
+ */
+static uint64 *seen;
+static uint64 seen_used;
+
+#define SEEN_SIZE	(1 << 22)
+
+static uint64
+HashWords(uint64 hash, const void *data, size_t len)
+{
+	const uint64 *words = data;
+
+	for (size_t i = 0; i < len / sizeof(uint64); i++)
+	{
+		hash = (hash ^ words[i]) * UINT64CONST(0x9E3779B97F4A7C15);
+		hash ^= hash >> 29;
+	}
+	return hash;
+}
+
+static bool
+WasSeen(void)
+{
+	uint64		hash = HashWords(1, &world, sizeof(world));
+
+	for (int i = 0; i < N_LINES; i++)
+	{
+		for (int v = 0; v < lines[i].n; v++)
+			hash = HashWords(hash + i, lines[i].versions[v], lines[i].len);
+	}
+	hash |= 1;
+	if (seen == NULL)
+		seen = calloc(SEEN_SIZE, sizeof(uint64));
+	for (uint64 i = hash % SEEN_SIZE;; i = (i + 1) % SEEN_SIZE)
+	{
+		if (seen[i] == hash)
+			return true;
+		if (seen[i] != 0)
+			continue;
+		seen[i] = hash;
+		if (++seen_used == SEEN_SIZE / 2)
+			fail_msg("SEEN_SIZE is too small");
+		return false;
+	}
+}
+
+static void
+ForgetSeen(void)
+{
+	if (seen_used > 0)
+		memset(seen, 0, SEEN_SIZE * sizeof(uint64));
+	seen_used = 0;
+}
+
+/* Run something up to a step.  Returns false if it came to its end. */
+static bool
+RunUntil(void (*what) (void), int at)
+{
+	step = 0;
+	cut_at = at;
+	if (setjmp(cut) != 0)
+	{
+		cut_at = 0;
+		return true;
+	}
+	what();
+	cut_at = 0;
+	NoteStores();
+	return false;
+}
+
+/* The next start, cut off at each of its stores in turn. */
+static void
+StartAfterKill(void)
+{
+	bool		more = true;
+
+	Take(&snapshots[1]);
+	for (int at = 1; more && violation[0] == '\0'; at++)
+	{
+		Restore(&snapshots[1]);
+		more = RunUntil(StartAndUse, at);
+		if (!WasSeen())
+			JudgeBoth();
+	}
+}
+
+static void
+CutAnywhere(int scenario, bool again)
+{
+	bool		more = true;
+
+	Take(&snapshots[0]);
+	for (int at = 1; more && violation[0] == '\0'; at++)
+	{
+		uint64		kept;
+
+		Restore(&snapshots[0]);
+		more = RunUntil(scenarios[scenario].phase, at);
+		kept = n_kept;
+		if (!more || !WasSeen())
+		{
+			JudgeBoth();
+			if (again && violation[0] == '\0')
+				StartAfterKill();
+		}
+		if (!more && mutant == M_NONE && violation[0] == '\0' &&
+			(n_kept > kept) != scenarios[scenario].warm)
+			fail_msg("%s: in the end the pool is %s", scenarios[scenario].name,
+					 n_kept > kept ? "warm" : "cold");
+		if (violation[0] != '\0')
+			print_message("    cut at step %d\n", at);
+	}
+}
+
+static void
+RunScenario(int scenario, bool again)
+{
+	Mutant		save_mutant = mutant;
+	static SavedState running;
+	bool		more = true;
+
+	violation[0] = '\0';
+	mutant = M_NONE;
+	cut_at = 0;
+	scenarios[scenario].before();
+	NoteStores();
+	mutant = save_mutant;
+	ForgetSeen();
+	if (!scenarios[scenario].sealer)
+	{
+		CutAnywhere(scenario, again);
+		return;
+	}
+	Take(&running);
+	for (sealer_cut = 1; more && violation[0] == '\0'; sealer_cut++)
+	{
+		Restore(&running);
+		more = RunUntil(Seal, sealer_cut);
+		JudgeBoth();
+		CutAnywhere(scenario, false);
+	}
+}
+
+static void
+TestStartStop(void **state)
+{
+	mutant = M_NONE;
+	for (int i = 0; i < lengthof(scenarios); i++)
+	{
+		uint64		cuts = n_cuts;
+		uint64		images = n_images;
+		uint64		kept = n_kept;
+
+		for (store_size = 8; store_size <= 32; store_size *= 2)
+		{
+			for (int down = 0; down < 2; down++)
+			{
+				downwards = down != 0;
+				RunScenario(i, store_size == 32 && !downwards);
+				if (violation[0] != '\0')
+					fail_msg("%s, stores of %d bytes%s: %s", scenarios[i].name, store_size,
+							 downwards ? ", downwards" : "", violation);
+			}
+		}
+		print_message("%-44s %8llu cuts, %10llu images, page kept in %9llu\n",
+					  scenarios[i].name,
+					  (unsigned long long) (n_cuts - cuts),
+					  (unsigned long long) (n_images - images),
+					  (unsigned long long) (n_kept - kept));
+		assert_true(n_kept > kept);
+	}
+}
+
+static void
+TestMutants(void **state)
+{
+	static const char *const names[] = {"none", "wrong page", "no superblock", "damage"};
+	int			wrong = 0;
+
+	store_size = 32;
+	downwards = false;
+	for (mutant = M_NONE + 1; mutant < N_MUTANTS; mutant++)
+	{
+		Expected	found = HARMLESS;
+		int			where = -1;
+
+		for (int again = 0; again < 2 && where < 0; again++)
+		{
+			for (int i = 0; i < lengthof(scenarios) && where < 0; i++)
+			{
+				RunScenario(i, again != 0);
+				if (violation[0] == '\0')
+					continue;
+				found = violation_kind;
+				where = i;
+			}
+		}
+		print_message("%-64s %-13s %s%s%s\n", mutants[mutant].what, names[found],
+					  where >= 0 ? scenarios[where].name : "",
+					  where >= 0 ? ": " : "", where >= 0 ? violation : "");
+		if (found != mutants[mutant].expected)
+		{
+			print_message("    expected: %s\n", names[mutants[mutant].expected]);
+			wrong++;
+		}
+	}
+	mutant = M_NONE;
+	assert_int_equal(wrong, 0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(TestStartStop),
+		cmocka_unit_test(TestMutants),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,12 @@
+# test_protocol_startstop.mk
+#
+# Made of the server's sources like test_protocol, see test_protocol.mk.  To be
+# included by Makefile.
+
+$(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h $(wildcard $(PMEM)/pcache_*.c) \
+		$(wildcard ../../src/include/storage/pcache*.h) $(PMEM)/pcache_internal.h \
+		Makefile test_protocol_startstop.mk
+	@mkdir -p $(OUT)
+	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
+		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
+		$(PMEM)/pcache_gate.c $(PMEM)/pcache_memory_error.c -lcmocka $(PG)/src/port/libpgport_srv.a -lm
