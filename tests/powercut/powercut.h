@@ -13,6 +13,7 @@
 #define POWERCUT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define LINE_SIZE	64
@@ -40,6 +41,7 @@ enum
 	EVENT_HALF = 3,				/* in the middle of it */
 	EVENT_DONE = 4,				/* after it */
 	EVENT_CALL = 5,				/* before a flush takes effect */
+	EVENT_STORE = 6,			/* after a store, if they are traced */
 };
 
 /*
@@ -54,12 +56,19 @@ typedef struct Control
 	_Atomic uint32_t off;		/* the power is off: nothing arrives any more */
 	_Atomic int64_t countdown;
 	uint32_t	die;			/* no power cut: kill who comes there */
-	uint32_t	reserved[9];
+	uint32_t	reserved;
+	uint64_t	line;			/* EVENT_STORE: to this line of the pool only, if
+								 * not 0 */
+	uint32_t	reserved2[6];
 
 	/* for information: lines flushed, drains, lines that a drain stored */
 	_Atomic uint64_t flushed;
 	_Atomic uint64_t drains;
 	_Atomic uint64_t arrived;
 } Control;
+
+/* trace.c */
+extern void trace_begin(char *addr, size_t len, void (*told) (const void *addr));
+extern void trace_end(void);
 
 #endif							/* POWERCUT_H */

@@ -15,6 +15,7 @@
  *	POWERCUT_DIR		directory of the pool
  *	POWERCUT_IMAGE		the image; made as a copy of the pool if it is missing
  *	POWERCUT_SEED		of what is chosen at random, together with process ids
+ *	POWERCUT_TRACE		if set, each store to a descriptor is seen (trace.c)
  *	IMAGE.boot			the boot id, if that file exists
  *	IMAGE.ctl			see powercut.h
  *
@@ -54,6 +55,9 @@
 
 /* One of so many flushed lines arrives before the drain. */
 #define EARLY			16
+
+/* Of so many stores to descriptors one is followed by the line's eviction. */
+#define EVICTED			8
 
 /* In a mapping of its own, inherited by fork(). */
 typedef struct Shared
@@ -378,6 +382,27 @@ flush(const void *addr, size_t len)
 	return true;
 }
 
+/*
+ * Something was stored to a line of the descriptors.  The line may be evicted
+ * now, or at any time until it is flushed: then the media have all that was
+ * stored so far, and nothing else.
+ */
+static void
+descriptor_stored(const void *addr)
+{
+	uint64_t	line = ((const char *) addr - base) / LINE_SIZE;
+	uint64_t	contents[LINE_SIZE / 8];
+	uint64_t	ticket;
+
+	if (control->line == 0 || control->line == line)
+		event(EVENT_STORE, KIND_DESCRIPTOR);
+	if (random_number() % EVICTED != 0)
+		return;
+	ticket = next_ticket();
+	snapshot(line, contents);
+	arrive(line, ticket, contents);
+}
+
 static void *
 map_shared_file(const char *path, size_t size)
 {
@@ -406,6 +431,7 @@ begin(char *pool, size_t pool_length)
 	const char *path = getenv("POWERCUT_IMAGE");
 	char		ctl[PATH_MAX];
 	bool		fresh;
+	uint64_t	blocks_offset;
 	static bool registered = false;
 
 	if (path == NULL)
@@ -431,6 +457,13 @@ begin(char *pool, size_t pool_length)
 	if (!registered)
 		pthread_atfork(NULL, NULL, after_fork);
 	registered = true;
+
+	/* a pool that is about to be formatted has no descriptors yet */
+	blocks_offset = *(uint64_t *) (base + BLOCKS_OFFSET_FIELD);
+	if (getenv("POWERCUT_TRACE") != NULL && blocks_offset > DESCRIPTORS_OFFSET &&
+		blocks_offset <= length)
+		trace_begin(base + DESCRIPTORS_OFFSET, blocks_offset - DESCRIPTORS_OFFSET,
+					descriptor_stored);
 }
 
 void *
@@ -459,6 +492,7 @@ pmem_unmap(void *addr, size_t len)
 	REAL(pmem_unmap);
 	if (addr == base && base != NULL)
 	{
+		trace_end();
 		munmap(image, length);
 		munmap(shared, shared_size);
 		base = NULL;
