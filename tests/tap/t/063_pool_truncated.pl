@@ -110,5 +110,32 @@ for my $case (
 	is(checksums($node), $expected, "cut off $name, then a clean stop: contents are right");
 }
 
+# --- cut off, and to be formatted: killed once the file has its size again
+SKIP:
+{
+	skip 'injection points are not supported by this build', 1
+	  if ($ENV{enable_injection_points} // '') ne 'yes';
+	for my $case (
+		[ 'behind the descriptors', $blocks_offset + 100 * BLCKSZ ],
+		[ 'within the descriptors', 2097152 + 100 * DESCRIPTOR_SIZE ])
+	{
+		my ($where, $left) = @$case;
+		my $name = "cut off $where, killed while pg_pcache rebuild formats it";
+
+		warm_up($node);
+		$node->stop;
+		truncate pool_file($node), $left;
+		local $ENV{PG_PCACHE_KILL_AT} = 'reset-allocated';
+		is((pcache($node, 'rebuild', '--reset'))[0], -9, "$name: it is");
+		is(-s pool_file($node), $size, "$name: the file is as long as it was");
+		is(verify_json($node)->{rc}, 2, "$name: pg_pcache verify says cold");
+		$offset = log_offset($node);
+		$node->start;
+		is_cold($node, $offset, qr/^the pool is empty$/, $name);
+		is(checksums($node), $expected, "$name: contents are right");
+		restart_warm($node, "$name, then a clean stop");
+	}
+}
+
 $node->stop;
 done_testing();

@@ -247,6 +247,29 @@ is(checksums($node), $expected, 'LSN beyond the WAL, mended: contents are right'
 $node->stop;
 
 # ---------------------------------------------------------------------------
+# A clean stop in mode always that was killed before the pool was marked as
+# saved.  The next start would keep some of its pages dirty, perhaps, and the
+# new pool has no dirty ones: all are read again.
+# ---------------------------------------------------------------------------
+set_mode($node, 'always');
+$node->start;
+is(checksums($node), $expected, 'killed while saving: contents before');
+$node->stop;
+patch_superblock($pool, state => STATE_DIRTY);
+$verdict = verify_json($node);
+is($verdict->{rc}, 0, 'killed while saving: pg_pcache verify says warm');
+cmp_ok($verdict->{pages}{kept}, '>', 0, 'killed while saving: pages would be kept');
+$result = rebuild_json('--warm-from-files');
+is($result->{rc}, 0, 'killed while saving: exit status');
+is($result->{warm_from_files}{already_in_pool}, 0, 'killed while saving: none of them is taken over');
+starts_warm('killed while saving, filled', $result->{pages_kept});
+is(checksums($node), $expected, 'killed while saving, filled: contents are right');
+$node->stop;
+set_mode($node, 'planned_restart');
+$node->start;
+$node->stop;
+
+# ---------------------------------------------------------------------------
 # Killed at every step: the next start is cold, or warm with right pages.
 # ---------------------------------------------------------------------------
 my @steps;
