@@ -100,6 +100,7 @@ sub run_to
 }
 
 my $round_seed;
+my $trace;    # the shim sees each store to a descriptor
 our %env;        # more environment for programs that use a pool
 
 sub start_to
@@ -134,7 +135,8 @@ sub with_shim
 	my ($pool, $run) = @_;
 	local %env = !$opt{powercut} ? () :
 	  (LD_PRELOAD => "$opt{powercut}/libpowercut.so", PMEM_IS_PMEM_FORCE => 1,
-		POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image", POWERCUT_SEED => $round_seed);
+		POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image", POWERCUT_SEED => $round_seed,
+		$trace ? (POWERCUT_TRACE => 1) : ());
 	return $run->();
 }
 
@@ -277,6 +279,7 @@ sub random_settings
 			$s{kill} = 'marker';
 			$s{conf}{restart_after_crash} = 'on';
 		}
+		$s{trace} = pick(0, 0, 1);
 	}
 	return \%s;
 }
@@ -509,9 +512,10 @@ sub crash
 		# while a clean stop saves the cache
 		my $pm = postmaster_pid($data);
 		my $p = server_processes($pm);
-		my $site = $s->{mode} eq 'always' ? pick('seal', 'seal', 'superblock') : 'superblock';
+		my $site = $set{site} // ($s->{mode} eq 'always' ? pick($trace ? 'store' : 'seal', 'seal', 'superblock') : 'superblock');
 		$site = arm_shim("$dir/pool", $site,
-			$site eq 'seal' ? (event => 1, most => 3000) : (event => number(1, 3), most => 2));
+			$site eq 'superblock' ? (event => number(1, 3), most => 2) :
+			$site eq 'seal' ? (event => 1, most => 3000) : (most => 12000));
 		stop_server($data, 'fast');
 		wait_gone($data, [ keys %$p ]);
 		forget_pid($data) if postmaster_pid($data);
@@ -551,10 +555,18 @@ my %SITES = (
 	seal => [ 8, 200, 2000, 1 .. 4 ],
 	page => [ 16, 200, 20000, 1 .. 4 ]);
 
+# Only if the shim sees each store.
+my %STORE_SITE = (store => [ 8, 3000, 3000, 6 ]);
+
+sub random_site
+{
+	return pick(sort(keys %SITES, $trace ? keys %STORE_SITE : ()));
+}
+
 sub arm_shim
 {
 	my ($pool, $site, %how) = @_;
-	my ($kinds, $drains, $flushes, @events) = @{ $SITES{$site} };
+	my ($kinds, $drains, $flushes, @events) = @{ $SITES{$site} // $STORE_SITE{$site} };
 	my $event = $how{event} // pick(@events);
 	my $n = number(1, $how{most} // ($event == 1 ? $flushes : $drains));
 	my $ctl = "$pool.image.ctl";
@@ -567,7 +579,7 @@ sub arm_shim
 	sysseek($fh, 0, 0);
 	syswrite($fh, pack('L', 1));
 	close $fh;
-	return sprintf('%s of %s %d', (qw(- flush drain half-drain drained call))[$event], $site, $n);
+	return sprintf('%s of %s %d', (qw(- flush drain half-drain drained call after))[$event], $site, $n);
 }
 
 sub cut_at_site
@@ -575,7 +587,7 @@ sub cut_at_site
 	my ($data, $pool) = @_;
 	my $pm = postmaster_pid($data) // return 0;
 	my $p = server_processes($pm);
-	my $site = arm_shim($pool, $set{site} // pick(sort keys %SITES));
+	my $site = arm_shim($pool, $set{site} // random_site());
 	my $deadline = time + 8;
 	sleep 0.01 while -e "/proc/$pm/stat" && slurp("/proc/$pm/stat") !~ /\) [TZ] / && time < $deadline;
 	if (time < $deadline)
@@ -980,9 +992,10 @@ sub one_round
 	$s->{load}{brin} = 0 if $s->{conf}{full_page_writes} eq 'off';
 	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
+	$trace = $s->{trace} || ($set{site} // '') eq 'store';
 	$s->{mode} = 'always' if $s->{kill} !~ /^(?:stop|save)$/ && !$set{mode};
-	say_line(sprintf("round %d seed %d: %s, kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
-			$round, $seed, $s->{mode}, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
+	say_line(sprintf("round %d seed %d: %s%s, kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
+			$round, $seed, $s->{mode}, $trace ? ', stores traced' : '', $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
 			join(' ', (map { "$_ $s->{load}{$_}" } sort keys %{ $s->{load} }),
 				map { "$_=$s->{conf}{$_}" } sort keys %{ $s->{conf} })));
 	$totals{"kill $s->{kill}"}++;
@@ -1016,7 +1029,7 @@ sub one_round
 		{
 			# crash again while recovery runs, or soon after
 			my $wait = pick(rand 0.3, rand 1.0, rand 2.5);
-			say_line('    armed: ' . arm_shim("$dir/pool", pick(sort keys %SITES), most => 300)) if $opt{powercut} && rand() < 0.5;
+			say_line('    armed: ' . arm_shim("$dir/pool", random_site(), most => 300)) if $opt{powercut} && rand() < 0.5;
 			my $pid = with_shim("$dir/pool",
 				sub { start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start') });
 			my $deadline = time + 20;
