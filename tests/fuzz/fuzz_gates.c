@@ -225,6 +225,28 @@ MakeMediaReport(const FuzzInput *input, const PCacheSuperblock *sb,
 	}
 }
 
+/* What the pool must say of pg_control: what it was, or was about to become. */
+static void
+CheckControlSeen(const PCacheControlSeen seen[2], const ControlFileData *control)
+{
+	const PCacheControlSeen *pending = &seen[0];
+	const PCacheControlSeen *confirmed = &seen[1];
+	bool		is_confirmed = confirmed->number > 0 &&
+		confirmed->crc == PCacheControlSeenCrc(confirmed);
+
+	if (is_confirmed && confirmed->time == control->time &&
+		confirmed->control_crc == control->crc)
+	{
+		FuzzExpect(confirmed->contents == PCacheControlConfirmed(control, 1).contents);
+		return;
+	}
+	FuzzExpect(pending->number > 0);
+	FuzzExpect(pending->crc == PCacheControlSeenCrc(pending));
+	FuzzExpect(!is_confirmed || pending->number > confirmed->number);
+	FuzzExpect(pending->contents == PCacheControlConfirmed(control, 1).contents);
+	FuzzExpect(control->time == pending->time || control->time - 1 == pending->time);
+}
+
 /* What must be true of a pool whose pages are kept. */
 static void
 CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
@@ -264,6 +286,7 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 		FuzzExpect(sb->mode == PERSISTENT_CACHE_ALWAYS);
 		FuzzExpect(sb->confirmed.location == control->checkPoint ||
 				   sb->pending.location == control->checkPoint);
+		CheckControlSeen(facts->control_seen, control);
 		FuzzExpect(facts->watermark.flushed >= control->checkPointCopy.redo);
 		FuzzExpect(facts->watermark.timeline == facts->recovery_timeline);
 		if (memcmp(sb->boot_id, facts->boot_id, PCACHE_UUID_LEN) != 0)
@@ -303,7 +326,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 	PCacheDescriptor descs[FUZZ_DESCRIPTORS];
 
 	page_facts.lsn_limit = PCacheLsnLimit(sb, facts);
-	page_facts.completed_epoch = PCacheCompletedEpoch(sb, facts->control);
+	PCacheSetCompleted(&page_facts, sb, facts->control);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
 	page_facts.host_restarted = PCacheHostRestarted(sb, facts);
 	page_facts.sizes = PCacheRelSizesCreate();
@@ -315,7 +338,13 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 	{
 		PCachePageVerdict verdict = PCachePageGate(&descs[slot], slot, &page_facts);
 
-		(void) PCachePageIsDirty(&descs[slot], &page_facts);
+		if (!PCachePageIsDirty(&descs[slot], &page_facts))
+		{
+			FuzzExpect(sb->state == PCACHE_STATE_CLEAN ||
+					   descs[slot].dirty_epoch < Max(sb->pending_epoch, sb->confirmed_epoch));
+			FuzzExpect((descs[slot].flags & PCACHE_DESC_PERMANENT) == 0 ||
+					   descs[slot].page_lsn <= facts->control->checkPointCopy.redo);
+		}
 		FuzzExpect(PCachePageVerdictName(verdict)[0] != '\0');
 		FuzzExpect(verdict < PCACHE_NUM_PAGE_VERDICTS);
 		n_page_verdicts[verdict]++;
@@ -368,6 +397,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		FuzzExpect(facts.watermark.crc == PCacheWatermarkCrc(&facts.watermark));
 	else
 		facts.watermark.flushed = 0;
+	memcpy(facts.control_seen, input.control_seen, sizeof(facts.control_seen));
 
 	/* the cluster */
 	state_len = FuzzExpandState(&input, "/dev/shm/pool", state_text, sizeof(state_text));

@@ -186,6 +186,24 @@ FuzzRepair(FuzzInput *input, uint32 which)
 		if (which & 0x20)
 			w->crc = PCacheWatermarkCrc(w);
 	}
+	for (int i = 0; i < lengthof(input->control_seen); i++)
+	{
+		PCacheControlSeen *seen = &input->control_seen[i];
+
+		/* one of the halves goes with pg_control, or both */
+		if ((which & 0x20) && (which & (0x400 << i)))
+		{
+			uint64		number = Max(seen->number, 1);
+
+			*seen = i == PCACHE_CONTROL_PENDING ?
+				PCacheControlPending(&input->control, number, seen->time) :
+				PCacheControlConfirmed(&input->control, number);
+			if (i == PCACHE_CONTROL_PENDING && (which & 0x1000))
+				seen->time = input->control.time;
+		}
+		if (which & 0x20)
+			seen->crc = PCacheControlSeenCrc(seen);
+	}
 	if (which & 0x40)
 	{
 		for (int i = 0; i < FUZZ_MEMORY_ERRORS; i++)

@@ -71,6 +71,7 @@ typedef struct FuzzInput
 	FuzzSuperblock first;
 	FuzzSuperblock copy;
 	PCacheWatermark watermarks[2];
+	PCacheControlSeen control_seen[2];
 	PCacheMemoryError errors[FUZZ_MEMORY_ERRORS];
 	PCacheDescriptor descs[FUZZ_DESCRIPTORS];
 	char		wal[PCACHE_WITNESS_LEN];	/* the bytes before the witness */

@@ -54,6 +54,7 @@ static const Part parts[] = {
 	SUPERBLOCK(copy, slots_used, n_dimms, 1),
 	SUPERBLOCK(copy, n_dimms, pending_epoch, 1),
 	FIELD(watermarks, 2),
+	FIELD(control_seen, 2),
 	FIELD(errors, 2),
 	FIELD(descs, 6),
 	FIELD(wal, 1),

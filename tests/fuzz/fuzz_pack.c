@@ -92,6 +92,7 @@ main(int argc, char *argv[])
 	FuzzPackSuperblock(&sb, &input.first);
 	if (!PCacheReadExact(fd, &sb, sizeof(sb), PCACHE_COPY_OFFSET) ||
 		!PCacheReadExact(fd, input.watermarks, sizeof(input.watermarks), PCACHE_WATERMARK_OFFSET) ||
+		!PCacheReadExact(fd, input.control_seen, sizeof(input.control_seen), PCACHE_CONTROL_OFFSET) ||
 		!PCacheReadExact(fd, input.errors, sizeof(input.errors), PCACHE_MEMORY_ERRORS_OFFSET) ||
 		!PCacheReadDescriptors(fd, 0, FUZZ_DESCRIPTORS, input.descs))
 		pg_fatal("could not read file \"%s\": %m", path);

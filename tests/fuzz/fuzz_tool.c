@@ -490,6 +490,7 @@ WritePool(const FuzzInput *input)
 	FuzzExpandSuperblock(&input->first, &sb);
 	FuzzWriteFile(fd, &sb, sizeof(sb), PCACHE_SUPERBLOCK_OFFSET);
 	FuzzWriteFile(fd, input->watermarks, sizeof(input->watermarks), PCACHE_WATERMARK_OFFSET);
+	FuzzWriteFile(fd, input->control_seen, sizeof(input->control_seen), PCACHE_CONTROL_OFFSET);
 	FuzzWriteFile(fd, input->errors, sizeof(input->errors), PCACHE_MEMORY_ERRORS_OFFSET);
 	FuzzWriteFile(fd, input->descs, sizeof(input->descs), PCACHE_DESCRIPTORS_OFFSET);
 	for (int i = 0; i < FUZZ_PAGES; i++)

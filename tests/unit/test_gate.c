@@ -358,8 +358,24 @@ TestStateFile(void **state)
 		Expect(&w, PCACHE_COLD_INCARNATION, "incarnation");
 		w.state.incarnation ^= UINT64CONST(1) << bit;
 	}
+
+	/* a run without the pool, as far as that can be told from a cut-off start */
 	w.state.incarnation = 0;
-	Expect(&w, PCACHE_COLD_INCARNATION, "incarnation");
+	Expect(&w, PCACHE_COLD_INCARNATION, "run without the pool");
+	assert_string_equal(PCachePoolGate(&w.sb, &w.facts).detail,
+						"the cluster was run without the pool");
+	w.sb.state = PCACHE_STATE_DIRTY;
+	assert_string_equal(PCachePoolGate(&w.sb, &w.facts).detail,
+						"the cluster was run without the pool");
+	w.sb.state = PCACHE_STATE_ATTACHING;
+	Expect(&w, PCACHE_COLD_INCARNATION, "cut-off start");
+	assert_null(strstr(PCachePoolGate(&w.sb, &w.facts).detail, "without the pool"));
+	w.sb.state = PCACHE_STATE_EMPTY;
+	Expect(&w, PCACHE_COLD_NEW, "empty");
+	/* a pool without an incarnation does not agree with it either */
+	w.sb.state = PCACHE_STATE_CLEAN;
+	w.sb.incarnation = 0;
+	Expect(&w, PCACHE_COLD_INCARNATION, "run without the pool");
 
 	/* place and kind are for finding the pool; the UUID tells which it is */
 	InitWorld(&w);
@@ -619,6 +635,17 @@ TestNames(void **state)
 #define WAL_SEGMENT_SIZE	MIB(1)
 #define FLUSHED				UINT64CONST(0x5008000)
 
+/* pg_control is as it is, and the pool's server has made it so. */
+static void
+SeeControl(World *w)
+{
+	w->control.crc = BitwiseCrc32c(&w->control, offsetof(ControlFileData, crc));
+	w->facts.control_seen[PCACHE_CONTROL_PENDING] =
+		PCacheControlPending(&w->control, 5, w->control.time);
+	w->facts.control_seen[PCACHE_CONTROL_CONFIRMED] =
+		PCacheControlConfirmed(&w->control, 5);
+}
+
 /*
  * A pool that was in use in mode always when the server stopped, with a
  * pg_wal in the working directory.  The witness ends in the middle of a page.
@@ -632,7 +659,7 @@ InitCrash(World *w)
 	InitWorld(w);
 	w->control.state = DB_IN_PRODUCTION;
 	w->control.xlog_seg_size = WAL_SEGMENT_SIZE;
-	w->control.crc++;
+	SeeControl(w);
 	w->sb.state = PCACHE_STATE_DIRTY;
 	w->sb.mode = PERSISTENT_CACHE_ALWAYS;
 	w->sb.confirmed.control_crc = 0;
@@ -666,6 +693,7 @@ static void
 TestAfterCrash(void **state)
 {
 	World		w;
+	PCachePageFacts facts;
 	char	   *dir = MakeTempDirectory("/tmp");
 
 	assert_int_equal(chdir(dir), 0);
@@ -684,20 +712,38 @@ TestAfterCrash(void **state)
 	w.sb.pending.location += 0x100;
 	w.sb.pending_epoch = 8;
 	Expect(&w, PCACHE_WARM, "pending not in pg_control");
-	assert_int_equal(PCacheCompletedEpoch(&w.sb, &w.control), 7);
+	PCacheSetCompleted(&facts, &w.sb, &w.control);
+	assert_int_equal(facts.completed_epoch, 7);
+	assert_int_equal(facts.redo, w.control.checkPointCopy.redo);
 	w.control.checkPoint += 0x100;
+	SeeControl(&w);
 	Expect(&w, PCACHE_WARM, "pending in pg_control");
-	assert_int_equal(PCacheCompletedEpoch(&w.sb, &w.control), 8);
+	w.control.checkPointCopy.redo += 0x80;
+	w.sb.pending.redo += 0x80;
+	SeeControl(&w);
+	Expect(&w, PCACHE_WARM, "pending in pg_control, with another redo point");
+	PCacheSetCompleted(&facts, &w.sb, &w.control);
+	assert_int_equal(facts.completed_epoch, 8);
+	assert_int_equal(facts.redo, w.control.checkPointCopy.redo);
+	w.sb.state = PCACHE_STATE_CLEAN;
+	PCacheSetCompleted(&facts, &w.sb, &w.control);
+	assert_int_equal(facts.completed_epoch, PG_UINT64_MAX);
+	assert_int_equal(facts.redo, w.control.checkPointCopy.redo);
+	w.sb.state = PCACHE_STATE_DIRTY;
 	w.control.checkPoint += 0x100;
+	SeeControl(&w);
 	Expect(&w, PCACHE_COLD_CHECKPOINT, "a checkpoint without the pool");
 	InitCrash(&w);
 	w.control.checkPointCopy.redo -= 0x10;
+	SeeControl(&w);
 	Expect(&w, PCACHE_COLD_CHECKPOINT, "redo point");
 	InitCrash(&w);
 	w.control.checkPointCopy.ThisTimeLineID = 4;
+	SeeControl(&w);
 	Expect(&w, PCACHE_COLD_CHECKPOINT, "timeline of the checkpoint");
 	InitCrash(&w);
 	w.control.data_checksum_version = 0;
+	SeeControl(&w);
 	Expect(&w, PCACHE_COLD_CHECKSUMS, "checksums");
 
 	/* another boot */
@@ -753,6 +799,140 @@ TestAfterCrash(void **state)
 	Expect(&w, PCACHE_COLD_WATERMARK, "other WAL");
 	assert_int_equal(unlink("pg_wal/000000030000000000000050"), 0);
 	Expect(&w, PCACHE_COLD_WATERMARK, "no WAL");
+
+	assert_int_equal(chdir("/"), 0);
+	RemoveTree(dir);
+	free(dir);
+}
+
+/*
+ * pg_control as another server makes it: each byte of it, each bit of what the
+ * pool says of it, and which of the two halves is to be believed.
+ */
+static void
+TestControlSeen(void **state)
+{
+	World		w;
+	World		other;
+	PCacheControlSeen *pending = &w.facts.control_seen[PCACHE_CONTROL_PENDING];
+	PCacheControlSeen *confirmed = &w.facts.control_seen[PCACHE_CONTROL_CONFIRMED];
+	const size_t crc_offset = offsetof(ControlFileData, crc);
+	char	   *dir = MakeTempDirectory("/tmp");
+
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(mkdir("pg_wal", 0700), 0);
+	InitCrash(&w);
+	for (int half = 0; half < 2; half++)
+		assert_int_equal(w.facts.control_seen[half].crc,
+						 BitwiseCrc32c(&w.facts.control_seen[half], 28));
+	assert_int_equal(confirmed->control_crc, w.control.crc);
+	assert_int_equal(confirmed->time, w.control.time);
+	assert_int_equal(pending->control_crc, 0);
+
+	/* nothing of pg_control may be another, with the CRC that it has then */
+	for (size_t i = 0; i < crc_offset; i++)
+	{
+		for (int bit = 0; bit < 8; bit++)
+		{
+			((uint8 *) &w.control)[i] ^= 1 << bit;
+			assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
+			w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+			assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
+			assert_int_not_equal(Judge(&w), PCACHE_WARM);
+			((uint8 *) &w.control)[i] ^= 1 << bit;
+			w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+		}
+	}
+	Expect(&w, PCACHE_WARM, "pg_control as it was");
+	w.control.state = DB_IN_CRASH_RECOVERY;
+	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "another server began to recover");
+	InitCrash(&w);
+	w.control.time++;
+	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "pg_control written again");
+	InitCrash(&w);
+	w.control.crc ^= 1;
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "another CRC");
+
+	/* each field of the confirmed half alone, with a right CRC of its own */
+	InitCrash(&w);
+	confirmed->contents ^= 1;
+	confirmed->crc = PCacheControlSeenCrc(confirmed);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "confirmed contents");
+	InitCrash(&w);
+	confirmed->time++;
+	confirmed->crc = PCacheControlSeenCrc(confirmed);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "confirmed time");
+	InitCrash(&w);
+	confirmed->control_crc ^= 1;
+	confirmed->crc = PCacheControlSeenCrc(confirmed);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "confirmed CRC");
+
+	/* a damaged one does not count; the pending one knows as much */
+	InitCrash(&w);
+	for (int bit = 0; bit < 8 * (int) sizeof(PCacheControlSeen); bit++)
+	{
+		((uint8 *) confirmed)[bit / 8] ^= 1 << bit % 8;
+		Expect(&w, PCACHE_WARM, "confirmed half damaged");
+		((uint8 *) confirmed)[bit / 8] ^= 1 << bit % 8;
+		((uint8 *) pending)[bit / 8] ^= 1 << bit % 8;
+		Expect(&w, PCACHE_WARM, "pending half damaged");
+		memset(confirmed, 0, sizeof(*confirmed));
+		Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "both halves damaged");
+		InitCrash(&w);
+	}
+	/* a line of zeros, as of a pool that an older server has used; and no number */
+	memset(w.facts.control_seen, 0, sizeof(w.facts.control_seen));
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "no line");
+	for (int half = 0; half < 2; half++)
+	{
+		InitCrash(&w);
+		memset(w.facts.control_seen, 0, sizeof(w.facts.control_seen));
+		w.facts.control_seen[half] = half == PCACHE_CONTROL_PENDING ?
+			PCacheControlPending(&w.control, 0, w.control.time) :
+			PCacheControlConfirmed(&w.control, 0);
+		Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "a half without a number");
+	}
+
+	/*
+	 * The server dies between the pending half and pg_control, and between
+	 * pg_control and the confirmed half.
+	 */
+	InitCrash(&w);
+	other = w;
+	other.control.minRecoveryPoint += 0x1000;
+	other.control.time += 60;
+	other.control.crc = BitwiseCrc32c(&other.control, crc_offset);
+	*pending = PCacheControlPending(&other.control, 6, other.control.time);
+	Expect(&w, PCACHE_WARM, "pending, not in pg_control");
+	w.control = other.control;
+	Expect(&w, PCACHE_WARM, "pending, in pg_control");
+	w.control.time++;
+	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+	Expect(&w, PCACHE_WARM, "pending, in pg_control a second later");
+	w.control.time++;
+	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "pending, in pg_control two seconds later");
+	w.control.time -= 3;
+	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "pending, in pg_control before it");
+	w.control.time = PG_INT64_MIN;
+	assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
+	w.control = other.control;
+	w.control.minRecoveryPoint++;
+	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "something else in pg_control");
+
+	/* what was confirmed since is not to be seen again */
+	w.control = other.control;
+	*confirmed = PCacheControlConfirmed(&w.control, 6);
+	Expect(&w, PCACHE_WARM, "confirmed");
+	w.control.time++;
+	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "written again after it was confirmed");
+	*confirmed = PCacheControlConfirmed(&other.control, 7);
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "an older pending half");
 
 	assert_int_equal(chdir("/"), 0);
 	RemoveTree(dir);
@@ -1011,7 +1191,7 @@ MakePageFacts(void)
 {
 	PCachePageFacts facts = {.lsn_limit = LSN_LIMIT, .media = &page_media,
 		.blocks_offset = BLOCKS_OFFSET, .file_size = SLOT_OFFSET + BLCKSZ,
-	.completed_epoch = 10};
+	.completed_epoch = 10, .redo = LSN_LIMIT};
 
 	return facts;
 }
@@ -1104,6 +1284,41 @@ TestPages(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED,
 				desc.flags = (uint16) ~PCACHE_DESC_PERMANENT; facts.drop_unlogged = true);
 	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.drop_unlogged = true);
+}
+
+/* Which of the pages that are kept are dirty. */
+static void
+TestDirty(void **state)
+{
+	PCacheDescriptor desc;
+	PCachePageFacts facts = MakePageFacts();
+
+	InitPage(&desc);
+	assert_false(PCachePageIsDirty(&desc, &facts));
+	desc.dirty_epoch = 9;
+	assert_false(PCachePageIsDirty(&desc, &facts));
+	desc.dirty_epoch = 10;
+	assert_true(PCachePageIsDirty(&desc, &facts));
+	desc.dirty_epoch = PG_UINT64_MAX;
+	facts.completed_epoch = PG_UINT64_MAX;
+	assert_true(PCachePageIsDirty(&desc, &facts));
+
+	/* redo of another server may have put an older image into the file */
+	InitPage(&desc);
+	facts.redo = desc.page_lsn - 1;
+	assert_true(PCachePageIsDirty(&desc, &facts));
+	facts.completed_epoch = PG_UINT64_MAX;
+	assert_true(PCachePageIsDirty(&desc, &facts));
+	facts.redo = desc.page_lsn;
+	assert_false(PCachePageIsDirty(&desc, &facts));
+	facts.redo = 0;
+	desc.page_lsn = 0;
+	assert_false(PCachePageIsDirty(&desc, &facts));
+
+	/* but not one that is not in WAL, and whose LSN is none of it */
+	InitPage(&desc);
+	desc.flags = 0;
+	assert_false(PCachePageIsDirty(&desc, &facts));
 }
 
 /* Bad ranges around the page's block */
@@ -1323,6 +1538,7 @@ main(void)
 		cmocka_unit_test(TestOtherFacts),
 		cmocka_unit_test(TestOrder),
 		cmocka_unit_test(TestAfterCrash),
+		cmocka_unit_test(TestControlSeen),
 		cmocka_unit_test(TestWatermark),
 		cmocka_unit_test(TestWitness),
 		cmocka_unit_test(TestAllRefusalsSeen),
@@ -1333,6 +1549,7 @@ main(void)
 	const struct CMUnitTest page_tests[] = {
 		cmocka_unit_test(TestDescribe),
 		cmocka_unit_test(TestPages),
+		cmocka_unit_test(TestDirty),
 		cmocka_unit_test(TestBadBlocks),
 		cmocka_unit_test(TestPageFlips),
 		cmocka_unit_test(TestPageOrder),

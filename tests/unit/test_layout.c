@@ -61,6 +61,8 @@ TestConstants(void **state)
 	assert_int_equal(PCACHE_SUPERBLOCK_OFFSET, 0);
 	assert_int_equal(PCACHE_COPY_OFFSET, 4096);
 	assert_int_equal(PCACHE_WATERMARK_OFFSET, 8192);
+	assert_int_equal(PCACHE_CONTROL_OFFSET, 8256);
+	assert_int_equal(PCACHE_CONTROL_OFFSET % PCACHE_CACHE_LINE, 0);
 	assert_int_equal(PCACHE_DESCRIPTORS_OFFSET, 2097152);
 	assert_int_equal(PCACHE_UUID_LEN, 16);
 	assert_int_equal(PCACHE_MAX_DIMMS, 32);
@@ -153,10 +155,18 @@ TestParts(void **state)
 		FIELD(PCacheWatermark, timeline, 24, 4),
 		FIELD(PCacheWatermark, crc, 28, 4),
 	};
+	static const Field seen[] = {
+		FIELD(PCacheControlSeen, number, 0, 8),
+		FIELD(PCacheControlSeen, contents, 8, 8),
+		FIELD(PCacheControlSeen, time, 16, 8),
+		FIELD(PCacheControlSeen, control_crc, 24, 4),
+		FIELD(PCacheControlSeen, crc, 28, 4),
+	};
 
 	CheckFields(checkpoint, lengthof(checkpoint), sizeof(PCacheCheckpoint), 24);
 	CheckFields(dimm, lengthof(dimm), sizeof(PCacheDimm), 48);
 	CheckFields(watermark, lengthof(watermark), sizeof(PCacheWatermark), 32);
+	CheckFields(seen, lengthof(seen), sizeof(PCacheControlSeen), 32);
 }
 
 static void

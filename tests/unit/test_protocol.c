@@ -1332,6 +1332,7 @@ CutPower(void)
 		.lsn_limit = PG_UINT64_MAX,
 		.drop_unlogged = true,
 		.completed_epoch = world.completed_epoch,
+		.redo = PG_UINT64_MAX,	/* so that the epoch alone has to tell */
 	};
 
 	for (int slot = 0; slot < N_SLOTS; slot++)
@@ -1384,6 +1385,7 @@ CheckNothingLost(void)
 		.lsn_limit = PG_UINT64_MAX,
 		.drop_unlogged = true,
 		.completed_epoch = world.completed_epoch,
+		.redo = PG_UINT64_MAX,	/* so that the epoch alone has to tell */
 	};
 
 	alone = true;

@@ -215,6 +215,7 @@ GatherFacts(const PCacheOptions *options, const ControlFileData *control,
 	if (!PCacheReadExact(pool->fd, watermarks, sizeof(watermarks), PCACHE_WATERMARK_OFFSET) ||
 		!PCacheWatermarkChoose(watermarks, &facts->watermark))
 		facts->watermark.flushed = 0;
+	PCacheReadControlSeen(pool->fd, facts->control_seen);
 
 	if (chdir(options->pgdata) < 0)
 		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);
@@ -290,8 +291,7 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	bool		found;
 
 	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);
-	facts.completed_epoch = sb->state == PCACHE_STATE_CLEAN ?
-		PG_UINT64_MAX : PCacheCompletedEpoch(sb, control);
+	PCacheSetCompleted(&facts, sb, control);
 	facts.drop_unlogged = judge->drop_unlogged;
 	facts.host_restarted = PCacheHostRestarted(sb, &judge->facts);
 	facts.sizes = PCacheRelSizesCreate();
@@ -303,6 +303,7 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	scan->slots = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
 	scan->verdicts = pg_malloc0(Max(scan->slots, 1));
 	scan->completed_epoch = facts.completed_epoch;
+	scan->redo = facts.redo;
 	scan->kept = pg_malloc_object(struct PageSet);
 	scan->kept->pages = pages;
 	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)

@@ -161,6 +161,7 @@ typedef struct PageScan
 	uint64		saved;			/* pages that the pool ought to hold */
 	uint64		not_fitting;	/* sealed, but beyond slots */
 	uint64		completed_epoch;	/* see PCachePageFacts */
+	uint64		redo;			/* likewise */
 	struct PageSet *kept;		/* for ScanHasPage() */
 } PageScan;
 

@@ -116,9 +116,13 @@ SetPoolSize(PCachePool *pool, uint64 size)
 		FailWith(&err);
 }
 
-/* Write the cluster's record of the pool as the superblock now is. */
+/*
+ * Write the cluster's record of the pool as the superblock now is, but with
+ * the incarnation given: only who has emptied or filled the pool may make the
+ * two agree.
+ */
 void
-StoreStateFile(Rebuild *r)
+StoreStateFile(Rebuild *r, uint64 incarnation)
 {
 	const PCacheSuperblock *sb = Superblock(r);
 	PCacheError err;
@@ -128,7 +132,7 @@ StoreStateFile(Rebuild *r)
 	r->state.capacity = sb->capacity;
 	memcpy(r->state.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
 	r->state.fs_kind = r->pool.fs_kind;
-	r->state.incarnation = sb->incarnation;
+	r->state.incarnation = incarnation;
 	if (!PCacheStateFileWrite(r->options->pgdata, pg_file_create_mode,
 							  &r->state, &err))
 		FailWith(&err);
@@ -467,8 +471,8 @@ PunchAndAllocate(const Rebuild *r, const PCacheByteRange *range)
 /*
  * Clear bad blocks, and what the pool remembers of memory errors: give their
  * part of the file back, and get a new one.
- * Pages in it are gone; of superblocks, watermark and descriptors what can be
- * read is put back.  Each step leaves the pool valid.
+ * Pages in it are gone; of superblocks, watermark and its neighbour, and
+ * descriptors what can be read is put back.  Each step leaves the pool valid.
  */
 static void
 ClearBadBlocks(Rebuild *r)
@@ -780,7 +784,7 @@ Resize(Rebuild *r, uint64 capacity)
 	/* still to be marked when the cluster knows of the new size */
 	StoreSuperblock(r);
 	RebuildStep("resize-new-layout");
-	StoreStateFile(r);
+	StoreStateFile(r, r->state.incarnation);
 	RebuildStep("resize-recorded");
 	sb->state = state;
 	StoreSuperblock(r);
@@ -938,7 +942,7 @@ DoRebuild(const PCacheOptions *options)
 	if (options->reset && !options->dry_run)
 	{
 		EmptyPool(&r.pool, &r.superblocks, r.control, capacity);
-		StoreStateFile(&r);
+		StoreStateFile(&r, Superblock(&r)->incarnation);
 		RebuildStep("reset-recorded");
 	}
 	else if (resize)

@@ -41,7 +41,7 @@ extern void EmptyPool(PCachePool *pool, Superblocks *superblocks,
 extern PCacheDescriptor *MappedDescriptor(const Rebuild *r, uint64 slot);
 extern void DrainPool(const Rebuild *r);
 extern void StoreSuperblock(Rebuild *r);
-extern void StoreStateFile(Rebuild *r);
+extern void StoreStateFile(Rebuild *r, uint64 incarnation);
 extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
 extern void FreeSlot(const Rebuild *r, uint64 slot);
 

@@ -120,7 +120,8 @@ ComparePool(const PCacheOptions *options, const PCachePool *pool,
 			const PageScan *scan, VerifyResult *result)
 {
 	struct RelationCounter *counter = CreateRelationCounter();
-	PCachePageFacts facts = {.completed_epoch = scan->completed_epoch};
+	PCachePageFacts facts = {.completed_epoch = scan->completed_epoch,
+	.redo = scan->redo};
 	SegmentFile file = {.fd = -1};
 	PGIOAlignedBlock cached;
 	PGIOAlignedBlock stored;

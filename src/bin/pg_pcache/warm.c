@@ -485,7 +485,7 @@ WarmFromFiles(Rebuild *r)
 		pg_fatal("could not generate random numbers");
 	StoreSuperblock(r);
 	RebuildStep("warm-marked");
-	StoreStateFile(r);
+	StoreStateFile(r, sb->incarnation);
 	RebuildStep("warm-recorded");
 
 	/* also those beyond shared_buffers: nothing in them is checked any more */

@@ -149,6 +149,10 @@ extern void PersistentCacheCheckpointStart(void);
 extern void PersistentCacheCheckpointPending(const ControlFileData *control);
 extern void PersistentCacheCheckpointConfirmed(const ControlFileData *control);
 
+/* pcache_run.c: who updates pg_control */
+extern void PersistentCacheControlPending(const ControlFileData *control);
+extern void PersistentCacheControlConfirmed(const ControlFileData *control);
+
 /* pcache_shutdown.c: checkpointer */
 extern void PersistentCacheFlushStandby(void);
 extern void PersistentCacheShutdown(void);

@@ -12,6 +12,7 @@
  *		0				superblock
  *		4 KiB			copy of the superblock
  *		8 KiB			WAL watermark (two slots in one cache line)
+ *		8 KiB + 64		what pg_control looked like (likewise)
  *		12 KiB			memory errors that processes died of
  *		2 MiB			descriptor array, one cache line per slot
  *		(2 MiB bound)	blocks, BLCKSZ per slot
@@ -43,6 +44,7 @@
 #define PCACHE_SUPERBLOCK_OFFSET	0
 #define PCACHE_COPY_OFFSET		4096
 #define PCACHE_WATERMARK_OFFSET 8192
+#define PCACHE_CONTROL_OFFSET	(PCACHE_WATERMARK_OFFSET + PCACHE_CACHE_LINE)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
 
@@ -197,6 +199,32 @@ typedef struct PCacheWatermark
 StaticAssertDecl(sizeof(PCacheWatermark) == PCACHE_CACHE_LINE / 2,
 				 "PCacheWatermark");
 StaticAssertDecl(offsetof(PCacheWatermark, crc) == 28, "PCacheWatermark");
+
+/*
+ * What pg_control looked like when the pool's own server last wrote it.
+ *
+ * Two halves share one cache line of their own: the first one is stored before
+ * pg_control is written, the second one after it.  The server learns time and
+ * CRC only when it has written pg_control; a pending half has the time at which
+ * it was stored, and no CRC.
+ */
+typedef struct PCacheControlSeen
+{
+	uint64		number;			/* of the update; 0 if there was none */
+	uint64		contents;		/* hash of pg_control, but for time and CRC */
+	int64		time;			/* pg_control's, see above */
+	uint32		control_crc;	/* pg_control's, see above */
+	uint32		crc;			/* CRC-32C over all that precedes it */
+} PCacheControlSeen;
+
+#define PCACHE_CONTROL_PENDING		0
+#define PCACHE_CONTROL_CONFIRMED	1
+
+StaticAssertDecl(sizeof(PCacheControlSeen) == PCACHE_CACHE_LINE / 2,
+				 "PCacheControlSeen");
+StaticAssertDecl(offsetof(PCacheControlSeen, time) == 16, "PCacheControlSeen");
+StaticAssertDecl(offsetof(PCacheControlSeen, control_crc) == 24, "PCacheControlSeen");
+StaticAssertDecl(offsetof(PCacheControlSeen, crc) == 28, "PCacheControlSeen");
 
 /*
  * A range of the pool file that could not be read.  An array of them fills a

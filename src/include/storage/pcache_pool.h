@@ -176,6 +176,16 @@ extern bool PCacheWitnessFind(PCacheWatermark *watermark, const char *bytes,
 extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
 								 uint32 wal_segment_size, PCacheError *err);
 
+/* pcache_control.c */
+extern uint32 PCacheControlSeenCrc(const PCacheControlSeen *seen);
+extern PCacheControlSeen PCacheControlPending(const ControlFileData *control,
+											  uint64 number, int64 now);
+extern PCacheControlSeen PCacheControlConfirmed(const ControlFileData *control,
+												uint64 number);
+extern void PCacheReadControlSeen(int fd, PCacheControlSeen seen[2]);
+extern bool PCacheControlIsAsSeen(const PCacheControlSeen seen[2],
+								  const ControlFileData *control);
+
 /* pcache_fs.c */
 extern bool PCacheFsKindOfPath(const char *path, PCacheFsKind *kind,
 							   uint64 *page_size);
@@ -197,7 +207,8 @@ typedef struct PCacheStateFile
 	uint64		capacity;		/* in blocks */
 	uint8		pool_uuid[PCACHE_UUID_LEN];
 	PCacheFsKind fs_kind;
-	uint64		incarnation;	/* 0 until a server used the pool */
+	uint64		incarnation;	/* 0 until a server used the pool, and once
+								 * one ran without it */
 } PCacheStateFile;
 
 typedef enum PCacheStateFileResult
@@ -258,6 +269,7 @@ typedef struct PCacheGateFacts
 
 	/* For pools that are in use after an unclean stop */
 	PCacheWatermark watermark;	/* flushed is 0 if there is none */
+	PCacheControlSeen control_seen[2];	/* pending and confirmed */
 	uint32		recovery_timeline;	/* that this start will follow */
 	uint8		boot_id[PCACHE_UUID_LEN];
 } PCacheGateFacts;
@@ -272,8 +284,6 @@ extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
 										uint64 file_size);
 extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
-extern uint64 PCacheCompletedEpoch(const PCacheSuperblock *sb,
-								   const ControlFileData *control);
 extern const char *PCacheRefusalName(PCacheRefusal refusal);
 
 /* Page gates, asked for each slot of a pool that passed the pool gates. */
@@ -300,7 +310,13 @@ typedef struct PCachePageFacts
 	uint64		lsn_limit;		/* WAL is durable up to here */
 	bool		drop_unlogged;	/* recovery resets unlogged relations */
 	bool		host_restarted; /* files may have lost their last length */
-	uint64		completed_epoch;	/* pages sealed before it are on disk */
+
+	/*
+	 * Pages sealed before this epoch are on disk, if their LSN is not beyond
+	 * this redo point; see PCachePageIsDirty().
+	 */
+	uint64		completed_epoch;
+	uint64		redo;
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
@@ -311,6 +327,9 @@ extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 										uint32 slot,
 										const PCachePageFacts *facts);
 extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
+extern void PCacheSetCompleted(PCachePageFacts *facts,
+							   const PCacheSuperblock *sb,
+							   const ControlFileData *control);
 extern bool PCachePageIsDirty(const PCacheDescriptor *desc,
 							  const PCachePageFacts *facts);
 extern bool PCacheHostRestarted(const PCacheSuperblock *sb,

@@ -20,9 +20,10 @@ load_data($node);
 $expected = checksums($node);
 
 my $moved_on = qr/^the pool was saved at checkpoint \S+, the last checkpoint of the cluster is at \S+$/;
+my $without = qr/^the cluster was run without the pool$/;
 my $change = q{UPDATE t_heap SET grp = grp + 1 WHERE id % 100 = 0};
 
-cold_after($node, \$expected, 'switched off for a run', 'checkpoint', $moved_on, sub {
+cold_after($node, \$expected, 'switched off for a run', 'incarnation', $without, sub {
 	set_mode($node, 'off');
 	$node->start;
 	$node->safe_psql('postgres', $change);
@@ -31,15 +32,14 @@ cold_after($node, \$expected, 'switched off for a run', 'checkpoint', $moved_on,
 	set_mode($node, 'planned_restart');
 });
 
-cold_after($node, \$expected, 'switched off for a run that does nothing', 'checkpoint', $moved_on, sub {
+cold_after($node, \$expected, 'switched off for a run that does nothing', 'incarnation', $without, sub {
 	set_mode($node, 'off');
 	$node->start;
 	$node->stop;
 	set_mode($node, 'planned_restart');
 });
 
-cold_after($node, \$expected, 'switched off for a run that crashes', 'control_state',
-	qr/^the cluster was run without the pool, and not shut down cleanly$/, sub {
+cold_after($node, \$expected, 'switched off for a run that crashes', 'incarnation', $without, sub {
 	set_mode($node, 'off');
 	$node->start;
 	$node->stop('immediate');
@@ -48,7 +48,7 @@ cold_after($node, \$expected, 'switched off for a run that crashes', 'control_st
 	$expected =~ s/^t_unlogged.*$/t_unlogged|0|0/m;
 });
 
-cold_after($node, \$expected, 'single-user run', 'checkpoint', $moved_on, sub {
+cold_after($node, \$expected, 'single-user run', 'incarnation', $without, sub {
 	run_log([ 'postgres', '--single', '-D' => $data, 'postgres' ],
 		'<' => \"$change;\n", '>' => \my $out, '2>' => \my $err);
 	is($?, 0, 'single-user run: it works with the cache configured');
@@ -76,6 +76,17 @@ SKIP:
 			$node->stop;
 		});
 		set_mode($node, 'planned_restart');
+	});
+	cold_after($node, \$expected, 'run of an unpatched server that crashes', 'control_state',
+		qr/^the cluster was run without the pool, and not shut down cleanly$/, sub {
+		with_install($node, $install, sub {
+			set_mode($node, undef);
+			$node->start;
+			$node->stop('immediate');
+		});
+		set_mode($node, 'planned_restart');
+		# crash recovery resets them
+		$expected =~ s/^t_unlogged.*$/t_unlogged|0|0/m;
 	});
 }
 

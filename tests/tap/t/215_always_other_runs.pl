@@ -17,6 +17,7 @@ my @logged = qw(t_heap t_toast t_kinds);
 my $node = new_node('main', mode => 'always', size => '48MB');
 my $pool = pool_file($node);
 my $moved_on = qr/^the pool knows of checkpoints /;
+my $without = qr/^the cluster was run without the pool$/;
 my $change = 'UPDATE t_heap SET grp = grp + 5 WHERE id <= 100';
 my ($expected, $valid, $offset, $outcome);
 
@@ -32,6 +33,7 @@ for my $case (
 	[ 'unpatched server, a crash', vanilla_install(), $change, 'kill' ])
 {
 	my ($name, $install, $sql, $how) = @$case;
+	my @why = defined $install ? ('checkpoint', $moved_on) : ('incarnation', $without);
 
   SKIP:
 	{
@@ -47,7 +49,7 @@ for my $case (
 		};
 		defined $install ? with_install($node, $install, $run) : $run->();
 		set_mode($node, 'always');
-		cold_then_warm($node, $expected, 'checkpoint', $moved_on, $name);
+		cold_then_warm($node, $expected, @why, $name);
 	}
 }
 
@@ -58,7 +60,7 @@ run_log([ 'postgres', '--single', '-D' => $node->data_dir, 'postgres' ],
 	'<' => \"$change\n", '>' => \my $out, '2>' => \my $err);
 is($?, 0, 'single-user run: it works with the cache configured');
 unlike($err . $out, qr/persistent cache:/, 'single-user run: without the pool');
-cold_after_crash($node, 'checkpoint', $moved_on, 'single-user run');
+cold_after_crash($node, 'incarnation', $without, 'single-user run');
 my $with = checksums($node, tables => \@logged);
 isnt($with, $expected, 'single-user run: it did something');
 $node->stop;

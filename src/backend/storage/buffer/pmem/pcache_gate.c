@@ -118,6 +118,9 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 					  _("the data directory was last used with another pool"));
 	if (sb->state == PCACHE_STATE_EMPTY)
 		return Refuse(PCACHE_COLD_NEW, _("the pool is empty"));
+	if (facts->state->incarnation == 0 && sb->state != PCACHE_STATE_ATTACHING)
+		return Refuse(PCACHE_COLD_INCARNATION,
+					  _("the cluster was run without the pool"));
 	if (sb->incarnation != facts->state->incarnation)
 		return Refuse(PCACHE_COLD_INCARNATION,
 					  _("the pool was last used by incarnation %016llx of the server, the data directory by %016llx"),
@@ -133,18 +136,6 @@ SameCheckpoint(const PCacheCheckpoint *checkpoint, const ControlFileData *contro
 	return checkpoint->location == control->checkPoint &&
 		checkpoint->redo == control->checkPointCopy.redo &&
 		checkpoint->timeline == control->checkPointCopy.ThisTimeLineID;
-}
-
-/*
- * Which epoch the last checkpoint has completed.  A crash may come before or
- * after it got into pg_control, or before or after that was confirmed.
- */
-uint64
-PCacheCompletedEpoch(const PCacheSuperblock *sb, const ControlFileData *control)
-{
-	if (SameCheckpoint(&sb->pending, control))
-		return sb->pending_epoch;
-	return sb->confirmed_epoch;
 }
 
 /* Was the host restarted since the pool was in use? */
@@ -210,6 +201,10 @@ GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (sb->data_checksum_version != control->data_checksum_version)
 		return Refuse(PCACHE_COLD_CHECKSUMS,
 					  _("data checksums were switched on or off"));
+	/* redo of another run may have been through part of the data files */
+	if (!PCacheControlIsAsSeen(facts->control_seen, control))
+		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
+					  _("the control file is not what the pool's server last wrote"));
 	verdict = GatePower(sb, facts);
 	if (verdict.refusal != PCACHE_WARM)
 		return verdict;
@@ -406,13 +401,40 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 }
 
 /*
- * Must this page be written to its file again?  It is on disk only if it was
- * sealed before the last completed checkpoint began to write.
+ * Fill in what PCachePageIsDirty() asks for, of a pool that is to be kept.
+ *
+ * After a clean stop all epochs are completed; the redo point is still that of
+ * pg_control, since a standby that is stopped may keep an old one.  After a
+ * crash pg_control has one checkpoint or the other: the crash may have come
+ * before or after the pending one got there, or before or after that was
+ * confirmed.
+ */
+void
+PCacheSetCompleted(PCachePageFacts *facts, const PCacheSuperblock *sb,
+				   const ControlFileData *control)
+{
+	facts->redo = control->checkPointCopy.redo;
+	if (sb->state == PCACHE_STATE_CLEAN)
+		facts->completed_epoch = PG_UINT64_MAX;
+	else if (SameCheckpoint(&sb->pending, control))
+		facts->completed_epoch = sb->pending_epoch;
+	else
+		facts->completed_epoch = sb->confirmed_epoch;
+}
+
+/*
+ * Must this page be written to its file again?
+ *
+ * Its file had it if it was sealed before the last completed checkpoint began
+ * to write.  The file still has it, even if another server has begun to recover
+ * the cluster since, if redo has no older version of the page: see rule 30.
  */
 bool
 PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 {
-	return desc->dirty_epoch >= facts->completed_epoch;
+	return desc->dirty_epoch >= facts->completed_epoch ||
+		((desc->flags & PCACHE_DESC_PERMANENT) != 0 &&
+		 desc->page_lsn > facts->redo);
 }
 
 /*

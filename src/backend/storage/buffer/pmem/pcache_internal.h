@@ -103,6 +103,8 @@ typedef struct PersistentCacheControl
 	bool		left_by_redo;	/* they may be what redo made of them */
 	XLogRecPtr	redo_limit;		/* they have all changes up to here */
 	uint64		redo_violations;	/* they did not */
+	uint64		control_updates;	/* of pg_control, under ControlFileLock; 0
+									 * before the pool is ours */
 
 	/* Apart from what others write. */
 	pg_attribute_aligned(PG_CACHE_LINE_SIZE) PCacheSealerControl sealer;
@@ -171,6 +173,10 @@ extern void PCacheNoRecoveryLimits(void);
 extern void PCacheSetRecoveryLimits(const ControlFileData *control,
 									XLogRecPtr durable, XLogRecPtr kept_lsn,
 									TimeLineID timeline);
+
+/* pcache_run.c */
+extern void PCacheBeginControlSeen(const ControlFileData *control);
+extern void PCacheNoteRunWithout(void);
 
 /* pcache_redo.c */
 extern void PCacheReportRedo(void);

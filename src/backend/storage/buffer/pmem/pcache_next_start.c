@@ -44,6 +44,7 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 	if (!PCacheReadExact(pool->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
 		!PCacheWatermarkChoose(slots, &facts->watermark))
 		facts->watermark.flushed = 0;
+	PCacheReadControlSeen(pool->fd, facts->control_seen);
 
 	/* a damaged state file was reported when the pool was opened */
 	if (PCacheStateFileRead(DataDir, state, &err) == PCACHE_STATEFILE_OK)

@@ -94,8 +94,10 @@ CheckMedia(void)
 	if (PCacheMedia.bad.truncated ||
 		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]) ||
 		(persistent_cache_mode == PERSISTENT_CACHE_ALWAYS &&
-		 PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_WATERMARK_OFFSET,
-							   2 * sizeof(PCacheWatermark))))
+		 (PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_WATERMARK_OFFSET,
+								2 * sizeof(PCacheWatermark)) ||
+		  PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_CONTROL_OFFSET,
+								2 * sizeof(PCacheControlSeen)))))
 		ReportUnusableMedia();
 }
 
@@ -358,8 +360,12 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	sb->pending.location = next_control->checkPoint;
 	sb->pending.redo = next_control->checkPointCopy.redo;
 	sb->pending.timeline = next_control->checkPointCopy.ThisTimeLineID;
+	INJECTION_POINT("persistent-cache-adopting", NULL);
 	(void) PCacheStoreSuperblock(FATAL);
 	LWLockRelease(PersistentCacheLock);
+
+	/* not before: a pool that was just refused must not agree with pg_control */
+	PCacheBeginControlSeen(control);
 
 	memset(&state, 0, sizeof(state));
 	strlcpy(state.directory, PCachePoolDirectory, sizeof(state.directory));
@@ -475,7 +481,10 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	bool		after_crash;
 
 	if (!PersistentCacheEnabled())
+	{
+		PCacheNoteRunWithout();
 		return;
+	}
 
 	INSTR_TIME_SET_CURRENT(start);
 
@@ -498,8 +507,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	{
 		facts.lsn_limit = PCacheLsnLimit(&PCacheCtl->superblock, &gate_facts);
 		facts.host_restarted = PCacheHostRestarted(&PCacheCtl->superblock, &gate_facts);
-		if (after_crash)
-			facts.completed_epoch = PCacheCompletedEpoch(&PCacheCtl->superblock, control);
+		PCacheSetCompleted(&facts, &PCacheCtl->superblock, control);
 	}
 	AdoptPool(control, control_file, facts.completed_epoch);
 
