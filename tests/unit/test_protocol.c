@@ -4,8 +4,8 @@
  *	  Mark and seal under power cuts: all interleavings of who changes pages
  *	  and of the sealer, with the power cut after each step.
  *
- * pcache_mark.c and pcache_sealer.c are included below, as they are, and
- * PCacheDescribe() with pcache_shutdown.c.  What they ask of the server, and
+ * pcache_mark.c, pcache_sealer.c and pcache_descriptor.c are included below, as
+ * they are, and PCacheDescribe() with pcache_shutdown.c.  What they ask of the server, and
  * pcache_persist.h, is defined here.  The macros after the includes put
  * functions of this file in the place of the atomic operations, of memcpy(),
  * of PageGetLSN() and of UnlockBufHdr(): each of these, like each of the
@@ -93,6 +93,7 @@ static void SealerEnqueue(int buf_id);
 #define PageGetLSN HookPageGetLSN
 #define UnlockBufHdr HookUnlockBufHdr
 
+#include "pcache_descriptor.c"
 #include "pcache_mark.c"
 #undef BITS_PER_WORD
 #define PersistentCacheEnqueue SealerEnqueue

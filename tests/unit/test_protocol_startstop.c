@@ -48,6 +48,7 @@
 #include <unistd.h>
 
 #include "access/rmgr.h"
+#include "access/timeline.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecord.h"
@@ -137,6 +138,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_sealer.c"
 #include "pcache_watermark.c"
 #include "pcache_checkpoint.c"
+#include "pcache_recovery.c"
 #include "pcache_shmem.c"
 #include "pcache_startup.c"
 #include "pcache_shutdown.c"
@@ -934,6 +936,25 @@ PCacheMakeDirectory(const char *directory, PCacheFsKind expected, int dir_mode,
 	abort();
 }
 
+/* None of the pages is an SP-GiST index's. */
+bool
+PCacheNamesBlocks(const BufferTag *tag, Page page)
+{
+	return false;
+}
+
+List *
+readTimeLineHistory(TimeLineID timeline)
+{
+	abort();
+}
+
+TimeLineID
+tliOfPointInHistory(XLogRecPtr point, List *history)
+{
+	abort();
+}
+
 /* nothing to see, or not called */
 void
 PCacheApplyNuma(int node)
@@ -1465,6 +1486,7 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 			.blocks_offset = sb->blocks_offset,
 			.file_size = world.file_size,
 			.completed_epoch = PG_UINT64_MAX,
+			.host_restarted = power,
 		};
 
 		n_images++;
