@@ -8,6 +8,7 @@
 use strict;
 use warnings FATAL => 'all';
 
+use IPC::Run;
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -282,15 +283,18 @@ sub answer
 {
 	my ($node) = @_;
 	my $query = 'SELECT (SELECT count(*) FROM accounts WHERE id > 0), (SELECT sum(balance) FROM accounts WHERE id > 0), (SELECT count(*) FROM history WHERE id > 0)';
-	my ($rc, $out, $err) = $node->psql('postgres', qq{
-BEGIN ISOLATION LEVEL REPEATABLE READ;
-SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off;
-$query;
-RESET ALL; SET LOCAL enable_seqscan = off;
-$query;
-COMMIT});
+	my ($out, $err);
 
-	return $out if $rc == 0;
+	# not by standard input, which is closed if there is no connection
+	IPC::Run::run([ 'psql', '-XAtq', '-v' => 'ON_ERROR_STOP=1', '-d' => $node->connstr('postgres'),
+			map { ('-c' => $_) }
+			  'BEGIN ISOLATION LEVEL REPEATABLE READ',
+			  'SET LOCAL enable_indexscan = off', 'SET LOCAL enable_indexonlyscan = off', 'SET LOCAL enable_bitmapscan = off',
+			  $query,
+			  'RESET ALL', 'SET LOCAL enable_seqscan = off',
+			  $query,
+			  'COMMIT' ], '<' => \undef, '>' => \$out, '2>' => \$err)
+	  and return $out;
 	return undef if $err =~ /not yet accepting connections|starting up|No such file or directory|Connection refused/;
 	return "error|0|0\n$err";
 }

@@ -115,6 +115,8 @@ for my $case ([ 'damaged', '32MB' ], [ 'damaged, and stopped', '31MB' ], [ 'dama
 	change();
 	$primary->wait_for_replay_catchup($standby);
 	contents($standby);
+	# no new restartpoint is possible, but minRecoveryPoint moves
+	$standby->safe_psql('postgres', 'CHECKPOINT');
 	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 	$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die;
 	change() for 1 .. 3;

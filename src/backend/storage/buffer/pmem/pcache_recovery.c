@@ -194,9 +194,10 @@ PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete)
 }
 
 /*
- * Neither archive nor pg_wal has the page with this LSN, all before it was
- * replayed, and recovery is about to wait for it.  Returns true if that makes
- * a difference to PersistentCacheConsistentAt().
+ * The page with this LSN, which the next record needs, is not in the archive
+ * or in pg_wal, and all before that record was replayed.  Invalid if it is not
+ * known to be a page that is missing.  Returns true if that makes a difference
+ * to PersistentCacheConsistentAt().
  *
  * Called by the startup process.
  */
@@ -210,8 +211,9 @@ PersistentCacheWalExhausted(XLogRecPtr missing)
 	if (PCacheCtl == NULL)
 		return false;
 	limit = pg_atomic_read_u64(&PCacheCtl->kept_limit);
-	if (limit == LIMIT_UNKNOWN)
-		return false;			/* looking for the checkpoint */
+	/* while looking for the checkpoint it is not known yet */
+	if (limit == LIMIT_UNKNOWN || XLogRecPtrIsInvalid(missing))
+		return false;
 	replayed = GetXLogReplayRecPtr(NULL);
 	if (replayed >= limit)
 		return false;
