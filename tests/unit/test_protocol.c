@@ -77,6 +77,7 @@ static bool HookCas(volatile pg_atomic_uint64 *ptr, uint64 *expected, uint64 val
 static uint64 HookExchange(volatile pg_atomic_uint64 *ptr, uint64 value);
 static uint64 HookFetchOr(volatile pg_atomic_uint64 *ptr, uint64 bits);
 static uint64 HookFetchAnd(volatile pg_atomic_uint64 *ptr, uint64 bits);
+static uint64 HookFetchAdd(volatile pg_atomic_uint64 *ptr, int64 add);
 static void HookMemcpy(void *dest, const void *src, size_t len);
 static XLogRecPtr HookPageGetLSN(const PageData *page);
 static void HookUnlockBufHdr(BufferDesc *buf, uint32 state);
@@ -89,12 +90,16 @@ static void SealerEnqueue(int buf_id);
 #define pg_atomic_exchange_u64 HookExchange
 #define pg_atomic_fetch_or_u64 HookFetchOr
 #define pg_atomic_fetch_and_u64 HookFetchAnd
+#define pg_atomic_fetch_add_u64 HookFetchAdd
+#define pg_atomic_fetch_sub_u64(ptr, sub) HookFetchAdd(ptr, -(sub))
 #define memcpy HookMemcpy
 #define PageGetLSN HookPageGetLSN
 #define UnlockBufHdr HookUnlockBufHdr
 
 #include "pcache_descriptor.c"
 #include "pcache_mark.c"
+#undef BITS_PER_WORD
+#include "pcache_untrusted.c"
 #undef BITS_PER_WORD
 #define PersistentCacheEnqueue SealerEnqueue
 #include "pcache_sealer.c"
@@ -138,6 +143,12 @@ typedef enum Mutant
 	M_SEALER_NO_REQUEUE_LOCKED,
 	M_SEALER_NO_REQUEUE_FAILED,
 	M_QUEUE_SUMMARY_LATE,
+	M_ERRORS_NO_BIT,
+	M_ERRORS_AFTER_VALID,
+	M_ERRORS_COUNT_LAST,
+	M_SEALER_NO_ERRORS_CHECK,
+	M_SEALER_ERRORS_CHECK_FIRST,
+	M_RETAG_NOT_TRUSTED,
 	N_MUTANTS
 } Mutant;
 
@@ -182,6 +193,14 @@ static const struct
 	[M_SEALER_NO_REQUEUE_LOCKED] = {"sealer: does not queue a locked page again", LOST},
 	[M_SEALER_NO_REQUEUE_FAILED] = {"sealer: does not queue again if seq has moved", LOST},
 	[M_QUEUE_SUMMARY_LATE] = {"queue: summary cleared after the word", LOST},
+	[M_ERRORS_NO_BIT] = {"read with errors: nobody is told", WRONG_PAGE},
+	[M_ERRORS_AFTER_VALID] = {"read with errors: told when the page is valid", WRONG_PAGE},
+	/* the page is not valid yet, so nobody asks */
+	[M_ERRORS_COUNT_LAST] = {"read with errors: counted after the bit is set", HARMLESS},
+	[M_SEALER_NO_ERRORS_CHECK] = {"sealer: does not ask for errors", WRONG_PAGE},
+	/* the mark for the read has moved seq since */
+	[M_SEALER_ERRORS_CHECK_FIRST] = {"sealer: asks for errors before the header is locked", HARMLESS},
+	[M_RETAG_NOT_TRUSTED] = {"new tag: errors of the page before are not forgotten", LOST},
 };
 
 static Mutant mutant;
@@ -219,6 +238,16 @@ static union
 static char blocks[N_SLOTS * BLCKSZ] __attribute__((aligned(4096)));
 static PersistentCacheControl control;
 
+/* What pcache_untrusted.c allocates; in use where pages are read with errors. */
+static union
+{
+	pg_atomic_uint64 words[8192 / sizeof(uint64)];
+	char		space[8192];
+}			untrusted __attribute__((aligned(PCACHE_CACHE_LINE)));
+static bool reads_with_errors;
+static bool counts_last;		/* for M_ERRORS_COUNT_LAST */
+static bool early_errors;		/* for M_SEALER_ERRORS_CHECK_FIRST */
+
 /* What pcache_mark.c allocates: the queue, and counters. */
 static union
 {
@@ -244,6 +273,7 @@ static struct
 	{
 		bool		complete;
 		bool		to_be_sealed;	/* in the end */
+		bool		with_errors;	/* it was read so, and never to be kept */
 		int			tag;
 		Contents	contents;
 	}			truth[N_SLOTS];
@@ -461,12 +491,21 @@ SlotOfSeq(volatile void *ptr)
 	return -1;
 }
 
+/* The count, or the bits, of pages that were read with errors. */
+static bool
+IsUntrusted(volatile void *ptr)
+{
+	return (volatile char *) ptr >= untrusted.space &&
+		(volatile char *) ptr < untrusted.space + sizeof(untrusted);
+}
+
 /* Counters and the like concern nobody else. */
 static bool
 IsShared(volatile void *ptr)
 {
 	return SlotOfSeq(ptr) >= 0 ||
 		ptr == (volatile void *) &control.epoch ||
+		(reads_with_errors && IsUntrusted(ptr)) ||
 		((volatile char *) ptr >= (volatile char *) queue.words &&
 		 (volatile char *) ptr < (volatile char *) (queue.words + QUEUE_WORDS));
 }
@@ -474,7 +513,7 @@ IsShared(volatile void *ptr)
 static bool
 IsQueue(volatile void *ptr)
 {
-	return IsShared(ptr) && SlotOfSeq(ptr) < 0 &&
+	return IsShared(ptr) && SlotOfSeq(ptr) < 0 && !IsUntrusted(ptr) &&
 		ptr != (volatile void *) &control.epoch;
 }
 
@@ -488,7 +527,19 @@ HookRead(volatile pg_atomic_uint64 *ptr)
 {
 	if (!IsShared(ptr))
 		return ptr->value;
+	if (me == SEALER && IsUntrusted(ptr))
+	{
+		if (mutant == M_SEALER_NO_ERRORS_CHECK)
+			return 0;
+		if (mutant == M_SEALER_ERRORS_CHECK_FIRST)
+			return early_errors ? ~UINT64CONST(0) : 0;
+	}
 	Step();
+	if (me == SEALER && mutant == M_SEALER_ERRORS_CHECK_FIRST && SlotOfSeq(ptr) >= 0)
+	{
+		early_errors = (UntrustedWord(SlotOfSeq(ptr))->value & UntrustedBit(SlotOfSeq(ptr))) != 0;
+		Saw(early_errors);
+	}
 	if (me == SEALER && mutant == M_SEALER_EPOCH_EARLY)
 	{
 		if (SlotOfSeq(ptr) >= 0)
@@ -580,7 +631,26 @@ HookFetchAnd(volatile pg_atomic_uint64 *ptr, uint64 bits)
 
 	Step();
 	old = ptr->value;
+	if (mutant == M_RETAG_NOT_TRUSTED && IsUntrusted(ptr))
+		return old;
 	ptr->value &= bits;
+	Saw(old);
+	return old;
+}
+
+static uint64
+HookFetchAdd(volatile pg_atomic_uint64 *ptr, int64 add)
+{
+	uint64		old;
+
+	Step();
+	old = ptr->value;
+	if (mutant == M_RETAG_NOT_TRUSTED && add < 0)
+		return old;
+	/* who has this mutant counts when the bit is set */
+	if (mutant == M_ERRORS_COUNT_LAST && add > 0 && !counts_last)
+		return old;
+	ptr->value += add;
 	Saw(old);
 	return old;
 }
@@ -692,9 +762,15 @@ LWLockIsHeldExclusive(LWLock *lock)
 void *
 ShmemInitStruct(const char *name, Size size, bool *found)
 {
+	*found = false;
+	if (strcmp(name, "Persistent Cache Untrusted Pages") == 0)
+	{
+		if (size > sizeof(untrusted))
+			abort();
+		return &untrusted;
+	}
 	if (size > sizeof(queue))
 		abort();
-	*found = false;
 	return &queue;
 }
 
@@ -1018,6 +1094,7 @@ Evict(int slot)
 	Step();
 	ClearBufferTag(&buf->tag);
 	world.truth[slot].to_be_sealed = false;
+	world.truth[slot].with_errors = false;
 	HookUnlockBufHdr(buf, state & ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK));
 	Forget(slot, tag);
 	if (mutant == M_EVICT_MARK_AFTER_TAG)
@@ -1066,6 +1143,39 @@ Read(int slot, int tag, bool ring)
 	StoreWords(slot, world.files[tag].words);
 	StoreLSN(slot, tag, world.files[tag]);
 	SetState(slot, BM_IO_IN_PROGRESS, BM_VALID);	/* TerminateBufferIO() */
+	Forget(slot, 0);
+	Unpin(slot);
+}
+
+static void
+NoteErrors(int slot)
+{
+	if (mutant == M_ERRORS_NO_BIT)
+		return;
+	PersistentCacheReadWithErrors(slot + 1);
+	if (mutant == M_ERRORS_COUNT_LAST)
+	{
+		counts_last = true;
+		HookFetchAdd((pg_atomic_uint64 *) &untrusted, 1);
+		counts_last = false;
+	}
+}
+
+/* ReadBuffer() of a page that can't be verified, with zero_damaged_pages */
+static void
+ReadWithErrors(int slot, int tag)
+{
+	Alloc(slot, tag, false);
+	world.truth[slot].to_be_sealed = false;
+	StoreWords(slot, 0);
+	StoreLSN(slot, tag, ContentsNumber(0));
+	world.truth[slot].with_errors = true;
+	if (mutant != M_ERRORS_AFTER_VALID)
+		NoteErrors(slot);
+	Forget(slot, 0);
+	SetState(slot, BM_IO_IN_PROGRESS, BM_VALID);
+	if (mutant == M_ERRORS_AFTER_VALID)
+		NoteErrors(slot);
 	Forget(slot, 0);
 	Unpin(slot);
 }
@@ -1198,6 +1308,32 @@ EvictReadChange(void)
 	Change(0, 58);
 }
 
+static void
+EvictAndReadWithErrors(void)
+{
+	Evict(0);
+	ReadWithErrors(0, 2);
+}
+
+static void
+ReadWithErrorsAndChange(void)
+{
+	Evict(0);
+	ReadWithErrors(0, 2);
+	Change(0, 60);
+	/* a change does not make it right */
+}
+
+/* it goes, and another page is read properly */
+static void
+ReadWithErrorsAndEvict(void)
+{
+	Evict(0);
+	ReadWithErrors(0, 2);
+	Evict(0);
+	Read(0, 0, false);
+}
+
 /* a page that goes, and comes back in another slot, to be changed there */
 static void
 Move(void)
@@ -1221,6 +1357,7 @@ static const struct
 	void		(*second) (void);
 	void		(*third) (void);
 	bool		large;			/* not for mutants */
+	bool		errors;			/* pages are read with errors */
 }			scenarios[] = {
 	{"two changes", SEALED, ChangeTwice},
 	{"two changes of a marked page", QUEUED, ChangeTwice},
@@ -1233,6 +1370,10 @@ static const struct
 	{"eviction, another page, changed", QUEUED, EvictReadChange},
 	{"eviction, a new page", QUEUED, EvictAndZero},
 	{"a page moves to another slot", SEALED, Move},
+	{"eviction, a page read with errors", SEALED, EvictAndReadWithErrors, .errors = true},
+	{"eviction of a marked page, a page read with errors", QUEUED, EvictAndReadWithErrors, .errors = true},
+	{"a page read with errors, changed", QUEUED, ReadWithErrorsAndChange, .errors = true},
+	{"a page read with errors, then another page", QUEUED, ReadWithErrorsAndEvict, .errors = true},
 	{"change, and LSN of a hint by another", QUEUED, ChangeOnce, HintOnce},
 	{"changes by two", SEALED, ChangeOnce, ChangeTwice, .large = true},
 	{"changes of two slots", QUEUED, ChangeOnce, ChangeOther, .large = true},
@@ -1268,6 +1409,9 @@ Reset(int scenario)
 	PersistentCacheDescriptors = descriptors.desc;
 	BufferDescriptors = buffer_descriptors;
 	PCacheQueueShmemInit();
+	PCacheUntrustedShmemInit();
+	reads_with_errors = scenarios[scenario].errors;
+	early_errors = false;
 	for (int tag = 0; tag < N_TAGS; tag++)
 	{
 		world.files[tag] = ContentsNumber(10 + tag);
@@ -1355,6 +1499,8 @@ CutPower(void)
 			tag = desc->rel_number - FIRST_REL;
 			if (tag < 0 || tag >= N_TAGS || world.mapping[tag] != slot)
 				Violation(WRONG_PAGE, "tag %d is kept in slot %d, and has left it", tag, slot);
+			else if (world.truth[slot].with_errors)
+				Violation(WRONG_PAGE, "a page that was read with errors is kept");
 			else if (!world.truth[slot].complete)
 				Violation(WRONG_PAGE, "a page in change is kept");
 			else if (tag != world.truth[slot].tag || desc->page_lsn != truth->lsn)
@@ -1458,6 +1604,8 @@ HashState(void)
 	uint64		hash = HashBytes(control.epoch.value, &world, sizeof(world));
 
 	hash = HashBytes(hash, queue.words, sizeof(queue.words));
+	if (reads_with_errors)
+		hash = Mix(Mix(hash, untrusted.words[0].value), UntrustedWord(0)->value);
 	for (int slot = 0; slot < N_SLOTS; slot++)
 		hash = HashBytes(hash, &GetBufferDescriptor(slot)->tag, sizeof(BufferTag));
 	for (int i = 0; i < N_LINES; i++)

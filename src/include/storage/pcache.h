@@ -66,6 +66,16 @@ extern void PersistentCacheTimelineForked(TimeLineID timeline, XLogRecPtr fork);
 extern void PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete);
 
 /*
+ * pcache_untrusted.c: who completes a read
+ *
+ * PersistentCacheUntrusted is NULL unless PersistentCacheEnabled().
+ */
+typedef struct PersistentCacheUntrustedMap PersistentCacheUntrustedMap;
+extern PGDLLIMPORT PersistentCacheUntrustedMap *PersistentCacheUntrusted;
+
+extern void PersistentCacheReadWithErrors(Buffer buffer);
+
+/*
  * pcache_mark.c: any process
  *
  * PersistentCacheDescriptors is NULL unless persistent_cache_mode is always.
@@ -91,7 +101,7 @@ PersistentCacheMark(int buf_id)
 static inline void
 PersistentCacheRetag(int buf_id, bool ring)
 {
-	if (unlikely(PersistentCacheDescriptors != NULL))
+	if (unlikely(PersistentCacheUntrusted != NULL))
 		PersistentCacheRetagBuffer(buf_id, ring);
 }
 

@@ -164,6 +164,13 @@ extern uint64 PCacheKeptOf64(int first);
 extern uint64 PCacheCountMarks(void);
 extern uint64 PCacheQueueLength(void);
 
+/* pcache_untrusted.c */
+extern Size PCacheUntrustedShmemSize(void);
+extern void PCacheUntrustedShmemInit(void);
+extern bool PCacheIsUntrusted(int buf_id);
+extern uint64 PCacheCountUntrusted(void);
+extern void PCacheTrustAgain(int buf_id);
+
 /* pcache_hint.c */
 extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
 

@@ -231,11 +231,14 @@ PCacheQueueLength(void)
 
 /*
  * A buffer is about to get a new tag.  It is queued unless it belongs to a
- * ring, whose pages are not worth it.
+ * ring, whose pages are not worth it.  Called in each mode but off.
  */
 void
 PersistentCacheRetagBuffer(int buf_id, bool ring)
 {
+	PCacheTrustAgain(buf_id);
+	if (PersistentCacheDescriptors == NULL)
+		return;
 	if (PCacheIsKept(buf_id))
 		PCacheClearKept(buf_id);
 	PersistentCacheMarkBuffer(buf_id);

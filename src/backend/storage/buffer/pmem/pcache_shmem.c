@@ -82,7 +82,10 @@ PersistentCacheShmemSize(void)
 	Size		size = 0;
 
 	if (PersistentCacheEnabled())
+	{
 		size = add_size(size, MAXALIGN(sizeof(PersistentCacheControl)));
+		size = add_size(size, PCacheUntrustedShmemSize());
+	}
 	if (PersistentCacheEnabled() &&
 		persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
 		size = add_size(size, PCacheQueueShmemSize());
@@ -445,6 +448,7 @@ PersistentCacheShmemInit(void)
 	PCachePoolClose(&PCacheThePool);
 	PersistentCacheDescriptors = NULL;
 	OpenPool();
+	PCacheUntrustedShmemInit();
 
 	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
 	{

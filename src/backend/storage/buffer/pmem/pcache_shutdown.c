@@ -68,7 +68,8 @@ PCacheDescribe(PCacheDescriptor *desc, uint32 slot, const BufferTag *tag,
 /*
  * Describe one buffer for the next start.  Returns false if it holds no page
  * that can be kept: a dirty one has a change (a hint bit, say, set after the
- * shutdown checkpoint) that is not on disk.
+ * shutdown checkpoint) that is not on disk, and one that was read with errors
+ * is not what the file has.
  */
 static bool
 DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
@@ -80,6 +81,7 @@ DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
 	if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID) ||
 		(state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_LOCKED)) != 0 ||
 		BUF_STATE_GET_REFCOUNT(state) != 0 ||
+		PCacheIsUntrusted(slot) ||
 		PCacheBlockIsBad(slot))
 		return false;
 
@@ -180,6 +182,10 @@ PersistentCacheShutdown(void)
 	ereport(LOG,
 			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms",
 					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed))));
+	if (PCacheCountUntrusted() > 0)
+		ereport(LOG,
+				(errmsg("persistent cache: " UINT64_FORMAT " pages were not saved because they had been read with errors",
+						PCacheCountUntrusted())));
 	if (PersistentCacheDescriptors != NULL)
 		ereport(LOG,
 				(errmsg("persistent cache: sealed " UINT64_FORMAT " pages while running, " UINT64_FORMAT " were changed meanwhile, " UINT64_FORMAT " MB flushed, " UINT64_FORMAT " marks, " UINT64_FORMAT " drains, " UINT64_FORMAT " left in the queue",

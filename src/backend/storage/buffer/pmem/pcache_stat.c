@@ -417,6 +417,8 @@ QueueUnsealed(void)
 		if (PCacheSeqIsSealed(pg_atomic_read_u64(PCacheSeq(&PersistentCacheDescriptors[slot]))))
 			continue;
 		PersistentCacheEnqueue(slot);
+		if (PCacheIsUntrusted(slot))
+			continue;
 		n++;
 	}
 	return n;
