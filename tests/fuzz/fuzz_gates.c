@@ -133,6 +133,12 @@ __wrap_pread(int fd, void *buf, size_t len, off_t offset)
 		memcpy(buf, current->errors, sizeof(current->errors));
 		return len;
 	}
+	if (offset == PCACHE_SUSPECT_OFFSET)
+	{
+		FuzzExpect(len == sizeof(PCacheSuspect));
+		FuzzMakeSuspect(current, buf);
+		return len;
+	}
 	FuzzExpect(offset == PCACHE_DESCRIPTORS_OFFSET && len == sizeof(current->descs));
 	memcpy(buf, current->descs, len);
 	return len;
@@ -271,6 +277,8 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	FuzzExpect(sb->data_checksum_version == control->data_checksum_version);
 	FuzzExpect(!facts->backup_label && !facts->recovery_target);
 	FuzzExpect(!media->bad.truncated);
+	FuzzExpect(!(current->facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)));
+	FuzzExpect(!PCacheMediaRangeIsBad(media, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect)));
 	if (facts->cold_on_media_unknown)
 		FuzzExpect(media->blocks != PCACHE_MEDIA_UNKNOWN);
 	if (sb->state == PCACHE_STATE_CLEAN)
@@ -398,6 +406,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else
 		facts.watermark.flushed = 0;
 	memcpy(facts.control_seen, input.control_seen, sizeof(facts.control_seen));
+	PCacheSuspectRead(POOL_FD, &facts.suspect);
+	FuzzExpect(PCacheSuspectIsIntact(&facts.suspect) ==
+			   ((input.facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)) == FUZZ_SUSPECT));
 
 	/* the cluster */
 	state_len = FuzzExpandState(&input, "/dev/shm/pool", state_text, sizeof(state_text));

@@ -65,6 +65,20 @@ Crc(const void *bytes, size_t len)
 	return crc;
 }
 
+/* The note of a fault, with a death that depends on what else there is. */
+void
+FuzzMakeSuspect(const FuzzInput *input, PCacheSuspect *suspect)
+{
+	memset(suspect, 0, sizeof(*suspect));
+	if (!(input->facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)))
+		return;
+	memcpy(suspect, input->wal, Min(sizeof(*suspect), sizeof(input->wal)));
+	suspect->died |= 1;
+	suspect->crc = Crc(suspect, offsetof(PCacheSuspect, crc));
+	if (input->facts & FUZZ_SUSPECT_DAMAGED)
+		suspect->crc++;
+}
+
 /*
  * Where the checksum of a state file stands, and what it ought to be.  Returns
  * NULL if there is none.

@@ -42,6 +42,8 @@
 #define FUZZ_NO_POOL			0x0200
 #define FUZZ_PAGE_CHECKSUMS		0x0400	/* as they are: else right ones */
 #define FUZZ_MANY_BAD_BLOCKS	0x0800	/* more than a list has room for */
+#define FUZZ_SUSPECT			0x1000	/* a process died of a fault */
+#define FUZZ_SUSPECT_DAMAGED	0x2000	/* likewise, and the CRC is wrong */
 
 /* A superblock without its unused bytes, which are zero. */
 typedef struct FuzzSuperblock
@@ -87,6 +89,7 @@ extern size_t FuzzExpandState(const FuzzInput *input, const char *directory,
 /* A bit of FuzzRepair(): the pool agrees with pg_control. */
 #define FUZZ_REPAIR_CLUSTER		0x200
 extern void FuzzRepair(FuzzInput *input, uint32 which);
+extern void FuzzMakeSuspect(const FuzzInput *input, PCacheSuspect *suspect);
 extern void FuzzLoad(FuzzInput *input, const uint8_t *data, size_t size);
 
 /* Private files of a fuzzer, all below one directory on tmpfs. */

@@ -462,6 +462,7 @@ static void
 WritePool(const FuzzInput *input)
 {
 	PCacheSuperblock sb;
+	PCacheSuspect suspect;
 	struct stat st;
 	uint64		size = Min(input->file_size, MAX_POOL_SIZE);
 	int			fd;
@@ -491,6 +492,8 @@ WritePool(const FuzzInput *input)
 	FuzzWriteFile(fd, &sb, sizeof(sb), PCACHE_SUPERBLOCK_OFFSET);
 	FuzzWriteFile(fd, input->watermarks, sizeof(input->watermarks), PCACHE_WATERMARK_OFFSET);
 	FuzzWriteFile(fd, input->control_seen, sizeof(input->control_seen), PCACHE_CONTROL_OFFSET);
+	FuzzMakeSuspect(input, &suspect);
+	FuzzWriteFile(fd, &suspect, sizeof(suspect), PCACHE_SUSPECT_OFFSET);
 	FuzzWriteFile(fd, input->errors, sizeof(input->errors), PCACHE_MEMORY_ERRORS_OFFSET);
 	FuzzWriteFile(fd, input->descs, sizeof(input->descs), PCACHE_DESCRIPTORS_OFFSET);
 	for (int i = 0; i < FUZZ_PAGES; i++)

@@ -468,6 +468,7 @@ FAULT(Location, w->sb.confirmed.location++)
 FAULT(MinRecovery, w->sb.min_recovery_point = 1)
 FAULT(Checksums, w->sb.data_checksum_version = 0)
 FAULT(ControlCrc, w->control.crc++)
+FAULT(Suspect, w->facts.suspect.died = PCacheSuspectDeath(11, 1))
 FAULT(BackupLabel, w->facts.backup_label = true)
 FAULT(Target, w->facts.recovery_target = true)
 FAULT(Truncated, w->media.blocks = PCACHE_MEDIA_BAD; w->media.bad.truncated = true)
@@ -490,6 +491,7 @@ static const struct
 	{FaultUuid, PCACHE_COLD_INCARNATION, "UUID"},
 	{FaultEmpty, PCACHE_COLD_NEW, "empty"},
 	{FaultIncarnation, PCACHE_COLD_INCARNATION, "incarnation"},
+	{FaultSuspect, PCACHE_COLD_SUSPECT, "suspect memory"},
 	{FaultAttaching, PCACHE_COLD_ATTACHING, "attaching"},
 	{FaultRunning, PCACHE_COLD_CONTROL_STATE, "cluster not shut down"},
 	{FaultTimeline, PCACHE_COLD_TIMELINE, "timeline"},
@@ -1081,6 +1083,127 @@ TestWitness(void **state)
 	free(dir);
 }
 
+/*
+ * A process died of a fault: cold in each state and mode, before it is asked
+ * how the server stopped, but not for a pool of somebody else.
+ */
+static void
+TestSuspect(void **state)
+{
+	static const PCacheState states[] = {PCACHE_STATE_ATTACHING, PCACHE_STATE_DIRTY, PCACHE_STATE_CLEAN};
+	PCacheSuspect suspect = {0};
+	PCacheVerdict verdict;
+	World		w;
+
+	suspect.died = PCacheSuspectDeath(11, 4711);
+	suspect.died_at = 1700000000;
+	suspect.crc = BitwiseCrc32c(&suspect, offsetof(PCacheSuspect, crc));
+	assert_true(PCacheSuspectIsIntact(&suspect));
+	for (int i = 0; i < lengthof(states); i++)
+	{
+		for (int mode = PERSISTENT_CACHE_PLANNED_RESTART; mode <= PERSISTENT_CACHE_ALWAYS; mode++)
+		{
+			InitWorld(&w);
+			w.sb.state = states[i];
+			w.sb.mode = mode;
+			w.facts.suspect = suspect;
+			Expect(&w, PCACHE_COLD_SUSPECT, "a fault");
+		}
+	}
+	verdict = PCachePoolGate(&w.sb, &w.facts);
+	assert_string_equal(verdict.detail,
+						"server process (PID 4711) was terminated by signal 11: Segmentation fault, and may have overwritten cached pages before");
+
+	/* any bit of the signal or PID makes a note, whatever the rest is */
+	InitWorld(&w);
+	for (int bit = 0; bit < 64; bit++)
+	{
+		w.facts.suspect.died = UINT64CONST(1) << bit;
+		Expect(&w, PCACHE_COLD_SUSPECT, "a damaged note");
+	}
+	memset(&w.facts.suspect, 0xFF, sizeof(w.facts.suspect));
+	Expect(&w, PCACHE_COLD_SUSPECT, "a note that cannot be read");
+	verdict = PCachePoolGate(&w.sb, &w.facts);
+	assert_string_equal(verdict.detail,
+						"a server process may have died of a fault (the pool's note of that is damaged), and may have overwritten cached pages before");
+
+	/* what is left of one that was removed */
+	w.facts.suspect = suspect;
+	w.facts.suspect.died = 0;
+	Expect(&w, PCACHE_WARM, "a note that was removed");
+
+	/* a pool of somebody else, or a new one, has more to say */
+	w.facts.suspect = suspect;
+	w.sb.system_identifier++;
+	Expect(&w, PCACHE_COLD_SYSTEM_IDENTIFIER, "another cluster");
+	InitWorld(&w);
+	w.facts.suspect = suspect;
+	w.sb.state = PCACHE_STATE_EMPTY;
+	Expect(&w, PCACHE_COLD_NEW, "an empty pool");
+
+	/* a bad block below the note: it may have told of one */
+	InitWorld(&w);
+	w.media.blocks = PCACHE_MEDIA_BAD;
+	PCacheMediaAddRange(&w.media.bad, PCACHE_SUSPECT_OFFSET + sizeof(PCacheSuspect), 64);
+	Expect(&w, PCACHE_WARM, "a bad block behind the note");
+	w.media.bad.ranges[0].offset--;
+	Expect(&w, PCACHE_COLD_MEDIA, "a bad block below the end of the note");
+	w.media.bad.ranges[0].offset = PCACHE_SUSPECT_OFFSET - 64;
+	Expect(&w, PCACHE_WARM, "a bad block before the note");
+	w.media.bad.ranges[0].length++;
+	Expect(&w, PCACHE_COLD_MEDIA, "a bad block below the beginning of the note");
+	PCacheMediaReportFree(&w.media);
+}
+
+/* The note on media: stored whole, and removed only if it is the same one. */
+static void
+TestSuspectNote(void **state)
+{
+	char	   *dir = MakeTempDirectory("/tmp");
+	char		path[MAXPGPATH];
+	char		bytes[PCACHE_SUSPECT_OFFSET + sizeof(PCacheSuspect)] = {0};
+	PCacheMapping map = {.base = bytes, .length = sizeof(bytes), .kind = PCACHE_PERSIST_MEMORY};
+	PCacheSuspect *note = (PCacheSuspect *) (bytes + PCACHE_SUSPECT_OFFSET);
+	PCacheSuspect read;
+	int			fd;
+
+	snprintf(path, sizeof(path), "%s/pool", dir);
+	note->died = PCacheSuspectDeath(6, 99);
+	note->crc = BitwiseCrc32c(note, offsetof(PCacheSuspect, crc));
+	WriteFile(path, bytes, sizeof(bytes));
+	fd = open(path, O_RDONLY);
+	assert_true(fd >= 0);
+	PCacheSuspectRead(fd, &read);
+	assert_memory_equal(&read, note, sizeof(read));
+	assert_int_equal(PCacheSuspectSignal(&read), 6);
+	assert_int_equal(PCacheSuspectPid(&read), 99);
+	assert_true(PCacheSuspectIsIntact(&read));
+
+	/* each bit counts */
+	for (int bit = 0; bit < 8 * (int) sizeof(read); bit++)
+	{
+		((char *) &read)[bit / 8] ^= 1 << bit % 8;
+		assert_false(PCacheSuspectIsIntact(&read));
+		((char *) &read)[bit / 8] ^= 1 << bit % 8;
+	}
+
+	/* what cannot be read is a note */
+	assert_int_equal(truncate(path, sizeof(bytes) - 1), 0);
+	PCacheSuspectRead(fd, &read);
+	assert_true(read.died != 0);
+	assert_false(PCacheSuspectIsIntact(&read));
+	close(fd);
+
+	assert_true(PCacheSuspectForget(&map, PCacheSuspectDeath(6, 98)));
+	assert_true(note->died == PCacheSuspectDeath(6, 99));
+	assert_true(PCacheSuspectForget(&map, 0));
+	assert_true(note->died == PCacheSuspectDeath(6, 99));
+	assert_true(PCacheSuspectForget(&map, PCacheSuspectDeath(6, 99)));
+	assert_true(note->died == 0);
+	RemoveTree(dir);
+	free(dir);
+}
+
 /* The tests above have reached each refusal. */
 static void
 TestAllRefusalsSeen(void **state)
@@ -1541,6 +1664,8 @@ main(void)
 		cmocka_unit_test(TestControlSeen),
 		cmocka_unit_test(TestWatermark),
 		cmocka_unit_test(TestWitness),
+		cmocka_unit_test(TestSuspect),
+		cmocka_unit_test(TestSuspectNote),
 		cmocka_unit_test(TestAllRefusalsSeen),
 		cmocka_unit_test(TestHostile),
 		cmocka_unit_test(TestNames),

@@ -339,6 +339,25 @@ StatusResultToJson(const StatusResult *result, bool human)
 		}
 		else
 			AddString(&w, "watermark", NULL);
+		if (result->suspect.died != 0)
+		{
+			char		death[256];
+			bool		intact = PCacheSuspectIsIntact(&result->suspect);
+
+			PCacheSuspectDescribe(&result->suspect, death, sizeof(death));
+			OpenObject(&w, "suspect_memory");
+			AddString(&w, "detail", death);
+			if (intact)
+			{
+				AddNumber(&w, "signal", PCacheSuspectSignal(&result->suspect));
+				AddNumber(&w, "pid", PCacheSuspectPid(&result->suspect));
+			}
+			AddString(&w, "died",
+					  intact ? FormatTimeUtc(result->suspect.died_at) : NULL);
+			CloseObject(&w);
+		}
+		else
+			AddString(&w, "suspect_memory", NULL);
 		if (result->count_relations)
 		{
 			OpenArray(&w, "relations");

@@ -216,6 +216,7 @@ GatherFacts(const PCacheOptions *options, const ControlFileData *control,
 		!PCacheWatermarkChoose(watermarks, &facts->watermark))
 		facts->watermark.flushed = 0;
 	PCacheReadControlSeen(pool->fd, facts->control_seen);
+	PCacheSuspectRead(pool->fd, &facts->suspect);
 
 	if (chdir(options->pgdata) < 0)
 		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);

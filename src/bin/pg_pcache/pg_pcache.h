@@ -116,6 +116,7 @@ typedef struct StatusResult
 	PCacheStateFileResult state_result;
 	PCacheStateFile state;
 	PCacheWatermark watermark;	/* flushed is 0 if there is none */
+	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 	uint64		sealed;			/* descriptors */
 	uint64		damaged;		/* likewise */
 	bool		count_relations;	/* the rest was counted */

@@ -436,8 +436,6 @@ PutBackSectors(const Rebuild *r, const PCacheByteRange *range, SavedSectors *sav
 								saved->bytes + done, SECTOR_SIZE);
 	}
 	DrainPool(r);
-	pg_free(saved->bytes);
-	pg_free(saved->readable);
 }
 
 static void
@@ -466,6 +464,43 @@ PunchAndAllocate(const Rebuild *r, const PCacheByteRange *range)
 				 (unsigned long long) range->length,
 				 (unsigned long long) range->offset, r->pool.path);
 	}
+}
+
+/*
+ * Around the time at which the note of a fault is not there, the pool must be
+ * cold: set this state in the superblocks that can be written to.
+ */
+static void
+SetStateAvoiding(Rebuild *r, uint32 state)
+{
+	const bool	bad[2] = {
+		PCacheMediaRangeIsBad(&r->judge.media, PCACHE_SUPERBLOCK_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE),
+		PCacheMediaRangeIsBad(&r->judge.media, PCACHE_COPY_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE),
+	};
+
+	Superblock(r)->state = state;
+	if (!PCacheSuperblockStoreAvoiding(&r->pool.map, Superblock(r), bad))
+		FailToWrite(r);
+}
+
+/*
+ * The sector with the note of a fault was exchanged.  If it could not be read
+ * before, nobody knows whether there was a note: then there is one now.
+ */
+static void
+RestoreSuspect(const Rebuild *r, const PCacheByteRange *range,
+			   const SavedSectors *saved)
+{
+	uint64		sector = (PCACHE_SUSPECT_OFFSET - range->offset) / SECTOR_SIZE;
+
+	if (saved->readable[sector])
+		return;
+	memset(r->pool.map.base + PCACHE_SUSPECT_OFFSET, 0xFF, sizeof(PCacheSuspect));
+	if (!PCachePersist(&r->pool.map, r->pool.map.base + PCACHE_SUSPECT_OFFSET,
+					   sizeof(PCacheSuspect)))
+		FailToWrite(r);
 }
 
 /*
@@ -498,9 +533,17 @@ ClearBadBlocks(Rebuild *r)
 	for (uint32 i = 0; i < list.n_ranges; i++)
 	{
 		const PCacheByteRange *range = &list.ranges[i];
-		SavedSectors saved = SaveSectors(r, range,
-										 usable ? Superblock(r)->blocks_offset : 0);
+		bool		note = usable && !r->options->reset &&
+			RangesOverlap(range, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
+		uint32		state = Superblock(r)->state;
+		SavedSectors saved;
 
+		if (note)
+		{
+			SetStateAvoiding(r, PCACHE_STATE_ATTACHING);
+			RebuildStep("marked-for-note");
+		}
+		saved = SaveSectors(r, range, usable ? Superblock(r)->blocks_offset : 0);
 		FreeSavedDescriptors(Superblock(r), &list, range, &saved);
 		PunchAndAllocate(r, range);
 		RebuildStep("allocated");
@@ -521,6 +564,15 @@ ClearBadBlocks(Rebuild *r)
 		}
 		PutBackSectors(r, range, &saved);
 		RebuildStep("put-back");
+		if (note)
+		{
+			RestoreSuspect(r, range, &saved);
+			RebuildStep("note-restored");
+			SetStateAvoiding(r, state);
+			RebuildStep("unmarked-for-note");
+		}
+		pg_free(saved.bytes);
+		pg_free(saved.readable);
 	}
 	free(list.ranges);
 

@@ -110,6 +110,15 @@ PrintResult(const StatusResult *result, bool human)
 				  result->watermark.timeline);
 	else
 		PrintLine("watermark", "none");
+	if (result->suspect.died != 0)
+	{
+		char		death[256];
+
+		PCacheSuspectDescribe(&result->suspect, death, sizeof(death));
+		PrintLine("suspect memory", "%s", death);
+	}
+	else
+		PrintLine("suspect memory", "no");
 
 	if (!result->count_relations)
 		return;
@@ -176,6 +185,7 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 	if (!PCacheReadExact(result->pool.fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
 		!PCacheWatermarkChoose(slots, &result->watermark))
 		result->watermark.flushed = 0;
+	PCacheSuspectRead(result->pool.fd, &result->suspect);
 
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
 	if (options->relations == NULL)

@@ -114,6 +114,8 @@ PlanWarming(Rebuild *r, uint64 capacity)
 	memcpy(state.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
 	state.incarnation = sb.incarnation;
 	facts.state = &state;
+	/* no page stays that the note of a fault is about; see WarmFromFiles() */
+	facts.suspect.died = 0;
 	verdict = PCachePoolGate(&sb, &facts);
 	if (verdict.refusal != PCACHE_WARM &&
 		!(verdict.refusal == PCACHE_COLD_MEDIA && r->options->reset))
@@ -498,6 +500,9 @@ WarmFromFiles(Rebuild *r)
 	}
 	DrainPool(r);
 	RebuildStep("warm-freed");
+	if (!keep && !PCacheSuspectForget(&r->pool.map, r->judge.facts.suspect.died))
+		pg_fatal("could not write persistent cache pool \"%s\": %m", r->pool.path);
+	RebuildStep("warm-unsuspected");
 
 	clean = *sb;
 	PCacheSuperblockSetClean(&clean, r->control, 0);

@@ -65,6 +65,11 @@ extern bool PersistentCacheWalExhausted(XLogRecPtr missing);
 extern void PersistentCacheTimelineForked(TimeLineID timeline, XLogRecPtr fork);
 extern void PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete);
 
+/* pcache_crash.c: postmaster; any process; a child without shared memory */
+extern void PersistentCacheChildDied(int pid, int exitstatus);
+extern void PersistentCachePanicking(void);
+extern void PersistentCacheDetach(void);
+
 /*
  * pcache_untrusted.c: who completes a read
  *

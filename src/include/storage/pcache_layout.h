@@ -13,6 +13,7 @@
  *		4 KiB			copy of the superblock
  *		8 KiB			WAL watermark (two slots in one cache line)
  *		8 KiB + 64		what pg_control looked like (likewise)
+ *		8 KiB + 128		how a process died that may have overwritten pages
  *		12 KiB			memory errors that processes died of
  *		2 MiB			descriptor array, one cache line per slot
  *		(2 MiB bound)	blocks, BLCKSZ per slot
@@ -45,6 +46,7 @@
 #define PCACHE_COPY_OFFSET		4096
 #define PCACHE_WATERMARK_OFFSET 8192
 #define PCACHE_CONTROL_OFFSET	(PCACHE_WATERMARK_OFFSET + PCACHE_CACHE_LINE)
+#define PCACHE_SUSPECT_OFFSET	(PCACHE_WATERMARK_OFFSET + 2 * PCACHE_CACHE_LINE)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
 
@@ -225,6 +227,30 @@ StaticAssertDecl(sizeof(PCacheControlSeen) == PCACHE_CACHE_LINE / 2,
 StaticAssertDecl(offsetof(PCacheControlSeen, time) == 16, "PCacheControlSeen");
 StaticAssertDecl(offsetof(PCacheControlSeen, control_crc) == 24, "PCacheControlSeen");
 StaticAssertDecl(offsetof(PCacheControlSeen, crc) == 28, "PCacheControlSeen");
+
+/*
+ * A note that a process died of a fault: before, it may have overwritten what
+ * it could reach, shared buffers included.  died is 0 if there is no such
+ * note.  Whoever changes died does so with one store or compare-and-swap, so
+ * that it tells by itself; the CRC only tells whether the rest can be shown.
+ */
+typedef struct PCacheSuspect
+{
+	uint64		died;			/* signal << 32 | PID */
+	int64		died_at;		/* seconds since 1970 */
+	char		reserved[44];
+	uint32		crc;			/* CRC-32C over all that precedes it */
+} PCacheSuspect;
+
+#define PCacheSuspectDeath(signal, pid) \
+	((uint64) (uint32) (signal) << 32 | (uint32) (pid))
+#define PCacheSuspectSignal(suspect)	((int) ((suspect)->died >> 32))
+#define PCacheSuspectPid(suspect)	((int) ((suspect)->died & 0xFFFFFFFF))
+
+StaticAssertDecl(sizeof(PCacheSuspect) == PCACHE_CACHE_LINE, "PCacheSuspect");
+StaticAssertDecl(offsetof(PCacheSuspect, died_at) == 8, "PCacheSuspect");
+StaticAssertDecl(offsetof(PCacheSuspect, crc) == 60, "PCacheSuspect");
+StaticAssertDecl(PCACHE_SUSPECT_OFFSET % PCACHE_CACHE_LINE == 0, "PCacheSuspect");
 
 /*
  * A range of the pool file that could not be read.  An array of them fills a

@@ -152,6 +152,14 @@ extern void PCacheAddMemoryErrors(int fd, PCacheMediaReport *report);
 extern bool PCacheForgetMemoryErrors(const PCacheMapping *map,
 									 uint64 offset, uint64 length);
 
+/* pcache_suspect.c */
+extern void PCacheSuspectRead(int fd, PCacheSuspect *suspect);
+extern bool PCacheSuspectIsIntact(const PCacheSuspect *suspect);
+extern void PCacheSuspectDescribe(const PCacheSuspect *suspect,
+								  char *text, size_t len);
+extern void PCacheSuspectStore(const PCacheMapping *map, int signal, int pid);
+extern bool PCacheSuspectForget(const PCacheMapping *map, uint64 died);
+
 /*
  * pcache_witness.c
  *
@@ -253,6 +261,7 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_MEDIA,
 	PCACHE_COLD_MEDIA_UNKNOWN,
 	PCACHE_COLD_WATERMARK,
+	PCACHE_COLD_SUSPECT,		/* a process may have overwritten pages */
 	PCACHE_NUM_REFUSALS
 } PCacheRefusal;
 
@@ -266,6 +275,7 @@ typedef struct PCacheGateFacts
 	bool		recovery_target;	/* any recovery but a standby's */
 	const PCacheMediaReport *media;
 	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
+	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 
 	/* For pools that are in use after an unclean stop */
 	PCacheWatermark watermark;	/* flushed is 0 if there is none */

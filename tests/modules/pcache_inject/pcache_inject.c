@@ -16,6 +16,9 @@
  *		pcache_inject_break(buffer int4) returns void
  *		pcache_inject_break_descriptor(buffer int4) returns void
  *		pcache_inject_poison(buffer int4) returns text
+ * or end the process:
+ *		pcache_inject_panic() returns void
+ *		pcache_inject_abort() returns void
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -216,6 +219,24 @@ pcache_inject_poison(PG_FUNCTION_ARGS)
 #else
 	PG_RETURN_TEXT_P(cstring_to_text("MADV_HWPOISON is not supported"));
 #endif
+}
+
+/* The server's own decision to restart. */
+PG_FUNCTION_INFO_V1(pcache_inject_panic);
+
+Datum
+pcache_inject_panic(PG_FUNCTION_ARGS)
+{
+	elog(PANIC, "pcache_inject: PID %d panics", MyProcPid);
+}
+
+/* What the C library does when it finds its heap destroyed. */
+PG_FUNCTION_INFO_V1(pcache_inject_abort);
+
+Datum
+pcache_inject_abort(PG_FUNCTION_ARGS)
+{
+	abort();
 }
 
 static void

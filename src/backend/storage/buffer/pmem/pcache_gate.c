@@ -129,6 +129,22 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return Refuse(PCACHE_WARM, "%s", "");
 }
 
+/*
+ * May a process have overwritten pages before it died?  Asked before how the
+ * server stopped, so that this reason is the one that is given.
+ */
+static PCacheVerdict
+GateSuspect(const PCacheGateFacts *facts)
+{
+	char		death[256];
+
+	if (facts->suspect.died == 0)
+		return Refuse(PCACHE_WARM, "%s", "");
+	PCacheSuspectDescribe(&facts->suspect, death, sizeof(death));
+	return Refuse(PCACHE_COLD_SUSPECT,
+				  _("%s, and may have overwritten cached pages before"), death);
+}
+
 /* Is this checkpoint the one that pg_control points to? */
 static bool
 SameCheckpoint(const PCacheCheckpoint *checkpoint, const ControlFileData *control)
@@ -296,7 +312,8 @@ GateRecovery(const PCacheGateFacts *facts)
 
 /*
  * Is it known which of the pool's pages can be read?  Bad blocks as such are
- * for the page gate.
+ * for the page gate, but a note that GateSuspect() has not seen may have been
+ * on one.
  */
 static PCacheVerdict
 GateMedia(const PCacheGateFacts *facts)
@@ -306,6 +323,10 @@ GateMedia(const PCacheGateFacts *facts)
 	if (media->blocks == PCACHE_MEDIA_BAD && media->bad.truncated)
 		return Refuse(PCACHE_COLD_MEDIA,
 					  _("the pool has too many bad blocks"));
+	if (PCacheMediaRangeIsBad(media, PCACHE_SUSPECT_OFFSET,
+							  sizeof(PCacheSuspect)))
+		return Refuse(PCACHE_COLD_MEDIA,
+					  _("the pool has a bad block where it says whether a server process died of a fault"));
 	if (media->blocks == PCACHE_MEDIA_UNKNOWN && facts->cold_on_media_unknown)
 		return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
 					  _("bad blocks of the pool are not known: %s"),
@@ -326,6 +347,8 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	verdict = GateFormat(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateIdentity(sb, facts);
+	if (verdict.refusal == PCACHE_WARM)
+		verdict = GateSuspect(facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateShutdown(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
@@ -381,6 +404,8 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "media unknown";
 		case PCACHE_COLD_WATERMARK:
 			return "watermark";
+		case PCACHE_COLD_SUSPECT:
+			return "suspect memory";
 		case PCACHE_NUM_REFUSALS:
 			break;
 	}

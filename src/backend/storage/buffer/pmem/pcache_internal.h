@@ -45,6 +45,9 @@ typedef union PCacheMarkCounter
 	char		pad[PG_CACHE_LINE_SIZE];
 } PCacheMarkCounter;
 
+/* So many processes can explain their deaths, see pcache_crash.c. */
+#define PCACHE_MAX_EXPLAINED	1024
+
 /*
  * In shared memory.
  *
@@ -75,6 +78,10 @@ typedef struct PersistentCacheControl
 	 */
 	PCacheMediaSummary media;
 	bool		superblock_bad[2];
+	bool		suspect_bad;	/* likewise the note of a fault */
+
+	/* Deaths that say nothing against shared buffers: signal << 32 | PID. */
+	pg_atomic_uint64 explained[PCACHE_MAX_EXPLAINED];
 
 	/*
 	 * The rest is for persistent_cache_mode = always.
@@ -163,6 +170,9 @@ extern bool PCacheIsKept(int buf_id);
 extern uint64 PCacheKeptOf64(int first);
 extern uint64 PCacheCountMarks(void);
 extern uint64 PCacheQueueLength(void);
+
+/* pcache_crash.c */
+extern void PCacheExplainDeath(int signal);
 
 /* pcache_untrusted.c */
 extern Size PCacheUntrustedShmemSize(void);

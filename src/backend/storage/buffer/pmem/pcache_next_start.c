@@ -46,6 +46,8 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 		facts->watermark.flushed = 0;
 	PCacheReadControlSeen(pool->fd, facts->control_seen);
 
+	PCacheSuspectRead(pool->fd, &facts->suspect);
+
 	/* a damaged state file was reported when the pool was opened */
 	if (PCacheStateFileRead(DataDir, state, &err) == PCACHE_STATEFILE_OK)
 		facts->state = state;

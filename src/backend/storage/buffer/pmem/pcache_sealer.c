@@ -90,9 +90,9 @@ LookAtSlot(int slot, SealCandidate *candidate)
 		return SEAL_NEVER;		/* evicted meanwhile */
 	if ((state & BM_PERMANENT) == 0)
 		return SEAL_NEVER;		/* a crash resets it anyway */
-	if ((state & BM_VALID) == 0 || (state & BM_IO_IN_PROGRESS) != 0)
 	if (PCacheIsUntrusted(slot))
 		return SEAL_NEVER;		/* it was read with errors */
+	if ((state & BM_VALID) == 0 || (state & BM_IO_IN_PROGRESS) != 0)
 		return (state & BM_IO_IN_PROGRESS) != 0 ||
 			BUF_STATE_GET_REFCOUNT(state) != 0 ? SEAL_LATER : SEAL_NEVER;
 	return SEAL_READY;

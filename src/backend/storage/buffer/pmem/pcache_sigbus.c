@@ -142,6 +142,8 @@ HandleSigbus(int signo, siginfo_t *info, void *context)
 	/* si_code is positive if the kernel sent it, for a fault */
 	if (info->si_code > 0 && addr >= map->base && addr < map->base + map->length)
 	{
+		/* first: what else we do may meet a memory error itself */
+		PCacheExplainDeath(SIGBUS);
 		WriteReport(addr - map->base);
 		Remember(addr - map->base, info);
 	}

@@ -97,7 +97,9 @@ CheckMedia(void)
 		 (PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_WATERMARK_OFFSET,
 								2 * sizeof(PCacheWatermark)) ||
 		  PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_CONTROL_OFFSET,
-								2 * sizeof(PCacheControlSeen)))))
+								2 * sizeof(PCacheControlSeen)) ||
+		  PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_SUSPECT_OFFSET,
+								sizeof(PCacheSuspect)))))
 		ReportUnusableMedia();
 }
 
@@ -426,6 +428,23 @@ LogOutcome(bool after_crash)
 }
 
 /*
+ * The pages that the note of a fault is about are gone: no descriptor is
+ * trusted any more, durably.  In planned_restart that is so since the pool
+ * was adopted, and in mode always since UnsealOthers().
+ */
+static void
+ForgetSuspect(const PCacheSuspect *suspect)
+{
+	if (suspect->died == 0 || PCacheCtl->suspect_bad)
+		return;
+	if (!PCacheSuspectForget(&PCacheThePool.map, suspect->died))
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+/*
  * Everything about slots is decided: have marks and seals begin.
  */
 static void
@@ -529,6 +548,8 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		StrategyRebuildFreeList();
 	if (PersistentCacheDescriptors != NULL)
 		StartProtocol(control, &gate_facts, after_crash);
+	if (PCacheCtl->verdict.refusal != PCACHE_WARM)
+		ForgetSuspect(&gate_facts.suspect);
 	if (PCacheCtl->pages[PCACHE_PAGE_KEPT] > 0)
 		PCacheSetRecoveryLimits(control, facts.lsn_limit, max_lsn,
 								gate_facts.recovery_timeline);

@@ -167,6 +167,9 @@ PCachePublishMedia(const PCacheMediaReport *report)
 	PCacheCtl->superblock_bad[1] |=
 		PCacheMediaRangeIsBad(report, PCACHE_COPY_OFFSET,
 							  PCACHE_SUPERBLOCK_SIZE);
+	PCacheCtl->suspect_bad |=
+		PCacheMediaRangeIsBad(report, PCACHE_SUSPECT_OFFSET,
+							  sizeof(PCacheSuspect));
 	LWLockRelease(PersistentCacheLock);
 }
 
@@ -414,11 +417,11 @@ QueueUnsealed(void)
 			CHECK_FOR_INTERRUPTS();
 		if ((state & (BM_VALID | BM_PERMANENT)) != (BM_VALID | BM_PERMANENT))
 			continue;
+		if (PCacheIsUntrusted(slot))
+			continue;
 		if (PCacheSeqIsSealed(pg_atomic_read_u64(PCacheSeq(&PersistentCacheDescriptors[slot]))))
 			continue;
 		PersistentCacheEnqueue(slot);
-		if (PCacheIsUntrusted(slot))
-			continue;
 		n++;
 	}
 	return n;

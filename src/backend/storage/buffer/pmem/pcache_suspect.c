@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_suspect.c
+ *	  The pool's note that a process died of a fault.
+ *
+ * A process that dies of a wild store may have made others before, into
+ * shared buffers.  PostgreSQL throws them away after the crash of a process;
+ * with this note the next start does, too.
+ *
+ * The postmaster stores the note, without any lock, since a dead process may
+ * hold them all.  The startup process removes it once no descriptor is
+ * trusted any more, and formatting the pool does.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_suspect.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#include "port/atomics.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <time.h>
+
+#include "port.h"
+#include "port/pg_crc32c.h"
+#include "storage/pcache_pool.h"
+
+static uint32
+SuspectCrc(const PCacheSuspect *suspect)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, suspect, offsetof(PCacheSuspect, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/*
+ * Can signal, PID and time of a note be shown?  If not, it is a note all the
+ * same: it was being stored, or was damaged.
+ */
+bool
+PCacheSuspectIsIntact(const PCacheSuspect *suspect)
+{
+	return suspect->crc == SuspectCrc(suspect);
+}
+
+/*
+ * Read the note of an open pool.  If it cannot be read that counts as a note,
+ * as nobody can say that there is none.
+ */
+void
+PCacheSuspectRead(int fd, PCacheSuspect *suspect)
+{
+	if (!PCacheReadExact(fd, suspect, sizeof(*suspect), PCACHE_SUSPECT_OFFSET))
+		memset(suspect, 0xFF, sizeof(*suspect));
+}
+
+/*
+ * Say in words, translated, what a note tells: the beginning of a sentence.
+ */
+void
+PCacheSuspectDescribe(const PCacheSuspect *suspect, char *text, size_t len)
+{
+	if (PCacheSuspectIsIntact(suspect))
+		snprintf(text, len,
+				 _("server process (PID %d) was terminated by signal %d: %s"),
+				 PCacheSuspectPid(suspect), PCacheSuspectSignal(suspect),
+				 pg_strsignal(PCacheSuspectSignal(suspect)));
+	else
+		snprintf(text, len,
+				 _("a server process may have died of a fault (the pool's note of that is damaged)"));
+}
+
+#ifndef FRONTEND
+
+/*
+ * Note, durably, that a process died of this signal.  A note that is there
+ * already is replaced, which is of use to who is about to remove it: see
+ * PCacheSuspectForget().
+ *
+ * Called by the postmaster only, and without any lock.  A failure to drain
+ * cannot be helped here.
+ */
+void
+PCacheSuspectStore(const PCacheMapping *map, int signal, int pid)
+{
+	PCacheSuspect *media = (PCacheSuspect *) (map->base + PCACHE_SUSPECT_OFFSET);
+	PCacheSuspect suspect = {0};
+
+	suspect.died = PCacheSuspectDeath(signal, pid);
+	suspect.died_at = time(NULL);
+	suspect.crc = SuspectCrc(&suspect);
+
+	/* died tells by itself, so whatever gets lost with the power, it is seen */
+	pg_atomic_write_u64((pg_atomic_uint64 *) &media->died, suspect.died);
+	memcpy((char *) media + sizeof(suspect.died),
+		   (char *) &suspect + sizeof(suspect.died),
+		   sizeof(suspect) - sizeof(suspect.died));
+	(void) PCachePersist(map, media, sizeof(*media));
+}
+
+#endif							/* !FRONTEND */
+
+/*
+ * Remove the note of this death, durably, but no other one: a process may have
+ * died since the caller looked.  Nothing that the note is about may be trusted
+ * any more, durably.  Returns false with errno set.
+ */
+bool
+PCacheSuspectForget(const PCacheMapping *map, uint64 died)
+{
+	PCacheSuspect *media = (PCacheSuspect *) (map->base + PCACHE_SUSPECT_OFFSET);
+
+#ifndef FRONTEND
+	if (!pg_atomic_compare_exchange_u64((pg_atomic_uint64 *) &media->died,
+										&died, 0))
+		return true;
+#else
+	/* the pool is locked, so there is no postmaster */
+	if (media->died != died)
+		return true;
+	media->died = 0;
+#endif
+	return PCachePersist(map, media, sizeof(*media));
+}
