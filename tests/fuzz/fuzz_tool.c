@@ -283,6 +283,8 @@ __wrap_popen(const char *command, const char *type)
 		snprintf(answer, sizeof(answer), "%d\n", current->nbuffers);
 	else if (strstr(name, "persistent_cache_on_media_unknown"))
 		strcpy(answer, current->facts & FUZZ_COLD_ON_UNKNOWN ? "cold\n" : "use\n");
+	else if (strstr(name, "recovery_target_timeline"))
+		strcpy(answer, "latest\n");
 	else
 		strcpy(answer, "\n");
 	return fmemopen(answer, strlen(answer), "r");

@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "access/xlog_internal.h"
 #include "common/hashfn.h"
 #include "common/logging.h"
 #include "pg_pcache.h"
@@ -180,6 +181,53 @@ QueryMedia(const PCachePool *pool, PCacheMediaReport *media)
 }
 
 /*
+ * Which timeline recovery will follow, as InitWalRecovery() finds out.  What
+ * the server would ask the archive for, only pg_wal is asked for.
+ */
+static uint32
+RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
+				 bool archive_recovery)
+{
+	uint32		timeline = Max(control->checkPointCopy.ThisTimeLineID,
+							   control->minRecoveryPointTLI);
+	char	   *goal;
+	char	   *restore_command;
+
+	if (!archive_recovery)
+		return timeline;
+	goal = ReadSetting(options, "recovery_target_timeline");
+	if (goal != NULL && strcmp(goal, "current") == 0)
+	{
+		free(goal);
+		return timeline;
+	}
+	if (goal != NULL && strcmp(goal, "latest") != 0)
+	{
+		timeline = strtoul(goal, NULL, 0);
+		free(goal);
+		return timeline;
+	}
+	free(goal);
+
+	/* as findNewestTimeLine(); it is what happens by default, too */
+	for (;;)
+	{
+		char		history[MAXPGPATH];
+
+		snprintf(history, sizeof(history), XLOGDIR "/%08X.history", timeline + 1);
+		if (!FileExists(options->pgdata, history))
+			break;
+		timeline++;
+	}
+	restore_command = ReadSetting(options, "restore_command");
+	if (restore_command != NULL && restore_command[0] != '\0')
+		pg_log_info("timelines were looked for in \"%s\", not by \"%s\"",
+					XLOGDIR, "restore_command");
+	free(restore_command);
+	return timeline;
+}
+
+/*
  * Gather what the pool gates look at beside the superblock.  state is NULL if
  * PGDATA has none.  The facts point into judge, which must stay where it is.
  * Makes PGDATA the working directory, where the gates look for files.
@@ -209,8 +257,8 @@ GatherFacts(const PCacheOptions *options, const ControlFileData *control,
 	facts->media = &judge->media;
 	facts->cold_on_media_unknown = conf->cold_on_media_unknown;
 
-	facts->recovery_timeline = Max(control->checkPointCopy.ThisTimeLineID,
-								   control->minRecoveryPointTLI);
+	facts->recovery_timeline = RecoveryTimeline(options, control,
+												standby_signal || recovery_signal);
 	(void) PCacheReadBootId(facts->boot_id);
 	if (!PCacheReadExact(pool->fd, watermarks, sizeof(watermarks), PCACHE_WATERMARK_OFFSET) ||
 		!PCacheWatermarkChoose(watermarks, &facts->watermark))
@@ -360,8 +408,13 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	if (options->progress)
 		ReportProgress(slots_used * BLCKSZ, slots_used * BLCKSZ, true);
 
-	/* a damaged descriptor may look free: then the superblock knows better */
-	scan->saved = Max(scan->sealed, sb->saved_pages);
+	/*
+	 * A damaged descriptor may look free.  After a clean stop the superblock
+	 * knows better; what it says in a pool in use is of an earlier one.
+	 */
+	scan->saved = scan->sealed;
+	if (sb->state == PCACHE_STATE_CLEAN)
+		scan->saved = Max(scan->saved, sb->saved_pages);
 	PCacheRelSizesFree(facts.sizes);
 	pg_free(chunk);
 }

@@ -69,8 +69,12 @@ ForeseeRecovery(PCacheGateFacts *facts)
 		recoveryTarget != RECOVERY_TARGET_UNSET : recovery;
 	facts->recovery_timeline = Max(control->checkPointCopy.ThisTimeLineID,
 								   control->minRecoveryPointTLI);
-	if (standby && recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_LATEST)
+	if (!standby && !recovery)
+		return;
+	if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_LATEST)
 		facts->recovery_timeline = findNewestTimeLine(facts->recovery_timeline);
+	else if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_NUMERIC)
+		facts->recovery_timeline = recoveryTargetTLIRequested;
 }
 
 static PCacheVerdict

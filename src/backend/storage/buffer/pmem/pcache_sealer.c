@@ -20,6 +20,7 @@
 #include "pcache_internal.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
@@ -258,6 +259,23 @@ PersistentCacheSealerMain(Datum main_arg)
 	proc_exit(1);
 }
 
+/* Will the postmaster start a worker of this name? */
+static bool
+IsRegistered(const char *name)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &BackgroundWorkerList)
+	{
+		RegisteredBgWorker *worker = dlist_container(RegisteredBgWorker,
+													 rw_lnode, iter.cur);
+
+		if (strcmp(worker->rw_worker.bgw_name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Have the postmaster start the sealer, from the start and again if it dies. */
 void
 PersistentCacheSealerRegister(void)
@@ -276,4 +294,12 @@ PersistentCacheSealerRegister(void)
 	snprintf(worker.bgw_name, BGW_MAXLEN, "persistent cache sealer");
 	snprintf(worker.bgw_type, BGW_MAXLEN, "persistent cache sealer");
 	RegisterBackgroundWorker(&worker);
+
+	/* which tells of it to the log only, and not what it means */
+	if (!IsRegistered(worker.bgw_name))
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("the persistent cache sealer cannot run, because there are too few worker processes"),
+				 errdetail("Without it a start after a crash keeps no page that was read or changed since the last start."),
+				 errhint("Increase \"max_worker_processes\", or set \"persistent_cache_mode\" to \"planned_restart\".")));
 }

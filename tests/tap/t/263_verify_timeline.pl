@@ -1,0 +1,93 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# A standby that has followed its primary to another timeline, and crashed
+# before a restartpoint told pg_control: pg_pcache verify looks for the newest
+# timeline as the server does.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my @logged = qw(t_heap t_toast t_kinds);
+my $primary = new_node('primary', mode => undef,
+	init => { allows_streaming => 1 }, conf => "wal_keep_size = 320MB\nsynchronous_commit = on");
+
+$primary->start;
+load_data($primary);
+$primary->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
+$primary->backup('b');
+
+my $next = PostgreSQL::Test::Cluster->new('next');
+$next->init_from_backup($primary, 'b', has_streaming => 1);
+$next->start;
+
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'b', has_streaming => 1);
+add_pool($standby, mode => 'always');
+$standby->start;
+$primary->wait_for_replay_catchup($standby);
+$primary->wait_for_replay_catchup($next);
+$primary->stop;
+$next->promote;
+$standby->enable_streaming($next);
+$standby->reload;
+
+# no restartpoint comes in between: pg_control is on the old timeline
+for my $goal (undef, 'latest', 2)
+{
+	my $name = $goal // 'default';
+	my ($expected, $valid, $crash_now);
+
+	if (defined $goal)
+	{
+		$standby->append_conf('postgresql.conf', "recovery_target_timeline = '$goal'");
+		$standby->restart;
+	}
+	$next->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 1');
+	$next->wait_for_replay_catchup($standby);
+	$expected = checksums($next, tables => \@logged);
+	warm_up($standby);
+	$standby->safe_psql('postgres', 'SELECT pg_pcache_seal()');
+	$valid = permanent_buffers($standby);
+	# it asks the same gates about a crash that happens now
+	$crash_now = $standby->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start()');
+	is($crash_now, 't|warm', "$name: pg_pcache_next_start() says warm");
+	kill_all($standby);
+	my ($control) = run_command([ 'pg_controldata', $standby->data_dir ]);
+	if (!defined $goal)
+	{
+		like($control, qr/Latest checkpoint's TimeLineID:\s+1\n/, "$name: the last restartpoint is on the old timeline");
+		like($control, qr/Min recovery ending loc's timeline:\s+1\n/, "$name: and so is minRecoveryPoint");
+	}
+	warm_after_crash($standby, $valid, $name, ratio => 0.95);
+	contents_right($standby, $expected, $name);
+}
+
+# Told to stay where pg_control is, or on another timeline, it would drop the
+# pages of the new one: verify says so.  What the server would say of a
+# crashed standby that turns back does not matter here.
+$standby->safe_psql('postgres', 'SELECT pg_pcache_seal()');
+kill_all($standby);
+$standby->append_conf('postgresql.conf', "recovery_target_timeline = '1'");
+my $verdict = verify_json($standby);
+is($verdict->{rc}, 2, 'the old timeline: cold');
+is($verdict->{reason}, 'timeline', 'the old timeline: for that reason');
+like($verdict->{detail}, qr/written on timeline 2, recovery follows timeline 1$/, 'the old timeline: which is named');
+$standby->append_conf('postgresql.conf', "recovery_target_timeline = 'current'");
+my ($control) = run_command([ 'pg_controldata', $standby->data_dir ]);
+my ($checkpoint) = $control =~ /Latest checkpoint's TimeLineID:\s+(\d+)\n/;
+my ($minimum) = $control =~ /Min recovery ending loc's timeline:\s+(\d+)\n/;
+is(verify_json($standby)->{rc}, ($checkpoint > $minimum ? $checkpoint : $minimum) == 2 ? 0 : 2,
+	'the timeline of pg_control: as that says');
+
+# The archive is not asked, which is said.
+$standby->append_conf('postgresql.conf', "recovery_target_timeline = 'latest'\nrestore_command = 'false'");
+$verdict = verify_json($standby);
+is($verdict->{rc}, 0, 'restore_command: warm');
+like($verdict->{stderr}, qr/timelines were looked for in "pg_wal", not by "restore_command"/, 'restore_command: what was asked');
+done_testing();
