@@ -19,6 +19,9 @@
  * or end the process:
  *		pcache_inject_panic() returns void
  *		pcache_inject_abort() returns void
+ * and one which reads a byte of each page of shared buffers, from one buffer to
+ * another one, as pg_buffercache_numa does:
+ *		pcache_inject_touch(first int4, last int4) returns int8
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -139,6 +142,11 @@ pcache_inject_media(const char *name, const void *private_data, void *arg)
 	}
 	else if (strcmp(media, "clean") == 0)
 		report->blocks = PCACHE_MEDIA_CLEAN;
+	else if (strcmp(media, "forgotten") == 0)
+	{
+		report->blocks = PCACHE_MEDIA_CLEAN;
+		report->bad.n_ranges = 0;
+	}
 	else if (strcmp(media, "truncated") == 0)
 	{
 		report->blocks = PCACHE_MEDIA_BAD;
@@ -239,6 +247,24 @@ pcache_inject_abort(PG_FUNCTION_ARGS)
 	abort();
 }
 
+/* Returns the number of pages of memory. */
+PG_FUNCTION_INFO_V1(pcache_inject_touch);
+
+Datum
+pcache_inject_touch(PG_FUNCTION_ARGS)
+{
+	const char *first = BufferGetBlock(CheckedBuffer(PG_GETARG_INT32(0)));
+	const char *last = BufferGetBlock(CheckedBuffer(PG_GETARG_INT32(1)));
+	int64		pages = 0;
+
+	for (const char *p = first; p < last + BLCKSZ; p += sysconf(_SC_PAGESIZE))
+	{
+		(void) *(const volatile char *) p;
+		pages++;
+	}
+	PG_RETURN_INT64(pages);
+}
+
 static void
 AttachInjectionPoints(void)
 {
@@ -273,7 +299,7 @@ _PG_init(void)
 							   0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.media",
-							   "What is known of bad blocks: clean, unknown or truncated.",
+							   "What is known of bad blocks: clean, forgotten, unknown or truncated.",
 							   "Empty for what the query found.",
 							   &media,
 							   "",

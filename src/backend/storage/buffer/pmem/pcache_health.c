@@ -12,12 +12,100 @@
  */
 #include "postgres.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "pcache_internal.h"
 #include "storage/bufpage.h"
 #include "utils/injection_point.h"
 
 /* What this process last heard of the pool's media. */
 PCacheMediaReport PCacheMedia;
+
+/*
+ * What of the pool's file is behind other memory, by PCacheCoverBadBlocks().
+ * Children of the postmaster inherit it, as they inherit the mapping.
+ */
+static PCacheRangeList Covered;
+
+/*
+ * Put memory that is always readable over the pages with bad blocks of this
+ * report, in the mapping of the pool.
+ *
+ * The slots there are not used, but they have addresses: who looks at all of
+ * shared buffers (pg_buffercache_numa touches each page) would die of SIGBUS.
+ * Nobody may store to such a page, so it cannot be written.
+ *
+ * Called by the postmaster when it has mapped the pool, before it has children.
+ */
+void
+PCacheCoverBadBlocks(const PCacheMediaReport *report)
+{
+	const PCacheMapping *map = &PCacheThePool.map;
+	uint64		blocks_start = PCacheCtl->superblock.blocks_offset;
+	uint64		blocks_end = blocks_start + (uint64) NBuffers * BLCKSZ;
+	uint64		page_size = sysconf(_SC_PAGESIZE);
+	uint64		huge_page_size;
+	PCacheFsKind kind;
+
+	Covered.n_ranges = 0;
+	Covered.truncated = false;
+	if (report->bad.truncated)
+		return;					/* the server cannot start */
+	if (PCacheThePool.fs_kind == PCACHE_FS_HUGETLBFS &&
+		PCacheFsKindOfPath(PCacheThePool.path, &kind, &huge_page_size))
+		page_size = huge_page_size;
+
+	for (uint32 i = 0; i < report->bad.n_ranges; i++)
+	{
+		const PCacheByteRange *range = &report->bad.ranges[i];
+		uint64		start = Max(range->offset, blocks_start);
+		uint64		end = Min(range->offset + range->length, blocks_end);
+
+		if (start >= end)
+			continue;
+		start -= start % page_size;
+		end = TYPEALIGN64(page_size, end);
+		if (start < blocks_start || end > map->length)
+			continue;
+
+		/* first of all, see to it that nobody uses what is covered */
+		PCacheMediaAddRange(&Covered, start, end - start);
+		if (Covered.truncated ||
+			mmap(map->base + start, end - start, PROT_READ,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		{
+			ereport(WARNING,
+					(errmsg("could not put other memory over bad blocks of persistent cache pool \"%s\": %m",
+							PCacheThePool.path),
+					 errdetail("A session that touches all of shared buffers will end with SIGBUS.")));
+			break;
+		}
+	}
+}
+
+/*
+ * What is covered counts as bad as long as it is covered, even if the media is
+ * said to be clean by now: what is stored there does not get into the pool.
+ */
+static void
+AddCovered(PCacheMediaReport *report)
+{
+	for (uint32 i = 0; i < Covered.n_ranges; i++)
+	{
+		const PCacheByteRange *range = &Covered.ranges[i];
+		uint64		end = range->offset + range->length;
+		uint64		block = range->offset - range->offset % BLCKSZ;
+
+		while (block < end && PCacheMediaRangeIsBad(report, block, BLCKSZ))
+			block += BLCKSZ;
+		if (block >= end)
+			continue;			/* nothing new, as a rule */
+		PCacheMediaAddRange(&report->bad, range->offset, range->length);
+		PCacheMediaMergeRanges(&report->bad);
+		report->blocks = PCACHE_MEDIA_BAD;
+	}
+}
 
 /* Tell what is wrong with the pool's media, or not known. */
 static void
@@ -52,6 +140,7 @@ PCacheAskMedia(void)
 	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd,
 					 PCacheThePool.fs_kind, &PCacheMedia);
 	INJECTION_POINT("persistent-cache-media", &PCacheMedia);
+	AddCovered(&PCacheMedia);
 	PCachePublishMedia(&PCacheMedia);
 }
 

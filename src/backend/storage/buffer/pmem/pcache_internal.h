@@ -153,6 +153,7 @@ extern void PCacheReportError(int elevel, const PCacheError *err);
 
 /* pcache_health.c */
 extern PCacheMediaReport PCacheMedia;
+extern void PCacheCoverBadBlocks(const PCacheMediaReport *report);
 extern void PCacheAskMedia(void);
 extern void PCacheQueryMedia(void);
 extern bool PCacheBlockIsBad(uint32 slot);

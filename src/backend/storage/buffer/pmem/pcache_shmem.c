@@ -398,6 +398,7 @@ OpenPool(void)
 	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd,
 					 PCacheThePool.fs_kind, &media);
 	PCacheApplyNuma(media.numa_node);
+	PCacheCoverBadBlocks(&media);
 	PCacheMediaReportFree(&media);
 }
 
