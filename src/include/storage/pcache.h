@@ -131,6 +131,7 @@ PersistentCacheCheckAllDead(Buffer buffer, bool *all_dead)
 /* pcache_redo.c: startup process */
 extern bool PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id,
 									  Buffer buffer);
+extern void PersistentCacheWipeDatabase(Oid db_id);
 
 /*
  * Redo has locked a page, and is about to look at its LSN or to restore its

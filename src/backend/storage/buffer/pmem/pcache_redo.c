@@ -213,6 +213,25 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 	return false;
 }
 
+/*
+ * Redo of CREATE DATABASE by file copy is about to remove a directory that is
+ * there already, which the buffer manager does not know of.  Pages of what was
+ * in it may have been kept, and must not be written to what is put there.  If
+ * a database is being moved, other pages of it may be dirty.
+ *
+ * Without the cache there can be no such pages.
+ *
+ * Called by the startup process.
+ */
+void
+PersistentCacheWipeDatabase(Oid db_id)
+{
+	if (!PersistentCacheEnabled())
+		return;
+	FlushDatabaseBuffers(db_id);
+	DropDatabaseBuffers(db_id);
+}
+
 /* Redo is through with what kept pages contain: tell if it was not so. */
 void
 PCacheReportRedo(void)
