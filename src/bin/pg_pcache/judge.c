@@ -119,7 +119,7 @@ FindPoolDirectory(const PCacheOptions *options, const Configuration *conf,
 	if (from == NULL)
 		snprintf(directory, MAXPGPATH, "%s/%s",
 				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
-	else if (strlcpy(directory, from, MAXPGPATH) >= MAXPGPATH - 64)
+	else if (strlcpy(directory, from, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", from);
 	canonicalize_path(directory);
 	if (!is_absolute_path(directory))

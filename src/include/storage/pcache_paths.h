@@ -18,6 +18,9 @@
 /* holds the pool, or is a symbolic link to the directory that does */
 #define PCACHE_DEFAULT_DIRECTORY	"pg_pcache"
 
+/* room that a directory's path leaves for the names of files in it */
+#define PCACHE_PATH_RESERVE			64
+
 /* see pcache_statefile.c; also the prefix of its temporary file */
 #define PCACHE_STATE_FILE		"pg_pcache.state"
 

@@ -152,11 +152,11 @@ rename "$pool.away", $pool or die $!;
 # Where the directory may be.
 for my $case (
 	[ 'relative directory', 'somewhere/else',
-		qr/FATAL:  "persistent_cache_directory" must be an absolute path, or "pg_pcache"/ ],
+		qr/invalid value for parameter "persistent_cache_directory": "somewhere\/else"\n.*DETAIL:  The directory must be an absolute path, or "pg_pcache"/ ],
 	[ 'directory in the data directory', "$data/other",
 		qr/FATAL:  persistent cache directory "\Q$data\E\/other" is inside the data directory\n.*HINT:  Set "persistent_cache_directory" to "pg_pcache", or to a directory outside\./ ],
 	[ 'directory in the data directory, in disguise', "$data/base/../base",
-		qr/FATAL:  persistent cache directory ".*" is inside the data directory/ ],
+		qr/invalid value for parameter "persistent_cache_directory": ".*"\n.*DETAIL:  The path must not contain "\.\."\./ ],
 	[ 'the data directory', $data,
 		qr/FATAL:  persistent cache directory ".*" is inside the data directory/ ],
 	[ 'directory without a pool', pool_root(),

@@ -34,6 +34,7 @@
 #include "storage/lwlock.h"
 #include "storage/procnumber.h"
 #include "storage/shmem.h"
+#include "utils/guc_hooks.h"
 
 int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
 int			persistent_cache_numa = PERSISTENT_CACHE_NUMA_WARN;
@@ -119,6 +120,45 @@ PCacheStoreSuperblock(int elevel)
 }
 
 /*
+ * GUC check hook for persistent_cache_directory.
+ *
+ * The place of the pool must not depend on where the server is started, nor on
+ * what ".." means beyond a symbolic link.
+ */
+bool
+check_persistent_cache_directory(char **newval, void **extra, GucSource source)
+{
+	char		canonical[MAXPGPATH];
+
+	for (const char *name = *newval; name != NULL; name = strchr(name, '/'))
+	{
+		name += strspn(name, "/");
+		if (strncmp(name, "..", 2) == 0 && (name[2] == '/' || name[2] == '\0'))
+		{
+			GUC_check_errdetail("The path must not contain \"..\".");
+			return false;
+		}
+	}
+
+	if (strlcpy(canonical, *newval, sizeof(canonical)) >= MAXPGPATH - PCACHE_PATH_RESERVE)
+	{
+		GUC_check_errdetail("The path must be shorter than %d bytes.",
+							MAXPGPATH - PCACHE_PATH_RESERVE);
+		return false;
+	}
+	canonicalize_path(canonical);
+	if (!is_absolute_path(canonical) &&
+		strcmp(canonical, PCACHE_DEFAULT_DIRECTORY) != 0)
+	{
+		GUC_check_errdetail("The directory must be an absolute path, or \"%s\", which stands for the directory of that name in the data directory.",
+							PCACHE_DEFAULT_DIRECTORY);
+		return false;
+	}
+	strcpy(*newval, canonical); /* which is not longer */
+	return true;
+}
+
+/*
  * The directory as configured, absolute.  Inside PGDATA only the default is
  * allowed: base backups and pg_rewind leave out a pool by that name only.
  */
@@ -132,13 +172,8 @@ ConfiguredDirectory(char *directory)
 		snprintf(directory, MAXPGPATH, "%s/%s", DataDir, PCACHE_DEFAULT_DIRECTORY);
 		return;
 	}
-	if (!is_absolute_path(persistent_cache_directory))
-		ereport(FATAL,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"persistent_cache_directory\" must be an absolute path, or \"%s\"",
-						PCACHE_DEFAULT_DIRECTORY)));
+	/* absolute and canonical, see check_persistent_cache_directory() */
 	strlcpy(directory, persistent_cache_directory, MAXPGPATH);
-	canonicalize_path(directory);
 	if (realpath(directory, real) == NULL)
 		strlcpy(real, directory, MAXPGPATH);
 	if (PCacheIsInside(real, DataDir))
