@@ -46,13 +46,10 @@ ConcludeCold(VerifyResult *result, PCacheRefusal refusal, const char *detail)
 /* Does the server create a missing pool again?  If not, it won't start. */
 static void
 JudgeMissingPool(const PCacheOptions *options, const char *directory,
-				 const PCacheStateFile *state, PCacheError *err,
-				 VerifyResult *result)
+				 const PCacheStateFile *state, int64 nbuffers,
+				 PCacheError *err, VerifyResult *result)
 {
 	char		default_directory[MAXPGPATH];
-	char		existing[MAXPGPATH];
-	PCacheFsKind kind;
-	uint64		page_size;
 
 	snprintf(default_directory, sizeof(default_directory), "%s/%s",
 			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
@@ -72,18 +69,10 @@ JudgeMissingPool(const PCacheOptions *options, const char *directory,
 		FailWith(err);
 	}
 
-	/* as PCacheMakeDirectory() will ask, when the server calls it */
-	ExistingPart(state->directory, existing);
-	if (!PCacheFsKindOfPath(existing, &kind, &page_size))
-		pg_fatal("could not stat file system of \"%s\": %m", existing);
-	if (kind != state->fs_kind)
-	{
-		pg_log_error("persistent cache directory \"%s\" is gone, and \"%s\" is on %s instead of %s",
-					 state->directory, existing,
-					 PCacheFsKindName(kind), PCacheFsKindName(state->fs_kind));
-		pg_log_error_hint("Mount the file system that held the pool, or run \"pg_pcache init --force\" to choose another place.");
-		exit(EXIT_ERROR);
-	}
+	/* as the server will ask; without shared_buffers, at least the old size */
+	if (!PCacheCanRecreate(state->directory, state->fs_kind,
+						   Max(state->capacity, (uint64) Max(nbuffers, 0)), err))
+		FailWith(err);
 	Conclude(result, NEXT_START_COLD, PCacheRefusalName(PCACHE_COLD_NEW),
 			 _("the pool was lost with its %s file system, and will be created again"),
 			 PCacheFsKindName(state->fs_kind));
@@ -210,7 +199,8 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			JudgeMissingPool(options, directory, state, &err, result);
+			JudgeMissingPool(options, directory, state, conf->nbuffers, &err,
+							 result);
 			return;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:

@@ -93,6 +93,8 @@ extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 PCacheSuperblock *sb, PCacheError *err);
 extern bool PCacheSpaceFor(const char *directory, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
+extern bool PCacheCanRecreate(const char *directory, PCacheFsKind expected,
+							  uint64 capacity, PCacheError *err);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 extern bool PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
@@ -199,6 +201,8 @@ extern bool PCacheFsKindOfPath(const char *path, PCacheFsKind *kind,
 							   uint64 *page_size);
 extern const char *PCacheFsKindName(PCacheFsKind kind);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
+extern bool PCacheExistingPart(const char *directory, PCacheFsKind expected,
+							   char *existing, PCacheError *err);
 extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 								int dir_mode, PCacheError *err);
 extern bool PCacheIsInside(const char *path, const char *directory);

@@ -64,6 +64,7 @@ our @EXPORT = qw(
   pool_dir
   pool_file
   state_file
+  write_state
   set_mode
   with_install
   vanilla_install
@@ -242,6 +243,20 @@ sub state_file
 {
 	my ($node) = @_;
 	return $node->data_dir . '/pg_pcache.state';
+}
+
+# Write a state file, given as text, with some values changed and a right CRC.
+sub write_state
+{
+	my ($who, $text, %changes) = @_;
+
+	$text =~ s/^$_ = .*$/$_ = $changes{$_}/m for keys %changes;
+	$text =~ s/^crc = .*\n//m;
+	$text .= sprintf "crc = %08x\n", crc32c($text);
+	unlink state_file($who);
+	append_to_file(state_file($who), $text);
+	chmod 0600, state_file($who);
+	return;
 }
 
 # Change persistent_cache_mode; undef takes it out of the file.

@@ -82,17 +82,3 @@ restart_warm($node, 'mounted again');
 
 $node->stop;
 done_testing();
-
-# Write a state file with some values changed, and a right CRC.
-sub write_state
-{
-	my ($who, $text, %changes) = @_;
-
-	$text =~ s/^$_ = .*$/$_ = $changes{$_}/m for keys %changes;
-	$text =~ s/^crc = .*\n//m;
-	$text .= sprintf "crc = %08x\n", crc32c($text);
-	unlink state_file($who);
-	append_to_file(state_file($who), $text);
-	chmod 0600, state_file($who);
-	return;
-}

@@ -157,24 +157,19 @@ PCacheIsInside(const char *path, const char *directory)
 }
 
 /*
- * Create a directory and its missing parents on a memory-backed file system
- * that lost them with a reboot of the host.
- *
- * The deepest directory that still exists must be of the expected kind:
- * otherwise a mount is missing, and what would be filled is the disk below
- * it.  directory must be absolute and canonical.
+ * Find the deepest part of a path that exists, which must be on a file system
+ * of the expected kind: otherwise a mount is missing, and what would be filled
+ * is the disk below it.  existing has MAXPGPATH bytes.
  */
 bool
-PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
-					int dir_mode, PCacheError *err)
+PCacheExistingPart(const char *directory, PCacheFsKind expected,
+				   char *existing, PCacheError *err)
 {
-	char		existing[MAXPGPATH];
-	char		path[MAXPGPATH];
 	struct stat st;
 	PCacheFsKind kind;
 	uint64		page_size;
 
-	strlcpy(existing, directory, sizeof(existing));
+	strlcpy(existing, directory, MAXPGPATH);
 	while (stat(existing, &st) < 0)
 	{
 		if (errno != ENOENT)
@@ -197,7 +192,23 @@ PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 		PCacheSetHint(err, _("Mount the file system that held the pool, or run \"pg_pcache init --force\" to choose another place."));
 		return false;
 	}
+	return true;
+}
 
+/*
+ * Create a directory and its missing parents on a memory-backed file system
+ * that lost them with a reboot of the host.  directory must be absolute and
+ * canonical.
+ */
+bool
+PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
+					int dir_mode, PCacheError *err)
+{
+	char		existing[MAXPGPATH];
+	char		path[MAXPGPATH];
+
+	if (!PCacheExistingPart(directory, expected, existing, err))
+		return false;
 	strlcpy(path, directory, sizeof(path));
 	if (pg_mkdir_p(path, dir_mode) < 0)
 	{

@@ -307,7 +307,43 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 			PCacheSetHint(err, _("Choose a smaller size, or another directory."));
 		return false;
 	}
+	/* file systems without a limit have 0 of 0 */
+	if (vfs.f_files > 0 && vfs.f_favail == 0)
+	{
+		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: no inode is free"),
+					   directory);
+		PCacheSetHint(err, _("Remove files, or choose another directory."));
+		return false;
+	}
 	return true;
+}
+
+/*
+ * A pool is gone, and perhaps directories above it as well.  Can it be created
+ * again, with that capacity, on a file system of the kind that it was on?
+ *
+ * The server asks before it creates anything, and "pg_pcache verify" to say
+ * whether it would.
+ */
+bool
+PCacheCanRecreate(const char *directory, PCacheFsKind expected,
+				  uint64 capacity, PCacheError *err)
+{
+	char		existing[MAXPGPATH];
+	PCacheGeometry geometry;
+
+	if (!PCacheExistingPart(directory, expected, existing, err))
+		return false;
+	if (access(existing, W_OK | X_OK) < 0)
+	{
+		PCacheSetError(err, _("could not create the persistent cache pool again: directory \"%s\" is not writable: %m"),
+					   existing);
+		if (errno == EACCES)
+			PCacheSetHint(err, _("Create directory \"%s\" for the user that owns the server process."),
+						  directory);
+		return false;
+	}
+	return PCacheSpaceFor(existing, capacity, &geometry, err);
 }
 
 /*

@@ -215,7 +215,8 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 
 	/* shared_buffers may have been raised since */
 	capacity = Max(state->capacity, (uint64) NBuffers);
-	if (!PCacheMakeDirectory(state->directory, state->fs_kind,
+	if (!PCacheCanRecreate(state->directory, state->fs_kind, capacity, &err) ||
+		!PCacheMakeDirectory(state->directory, state->fs_kind,
 							 pg_dir_create_mode, &err) ||
 		!PCachePoolCreate(state->directory, capacity,
 						  GetSystemIdentifier(), pg_file_create_mode,
