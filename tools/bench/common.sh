@@ -84,7 +84,7 @@ need_memory() {
 	free=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
 	# In a container the limit of the control group counts.
 	if limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null) && [ "$limit" != max ]; then
-		limit=$(((limit - $(awk '/^(anon|shmem) / {s += $2} END {print s}' /sys/fs/cgroup/memory.stat)) / 1048576))
+		limit=$(((limit - $(awk '/^(anon|shmem) / {s += $2} END {printf "%.0f\n", s}' /sys/fs/cgroup/memory.stat)) / 1048576))
 		[ "$limit" -ge "$free" ] || free=$limit
 	fi
 	[ "$free" -ge "$1" ] || die "$free MB of memory are free, $1 MB are needed" "$2"

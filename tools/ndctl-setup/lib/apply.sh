@@ -415,6 +415,15 @@ boot_mounts() {
 	done
 }
 
+in_fstab() { # MOUNT-POINT: is there a line for it?
+	local source where
+	[ -e "$ETC/fstab" ] || return 1
+	while read -r source where _; do
+		[[ $source == \#* ]] || [ "$where" != "$1" ] || return 0
+	done <"$ETC/fstab"
+	return 1
+}
+
 step_boot() {
 	local where source type options text file service mounts=()
 	service=$(config service)
@@ -425,7 +434,7 @@ step_boot() {
 		mounts+=("$where")
 		if [ "$(config boot)" = fstab ]; then
 			text="$source $where $type $options,nofail,x-systemd.before=$service 0 0"
-			[ -z "$(awk -v w="$where" '$1 !~ /^#/ && $2 == w' "$ETC/fstab" 2>/dev/null)" ] || continue
+			! in_fstab "$where" || continue
 			change "fstab:$where" "$(undo_object line file "$ETC/fstab" line "$text")" add_line "$ETC/fstab" "$text"
 		else
 			[ "$source" != "${source#UUID=}" ] && source=/dev/disk/by-uuid/${source#UUID=}

@@ -33,8 +33,17 @@ block_contents() {
 	printf '%s\n' "$all"
 }
 
+# Of the host, in bytes.  In the shell: some awks print no number above 2^31.
+memory_total() {
+	local name value
+	while read -r name value _; do
+		[ "$name" != MemTotal: ] || { echo $((value * 1024)) && return 0; }
+	done <"$PROC/meminfo"
+	die "$PROC/meminfo has no line MemTotal"
+}
+
 inventory() {
-	local list labels devs block running=false selinux=false version=''
+	local list labels devs block running=false selinux=false version='' memory
 	list=$(ndctl_json list -B -D -H -R -N -M -i -v) || exit 1
 	labels=$(ndctl_json read-labels -j all) || exit 1
 	mapfile -t devs < <(jq -r '.[].regions[]?.namespaces[]?.blockdev // empty | "/dev/" + .' <<<"$list" | sort)
@@ -44,9 +53,10 @@ inventory() {
 		if server_runs "$(config pgdata)"; then running=true; fi
 	fi
 	if selinuxenabled 2>/dev/null; then selinux=true; fi
+	memory=$(memory_total) || exit 1
 	jq -n --argjson ndctl "$list" --argjson labels "$labels" --argjson block "$block" \
 		--arg cmdline "$(cat "$PROC/cmdline")" \
-		--argjson memory "$(awk '/^MemTotal:/ {printf "%d\n", $2 * 1024}' "$PROC/meminfo")" \
+		--argjson memory "$memory" \
 		--arg version "$version" --argjson running "$running" --argjson selinux "$selinux" '
 		{ndctl: $ndctl, labels: $labels, block: $block, cmdline: $cmdline, memory_total: $memory,
 		 selinux: $selinux, cluster: {version: $version, running: $running}}'

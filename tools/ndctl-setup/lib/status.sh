@@ -113,6 +113,6 @@ server_node() {
 		return
 	fi
 	pid=$(head -n 1 "$1/postmaster.pid")
-	nodes=$(awk '/^Mems_allowed_list:/ {print $2}' "/proc/$pid/status" 2>/dev/null)
+	nodes=$(sed -n 's/^Mems_allowed_list:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
 	if [[ $nodes =~ ^[0-9]+$ ]] && [ "$(find /sys/devices/system/node -maxdepth 1 -name 'node[0-9]*' 2>/dev/null | wc -l)" -gt 1 ]; then echo "$nodes"; else echo -1; fi
 }

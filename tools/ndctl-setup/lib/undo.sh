@@ -174,7 +174,7 @@ undo_line() { quietly remove_line "$(field "$1" file)" "$(field "$1" line)"; }
 # remove_line FILE LINE: called through change.
 remove_line() {
 	[ -e "$1" ] || return 0
-	awk -v line="$2" '$0 != line' "$1" >"$1.ndctl-setup-new"
+	grep -vxF -- "$2" "$1" >"$1.ndctl-setup-new" || [ $? -eq 1 ] # 1: no line is left
 	cat "$1.ndctl-setup-new" >"$1"
 	rm "$1.ndctl-setup-new"
 }
