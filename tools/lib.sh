@@ -24,16 +24,30 @@ die() {
 # skip WHY...: end a test that cannot be run here
 skip() { printf 'skipped: %s\n' "$*" && exit 77; }
 
+# as_unprivileged ARGUMENT...: a script that works in build/ goes on as the user
+# whom build/ belongs to.  Call it first, with the script's arguments.
+as_unprivileged() { [ "$(id -u)" -ne 0 ] || exec "$ROOT/tools/as-user" "$0" "$@"; }
+
+# apt_get ARGUMENT...: packages are signed, whatever apt's configuration says of the default.
+apt_get() {
+	apt-get -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false \
+		-o Acquire::AllowWeakRepositories=false -o Acquire::AllowDowngradeToInsecureRepositories=false "$@"
+}
+
 # git as the scripts use it: no personal settings, and a repository that
 # belongs to somebody else (the checkout is root's, the build is not) is fine.
+# Not for root, who would run what the other one's configuration names: root
+# looks at the checkout itself only.
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
 # No background gc either: it would hold our lock.
 export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
+[ "$(id -u)" -ne 0 ] || GIT_CONFIG_VALUE_0=$ROOT
 export GIT_CONFIG_KEY_1=gc.auto GIT_CONFIG_VALUE_1=0
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
 
 # lock NAME: one run at a time per tree; released when the process ends.
 lock() {
+	[ "$(id -u)" -ne 0 ] || die "root takes no lock in build/"
 	mkdir -p "$BUILD"
 	exec 9>>"$BUILD/.lock-$1"
 	if ! flock -n 9; then
