@@ -60,11 +60,11 @@ bench: all vanilla ## measurements against unpatched PostgreSQL
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest; as root: a hostile user
-	@tools/check lint unit fuzz ndctl-setup abi-short build-as-root tap regress-short torture-short torture-powercut-short vm-smoke
+check: all vanilla ## lint, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest; as root: hostile users
+	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root abi-short tap regress-short torture-short torture-powercut-short vm-smoke
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
-	@tools/check lint unit fuzz ndctl-setup abi build-as-root tap regress regress-off vm-smoke -- pg-suites torture -- torture-powercut
+	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root abi tap regress regress-off vm-smoke -- pg-suites torture -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
@@ -78,8 +78,9 @@ check-fuzz: all ## pool files that were tampered with, for server code and pg_pc
 check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 	@$(RUN) tests/run-tap $(TESTS)
 
-check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machines
+check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machines; as root: a hostile server's user
 	@$(RUN) tests/ndctl-setup/run
+	@tests/ndctl-setup/attack || [ $$? -eq 77 ]
 
 check-abi: all vanilla ## what was compiled for the unpatched server works in the patched one
 	@$(RUN) tests/abi/run

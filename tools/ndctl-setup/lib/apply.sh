@@ -11,7 +11,9 @@ verb_apply() {
 	fi
 	[ "$(id -u)" -eq 0 ] || die "apply must be run by root"
 	state_lock
-	id "$(config user)" >/dev/null 2>&1 || die "there is no user \"$(config user)\"" "--user=NAME names the one that runs the server"
+	check_user
+	require_trusted "$(config mount_root)" "--mount-root=DIR names another directory"
+	require_trusted "$(config unit_dir)" "--unit-dir=DIR names another directory"
 	plan=$(make_plan)
 	PLAN=$plan
 	if ! jq -e .ok <<<"$plan" >/dev/null; then
@@ -217,7 +219,7 @@ kernel_has() { # MAJOR MINOR: is it that version, or newer?
 dax_option() { if kernel_has 5 8; then echo dax=always; else echo dax; fi; }
 
 mount_options() {
-	local options=noatime
+	local options=noatime,nodev,nosuid,noexec
 	[ "$(get dax)" != true ] || options=$options,$(dax_option)
 	printf '%s\n' "$options"
 }
@@ -225,14 +227,21 @@ mount_options() {
 step_mount() {
 	local what where
 	what=$(get device) where=$(get where)
-	if is_mounted "$where"; then return 0; fi
-	make_mount_point "$where"
-	change "mount:$where" "$(undo_object mount where "$where" type "$(get type)" dax "$(get dax)")" \
-		mount -t "$(get type)" -o "$(mount_options)" "$(device_of "$what")" "$where"
+	if ! is_mounted "$where"; then
+		make_mount_point "$where"
+		change "mount:$where" "$(undo_object mount where "$where" type "$(get type)" dax "$(get dax)")" \
+			mount -t "$(get type)" -o "$(mount_options)" "$(device_of "$what")" "$where"
+	fi
+	# All that is on it the server's user makes, and nobody else may look at it.
+	if is_mounted "$where" && server_reads test -O "$where" && [ "$(stat -c %a "$where")" = 700 ]; then return 0; fi
+	change - '' chown "$(config user):$(server_group)" "$where"
+	change - '' chmod 0700 "$where"
 }
 
 make_mount_point() {
-	[ -d "$1" ] || change "directory:$1" "$(undo_object directory path "$1")" mkdir -p "$1"
+	[ ! -d "$1" ] || return 0
+	actor "$1"
+	change "directory:$1" "$(undo_object directory path "$1")" "${AS[@]}" mkdir -p "$AT"
 }
 
 # The server's user owns it: after a boot of the host, when it is empty, the
@@ -240,7 +249,7 @@ make_mount_point() {
 memory_options() {
 	local user options
 	user=$(config user)
-	options=size=$(get size),mode=0700,uid=$(id -u "$user" 2>/dev/null || echo "$user"),gid=$(id -g "$user" 2>/dev/null || echo "$user")
+	options=nodev,nosuid,noexec,size=$(get size),mode=0700,uid=$(id -u "$user" 2>/dev/null || echo "$user"),gid=$(id -g "$user" 2>/dev/null || echo "$user")
 	case $(get type) in
 	tmpfs)
 		options+=,huge=within_size
@@ -281,11 +290,28 @@ step_memory_mount() {
 
 # A directory of the server's user, which nobody else may enter.
 step_directory() {
-	local path=$1
+	local path=$1 command
 	[ ! -d "$path" ] || return 0
-	change "directory:$path" "$(undo_object directory path "$path")" \
-		install -d -o "$(config user)" -g "$(server_group)" -m 0700 "$path"
+	actor "$path"
+	# On the mounts, which are theirs, once they are there.
+	[[ $path != "$(config mount_root)/$(config name)/"* ]] || AS=(as_server) AT=$path
+	if [ ${#AS[@]} -eq 0 ]; then
+		command=(install -d -o "$(config user)" -g "$(server_group)" -m 0700 "$AT")
+	else
+		command=(as_server mkdir -p -m 0700 "$AT")
+	fi
+	change "directory:$path" "$(undo_object directory path "$path")" "${command[@]}"
 }
+
+# Of the server's user, with all that is in it.  Each of both only does what it must.
+remove_tree() {
+	change - '' as_server find "$1" -mindepth 1 -delete
+	actor "$1"
+	change - '' "${AS[@]}" rmdir "$AT"
+}
+
+# Copied by the server's user, a file of somebody else's would become theirs.
+foreign_file() { find "$1" ! -uid "$EUID" -print -quit; }
 
 # ---------------------------------------------------------------- the cluster
 
@@ -309,14 +335,14 @@ step_cluster() {
 		step_directory "$waldir"
 		set -- "$@" -X "$waldir"
 	fi
-	local options command
+	local options
 	read -r -a options <<<"$(config initdb_options)"
-	mapfile -t command < <(server_command "$@" "${options[@]}")
-	change "initdb:$target" "$(undo_object initdb path "$target" waldir "$waldir")" "${command[@]}"
+	change "initdb:$target" "$(undo_object initdb path "$target" waldir "$waldir")" as_server "$@" "${options[@]}"
 	if [ -n "$data" ] && [ ! -L "$pgdata" ]; then
 		make_mount_point "$(dirname "$pgdata")"
-		[ ! -d "$pgdata" ] || change - '' rmdir "$pgdata"
-		change "link:$pgdata" "$(undo_object link path "$pgdata")" ln -s "$data" "$pgdata"
+		actor "$pgdata"
+		[ ! -d "$pgdata" ] || change - '' "${AS[@]}" rmdir "$AT"
+		change "link:$pgdata" "$(undo_object link path "$pgdata")" "${AS[@]}" ln -sT "$data" "$AT"
 	fi
 }
 
@@ -324,7 +350,7 @@ step_cluster() {
 # at any point it can be run again: until the link is there, the original,
 # under its own name or with a suffix, is complete.
 move_directory() {
-	local from=$1 to=$2 aside=$1.ndctl-setup-moved undo
+	local from=$1 to=$2 aside=$1.ndctl-setup-moved undo foreign
 	undo=$(undo_object move from "$from" to "$to")
 	if [ -L "$from" ]; then
 		[ "$(readlink -f "$from")" = "$(readlink -f "$to")" ] || [ "$DRY_RUN" -eq 1 ] ||
@@ -333,18 +359,23 @@ move_directory() {
 		if [ ! -e "$aside" ]; then
 			if [ -e "$to" ]; then
 				[ -n "$(recorded "move:$from")" ] || [ -z "$(ls -A "$to")" ] || die "$to is there already, and not empty"
-				change - '' rm -rf "$to"
+				remove_tree "$to"
 			fi
-			[ -d "$(dirname "$to")" ] || make_mount_point "$(dirname "$to")"
-			change "move:$from" "$undo" cp -a "$from" "$to"
-			change - '' sync -f "$(dirname "$to")"
-			change - '' mv -T "$from" "$aside"
+			if [ "$DRY_RUN" -eq 0 ]; then
+				foreign=$(as_server foreign_file "$from") || die "$from cannot be read by $(config user)"
+				[ -z "$foreign" ] || die "$foreign does not belong to $(config user), and would once it is moved" \
+					"chown $(config user) it, or move it out of $from"
+			fi
+			change "move:$from" "$undo" as_server cp -a "$from" "$to"
+			change - '' as_server sync -f "$(dirname "$to")"
+			actor "$from"
+			change - '' "${AS[@]}" mv -T "$AT" "$AT.ndctl-setup-moved"
 		fi
-		change - '' ln -s "$to" "$from"
-		change - '' sync -f "$(dirname "$from")"
+		actor "$from"
+		change - '' "${AS[@]}" ln -sT "$to" "$AT"
+		change - '' "${AS[@]}" sync -f "$(dirname "$AT")"
 	fi
-	if [ -e "$aside" ]; then change - '' rm -rf "$aside"; fi
-	if [ "$DRY_RUN" -eq 1 ] && [ ! -L "$from" ] && [ ! -e "$aside" ]; then change - '' rm -rf "$aside"; fi
+	if [ -e "$aside" ] || { [ "$DRY_RUN" -eq 1 ] && [ ! -L "$from" ]; }; then remove_tree "$aside"; fi
 }
 
 # Ask pg_pcache, whose answer is the server's: would a pool here be on fsdax?
@@ -366,23 +397,22 @@ step_check_map_sync() {
 # fs_kind DIRECTORY: what the server would take the file system for
 fs_kind() {
 	local probe kind
-	probe=$(mktemp -d "$1/.ndctl-setup.XXXXXX")
-	chown "$(config user):$(server_group)" "$probe"
+	probe=$(as_server mktemp -d "$1/.ndctl-setup.XXXXXX") || die "$(config user) cannot write to $1"
 	kind=$(as_server "$(program pg_pcache)" init -D "$(config pgdata)" --directory "$probe" --size 128kB --force --dry-run --json 2>/dev/null |
 		jq -r '.file_system // empty') || kind=''
-	rmdir "$probe"
+	as_server rmdir "$probe"
 	printf '%s\n' "$kind"
 }
 
 step_pool() {
-	local directory pgdata command
+	local directory pgdata
 	directory=$(get directory) pgdata=$(config pgdata)
 	if [ -e "$directory/pool" ] && [ -L "$pgdata/pg_pcache" ] &&
 		[ "$(readlink -f "$pgdata/pg_pcache")" = "$(readlink -f "$directory")" ]; then
 		return 0
 	fi
-	mapfile -t command < <(server_command "$(program pg_pcache)" init -D "$pgdata" --directory "$directory" --size "$(($(get size) / 1024))kB")
-	change "pool:$directory" "$(undo_object pool directory "$directory" pgdata "$pgdata")" "${command[@]}"
+	change "pool:$directory" "$(undo_object pool directory "$directory" pgdata "$pgdata")" \
+		as_server "$(program pg_pcache)" init -D "$pgdata" --directory "$directory" --size "$(($(get size) / 1024))kB"
 }
 
 # ---------------------------------------------------------------- the next boot
@@ -489,11 +519,12 @@ step_conf() {
 	main=${main:-$(config pgdata)/postgresql.conf}
 	text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
 $(conf_lines "$PLAN")"
-	if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
-		change "conf:$file" "$(undo_object file file "$file")" write_file "$file" "$text"
-		change - '' chown "$(config user):$(server_group)" "$file"
+	if [ "$(server_reads cat "$file" 2>/dev/null)" != "$text" ]; then
+		change "conf:$file" "$(undo_object file file "$file")" as_server write_file "$file" "$text" 600
 	fi
-	if ! grep -qxF "include_if_exists = '$file'" "$main" 2>/dev/null; then
-		change "include:$main" "$(undo_object line file "$main" line "include_if_exists = '$file'")" add_line "$main" "include_if_exists = '$file'"
+	editor "$main"
+	if ! "${AS[@]}" grep -qxF "include_if_exists = '$file'" "$AT" 2>/dev/null; then
+		change "include:$main" "$(undo_object line file "$main" line "include_if_exists = '$file'")" \
+			"${AS[@]}" add_line "$AT" "include_if_exists = '$file'"
 	fi
 }

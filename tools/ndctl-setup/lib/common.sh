@@ -1,16 +1,16 @@
 #!/bin/bash
-# Shared by the verbs: messages, the state file, and the one way to change anything.
+# Shared by the verbs: messages, the state file, who may change what, and the one way to change anything.
 # Source it.  Set by the entry script: STATE_FILE, DRY_RUN, and the settings in CONFIG.
 
 say() { [ "$JSON" -eq 1 ] || printf '%s\n' "$*"; }
 note() { printf '%s\n' "$*" >&2; }
 warn() { printf 'ndctl-setup: warning: %s\n' "$*" >&2; }
 
-# die MESSAGE [HINT]...
+# die MESSAGE [HINT]...  Names of files come from others, and must not talk to the terminal.
 die() {
-	printf 'ndctl-setup: error: %s\n' "$1" >&2
+	printf 'ndctl-setup: error: %s\n' "${1//[[:cntrl:]]/?}" >&2
 	shift
-	[ $# -eq 0 ] || printf 'hint: %s\n' "$@" >&2
+	[ $# -eq 0 ] || printf 'hint: %s\n' "${@//[[:cntrl:]]/?}" >&2
 	exit 1
 }
 
@@ -35,23 +35,38 @@ new_uuid() { if [ "$DRY_RUN" -eq 1 ]; then echo NEW-UUID; else cat /proc/sys/ker
 # {version, name, config, records: [{key, undo, command, done}]}, oldest first.
 state_read() { if [ -e "$STATE_FILE" ]; then cat "$STATE_FILE"; else echo '{"version": 1, "records": []}'; fi; }
 
-# Once, before it is used.
+# Once, before it is used.  What stands in it is done by root, so nobody else may have written it.
 state_check() {
-	[ ! -e "$STATE_FILE" ] || jq -e '.version == 1 and (.records | type == "array")' "$STATE_FILE" >/dev/null 2>&1 ||
+	local owner mode
+	[ -e "$STATE_FILE" ] || [ -L "$STATE_FILE" ] || return 0
+	trusted "$(dirname "$STATE_FILE")" >/dev/null ||
+		die "the state file $STATE_FILE is in a directory that others than root can change" "keep it where only root can: --state=FILE"
+	if [ -L "$STATE_FILE" ] || [ ! -f "$STATE_FILE" ]; then die "the state file $STATE_FILE is not a regular file"; fi
+	read -r owner mode < <(stat -c '%u %a' "$STATE_FILE")
+	if { [ "$owner" -ne 0 ] && [ "$owner" -ne "$EUID" ]; } || (((8#$mode & 8#022) != 0)); then
+		die "the state file $STATE_FILE was or can be written by others than root (owner $(stat -c %U "$STATE_FILE"), mode $mode)" \
+			"look at what it says to be undone; if it is as you know it: chown root: $STATE_FILE && chmod 600 $STATE_FILE"
+	fi
+	[ -r "$STATE_FILE" ] || die "the state file $STATE_FILE cannot be read by $(id -un)"
+	jq -e '.version == 1 and (.records | type == "array")' "$STATE_FILE" >/dev/null 2>&1 ||
 		die "the state file $STATE_FILE is damaged, or of another version" "it is needed to undo; do not remove it without need"
 }
 
 # One at a time; the lock goes with the process.
 state_lock() {
+	local mask
+	mask=$(umask)
+	umask 077
 	mkdir -p "$(dirname "$STATE_FILE")"
+	require_trusted "$(dirname "$STATE_FILE")" "--state=FILE puts the state file elsewhere"
 	exec 8>>"$STATE_FILE.lock"
+	umask "$mask"
 	flock -n 8 || die "another ndctl-setup works on $STATE_FILE"
 }
 
 # Replace the state file, durably: it must not be older than what it describes.
 state_write() {
 	local new=$STATE_FILE.new
-	mkdir -p "$(dirname "$STATE_FILE")"
 	(umask 077 && cat >"$new")
 	sync "$new"
 	mv "$new" "$STATE_FILE"
@@ -82,6 +97,118 @@ recorded() {
 	state_read | jq -r --arg key "$1" --arg f "${2:-}" '.records[] | select(.key == $key) | .undo | if $f == "" then tojson else .[$f] // empty end'
 }
 
+# ---------------------------------------------------------------- who may change what
+#
+# The server's user decides what the names in PGDATA and on the mounts stand
+# for, at any moment.  Root would follow a link there, to a file of somebody
+# else's.  So root changes names only in trusted directories, and whatever else
+# is to be done the server's user does, with no more rights than the server has.
+
+# by_root_only FILE: does it belong to root (or to who runs this)?
+by_root_only() {
+	local owner
+	owner=$(stat -c %u "$1" 2>/dev/null) || return 1
+	[ "$owner" -eq 0 ] || [ "$owner" -eq "$EUID" ]
+}
+
+# trusted DIR: prints DIR without symbolic links, if only root (or who runs
+# this) can change what is in it, or where its name leads.  Each directory and
+# each link on the way must be ours, and writable for nobody else; on the way
+# that is fine where the sticky bit is set, as in /tmp.  What is missing at the
+# end is kept: then the last directory that exists counts.
+trusted() {
+	local rest=${1#/} at='' part mode open=0 links=0
+	[[ $1 == /* ]] || return 1
+	while [ -n "$rest" ]; do
+		part=${rest%%/*}
+		if [ "$part" = "$rest" ]; then rest=''; else rest=${rest#*/}; fi
+		case $part in '' | .) continue ;; ..) at=${at%/*} && continue ;; esac
+		if [ -L "$at/$part" ]; then
+			links=$((links + 1))
+			by_root_only "$at/$part" && [ $links -lt 40 ] || return 1
+			part=$(readlink -- "$at/$part")
+			[[ $part != /* ]] || at=''
+			rest=${part#/}/$rest
+			continue
+		fi
+		at=$at/$part
+		if [ ! -e "$at" ]; then
+			at=$at${rest:+/$rest}
+			break
+		fi
+		[ -d "$at" ] && by_root_only "$at" || return 1
+		mode=$(stat -c %a "$at")
+		open=$(((8#$mode & 8#022) != 0))
+		[ $open -eq 0 ] || (((8#$mode & 8#1000) != 0)) || return 1
+	done
+	[ $open -eq 0 ] && printf '%s\n' "${at:-/}"
+}
+
+# require_trusted DIR HINT: root is going to make files there
+require_trusted() {
+	trusted "$1" >/dev/null || die "$1 is in the hands of others than root: owner or mode of it, or of a directory or link on the way" "$2"
+}
+
+# actor PATH: who makes, renames or removes the name PATH?  Sets AS, the words to
+# put in front of the command, and AT, the path to use.  For root that is
+# free of symbolic links, so that what was checked is what is used.
+AS=() AT=''
+actor() {
+	local parent
+	if parent=$(trusted "$(dirname -- "$1")"); then
+		AS=() AT=${parent%/}/$(basename -- "$1")
+	else
+		AS=(as_server) AT=$1
+	fi
+}
+
+# editor FILE: who changes what is in the file, which may be a link?
+editor() {
+	local target links=0
+	actor "$1"
+	while [ ${#AS[@]} -eq 0 ] && [ -L "$AT" ]; do
+		links=$((links + 1))
+		target=$(readlink -- "$AT")
+		[[ $target == /* ]] || target=$(dirname -- "$AT")/$target
+		if by_root_only "$AT" && [ $links -lt 40 ]; then actor "$target"; else AS=(as_server); fi
+	done
+	[ ${#AS[@]} -eq 0 ] || AT=$1
+}
+
+# Words that make the server's user run what follows, in PREFIX.
+PREFIX=()
+server_prefix() {
+	local user
+	user=$(config user)
+	PREFIX=()
+	[ "$(id -un)" = "$user" ] || PREFIX=(setpriv --reuid "$user" --regid "$(server_group)" --init-groups --)
+}
+
+server_group() { id -gn "$(config user)" 2>/dev/null || config user; }
+
+# as_server COMMAND...: run it as the server's user, also a function of ours
+as_server() (
+	server_prefix
+	cd /
+	umask 077
+	if [ "$(type -t "$1")" = function ]; then
+		"${PREFIX[@]}" bash -c "set -euo pipefail; $(declare -f "$1"); \"\$@\"" "$1" "$@"
+	else
+		"${PREFIX[@]}" "$@"
+	fi
+)
+
+# server_reads COMMAND...: root looks with the eyes of the server's user, if there is one
+server_reads() { if [ "$EUID" -eq 0 ] && id -u "$(config user)" >/dev/null 2>&1; then as_server "$@"; else "$@"; fi; }
+
+# The server's user is not root: that would make all of this void.
+check_user() {
+	local user
+	user=$(config user)
+	id "$user" >/dev/null 2>&1 || die "there is no user \"$user\"" "--user=NAME names the one that runs the server"
+	[ "$(id -u "$user")" -ne 0 ] || die "the server's user $user is root" "--user=NAME names the one that runs the server"
+}
+
 # ---------------------------------------------------------------- changes
 
 # change KEY UNDO COMMAND...
@@ -93,9 +220,14 @@ recorded() {
 # --dry-run the command is only collected, in COMMANDS.
 COMMANDS=()
 change() {
-	local key=$1 undo=$2 text='' word
+	local key=$1 undo=$2 text='' word words
 	shift 2
-	for word in "$@"; do
+	words=("$@")
+	if [ "$1" = as_server ]; then
+		server_prefix
+		words=("${PREFIX[@]}" "${@:2}")
+	fi
+	for word in "${words[@]}"; do
 		if [[ $word =~ ^[A-Za-z0-9_@%+=:,./{}-]+$ ]]; then text+=" $word"; else printf -v word '%q' "$word" && text+=" $word"; fi
 	done
 	text=${text# }
@@ -117,33 +249,20 @@ undo_object() {
 	jq -nc --arg kind "$kind" '{kind: $kind} + ([$ARGS.positional as $p | range(0; $p | length; 2) | {key: $p[.], value: $p[. + 1]}] | from_entries)' --args "$@"
 }
 
-# write_file PATH TEXT: install a file; called through change.
+# write_file PATH TEXT [MODE]: install a file; called through change.
 write_file() {
-	mkdir -p "$(dirname "$1")"
-	printf '%s\n' "$2" >"$1.ndctl-setup-new"
-	chmod 644 "$1.ndctl-setup-new"
-	mv "$1.ndctl-setup-new" "$1"
+	local new
+	if ! mkdir -p "$(dirname "$1")" || ! new=$(mktemp "$1.XXXXXX"); then return 1; fi
+	if printf '%s\n' "$2" >"$new" && chmod "${3:-644}" "$new" && mv -T "$new" "$1"; then return 0; fi
+	rm -f "$new"
+	return 1
 }
 
 # add_line PATH LINE: append a line to a file; called through change.
 add_line() {
-	[ ! -s "$1" ] || [ -z "$(tail -c 1 "$1")" ] || echo >>"$1"
-	printf '%s\n' "$2" >>"$1"
-}
-
-# Run as the server's user, which PostgreSQL's programs insist on.
-server_command() {
-	local user
-	user=$(config user)
-	if [ "$(id -un)" = "$user" ]; then printf '%s\n' "$@"; else printf '%s\n' setpriv --reuid "$user" --regid "$(server_group)" --init-groups -- "$@"; fi
-}
-
-server_group() { id -gn "$(config user)" 2>/dev/null || config user; }
-
-as_server() {
-	local command
-	mapfile -t command < <(server_command "$@")
-	"${command[@]}"
+	local text=$2
+	[ ! -s "$1" ] || [ -z "$(tail -c 1 "$1")" ] || text=$'\n'$text
+	printf '%s\n' "$text" >>"$1"
 }
 
 program() { # program NAME: of the server's, with its path
@@ -188,7 +307,12 @@ is_mounted() { findmnt -rn -M "$1" >/dev/null 2>&1; }
 # Does a server run on this data directory?
 server_runs() {
 	local pid
-	[ -e "$1/postmaster.pid" ] || return 1
-	pid=$(head -n 1 "$1/postmaster.pid")
+	pid=$(server_pid "$1")
 	[ -n "$pid" ] && [ -d "/proc/$pid" ]
+}
+server_pid() {
+	local pid
+	[ -f "$1/postmaster.pid" ] || return 0
+	pid=$(server_reads head -n 1 "$1/postmaster.pid" 2>/dev/null) || return 0
+	! [[ $pid =~ ^[0-9]+$ ]] || printf '%s\n' "$pid"
 }

@@ -48,8 +48,8 @@ inventory() {
 	labels=$(ndctl_json read-labels -j all) || exit 1
 	mapfile -t devs < <(jq -r '.[].regions[]?.namespaces[]?.blockdev // empty | "/dev/" + .' <<<"$list" | sort)
 	block=$(block_contents "${devs[@]}")
-	if [ -e "$(config pgdata)/PG_VERSION" ]; then
-		version=$(cat "$(config pgdata)/PG_VERSION")
+	if [ -f "$(config pgdata)/PG_VERSION" ]; then
+		version=$(server_reads head -c 16 "$(config pgdata)/PG_VERSION" 2>/dev/null) || version=''
 		if server_runs "$(config pgdata)"; then running=true; fi
 	fi
 	if selinuxenabled 2>/dev/null; then selinux=true; fi

@@ -4,7 +4,7 @@
 # Which part of a file lies such that it can be mapped with 2 MiB pages: JSON
 alignment_of() {
 	local file=$1 out
-	out=$(filefrag -e -b4096 "$file" 2>/dev/null) || out=''
+	out=$(server_reads filefrag -e -b4096 "$file" 2>/dev/null) || out=''
 	# Extents as "  0:        0..    8191:      33792..     41983:   8192:"
 	jq -nc --arg file "$file" --arg path "$(readlink -f "$file")" --arg out "$out" '
 		[$out | split("\n")[] | capture("^ *[0-9]+: +(?<l>[0-9]+)\\.\\. *[0-9]+: +(?<p>[0-9]+)\\.\\. *[0-9]+: +(?<n>[0-9]+):") | map_values(tonumber)]
@@ -51,7 +51,7 @@ verb_status() {
 		files=$(jq -c --argjson a "$(alignment_of "$f")" '. + [$a]' <<<"$files")
 	done < <(
 		jq -r '.records[].undo | select(.kind == "pool") | .directory + "/pool"' <<<"$state"
-		find "$pgdata/pg_wal/" -maxdepth 1 -type f -name '????????????????????????' 2>/dev/null | sort | head -n 4
+		server_reads find "$pgdata/pg_wal/" -maxdepth 1 -type f -regex '.*/[0-9A-F]+' -name '????????????????????????' 2>/dev/null | sort | head -n 4
 	)
 	result=$(jq -n --argjson state "$state" --argjson list "$list" --argjson mounts "$mounts" --argjson mirrors "$mirrors" --argjson files "$files" \
 		--argjson node "$(server_node "$pgdata")" '
@@ -112,7 +112,7 @@ server_node() {
 		echo -1
 		return
 	fi
-	pid=$(head -n 1 "$1/postmaster.pid")
+	pid=$(server_pid "$1")
 	nodes=$(sed -n 's/^Mems_allowed_list:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
 	if [[ $nodes =~ ^[0-9]+$ ]] && [ "$(find /sys/devices/system/node -maxdepth 1 -name 'node[0-9]*' 2>/dev/null | wc -l)" -gt 1 ]; then echo "$nodes"; else echo -1; fi
 }

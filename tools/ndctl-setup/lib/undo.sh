@@ -4,7 +4,7 @@
 # repeated as well.
 
 verb_undo() {
-	local record key undo kind
+	local record key undo kind stored
 	if [ ! -e "$STATE_FILE" ]; then
 		say "nothing to undo: there is no $STATE_FILE"
 		return 0
@@ -15,6 +15,8 @@ verb_undo() {
 	fi
 	# As it was set up, not as asked for now.
 	load_config "$(state_read | jq -c --argjson now "$CONFIG" '.config + {force_destroy: $now.force_destroy}')"
+	[ "$DRY_RUN" -eq 1 ] || check_user
+	stored=$(state_read | jq -r '[.records[].undo | select(.kind == "namespace") | .region] | unique | join(", ")')
 	if server_runs "$(config pgdata)"; then die "a server runs on $(config pgdata)" "pg_ctl -D $(config pgdata) stop -m fast"; fi
 	check_undo
 	while IFS= read -r record <&7; do
@@ -32,6 +34,8 @@ verb_undo() {
 	done 7< <(state_read | jq -c '.records | reverse | .[]')
 	[ "$DRY_RUN" -eq 1 ] || rm -f "$STATE_FILE" "$STATE_FILE.lock"
 	say "all is taken back"
+	[ -z "$stored" ] || say "" "What was stored is still on the medium, below $stored: undo removes names and signatures, not contents." \
+		"Before the DIMMs change hands, erase them: ndctl sanitize-dimm --crypto-erase (or --overwrite), which takes all that is on a DIMM."
 }
 
 # A cluster that apply made may have become somebody's.
@@ -114,38 +118,53 @@ undo_mount() {
 undo_hugepages() { quietly sysctl -q -w "vm.nr_hugepages=$(field "$1" before)"; }
 
 undo_directory() {
-	[ ! -d "$(field "$1" path)" ] || [ -L "$(field "$1" path)" ] || quietly rmdir "$(field "$1" path)"
+	local path
+	path=$(field "$1" path)
+	if [ ! -d "$path" ] || [ -L "$path" ]; then return 0; fi
+	actor "$path"
+	quietly "${AS[@]}" rmdir "$AT"
 }
 
 # Allowed by check_undo.
 undo_initdb() {
 	local waldir
 	waldir=$(field "$1" waldir)
-	quietly find "$(field "$1" path)" -mindepth 1 -delete
-	[ -z "$waldir" ] || [ ! -d "$waldir" ] || quietly find "$waldir" -mindepth 1 -delete
+	quietly as_server find "$(field "$1" path)" -mindepth 1 -delete
+	[ -z "$waldir" ] || [ ! -d "$waldir" ] || quietly as_server find "$waldir" -mindepth 1 -delete
 }
 
-undo_link() { [ ! -L "$(field "$1" path)" ] || quietly rm "$(field "$1" path)"; }
+undo_link() {
+	[ -L "$(field "$1" path)" ] || return 0
+	actor "$(field "$1" path)"
+	quietly "${AS[@]}" rm "$AT"
+}
 
 undo_move() {
 	local from to back
 	from=$(field "$1" from) to=$(field "$1" to) back=$from.ndctl-setup-back
 	if [ -L "$from" ]; then
 		[ -d "$to" ] || die "$to is not there; is its file system mounted?" "mount it, then repeat undo"
-		quietly rm -rf "$back"
-		quietly cp -a "$to" "$back"
-		quietly sync -f "$(dirname "$back")"
-		quietly rm "$from"
-		quietly mv -T "$back" "$from"
-		quietly sync -f "$(dirname "$from")"
-	elif [ ! -e "$from" ] && [ -d "$back" ]; then
-		quietly mv -T "$back" "$from"
-	elif [ ! -e "$from" ] && [ -d "$from.ndctl-setup-moved" ]; then
-		quietly mv -T "$from.ndctl-setup-moved" "$from"
+		[ ! -e "$back" ] || remove_tree "$back"
+		# Where only root may make it, root makes it and the server's user fills it.
+		actor "$back"
+		[ ${#AS[@]} -gt 0 ] || quietly install -d -o "$(config user)" -g "$(server_group)" -m 0700 "$AT"
+		quietly as_server cp -aT "$to" "$back"
+		quietly as_server sync -f "$back"
+		actor "$from"
+		quietly "${AS[@]}" rm "$AT"
+		quietly "${AS[@]}" mv -T "$AT.ndctl-setup-back" "$AT"
+		quietly "${AS[@]}" sync -f "$(dirname "$AT")"
+	elif [ ! -e "$from" ]; then
+		actor "$from"
+		if [ -d "$back" ]; then
+			quietly "${AS[@]}" mv -T "$AT.ndctl-setup-back" "$AT"
+		elif [ -d "$from.ndctl-setup-moved" ]; then
+			quietly "${AS[@]}" mv -T "$AT.ndctl-setup-moved" "$AT"
+		fi
 	fi
 	if [ -d "$from" ] && [ ! -L "$from" ]; then
-		if [ -e "$to" ]; then quietly rm -rf "$to"; fi
-		if [ -e "$from.ndctl-setup-moved" ]; then quietly rm -rf "$from.ndctl-setup-moved"; fi
+		if [ -e "$to" ]; then remove_tree "$to"; fi
+		if [ -e "$from.ndctl-setup-moved" ]; then remove_tree "$from.ndctl-setup-moved"; fi
 	fi
 }
 
@@ -153,8 +172,8 @@ undo_move() {
 undo_pool() {
 	local directory pgdata
 	directory=$(field "$1" directory) pgdata=$(field "$1" pgdata)
-	quietly rm -f "$directory/pool" "$pgdata/pg_pcache.state"
-	[ ! -L "$pgdata/pg_pcache" ] || quietly rm "$pgdata/pg_pcache"
+	quietly as_server rm -f "$directory/pool" "$pgdata/pg_pcache.state"
+	[ ! -L "$pgdata/pg_pcache" ] || quietly as_server rm "$pgdata/pg_pcache"
 }
 
 undo_unit() {
@@ -167,14 +186,23 @@ undo_unit() {
 	quietly systemctl daemon-reload
 }
 
-undo_file() { quietly rm -f "$(field "$1" file)"; }
+undo_file() {
+	actor "$(field "$1" file)"
+	quietly "${AS[@]}" rm -f "$AT"
+}
 
-undo_line() { quietly remove_line "$(field "$1" file)" "$(field "$1" line)"; }
+undo_line() {
+	editor "$(field "$1" file)"
+	quietly "${AS[@]}" remove_line "$AT" "$(field "$1" line)"
+}
 
 # remove_line FILE LINE: called through change.
 remove_line() {
+	local new rc=0
 	[ -e "$1" ] || return 0
-	grep -vxF -- "$2" "$1" >"$1.ndctl-setup-new" || [ $? -eq 1 ] # 1: no line is left
-	cat "$1.ndctl-setup-new" >"$1"
-	rm "$1.ndctl-setup-new"
+	new=$(mktemp) || return
+	grep -vxF -- "$2" "$1" >"$new" || [ $? -eq 1 ] || rc=1 # 1: no line is left
+	[ $rc -ne 0 ] || cat "$new" >"$1" || rc=1
+	rm "$new"
+	return $rc
 }
