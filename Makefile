@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench bench-wal
-.PHONY: check check-fuzz check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-vm check-abi check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-fuzz check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-fresh check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -60,11 +60,11 @@ bench: all vanilla ## measurements against unpatched PostgreSQL
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest; as root: hostile users
-	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root abi-short tap regress-short torture-short torture-powercut-short vm-smoke
+check: all vanilla ## lint, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest; as root: a bare machine, hostile users
+	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
-	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root abi tap regress regress-off vm-smoke -- pg-suites torture -- torture-powercut
+	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root abi tap regress regress-off vm-smoke -- pg-suites torture fresh-full -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
@@ -82,8 +82,8 @@ check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machin
 	@$(RUN) tests/ndctl-setup/run
 	@tests/ndctl-setup/attack || [ $$? -eq 77 ]
 
-check-abi: all vanilla ## what was compiled for the unpatched server works in the patched one
-	@$(RUN) tests/abi/run
+check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FULL=--full: demo and unit tests, too; RELEASE=
+	@tests/fresh/run $(FULL) $(RELEASE)
 
 check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirror" selects
 	@tests/vm/run $(SCENARIOS)

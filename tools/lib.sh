@@ -34,6 +34,28 @@ apt_get() {
 		-o Acquire::AllowWeakRepositories=false -o Acquire::AllowDowngradeToInsecureRepositories=false "$@"
 }
 
+# The archives this system uses for Debian itself (not for security or other updates), or PG_MIRROR.
+debian_mirrors() {
+	if [ -n "${PG_MIRROR:-}" ]; then
+		echo "$PG_MIRROR"
+		return
+	fi
+	# shellcheck disable=SC2016
+	apt-get indextargets --no-release-info --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(SIGNED_BY)' 2>/dev/null |
+		awk -v own="$(. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}")" '
+			$3 == "main" && $1 !~ /^cdrom:/ && $2 ~ ("^(" (own ? own "|" : "") "bookworm|trixie|forky|stable|testing|unstable|sid)$") &&
+			!seen[$1]++ {print $1}'
+}
+
+# The file with the keys of Debian's archive
+debian_keyring() {
+	local file
+	for file in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do
+		[ ! -r "$file" ] || { echo "$file" && return; }
+	done
+	return 1
+}
+
 # git as the scripts use it: no personal settings, and a repository that
 # belongs to somebody else (the checkout is root's, the build is not) is fine.
 # Not for root, who would run what the other one's configuration names: root
