@@ -156,6 +156,7 @@ typedef enum Mutant
 	M_STORE_SEQ_FIRST,
 	M_STORE_NOT_ODD,
 	M_STORE_PAST_CACHE,
+	M_STORE_EQUAL_NO_FLUSH,
 	M_SAVE_NO_PAGE_FLUSH,
 	M_SAVE_NO_PAGE_DRAIN,
 	M_SAVE_NO_DESC_FLUSH,
@@ -192,6 +193,7 @@ static const struct
 	/* in this mode it is only the CRC that saves us */
 	[M_STORE_NOT_ODD] = {"descriptor: payload under an even seq", DAMAGED},
 	[M_STORE_PAST_CACHE] = {"descriptor: stored past the CPU cache, in any order", WRONG_PAGE},
+	[M_STORE_EQUAL_NO_FLUSH] = {"descriptor: not flushed if it is there already", WRONG_PAGE},
 	[M_SAVE_NO_PAGE_FLUSH] = {"shutdown: pages not flushed", WRONG_PAGE},
 	[M_SAVE_NO_PAGE_DRAIN] = {"shutdown: no drain between pages and descriptors", WRONG_PAGE},
 	[M_SAVE_NO_DESC_FLUSH] = {"shutdown: descriptors not flushed", WRONG_PAGE},
@@ -297,6 +299,7 @@ static enum
 }			phase;
 static int	drains;				/* in this phase */
 static bool sb_copied;			/* the new superblock is being stored */
+static bool descriptor_stored;	/* before it is flushed */
 static bool seq_written;		/* UnsealOthers() has changed the one it flushes */
 
 /* What the server defines elsewhere. */
@@ -437,6 +440,7 @@ HookSeqStore(uint64 *seq, uint64 value)
 	if (mutant == M_STORE_NOT_ODD && value == *seq + 1 && (value & 1) != 0)
 		return;
 	*seq = value;
+	descriptor_stored = true;
 	Step();
 }
 
@@ -576,9 +580,12 @@ PCacheFlush(const PCacheMapping *mapping, const void *addr, size_t len)
 {
 	bool		descriptor = SlotOfDescriptor(addr) >= 0;
 	bool		was_written = seq_written;
+	bool		was_stored = descriptor_stored;
 
-	seq_written = false;
+	seq_written = descriptor_stored = false;
 	NoteStores();
+	if (descriptor && len == LINE && !was_stored && mutant == M_STORE_EQUAL_NO_FLUSH)
+		return;
 	if (descriptor && phase == STARTING && len == sizeof(uint64) &&
 		(mutant == M_UNSEAL_NO_FLUSH ||
 		 (mutant == M_UNSEAL_ODD_NO_FLUSH && !was_written)))
@@ -1651,6 +1658,31 @@ RunningPlanned(void)
 	Checkpoint(DB_SHUTDOWNED);
 }
 
+/*
+ * Killed when it had stored all descriptors, and had flushed none.  The same
+ * pages get into the same slots again.
+ */
+static void
+RunningAfterKilledSave(void)
+{
+	int			tags[N_SLOTS];
+
+	RunningPlanned();
+	for (int slot = 0; slot < N_SLOTS; slot++)
+	{
+		PCacheDescriptor desc;
+
+		tags[slot] = TagOf(slot);
+		DescribeBuffer(slot, &desc);
+		memcpy(PCacheGetDescriptor(slot), &desc, sizeof(desc));
+	}
+	NoteStores();
+	StartServer();
+	for (int slot = 0; slot < N_SLOTS; slot++)
+		Load(slot, tags[slot], false);
+	Checkpoint(DB_SHUTDOWNED);
+}
+
 static void
 RunningUnsealed(void)
 {
@@ -1758,6 +1790,7 @@ static const struct
 }			scenarios[] = {
 	{"shutdown, always", RunningAlways, Save, .warm = true},
 	{"shutdown, planned_restart", RunningPlanned, Save, .warm = true},
+	{"shutdown, after one that was killed", RunningAfterKilledSave, Save, .warm = true},
 	{"sealer stops anywhere, shutdown", RunningUnsealed, StopServer, .warm = true, .sealer = true},
 	{"start after clean stop, always", StoppedAlways, StartAndUse, .warm = true},
 	{"start after clean stop, planned_restart", StoppedPlanned, StartAndUse},
