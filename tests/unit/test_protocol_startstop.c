@@ -97,6 +97,7 @@ static void HookPayload(void *dest, const void *src, size_t len);
 static ssize_t HookPread(int fd, void *buf, size_t len, off_t offset);
 static int	HookFallocate(int fd, off_t offset, off_t len);
 static int	HookTruncate(int fd, off_t len);
+static time_t HookTime(void);
 
 /* what is replaced stays there, under another name */
 extern PCacheOpenResult RealPoolOpen(const char *directory, PCacheOpenMode mode,
@@ -135,11 +136,16 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #define pg_atomic_compare_exchange_u64 HookCas
 #include "pcache_mark.c"
 #undef BITS_PER_WORD
+#include "pcache_untrusted.c"
+#undef BITS_PER_WORD
 #include "pcache_sealer.c"
 #include "pcache_watermark.c"
 #include "pcache_checkpoint.c"
 #include "pcache_recovery.c"
 #include "pcache_shmem.c"
+#define time(ptr) HookTime()
+#include "pcache_run.c"
+#undef time
 #include "pcache_startup.c"
 #include "pcache_shutdown.c"
 #undef pg_atomic_write_u64
@@ -168,6 +174,8 @@ typedef enum Mutant
 	M_UNSEAL_ODD_NO_FLUSH,
 	M_UNSEAL_NO_DRAIN,
 	M_WATERMARK_NO_PERSIST,
+	M_CONTROL_NO_PENDING,
+	M_CONTROL_NO_CONFIRMED,
 	M_RESTORE_ODD_NO_FLUSH,
 	M_RESTORE_NO_FLUSH,
 	M_RESTORE_NO_DRAIN,
@@ -181,6 +189,7 @@ typedef enum Expected
 	WRONG_PAGE,					/* a page is kept that must not be */
 	NO_SUPERBLOCK,				/* neither the first one nor the copy is intact */
 	DAMAGED,					/* a descriptor looks damaged, and is not */
+	REFUSED,					/* pg_control is the server's own, and is refused */
 } Expected;
 
 static const struct
@@ -209,6 +218,9 @@ static const struct
 	[M_UNSEAL_NO_DRAIN] = {"start: no drain after they are made odd", HARMLESS},
 	/* nothing here flushes WAL; see tests/powercut/README, start-watermark */
 	[M_WATERMARK_NO_PERSIST] = {"start: watermark not flushed", HARMLESS},
+	[M_CONTROL_NO_PENDING] = {"pg_control: written before the pending half is durable", REFUSED},
+	/* then the pending half counts, and the next one takes it along: it is one line */
+	[M_CONTROL_NO_CONFIRMED] = {"pg_control: confirmed half not made durable", HARMLESS},
 	[M_RESTORE_ODD_NO_FLUSH] = {"file cut off: slots that are odd already not flushed", WRONG_PAGE},
 	[M_RESTORE_NO_FLUSH] = {"file cut off: slots made free, not flushed", WRONG_PAGE},
 	[M_RESTORE_NO_DRAIN] = {"file cut off: no drain before it is extended", WRONG_PAGE},
@@ -239,10 +251,11 @@ static Mutant mutant;
 #define FIRST_SB		0
 #define COPY_SB			SB_PARTS
 #define WATERMARK		(2 * SB_PARTS)
-#define DESCRIPTOR(slot) (WATERMARK + 1 + (slot))
-#define HEADER(slot)	(WATERMARK + 1 + N_SLOTS + 2 * (slot))
+#define CONTROL			(WATERMARK + 1)
+#define DESCRIPTOR(slot) (CONTROL + 1 + (slot))
+#define HEADER(slot)	(CONTROL + 1 + N_SLOTS + 2 * (slot))
 #define CONTENTS(slot)	(HEADER(slot) + 1)
-#define N_LINES			(WATERMARK + 1 + 3 * N_SLOTS)
+#define N_LINES			(CONTROL + 1 + 3 * N_SLOTS)
 
 #define MAX_VERSIONS	48
 
@@ -284,6 +297,7 @@ static struct
 	BufferDescPadded buffers[N_SLOTS];
 	PersistentCacheControl control;
 	pg_atomic_uint64 queue[1024];
+	pg_atomic_uint64 untrusted[1024];
 	int			mapping[N_TAGS];
 	PCachePool	pool;
 	PCacheDescriptor *descriptors;
@@ -643,9 +657,22 @@ PCachePersist(const PCacheMapping *mapping, const void *addr, size_t len)
 		Drain();
 		return true;
 	}
+	if (offset == PCACHE_CONTROL_OFFSET && len == sizeof(PCacheControlSeen) &&
+		mutant == M_CONTROL_NO_PENDING)
+		return true;
+	if (offset == PCACHE_CONTROL_OFFSET + sizeof(PCacheControlSeen) &&
+		mutant == M_CONTROL_NO_CONFIRMED)
+		return true;
 	Flush(addr, len);
 	Drain();
 	return true;
+}
+
+/* update_controlfile() may take the time a second later. */
+static time_t
+HookTime(void)
+{
+	return world.control.time;
 }
 
 void
@@ -790,6 +817,26 @@ GetSystemIdentifier(void)
 	return world.control.system_identifier;
 }
 
+/* Which blocks a page names is not part of this. */
+bool
+PCacheNamesBlocks(const BufferTag *tag, Page page)
+{
+	return false;
+}
+
+/* There is one timeline only. */
+List *
+readTimeLineHistory(TimeLineID targetTLI)
+{
+	return NIL;
+}
+
+TimeLineID
+tliOfPointInHistory(XLogRecPtr ptr, List *history)
+{
+	return 1;
+}
+
 /* All WAL is there. */
 bool
 PCacheWitnessMatches(const PCacheWatermark *watermark, uint32 segment_size,
@@ -818,7 +865,8 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 		return &ram.control;
 	if (size > sizeof(ram.queue))
 		abort();
-	return ram.queue;
+	return strcmp(name, "Persistent Cache Untrusted Pages") == 0 ?
+		ram.untrusted : ram.queue;
 }
 
 int
@@ -943,28 +991,15 @@ PCacheMakeDirectory(const char *directory, PCacheFsKind expected, int dir_mode,
 	abort();
 }
 
-/* None of the pages is an SP-GiST index's. */
-bool
-PCacheNamesBlocks(const BufferTag *tag, Page page)
-{
-	return false;
-}
-
-List *
-readTimeLineHistory(TimeLineID timeline)
-{
-	abort();
-}
-
-TimeLineID
-tliOfPointInHistory(XLogRecPtr point, List *history)
-{
-	abort();
-}
-
 /* nothing to see, or not called */
 void
 PCacheApplyNuma(int node)
+{
+}
+
+/* There are no bad blocks. */
+void
+PCacheCoverBadBlocks(const PCacheMediaReport *report)
 {
 }
 
@@ -1184,6 +1219,20 @@ Load(int slot, int tag, bool dirty)
 	StorePage(slot, world.contents[tag]);
 }
 
+/* As UpdateControlFile() does. */
+static void
+WriteControl(ControlFileData *next)
+{
+	PersistentCacheControlPending(next);
+	Step();
+	next->time++;
+	next->crc++;
+	world.control = *next;
+	Step();
+	PersistentCacheControlConfirmed(next);
+	Step();
+}
+
 /* Its WAL is flushed before anybody relies on it. */
 static void
 Change(int slot)
@@ -1214,15 +1263,13 @@ Checkpoint(DBState state)
 	next.state = state;
 	next.checkPoint += 0x100;
 	next.checkPointCopy.redo = next.checkPoint;
-	next.crc++;
 	/* its record is flushed */
 	(void) PCacheWatermarkFromDisk(&ram.control.written, 1, next.checkPoint + 0x80,
 								   wal_segment_size);
 	PersistentCacheWalFlushed(next.checkPoint + 0x80, 1);
 	PersistentCacheCheckpointPending(&next);
 	Step();
-	world.control = next;
-	Step();
+	WriteControl(&next);
 	PersistentCacheCheckpointConfirmed(&next);
 }
 
@@ -1281,8 +1328,9 @@ StartServer(void)
 	}
 	if (InRecovery)
 		Checkpoint(DB_SHUTDOWNED);
-	world.control.state = DB_IN_PRODUCTION;
-	world.control.crc++;
+	control = world.control;
+	control.state = DB_IN_PRODUCTION;
+	WriteControl(&control);
 	Step();
 	PersistentCacheReachedConsistency();
 }
@@ -1474,6 +1522,9 @@ static void
 JudgeSuperblock(const PCacheSuperblock *sb)
 {
 	const Line *watermark = &lines[WATERMARK];
+	const Line *seen = &lines[CONTROL];
+	int			first_seen = FirstVersion(seen);
+	int			n_seen = seen->n - first_seen;
 	PCacheMediaReport media;
 	PCacheGateFacts facts = {
 		.control = &world.control,
@@ -1485,26 +1536,31 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 
 	PCacheMediaQuery(NULL, 0, PCACHE_FS_FSDAX, &media);
 	memset(facts.boot_id, world.boots + power, PCACHE_UUID_LEN);
-	for (int v = FirstVersion(watermark); v < watermark->n; v++)
+	for (int both = FirstVersion(watermark) * n_seen; both < watermark->n * n_seen; both++)
 	{
+		int			v = both / n_seen;
+		PCacheVerdict verdict;
 		PCachePageFacts page_facts = {
 			.drop_unlogged = world.control.state != DB_SHUTDOWNED,
 			.media = &media,
 			.blocks_offset = sb->blocks_offset,
 			.file_size = world.file_size,
-			.completed_epoch = PG_UINT64_MAX,
 			.host_restarted = power,
 		};
 
 		n_images++;
+		memcpy(facts.control_seen, seen->versions[first_seen + both % n_seen],
+			   sizeof(facts.control_seen));
 		if (!PCacheWatermarkChoose((const PCacheWatermark *) watermark->versions[v],
 								   &facts.watermark))
 			facts.watermark.flushed = 0;
-		if (PCachePoolGate(sb, &facts).refusal != PCACHE_WARM)
+		verdict = PCachePoolGate(sb, &facts);
+		if (verdict.refusal == PCACHE_COLD_CONTROL_CHANGED && sb->state == PCACHE_STATE_DIRTY)
+			Violation(REFUSED, "%s", verdict.detail);
+		if (verdict.refusal != PCACHE_WARM)
 			continue;
 		page_facts.lsn_limit = PCacheLsnLimit(sb, &facts);
-		if (sb->state != PCACHE_STATE_CLEAN)
-			page_facts.completed_epoch = PCacheCompletedEpoch(sb, &world.control);
+		PCacheSetCompleted(&page_facts, sb, &world.control);
 		for (int slot = 0; slot < Min(sb->slots_used, N_SLOTS); slot++)
 		{
 			/* what the file lacks reads as zeros */
@@ -1563,7 +1619,7 @@ FirstLife(int mode)
 	PCachePool created = {.fd = -1, .path = "pool", .fs_kind = PCACHE_FS_FSDAX};
 
 	memset(&world, 0, sizeof(world));
-	memset(pool, 0, PCACHE_WATERMARK_OFFSET + LINE);
+	memset(pool, 0, PCACHE_WATERMARK_OFFSET + 2 * LINE);
 	memset(pool + PCACHE_DESCRIPTORS_OFFSET, 0, N_SLOTS * LINE);
 	memset(pool + BLOCKS_AT, 0, N_SLOTS * BLCKSZ);
 	for (int i = 0; i < N_LINES; i++)
@@ -1576,6 +1632,8 @@ FirstLife(int mode)
 			line->offset = i * SB_PART;
 		else if (i == WATERMARK)
 			line->offset = PCACHE_WATERMARK_OFFSET;
+		else if (i == CONTROL)
+			line->offset = PCACHE_CONTROL_OFFSET;
 		else if (page < 0)
 			line->offset = PCACHE_DESCRIPTORS_OFFSET + (i - DESCRIPTOR(0)) * LINE;
 		else
@@ -2035,7 +2093,7 @@ TestStartStop(void **state)
 static void
 TestMutants(void **state)
 {
-	static const char *const names[] = {"none", "wrong page", "no superblock", "damage"};
+	static const char *const names[] = {"none", "wrong page", "no superblock", "damage", "refused"};
 	int			wrong = 0;
 
 	store_size = 32;

@@ -9,4 +9,6 @@ $(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h $(wildcard $(PM
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
 		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
-		$(PMEM)/pcache_gate.c $(PMEM)/pcache_memory_error.c -lcmocka $(PG)/src/port/libpgport_srv.a -lm
+		$(PMEM)/pcache_gate.c $(PMEM)/pcache_control.c $(PMEM)/pcache_memory_error.c \
+		$(PMEM)/pcache_suspect.c \
+		-lcmocka $(PG)/src/common/libpgcommon_srv.a $(PG)/src/port/libpgport_srv.a -lm
