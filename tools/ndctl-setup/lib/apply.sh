@@ -13,7 +13,8 @@ verb_apply() {
 	state_lock
 	check_user
 	require_trusted "$(config mount_root)" "--mount-root=DIR names another directory"
-	require_trusted "$(config unit_dir)" "--unit-dir=DIR names another directory"
+	require_trusted "$ETC" "only root should be able to change what is there"
+	[ "$(config boot)" = fstab ] || require_trusted "$(config unit_dir)" "--unit-dir=DIR names another directory"
 	plan=$(make_plan)
 	PLAN=$plan
 	if ! jq -e .ok <<<"$plan" >/dev/null; then
