@@ -31,6 +31,7 @@
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/predicate_internals.h"
+#include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/wait_event.h"
 
@@ -102,7 +103,10 @@ abi_probe_names(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Wait, and say that it is for this wait event. */
+/*
+ * Wait, and say that it is for this wait event.  From when application_name is
+ * "abi_probe", this session waits for nothing else.
+ */
 PG_FUNCTION_INFO_V1(abi_probe_wait);
 
 Datum
@@ -114,8 +118,14 @@ abi_probe_wait(PG_FUNCTION_ARGS)
 	{
 		if (strcmp(wait_events[i].name, name) == 0)
 		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-							 PG_GETARG_INT32(1), wait_events[i].info);
+			pgstat_report_appname("abi_probe");
+			/* the latch may be set already, for something that is over */
+			while ((WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							  PG_GETARG_INT32(1), wait_events[i].info) & WL_TIMEOUT) == 0)
+			{
+				ResetLatch(MyLatch);
+				CHECK_FOR_INTERRUPTS();
+			}
 			PG_RETURN_VOID();
 		}
 	}
