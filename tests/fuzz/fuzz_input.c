@@ -213,7 +213,7 @@ FuzzRepair(FuzzInput *input, uint32 which)
 				PCacheControlPending(&input->control, number, seen->time) :
 				PCacheControlConfirmed(&input->control, number);
 			if (i == PCACHE_CONTROL_PENDING && (which & 0x1000))
-				seen->time = input->control.time;
+				seen->time = (uint64) input->control.time - ((which >> 13) & 3);
 		}
 		if (which & 0x20)
 			seen->crc = PCacheControlSeenCrc(seen);

@@ -124,9 +124,10 @@ PCacheControlIsAsSeen(const PCacheControlSeen seen[2],
 		confirmed->time == control->time &&
 		confirmed->control_crc == control->crc)
 		return true;
+
+	/* the difference is unsigned, so an earlier time does not do either */
 	return IsIntact(pending) &&
 		(!IsIntact(confirmed) || pending->number > confirmed->number) &&
 		pending->contents == contents &&
-		control->time >= pending->time &&
 		(uint64) control->time - (uint64) pending->time <= MAX_CONTROL_DELAY;
 }
