@@ -5,7 +5,7 @@
 
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
 export RUNS FRESH
-export SCALE DURATION CLIENTS DROP QUICK ROUNDS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS POOL_GB
+export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS POOL_GB
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
 
@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench bench-wal
-.PHONY: check check-fuzz check-wal-suites check-torture check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-fresh check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-fresh check-vm check-lint check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -60,11 +60,11 @@ bench: all vanilla ## measurements against unpatched PostgreSQL
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest; as root: a bare machine, hostile users
-	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke
+check: all vanilla ## lint, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks; as root: a bare machine, hostile users
+	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short
 
-check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, power cuts
-	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root abi tap regress regress-off vm-smoke -- pg-suites torture fresh-full -- torture-powercut
+check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts
+	@tools/check lint unit fuzz ndctl-setup ndctl-setup-attack build-as-root abi tap regress regress-off vm-smoke -- pg-suites torture fresh-full -- walk -- torture-powercut
 
 check-lint: ## shellcheck over all scripts
 	@$(RUN) tools/check-lint
@@ -91,6 +91,9 @@ check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirr
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
 	@tests/torture/run
 	@tests/torture/run --powercut
+
+check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=
+	@tests/torture/walk --known --random
 
 check-powercut: all ## the same with power cuts only; ROUNDS=, SEED=
 	@tests/torture/run --powercut

@@ -1,0 +1,130 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Walk::Events::Damage - what befalls files
+
+=head1 DESCRIPTION
+
+Part of the table of events; see Walk::Events.
+
+=cut
+
+package Walk::Events;
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Path qw(remove_tree make_path);
+use Time::HiRes qw(sleep time);
+
+use Walk::Damage;
+use Walk::Util;
+
+our %EVENTS;
+
+$EVENTS{damage_wal} = {
+	weight => sub { my ($w, @c) = @_; return (grep { $_->{role} eq 'primary' && Walk::Events::other_primary($w, $_) } @c) ? 20 : 4 },
+	when => sub { return down(@_) && !$_[1]{clean}; },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my ($at, $within) = ($r->fraction('at', 1), $r->fraction('within', 1));
+		$c->{lossy} = 1;
+		return damage_wal($c, $at, $within, $r->pick('how', 'flip', 'zero', 'remove'), $r->chance('archive', 0.8)) // 'nothing to damage';
+	}
+};
+
+sub archived { return sort grep { /^[0-9A-F]{24}$/ } map { s{.*/}{}r } glob("$_[0]{archive}/*"); }
+
+$EVENTS{archive_hide} = {
+	weight => 3,
+	when => sub { return $_[0]{archiving} && !$_[0]{hidden}; },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my @names = archived($w);
+		my $at = $r->fraction('at', 1);
+		return 'nothing archived' if !@names;
+		my $name = $names[ int($at * @names) ];
+		make_path("$w->{dir}/hidden");
+		rename("$w->{archive}/$name", "$w->{dir}/hidden/$name") or die "$name: $!";
+		$w->{hidden} = $name;
+		return $name;
+	}
+};
+
+$EVENTS{archive_fill} = {
+	weight => 5,
+	when => sub { return $_[0]{hidden}; },
+	run => sub {
+		my ($w) = @_;
+		my $name = delete $w->{hidden};
+		rename("$w->{dir}/hidden/$name", "$w->{archive}/$name") or die "$name: $!";
+		return $name;
+	}
+};
+
+$EVENTS{damage_file} = {
+	weight => 5,
+	when => \&down,
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my $kind = $r->pick('kind', 'header', 'data');
+		my $at = $r->fraction('at', 1);
+		my $lose = $r->chance('pool_lost', 0.6);
+		$kind = 'header' if !$w->{checksums};
+		remove_tree($c->{pool}) if $lose && !$w->{powercut};
+		return damage_relation($c, $at, $kind);
+	}
+};
+
+$EVENTS{repair_file} = {
+	weight => 25,
+	when => sub { return down(@_) && $_[1]{damaged}; },
+	run => sub { repair_relation($_[1]); return }
+};
+
+# With power cuts the image of the media would have to be treated alike.
+sub plain_pool { return down(@_) && !$_[0]{powercut}; }
+
+$EVENTS{pool_lose} = {
+	weight => 2,
+	when => \&plain_pool,
+	run => sub { my ($w, $c) = @_; remove_tree($c->{pool}); return }
+};
+
+$EVENTS{pool_copy} = {
+	weight => 2,
+	when => sub { return plain_pool(@_) && -d $_[1]{pool}; },
+	run => sub {
+		my ($w, $c) = @_;
+		remove_tree("$c->{pool}.copy");
+		copy_dir($c->{out}, $c->{pool}, "$c->{pool}.copy", '--sparse=always');
+		return;
+	}
+};
+
+$EVENTS{pool_back} = {
+	weight => 3,
+	when => sub { return plain_pool(@_) && -d "$_[1]{pool}.copy"; },
+	run => sub {
+		my ($w, $c) = @_;
+		remove_tree($c->{pool});
+		copy_dir($c->{out}, "$c->{pool}.copy", $c->{pool}, '--sparse=always');
+		return;
+	}
+};
+
+$EVENTS{pool_damage} = {
+	weight => 3,
+	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool"; },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		damage_pool($c, $r->pick('where', 'superblock', 'copy', 'watermark', 'errors', 'descriptors', 'descriptors'), $r);
+		return;
+	}
+};
+
+1;

@@ -1,0 +1,126 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Walk::Events::Stores - cut off at a store to the pool
+
+=head1 DESCRIPTION
+
+Part of the table of events; see Walk::Events.
+
+=cut
+
+package Walk::Events;
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Path qw(remove_tree make_path);
+use Time::HiRes qw(sleep time);
+
+use Walk::Damage;
+use Walk::Load;
+use Walk::Trap;
+use Walk::Util;
+
+our %EVENTS;
+
+# Offsets to watch: the same field of up to four descriptors, or a place in the
+# superblock, its copy, or the watermark.  Of descriptors, those that a stop has
+# to write in mode always: not sealed, but with what was there before, by preference with the same LSN.
+sub store_points
+{
+	my ($c, $of, $field, $r) = @_;
+	return +{ superblock => 0, copy => 4096, watermark => 8192 }->{$of} + $field if $of ne 'descriptor';
+	my ($same, $others) = descriptor_slots("$c->{pool}/pool", $c->{conf}{persistent_cache_mode} eq 'always');
+	my @points;
+	for my $slots ($same, $others)
+	{
+		push @points, 2 * 1024 * 1024 + 64 * splice(@$slots, int($r->real * @$slots), 1) + $field
+		  while @points < 4 && @$slots;
+	}
+	return @points;
+}
+
+sub draw_store
+{
+	my ($c, $r) = @_;
+	my $of = $r->pick('of', 'descriptor', 'descriptor', 'superblock', 'copy', 'watermark');
+	my $field = $r->pick('field', 0, 0, 8, 16, 24, 32, 56);
+	$field = $r->pick('place', 112, 120, 128, 136, 160, 184, 1800, 4080) if $of =~ /superblock|copy/;
+	return (points => [ store_points($c, $of, $field, $r) ], hits => $r->pick('hits', 1, 1, 2, 3));
+}
+
+sub has_pool { return -e "$_[1]{pool}/pool" && $_[1]{conf}{persistent_cache_mode} ne 'off' && trap_works(); }
+
+$EVENTS{stop_at_store} = {
+	weight => 5,
+	when => sub { return up(@_) && has_pool(@_); },
+	run => sub {
+		my ($w, $c, $r) = @_;
+
+		# slots get other pages, and the sealer does not come to them any more
+		my $read = $r->pick('read', 'none', 'flat', 'flat', 'read');
+		$read = 'none' if $c->{role} ne 'primary';
+		my %old = %{ $c->{conf} };
+		if ($read ne 'none')
+		{
+			$c->{conf}{persistent_cache_seal_delay} = '10s';
+			$c->reload('persistent_cache_seal_delay', '10s');
+			run_load($c, $r->fraction('seconds', 0.5), kind => $read, sync => 'on', seed => $r->seed, clients => 3);
+		}
+		my $said = trap_store($c, draw_store($c, $r), go => sub { kill 'INT', $c->{pid} });
+		$c->{clean} = $said =~ /its end/ && ($c->{exit} // '') eq '0' ? 1 : 0;
+		$c->{conf} = \%old;
+		return $said;
+	}
+};
+
+$EVENTS{start_at_store} = {
+	weight => 5,
+	when => sub { return down(@_) && has_pool(@_); },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my %store = draw_store($c, $r);
+		$c->spawn;
+		my $asked = 0;
+		my $said = trap_store($c, %store, fork => 1, done => sub { return $asked++ % 50 == 0 && $c->log_since =~ /ready to accept/ });
+		$c->{clean} = 0;
+		after_start($w, $c);
+		return $said;
+	}
+};
+
+# ---------------------------------------------------------------------------
+# Power cuts, with the shim of tests/powercut: PGDATA is as a kill leaves it
+# ---------------------------------------------------------------------------
+
+sub cut_power
+{
+	my ($c, $r) = @_;
+	my $size = -s $c->{out} // 0;
+	must_run($c->{out}, "$c->{walk}{powercut}/powercut", "$c->{pool}/pool", "$c->{pool}.image", $r->seed);
+	return slurp($c->{out}, $size) =~ s/\s+/ /gr;
+}
+
+$EVENTS{power_cut} = {
+	weight => 20,
+	when => sub { return $_[0]{powercut} && up(@_) && -e "$_[1]{pool}.image"; },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		under_load($c, $r, sub { $c->kill_all });
+		return cut_power($c, $r);
+	}
+};
+
+# While the server is down.
+$EVENTS{power_loss} = {
+	weight => 10,
+	when => sub { return $_[0]{powercut} && down(@_) && -e "$_[1]{pool}.image"; },
+	run => sub { my ($w, $c, $r) = @_; return cut_power($c, $r) }
+};
+
+1;

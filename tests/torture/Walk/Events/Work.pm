@@ -1,0 +1,82 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Walk::Events::Work - loads, scans, settings
+
+=head1 DESCRIPTION
+
+Part of the table of events; see Walk::Events.
+
+=cut
+
+package Walk::Events;
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Path qw(remove_tree make_path);
+use Time::HiRes qw(sleep time);
+
+use Walk::Load;
+use Walk::Util;
+
+our %EVENTS;
+
+$EVENTS{load} = {
+	weight => 10,
+	when => \&writable,
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my $seconds = $r->fraction('seconds', 0.8) + 0.2;
+		run_load($c, $seconds, draw_load($r));
+		return;
+	}
+};
+
+$EVENTS{checkpoint} = { weight => sub { my ($w, @c) = @_; return (grep { $_->{role} eq 'standby' } @c) ? 8 : 4 }, when => \&up, run => sub { $_[1]->sql('CHECKPOINT'); return } };
+
+# Read all, so that hint bits are set and pages cached; on a standby as well.
+$EVENTS{scan} = {
+	weight => 4,
+	when => \&up,
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my $how = $r->pick('by', 'seq', 'index');
+		my ($session, $error) = $c->connect;
+		die "$c->{name}: $error\n" if !$session;
+		$session->query('SET enable_seqscan = ' . ($how eq 'seq' ? 'on' : 'off'));
+		$session->query($_) for "SELECT sum(length(filler)) FROM ledger WHERE seq > 0", "SELECT sum(length(filler)) FROM upd WHERE id > 0",
+		  "SELECT count(key) FROM queue WHERE id > 0", "SELECT count(*) FROM queue WHERE prio >= 0", "SELECT sum(length(filler)) FROM victim WHERE id > 0";
+		sleep 0.05;    # the sealer
+		return;
+	}
+};
+
+$EVENTS{mode} = {
+	weight => 2,
+	when => \&down,
+	run => sub {
+		my ($w, $c, $r) = @_;
+		$c->{conf}{persistent_cache_mode} = $r->pick('to', 'always', 'always', 'planned_restart');
+		return;
+	}
+};
+
+$EVENTS{settings} = {
+	weight => 4,
+	when => \&down,
+	run => sub {
+		my ($w, $c, $r) = @_;
+		$c->{conf}{shared_buffers} = $r->pick('buffers', '2MB', '8MB', '16MB', '32MB', '64MB');
+		$c->{conf}{full_page_writes} = $r->pick('fpw', 'on', 'on', 'off');
+		$c->{conf}{wal_log_hints} = $r->pick('hints', 'on', 'off');
+		$c->{conf}{persistent_cache_seal_delay} = $r->pick('delay', '1ms', '5ms', '50ms', '1s');
+		return;
+	}
+};
+
+1;

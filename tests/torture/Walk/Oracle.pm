@@ -1,0 +1,306 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Walk::Oracle - a start with the pool against a start of a copy without it
+
+=head1 DESCRIPTION
+
+examined_start() copies PGDATA and the archive, starts the copy with the mode
+off or with the unpatched server, asks it from the first moment on, and lets it
+end.  Then it starts the cluster itself in the same way, and compares:
+
+=over
+
+=item * whether it starts.  One failed try is accepted if the log says that the
+persistent cache gave up, and that the next start does without its pages.
+
+=item * each answer from the first moment on.  It must be one of a consistent
+snapshot (Walk::Load::invariants), and not be older than the
+oldest one that the copy can give; a primary gives the answer that the copy gives in the end, and no other.
+
+=item * the contents of all tables, by sequential scans.
+
+=item * each index, by scans (IndexCheck) and by amcheck.
+
+=item * relation files, page by page, after both were stopped (look=pages).
+Then nobody asks a primary before, because reading prunes pages.
+
+=item * what pg_pcache verify said before, and what the log says.
+
+=item * log lines that tell of damage, unless the copy has them as well.
+
+=back
+
+=cut
+
+package Walk::Oracle;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use File::Path qw(remove_tree make_path);
+use Time::HiRes qw(sleep time);
+
+use Walk::Ask;
+use Walk::Compare;
+use Walk::Util;
+
+our @EXPORT = qw(examined_start make_twin run_twin end_twin compare_with_twin report);
+
+# The cache gave up, and says so.
+my $GAVE_UP = qr/FATAL:.*(?:but it was durable up to|persistent cache|kept pages)/;
+
+# What is wrong with a cluster.  If WAL was lost, its files may be ahead of what
+# is left of it, on any server; and index entries of pages that were read as
+# zeros are marked as dead by any server.  Then only what the copy does not have.
+sub report
+{
+	my ($c, @bad) = @_;
+	my $doubtful = $c->{lossy} || $c->{zeroed};
+	return if $doubtful && !$c->{copy_bad};
+	my %known = map { blur($_) => 1 } @{ $doubtful ? $c->{copy_bad} : [] };
+	$c->{walk}->problem("$c->{name}: $_") for grep { !$known{ blur($_) } } @bad;
+	return;
+}
+
+sub blur { my ($text) = @_; $text =~ s/\d+/N/g; return $text; }
+
+
+# A copy of a cluster that is down, to be started without the pool.
+sub make_twin
+{
+	my ($c, %how) = @_;
+	my $w = $c->{walk};
+	my $name = "$c->{name}-copy";
+	$c->{twin_port} //= $w->{port}++;
+	remove_tree("$w->{dir}/$name");
+	my $t = Walk::Cluster->new($w, $name, (map { $_ => $c->{$_} } qw(role upstream stream recovery target damaged tolerant clean lossy zeroed)));
+	$t->{port} = $c->{twin_port};
+	$t->{copy} = 1;
+	$t->{conf} = { %{ $c->{conf} }, persistent_cache_mode => 'off', archive_command => "'/bin/true'" };
+	$t->{archive} = "$t->{dir}/archive";
+	copy_dir($c->{out}, $c->{data}, $t->{data});
+	copy_dir($c->{out}, $w->{archive}, $t->{archive}, '-l');
+	unlink "$t->{data}/pg_pcache", "$t->{data}/postmaster.pid";
+	$t->{binary} = $how{binary};
+	return $t;
+}
+
+# Start a copy and ask it all; it runs afterwards, unless it ended.
+sub run_twin
+{
+	my ($t, %how) = @_;
+	my $kind = $t->{recovery} // 'none';
+	my $floor;
+
+	# A standby that delays what comes after consistency tells what is the
+	# oldest answer that it could give.
+	$t->spawn(bin => $t->{binary}, conf => { %{ $how{conf} // {} }, $kind eq 'standby' ? (recovery_min_apply_delay => '1h') : () });
+	my $seen = watch($t, goal => $kind eq 'standby' ? undef : $how{goal}, quiet => $how{quiet});
+	if ($kind eq 'standby' && $seen->{end} eq 'standby')
+	{
+		$floor = $seen->{answers}[0];
+		$t->{run_conf} = $how{conf};
+		$t->reload('recovery_min_apply_delay', $t->{conf}{recovery_min_apply_delay} // '0');
+		$seen = watch($t, goal => $how{goal});
+	}
+	if ($how{quiet} && $seen->{end} eq 'primary')
+	{
+		# files as recovery leaves them; then once more, to be asked
+		$t->stop('fast');
+		copy_dir($t->{out}, $t->{data}, "$t->{dir}/data-recovered");
+		my $log = $t->log_since;
+		$t->spawn(bin => $t->{binary}, conf => $how{conf});
+		$seen = watch($t);
+		$t->{first_log} = $log;
+	}
+	$seen->{floor} = $floor // $seen->{answers}[0];
+	if ($t->{up} && $seen->{end} ne 'hangs')
+	{
+		$seen->{contents} = eval { contents($t) };
+		die $@ if !$seen->{contents} && !$t->{lossy};
+	}
+	$how{bad}->(check_invariants($t), check_indexes($t)) if ($t->{lossy} || $t->{zeroed}) && $t->{up} && $seen->{end} ne 'hangs';
+	$t->{seen} = $seen;
+	return $seen;
+}
+
+sub end_twin
+{
+	my ($t) = @_;
+	$t->kill_all if $t->{up};
+	remove_tree($t->{dir}) if !$t->{walk}{failed};
+	return;
+}
+
+=pod
+
+=item examined_start(cluster, conf => settings, look => "answers" or "pages", binary => "ours" or "stock")
+
+The cluster runs afterwards, unless neither it nor the copy starts, or its
+recovery target ends in a shutdown.
+
+=cut
+
+sub examined_start
+{
+	my ($c, %how) = @_;
+	my $w = $c->{walk};
+	my $kind = $c->{recovery} // 'none';
+	my $quiet = $how{look} eq 'pages' && $kind eq 'none';
+	my $goal = $kind eq 'standby' ? goal_of($c) : undef;
+	my $verdict = $c->verify;
+	my $t = make_twin($c, binary => $how{binary});
+	my $copy = run_twin($t, goal => $goal, conf => $how{conf}, quiet => $quiet, bad => sub { $c->{copy_bad} = [@_] });
+	$copy->{page_dir} = "$t->{dir}/data-recovered" if $quiet;
+	$t->kill_all if $t->{up} && $how{look} ne 'pages';
+
+	my $seen;
+	my $text = '';
+	for my $try (1, 2)
+	{
+		$c->spawn(conf => $how{conf});
+		$seen = watch($c, goal => $goal, quiet => $quiet);
+		$text = $c->log_since;
+		if ($seen->{end} eq 'waits' && $copy->{end} ne 'waits' && $try == 1)
+		{
+			# the table of events has it so: until it gets the WAL, or is promoted,
+			# and then it gives up
+			$w->problem("$c->{name}: waits for WAL, but its copy does not, and none was damaged or taken away")
+			  if !$c->{lossy} && !$w->{hidden};
+			$w->{totals}{'waited for WAL'}++;
+			$w->say("$c->{name}: waits for WAL; promoted, it is to give up");
+			spew("$c->{data}/promote", '');
+			kill 'USR1', $c->{pid};
+			$c->wait_end(60);
+			$text = $c->log_since;
+			unlink "$c->{data}/promote";
+			if ($c->{up} || $text !~ $GAVE_UP)
+			{
+				$w->problem("$c->{name}: waits for WAL, and does not give up when it is promoted");
+				$c->kill_all if $c->{up};
+				end_twin($t);
+				return;
+			}
+			$verdict = { rc => 99 };
+			next;
+		}
+		last if $seen->{end} ne 'exit' || $copy->{end} eq 'exit';
+		my ($why) = reverse $text =~ /(FATAL: .*|PANIC: .*)/g;
+		$why //= "exit code $c->{exit}";
+		if ($try == 1 && $text =~ $GAVE_UP)
+		{
+			$w->say("$c->{name}: gave up: $why");
+			$w->{totals}{'gave up once'}++;
+			$verdict = { rc => 99 };
+			compare_answers($c, $seen, $copy);
+			next;
+		}
+		$w->problem("$c->{name}: does not start, but its copy does" . ($try == 2 ? ' (second try)' : '') . ": $why");
+		end_twin($t);
+		return;
+	}
+	$w->say("$c->{name}: " . join(' ', $c->outcome($text)) . "; $seen->{end}, $seen->{asked} answers" . (@{ $seen->{answers} } ? " to @{ $seen->{answers}[-1] }" : "") . "; copy: $copy->{end}");
+	$w->problem("$c->{name}: hangs at its start") if $seen->{end} eq 'hangs';
+	die "$t->{name} hangs at its start\n" if $copy->{end} eq 'hangs';
+	if ($copy->{end} eq 'waits')
+	{
+		$w->problem("$c->{name}: is a $seen->{end}, but its copy waits for WAL") if $seen->{end} ne 'waits';
+		$w->say("$c->{name}: both wait for WAL");
+		$c->kill_all if $c->{up};
+		end_twin($t);
+		return;
+	}
+	if ($copy->{end} eq 'exit')
+	{
+		if ($seen->{end} ne 'exit')
+		{
+			my ($why) = reverse $t->log_since =~ /(FATAL: .*|PANIC: .*)/g;
+			$w->problem("$c->{name}: starts, but its copy does not: " . ($why // "exit code $t->{exit}"));
+		}
+		$c->{ended} = $t->{exit} eq '0' ? 'target' : 'dead';
+		$w->say("$c->{name}: neither starts: $c->{ended}");
+		end_twin($t);
+		return;
+	}
+	compare_verdict($c, $verdict, $text) if $c->{conf}{persistent_cache_mode} ne 'off' && $seen->{end} ne 'hangs';
+	compare_with_twin($c, $t, $seen, $text, look => $how{look}, goal => $goal, conf => $how{conf});
+	end_twin($t);
+	return;
+}
+
+# A server that runs and was watched since its start, against what the copy said.
+sub compare_with_twin
+{
+	my ($c, $t, $seen, $text, %how) = @_;
+	my $w = $c->{walk};
+	my $copy = $t->{seen};
+	my $kind = $c->{recovery} // 'none';
+	return if $seen->{end} eq 'hangs';
+
+	if ($how{look} eq 'pages' && $kind eq 'none')
+	{
+		$c->stop('fast');
+		compare_pages($c, $copy->{page_dir}, $copy->{contents}{paths});
+		compare_pool($c);
+		$c->spawn(conf => $how{conf});
+		$seen = watch($c);
+		$text .= $c->log_since;
+	}
+	compare_logs($c, $t, $text);
+	return if !$c->{up};
+	$w->problem("$c->{name}: is a $seen->{end} now, its copy a $copy->{end}") if $seen->{end} ne $copy->{end};
+	compare_answers($c, $seen, $copy);
+
+	my $same = $seen->{end} eq 'primary' || ($seen->{lsn} // '') eq ($copy->{lsn} // '');
+	$w->{totals}{ $same ? 'starts compared' : 'starts not compared: other position' }++;
+	compare_contents($c, contents($c), $copy->{contents}) if $same && $copy->{contents};
+	report($c, check_invariants($c));
+	report($c, check_indexes($c)) if !$w->{failed};
+
+	if ($how{look} eq 'pages' && $kind eq 'standby' && $same && defined $how{goal} && $seen->{lsn} >= $how{goal} && !$w->{failed})
+	{
+		standby_pages($c, $t, $copy);
+	}
+	return;
+}
+
+# Both standbys replay a checkpoint and stop: then all is in the files.
+sub standby_pages
+{
+	my ($c, $t, $copy) = @_;
+	my $w = $c->{walk};
+	my $root = $c;
+	$root = $w->{clusters}{ $root->{upstream} } while $root && $root->{up} && $root->{role} eq 'standby' && $root->{upstream};
+	return if !$root || !$root->{up} || $root->{role} ne 'primary' || !$t->{up};
+	for my $x ($c, $t)
+	{
+		# one that has another history may be ahead, but does not follow
+		return if $x->sql('SELECT count(*) FROM pg_stat_wal_receiver WHERE status = \'streaming\'') != 1;
+	}
+	$root->sql('CHECKPOINT');
+	my $goal = $root->sql(q{SELECT pg_current_wal_flush_lsn() - '0/0'});
+	for my $x ($c, $t)
+	{
+		my $deadline = time + 10;
+		sleep 0.01
+		  while $x->sql(q{SELECT coalesce(pg_last_wal_replay_lsn() - '0/0', 0)}) < $goal && time < $deadline;
+		return if $x->sql(q{SELECT pg_last_wal_replay_lsn() - '0/0'}) < $goal;
+	}
+	$_->stop('fast') for $c, $t;
+	$w->{totals}{'standbys compared by page'}++;
+	compare_pages($c, $t->{data}, $copy->{contents}{paths});
+	compare_pool($c);
+	$c->spawn;
+	my $seen = watch($c, goal => $goal);
+	$w->problem("$c->{name}: $seen->{end} after a clean stop") if $seen->{end} ne 'standby';
+	compare_answers($c, $seen, { answers => [], errors => [], end => 'standby', floor => undef });
+	return;
+}
+
+1;
