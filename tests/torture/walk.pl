@@ -238,9 +238,11 @@ sub clean_up
 	{
 		my $children = freeze($pid);
 		signal_all('KILL', $pid, keys %$children);
-		wait_gone($pid, keys %$children);
+		waitpid($pid, 0);
+		wait_gone(keys %$children);
 		delete $walk->{postmasters}{$pid};
 	}
+	unlink glob("$work/sockets/.s.PGSQL.*");
 	return;
 }
 

@@ -59,6 +59,7 @@ sub watch
 	my %seen = (answers => [], errors => [], asked => 0);
 	my $deadline = time + 120;
 	my ($session, $error, $since);
+	my ($begin, $refused, $size) = (time, 0, -s $c->{log} // 0);
 	my $kind = $c->{recovery} // 'none';
 
 	while (1)
@@ -83,7 +84,8 @@ sub watch
 			sleep 0.01;
 			next;
 		}
-		if ($kind eq 'standby' && !$seen{asked} && (() = $c->log_since =~ /waiting for WAL to become available/g) > 25)
+		if ($kind eq 'standby' && !$seen{asked} && $refused > 20 && time - $begin > 4
+			&& (() = slurp($c->{log}, $size) =~ /waiting for WAL to become available/g) > 10)
 		{
 			$seen{end} = 'waits';
 			return \%seen;
@@ -94,6 +96,7 @@ sub watch
 			($session, $error) = $c->connect;
 			if (!$session)
 			{
+				$refused++;
 				push @{ $seen{errors} }, $error if $error !~ $PATIENCE;
 				sleep 0.002;
 				next;

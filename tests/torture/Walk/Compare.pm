@@ -41,7 +41,7 @@ sub compare_logs
 	for my $line (split /\n/, $text)
 	{
 		next if $line !~ $BAD || $known{ normal($line) } || $said{ normal($line) }++;
-		next if $line =~ /possibly corrupted shared memory|This probably means that some data|contrecord/;
+		next if $line =~ /possibly corrupted shared memory|This probably means that some data|contrecord|starting cold: .* was terminated by signal/;
 		next if $c->{damaged} && $line =~ /page verification failed|invalid page|ignoring checksum failure/;
 		$c->{walk}->problem("$c->{name}: log: $line");
 	}

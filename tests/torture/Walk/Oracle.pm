@@ -195,7 +195,7 @@ sub examined_start
 		$why //= "exit code $c->{exit}";
 		if ($try == 1 && $text =~ $GAVE_UP)
 		{
-			$w->say("$c->{name}: gave up: $why");
+			$w->say("$c->{name}: gave up: " . ($text =~ /($GAVE_UP.*)/)[0]);
 			$w->{totals}{'gave up once'}++;
 			$verdict = { rc => 99 };
 			compare_answers($c, $seen, $copy);
