@@ -125,7 +125,7 @@ sub run_twin
 		$seen->{contents} = eval { contents($t) };
 		die $@ if !$seen->{contents} && !$t->{lossy};
 	}
-	$how{bad}->(check_invariants($t), check_indexes($t)) if ($t->{lossy} || $t->{zeroed}) && $t->{up} && $seen->{end} ne 'hangs';
+	$how{bad}->(check_invariants($t), check_indexes($t)) if $how{bad} && ($t->{lossy} || $t->{zeroed}) && $t->{up} && $seen->{end} ne 'hangs';
 	$t->{seen} = $seen;
 	return $seen;
 }

@@ -47,6 +47,7 @@ sub set_up
 		recovery_prefetch => $r->pick('prefetch', 'try', 'off'));
 	$conf{full_page_writes} = 'on' if $n > 1;
 	$w->{archiving} = $archive eq 'on';
+	$w->{senders} = !$minimal;
 
 	my $a = Walk::Cluster->new($w, 'a', conf => {%conf});
 	$w->{clusters}{a} = $a;
