@@ -24,10 +24,17 @@ use Walk::Util;
 our @EXPORT = qw(goal_of watch contents check_indexes check_invariants);
 
 # An error that any standby or server at its start may answer with.
-my $PATIENCE = qr/^(?:lost|FATAL 57P0|FATAL 53300|ERROR 57014 canceling statement due to conflict|ERROR 40001|ERROR 25006)/;
+my $PATIENCE = qr/^(?:lost|FATAL 57P0|FATAL 53300|ERROR 57014 canceling statement due to conflict|ERROR 40001|ERROR 25006|ERROR 55P03)/;
+
+# A standby that cannot follow its primary says so again and again.
+my $CANNOT_FOLLOW = qr/forked off current database system timeline|is behind recovery timeline|is ahead of the WAL flush position|has already been removed/;
 
 my $STATE_SQL = q{SELECT pg_is_in_recovery(), pg_last_wal_replay_lsn() - '0/0',
   CASE WHEN pg_is_in_recovery() THEN pg_get_wal_replay_pause_state() END};
+
+# While replay is delayed or paused, the startup process may hold the lock of a
+# table for as long.
+my $LOCKED_SQL = q{SELECT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted)};
 
 # Where a standby gets to when it has all that there is, or nothing.
 sub goal_of
@@ -101,6 +108,7 @@ sub watch
 				sleep 0.002;
 				next;
 			}
+			$session->query(q{SET lock_timeout = '200ms'});
 		}
 		my $index = $seen{asked} % 2;
 		my ($rows, $e) = $session->query($index ? 'SET enable_seqscan = off;' . ANSWER_SQL : 'SET enable_seqscan = on;' . ANSWER_SQL);
@@ -108,12 +116,15 @@ sub watch
 		{
 			push @{ $seen{errors} }, $e if $e !~ $PATIENCE && @{ $seen{errors} } < 5;
 			sleep 0.002;
-			next;
+			next if $e !~ /^ERROR 55P03/;
 		}
-		$seen{asked}++;
-		my $answer = $rows->[0];
-		push @{ $seen{answers} }, $answer
-		  if !@{ $seen{answers} } || "@{ $seen{answers}[-1] }" ne "@$answer";
+		else
+		{
+			$seen{asked}++;
+			my $answer = $rows->[0];
+			push @{ $seen{answers} }, $answer
+			  if !@{ $seen{answers} } || "@{ $seen{answers}[-1] }" ne "@$answer";
+		}
 
 		($rows, $e) = $session->query($STATE_SQL);
 		next if $e;
@@ -129,15 +140,38 @@ sub watch
 		$seen{end} = 'standby';
 		return \%seen if $kind eq 'standby' && defined $how{goal} && $lsn ne '' && $lsn >= $how{goal} && $seen{asked} > 3;
 		return \%seen if $paused eq 'paused' && time - $since > 0.2;
-		return \%seen if $kind eq 'standby' && time - $since > (defined $how{goal} ? 3 : 1);
+		return \%seen if $kind eq 'standby' && time - $since > (!defined $how{goal} ? 1 : slurp($c->{log}, $size) =~ $CANNOT_FOLLOW ? 3 : 20);
 		sleep 0.002;
 	}
 	return;
 }
 
-# Contents of all tables of all databases, by sequential scans: a hash by
-# table; and the paths of relation files.
+=pod
+
+=item contents(cluster)
+
+Contents of all tables of all databases, by sequential scans: tables, a hash by
+table; paths of relation files; lsn, where a standby was meanwhile, or undef.
+Returns nothing if the startup process has locked a table.
+
+=cut
+
 sub contents
+{
+	my ($c) = @_;
+	my $lsn = q{SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() - '0/0' END};
+	my $deadline = time + 60;
+	while (time < $deadline)
+	{
+		return if $c->sql($LOCKED_SQL) eq 't';
+		my $before = $c->sql($lsn);
+		my $r = contents_now($c);
+		return { %$r, lsn => $before } if $c->sql($lsn) eq $before;
+	}
+	die "$c->{name}: goes on and on\n";
+}
+
+sub contents_now
 {
 	my ($c) = @_;
 	my %r = (tables => {}, paths => {}, errors => 0);
@@ -181,6 +215,7 @@ sub check_indexes
 	my @bad;
 	my ($session, $error) = $c->connect;
 	return $error if !$session;
+	return if $session->value($LOCKED_SQL) eq 't';
 	my $recovery = $session->value('SELECT pg_is_in_recovery()') eq 't';
 	my %check = (
 		btree => q{bt_index_check(c.oid, true, indisunique)},
@@ -228,6 +263,7 @@ sub check_invariants
 	my @bad;
 	my ($session, $error) = $c->connect;
 	return $error if !$session;
+	return if $session->value($LOCKED_SQL) eq 't';
 	for my $on ('on', 'off')
 	{
 		my ($rows, $e) = $session->query("SET enable_seqscan = $on;" . ANSWER_SQL);
