@@ -70,26 +70,28 @@ for my $case (
 }
 
 # A standby that has received more than it has replayed, and lags on purpose: it
-# must not be dragged beyond what its pages have.
+# must not be dragged beyond what its pages have.  It may come back with less, as
+# without the pool, if the pages of the last change were not sealed yet.
 {
 	my $name = 'lagging';
-	my ($lagging, $offset);
+	my ($lagging, $least, $offset);
 
 	$primary->wait_for_replay_catchup($standby);
 	$standby->safe_psql('postgres', 'CHECKPOINT');
 	change($primary) for 1 .. 2;
 	$primary->wait_for_replay_catchup($standby);
-	$lagging = answer($standby);
+	($lagging) = answer($standby) =~ /^@{[ ACCOUNTS ]}\|0\|(\d+)\n/;
 	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 	$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die;
 	change($primary) for 1 .. 2;
 	$primary->wait_for_catchup($standby, 'flush', $primary->lsn('flush'));
 	crash($standby);
 	$standby->append_conf('postgresql.conf', "primary_conninfo = ''\nrestore_command = 'false'\nrecovery_min_apply_delay = 1h");
+	$least = answer_without_pool($standby, "$name, without the pool");
 	$offset = log_offset($standby);
 	$standby->start;
 	is(start_outcome($standby, $offset)->{start}, 'warm', "$name: warm start");
-	is(answer($standby), $lagging, "$name: it answers as before");
+	cmp_ok(right_answers($standby, $least, $name), '<=', $lagging, "$name: it is not ahead of where it was");
 	$standby->stop;
 	reset_conf($standby);
 	$standby->start;
@@ -300,6 +302,7 @@ sub answer
 }
 
 # Answer after answer must be that of a snapshot, and none behind another.
+# Returns the rows of history in the last one.
 sub right_answers
 {
 	my ($node, $least, $name, %params) = @_;
@@ -326,7 +329,7 @@ sub right_answers
 	}
 	cmp_ok($n, '>', 0, "$name: it answers");
 	is(join('; ', @wrong), '', "$name: each answer is that of a snapshot, and not behind");
-	return;
+	return $history;
 }
 
 # The same state started without the pool: how many rows of history has its
