@@ -140,7 +140,12 @@ sub watch
 		$seen{end} = 'standby';
 		return \%seen if $kind eq 'standby' && defined $how{goal} && $lsn ne '' && $lsn >= $how{goal} && $seen{asked} > 3;
 		return \%seen if $paused eq 'paused' && time - $since > 0.2;
-		return \%seen if $kind eq 'standby' && time - $since > (!defined $how{goal} ? 1 : slurp($c->{log}, $size) =~ $CANNOT_FOLLOW ? 3 : 20);
+		if ($kind eq 'standby')
+		{
+			# it may be slow, unless it does not mean to get there
+			my $stays = $c->{conf}{recovery_min_apply_delay} || slurp($c->{log}, $size) =~ $CANNOT_FOLLOW;
+			return \%seen if time - $since > (!defined $how{goal} ? 1 : $stays ? 3 : 20);
+		}
 		sleep 0.002;
 	}
 	return;
