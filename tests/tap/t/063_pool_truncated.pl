@@ -1,8 +1,9 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# A pool file that was cut off, or overwritten with something else: cold, and
-# made usable again.
+# A pool file that was cut off behind its descriptors costs the pages that are
+# missing.  One that was cut off before, or overwritten with something else,
+# makes the start cold.  Both are made usable again.
 
 use strict;
 use warnings FATAL => 'all';
