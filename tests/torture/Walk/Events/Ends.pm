@@ -121,7 +121,12 @@ $EVENTS{kill_one} = {
 			run_twin($twin, goal => $goal, conf => $c->{run_conf});
 			my $seen = watch($c, goal => $goal);
 			my $text = $c->log_since;
-			if ($seen->{end} =~ /exit|hangs/)
+			if ($seen->{end} eq 'exit' && $text =~ /shutting down due to startup process failure/)
+			{
+				# as PostgreSQL does, whatever restart_after_crash says
+				$w->say("$c->{name}: the startup process was the one");
+			}
+			elsif ($seen->{end} =~ /exit|hangs/)
 			{
 				my ($why) = reverse $text =~ /(FATAL: .*|PANIC: .*)/g;
 				$w->problem("$c->{name}: $seen->{end} after the crash of a process: " . ($why // ''));

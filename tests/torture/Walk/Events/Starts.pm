@@ -53,7 +53,9 @@ $EVENTS{start} = {
 		my $binary = $r->pick('copy', 'ours', 'stock');
 		my $conf = draw_conf($c, $r);
 		$c->{tolerant} = %$conf ? 1 : 0;
-		$c->{zeroed} = 1 if %$conf;
+
+		# full-page images bring what it does to indexes to its standbys
+		if (%$conf) { $_->{zeroed} = 1 for values %{ $w->{clusters} } }
 		examined_start($c, look => $look, binary => $binary, conf => $conf);
 		after_start($w, $c);
 		return;
