@@ -247,40 +247,62 @@ kind_of(size_t offset, size_t len)
 	return KIND_PAGE;
 }
 
+/* Stop a process, and wait until it is: a signal does not get there at once. */
+static void
+stop_process(pid_t pid)
+{
+	char		path[64];
+	char		stat[512];
+
+	kill(pid, SIGSTOP);
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	for (;;)
+	{
+		int			fd = open(path, O_RDONLY | O_CLOEXEC);
+		ssize_t		n = fd < 0 ? 0 : read(fd, stat, sizeof(stat) - 1);
+		char	   *name_end;
+
+		if (fd >= 0)
+			close(fd);
+		if (n <= 0)
+			return;				/* gone */
+		stat[n] = '\0';
+		name_end = strrchr(stat, ')');
+		if (name_end == NULL || strchr("TtZX", name_end[2]) != NULL)
+			return;
+		sched_yield();
+	}
+}
+
 /* Kill the whole server, us included. */
 static void
 cut(void)
 {
 	char		path[64];
 	char		list[16384];
+	int			fd;
+	ssize_t		n;
 
 	atomic_store(&control->off, 1);
-	kill(postmaster, SIGSTOP);
 
-	/*
-	 * Nobody reaps its children now, so their process ids stay theirs.  Twice,
-	 * for one that was being forked.
-	 */
+	/* Nobody reaps its children then, so their process ids stay theirs. */
+	if (postmaster != getpid())
+		stop_process(postmaster);
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", postmaster, postmaster);
-	for (int pass = 0; pass < 2; pass++)
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, list, sizeof(list) - 1);
+	if (n < 0)
+		die("could not read %s", path);
+	close(fd);
+	list[n] = '\0';
+	for (char *next = list, *end;; next = end)
 	{
-		int			fd = open(path, O_RDONLY | O_CLOEXEC);
-		ssize_t		n = fd < 0 ? -1 : read(fd, list, sizeof(list) - 1);
-		char	   *next = list;
+		pid_t		pid = strtol(next, &end, 10);
 
-		if (n < 0)
-			die("could not read %s", path);
-		close(fd);
-		list[n] = '\0';
-		for (char *end;; next = end)
-		{
-			pid_t		pid = strtol(next, &end, 10);
-
-			if (end == next)
-				break;
-			if (pid != getpid())
-				kill(pid, SIGKILL);
-		}
+		if (end == next)
+			break;
+		if (pid != getpid())
+			kill(pid, SIGKILL);
 	}
 	if (postmaster != getpid())
 		kill(postmaster, SIGKILL);
