@@ -488,6 +488,58 @@ TestOpenOwnership(void **state)
 	PCachePoolClose(&pool);
 }
 
+static int	interrupt_at;		/* when asked for that time */
+static int	times_asked;
+
+static bool
+IsInterrupted(void)
+{
+	return ++times_asked == interrupt_at;
+}
+
+/* A creation that is interrupted leaves no file, and what is there alone. */
+static void
+TestInterrupted(void **state)
+{
+	PCachePool	pool;
+	PCachePool	other;
+	PCacheSuperblock sb;
+	PCacheError err;
+	bool		created = false;
+
+	PCachePoolInterrupted = IsInterrupted;
+	for (interrupt_at = 1; !created && interrupt_at < 100; interrupt_at++)
+	{
+		times_asked = 0;
+		created = PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+								   CATALOG_VERSION, &pool, &sb, &err);
+		assert_false(Exists(Join(dir, "pool.tmp")));
+		/* the question about huge pages is not one of life and death */
+		assert_true(created || strstr(err.message, "interrupted") != NULL);
+		assert_int_equal(created, Exists(Join(dir, "pool")));
+	}
+	assert_true(created);
+	assert_true(interrupt_at > 2);
+
+	/* somebody has locked it: we do not wait for the rest of the time */
+	PCachePoolLockWait = PG_INT32_MAX;
+	interrupt_at = 3;
+	times_asked = 0;
+	assert_int_equal(Open(PCACHE_OPEN_WRITE, &other, &err), PCACHE_OPEN_LOCKED);
+	assert_int_equal(times_asked, interrupt_at);
+	PCachePoolLockWait = 0;
+	PCachePoolClose(&pool);
+
+	/* it is as long as it was */
+	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+	interrupt_at = 1;
+	times_asked = 0;
+	assert_false(PCachePoolSetSize(&pool, 2 * POOL_SIZE, &err));
+	assert_int_equal(lseek(pool.fd, 0, SEEK_END), POOL_SIZE);
+	PCachePoolClose(&pool);
+	PCachePoolInterrupted = NULL;
+}
+
 static void
 ExpectNoCreation(uint64 capacity, const char *message)
 {
@@ -1207,6 +1259,7 @@ main(void)
 		BOTH(TestPersistFails),
 		BOTH(TestFsKind),
 		BOTH(TestMakeDirectory),
+		BOTH(TestInterrupted),
 		cmocka_unit_test(TestIsInside),
 		cmocka_unit_test(TestIsInsideRoot),
 		cmocka_unit_test(TestBootId),

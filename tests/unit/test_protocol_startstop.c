@@ -146,6 +146,10 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #define time(ptr) HookTime()
 #include "pcache_run.c"
 #undef time
+#include "pcache_giveup.c"
+#include "pcache_mapping.c"
+#undef PCACHE_SLOTS_PER_CHECK
+#define PCACHE_SLOTS_PER_CHECK	4
 #include "pcache_startup.c"
 #include "pcache_shutdown.c"
 #undef pg_atomic_write_u64
@@ -349,6 +353,9 @@ static bool downwards;			/* the last store of a line first */
 static int	step;
 static int	cut_at;				/* stop there; 0: do not */
 static jmp_buf cut;
+
+static int	stop_at_check;		/* the start is given up there; 0: it is not */
+static jmp_buf given_up;
 
 static uint64 n_cuts;
 static uint64 n_images;
@@ -783,6 +790,7 @@ PCacheGatherFacts(const PCachePool *opened, const PCacheMediaReport *media,
 	if (!PCacheReadExact(opened->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
 		!PCacheWatermarkChoose(slots, &facts->watermark))
 		facts->watermark.flushed = 0;
+	PCacheReadControlSeen(opened->fd, facts->control_seen);
 	if (PCacheStateFileRead(DataDir, state, &err) == PCACHE_STATEFILE_OK)
 		facts->state = state;
 }
@@ -1069,11 +1077,48 @@ pfree(void *p)
 	free(p);
 }
 
-List *
-list_append_unique_int(List *list, int datum)
+void *
+palloc0_mul(Size size, Size count)
 {
 	fail_msg("two slots are kept with the same tag");
-	return list;
+	return NULL;
+}
+
+/* Is the server to be stopped?  The startup process asks in its loops. */
+bool
+IsStartupShutdownRequested(void)
+{
+	return stop_at_check > 0 && --stop_at_check == 0;
+}
+
+void
+ProcessStartupProcInterrupts(void)
+{
+}
+
+/* The pool of a start that was given up is not in use. */
+void
+CheckPointBuffers(int flags)
+{
+	fail_msg("buffers are written");
+}
+
+void
+ProcessSyncRequests(void)
+{
+}
+
+bool
+PostmasterShutdownRequested(void)
+{
+	return false;
+}
+
+void
+proc_exit(int code)
+{
+	Step();
+	longjmp(given_up, 1);
 }
 
 void
@@ -1273,12 +1318,12 @@ Checkpoint(DBState state)
 	PersistentCacheCheckpointConfirmed(&next);
 }
 
-/* The postmaster, and its startup process until there is consistency. */
 static void
-StartServer(void)
+OpenServer(void)
 {
-	ControlFileData control;
-
+	/* it is another process */
+	remembered = false;
+	stop_at_check = 0;
 	memset(&ram, 0, sizeof(ram));
 	for (int slot = 0; slot < N_SLOTS; slot++)
 		ram.buffers[slot].bufferdesc.buf_id = slot;
@@ -1298,6 +1343,15 @@ StartServer(void)
 	phase = STARTING;
 	drains = 0;
 	InRecovery = world.control.state != DB_SHUTDOWNED;
+}
+
+/* The postmaster, and its startup process until there is consistency. */
+static void
+StartServer(void)
+{
+	ControlFileData control;
+
+	OpenServer();
 	if (InRecovery)
 	{
 		/* a relation that is not logged begins anew */
@@ -1382,6 +1436,44 @@ StopServer(void)
 	phase = STOPPING;
 	drains = 0;
 	PersistentCacheShutdown();
+}
+
+/*
+ * The startup process is told to exit while it looks at slots, and then the
+ * checkpointer.
+ */
+static void
+GiveUpStart(int check)
+{
+	ControlFileData control = world.control;
+
+	OpenServer();
+	stop_at_check = check;
+	if (setjmp(given_up) == 0)
+	{
+		PersistentCacheStartup(&control, false);
+		/* it asks less often if a mutant has made it cold */
+		assert_int_not_equal(mutant, M_NONE);
+		return;
+	}
+	phase = STOPPING;
+	drains = 0;
+	PersistentCacheFlushStandby();
+	PersistentCacheShutdown();
+	Step();
+}
+
+static void
+GiveUpRebuild(void)
+{
+	GiveUpStart(1);
+}
+
+/* Some slots are unsealed by then. */
+static void
+GiveUpUnsealing(void)
+{
+	GiveUpStart(3);
 }
 
 /* What the checkpointer does once the shutdown checkpoint is done. */
@@ -1856,6 +1948,11 @@ static const struct
 	{"start after clean stop, planned_restart now", AlwaysThenPlanned, StartAndUse},
 	{"start after crash", CrashedAlways, StartAndUse, .warm = true},
 	{"cold start after crash", CrashedOther, StartAndUse, .warm = true},
+	{"start given up in the rebuild, always", StoppedAlways, GiveUpRebuild, .warm = true},
+	{"start given up in the rebuild, planned_restart", StoppedPlanned, GiveUpRebuild, .warm = true},
+	{"start given up in the rebuild after crash", CrashedAlways, GiveUpRebuild, .warm = true},
+	{"start given up while unsealing", StoppedAlways, GiveUpUnsealing, .warm = true},
+	{"start given up while unsealing after crash", CrashedAlways, GiveUpUnsealing, .warm = true},
 	{"start, blocks cut off, crash", CutOffBlocks, StartAndUse, .warm = true},
 	{"start, blocks cut off", CutOffBlocksClean, StartAndUse, .warm = true},
 	{"start, descriptors cut off", CutOffDescriptors, StartAndUse, .warm = true},

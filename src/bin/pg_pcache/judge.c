@@ -26,6 +26,9 @@
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
+/* So that nobody can forge a pool whose pages have the same hash values. */
+static uint64 hash_seed;
+
 /* A page that passed its gate; to find duplicates. */
 typedef struct KeptPage
 {
@@ -39,7 +42,8 @@ typedef struct KeptPage
 #define SH_ELEMENT_TYPE	KeptPage
 #define SH_KEY_TYPE		PageKey
 #define SH_KEY			key
-#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(PageKey))
+#define SH_HASH_KEY(tb, k) \
+	((uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(PageKey), hash_seed))
 #define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(PageKey)) == 0)
 #define SH_SCOPE		static inline
 #define SH_RAW_ALLOCATOR	pg_malloc0
@@ -336,8 +340,12 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	uint64		slots_used = sb->slots_used;
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
 											  DESCRIPTORS_PER_READ);
-	kept_hash  *pages = kept_create(1024, NULL);
+	kept_hash  *pages;
 	bool		found;
+
+	if (hash_seed == 0 && !pg_strong_random(&hash_seed, sizeof(hash_seed)))
+		pg_fatal("could not generate a random number");
+	pages = kept_create(1024, NULL);
 
 	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);
 	PCacheSetCompleted(&facts, sb, control);

@@ -54,6 +54,9 @@ extern char *PersistentCacheShmemInit(void);
 extern void PersistentCacheStartup(const ControlFileData *control_file,
 								   bool have_backup_label);
 
+/* pcache_giveup.c: checkpointer */
+extern bool PersistentCacheStartGivenUp(void);
+
 /* pcache_recovery.c: startup process; the first two are for any process */
 extern bool PersistentCacheAheadOfReplay(void);
 extern void PersistentCacheMinRecoveryPoint(XLogRecPtr page_lsn,

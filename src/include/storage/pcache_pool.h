@@ -76,6 +76,9 @@ extern PCacheGeometry PCacheComputeGeometry(uint64 capacity, uint64 page_size);
 
 /* pcache_pool.c */
 extern int	PCachePoolLockWait; /* ms; less in tests */
+
+/* If not NULL: asked while something takes long, whether to give it up. */
+extern bool (*PCachePoolInterrupted) (void);
 extern PCacheOpenResult PCachePoolOpen(const char *directory,
 									   PCacheOpenMode mode,
 									   PCachePool *pool, PCacheError *err);

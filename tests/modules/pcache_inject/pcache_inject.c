@@ -8,6 +8,8 @@
  * loaded by shared_preload_libraries.
  *
  * pcache_inject.crash_at names an injection point at which to die.
+ * pcache_inject.hold_at names one at which the startup process waits until it is
+ * sent a SIGTERM, when it comes there for the pcache_inject.hold_pass'th time.
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
  * "persistent-cache-media".
@@ -41,6 +43,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
+#include "storage/pmsignal.h"
 #include "storage/pcache.h"
 #include "storage/pcache_media.h"
 #include "utils/builtins.h"
@@ -56,11 +59,16 @@ extern PGDLLEXPORT void _PG_init(void);
 extern PGDLLEXPORT void pcache_inject_crash(const char *name,
 											const void *private_data,
 											void *arg);
+extern PGDLLEXPORT void pcache_inject_hold(const char *name,
+										   const void *private_data,
+										   void *arg);
 extern PGDLLEXPORT void pcache_inject_media(const char *name,
 											const void *private_data,
 											void *arg);
 
 static char *crash_at = NULL;
+static char *hold_at = NULL;
+static int	hold_pass = 1;
 static char *media = NULL;
 static char *bad_blocks = NULL;
 static char *dimms = NULL;
@@ -73,6 +81,37 @@ pcache_inject_crash(const char *name, const void *private_data, void *arg)
 				 MyProcPid, name);
 	kill(getpid(), SIGKILL);
 	pause();
+}
+
+/*
+ * The signal is blocked meanwhile, so that it is seen whenever it comes; its
+ * handler runs when we return.
+ */
+void
+pcache_inject_hold(const char *name, const void *private_data, void *arg)
+{
+	static int	pass = 0;
+	sigset_t	pending;
+	sigset_t	sigterm;
+	sigset_t	save;
+
+	if (!AmStartupProcess() || ++pass != hold_pass)
+		return;
+	sigemptyset(&sigterm);
+	sigaddset(&sigterm, SIGTERM);
+	sigprocmask(SIG_BLOCK, &sigterm, &save);
+	write_stderr("pcache_inject: PID %d waits at injection point \"%s\"\n",
+				 MyProcPid, name);
+	for (;;)
+	{
+		if (!PostmasterIsAlive())
+			exit(1);
+		sigpending(&pending);
+		if (sigismember(&pending, SIGTERM))
+			break;
+		pg_usleep(10000);
+	}
+	sigprocmask(SIG_SETMASK, &save, NULL);
 }
 
 /* Add the ranges in a list of "offset:length" to those of the report. */
@@ -125,6 +164,8 @@ pcache_inject_media(const char *name, const void *private_data, void *arg)
 {
 	PCacheMediaReport *report = arg;
 
+	if (strcmp(hold_at, name) == 0)
+		pcache_inject_hold(name, private_data, NULL);
 	if (bad_blocks[0] != '\0')
 	{
 		report->blocks = PCACHE_MEDIA_BAD;
@@ -281,6 +322,9 @@ AttachInjectionPoints(void)
 	if (crash_at[0] != '\0')
 		InjectionPointAttach(crash_at, "pcache_inject", "pcache_inject_crash",
 							 NULL, 0);
+	if (hold_at[0] != '\0' && strcmp(hold_at, "persistent-cache-media") != 0)
+		InjectionPointAttach(hold_at, "pcache_inject", "pcache_inject_hold",
+							 NULL, 0);
 #endif
 }
 
@@ -298,6 +342,22 @@ _PG_init(void)
 							   PGC_POSTMASTER,
 							   0,
 							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache_inject.hold_at",
+							   "Injection point at which a process waits for SIGTERM.",
+							   NULL,
+							   &hold_at,
+							   "",
+							   PGC_POSTMASTER,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomIntVariable("pcache_inject.hold_pass",
+							"When it comes there for which time.",
+							NULL,
+							&hold_pass,
+							1, 1, INT_MAX,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.media",
 							   "What is known of bad blocks: clean, forgotten, unknown or truncated.",
 							   "Empty for what the query found.",

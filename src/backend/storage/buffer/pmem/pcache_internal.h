@@ -71,6 +71,7 @@ typedef struct PersistentCacheControl
 	uint64		startup_usec;	/* spent on all of it */
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
+	bool		given_up;		/* by the startup process, see pcache_giveup.c */
 
 	/*
 	 * The last answer to PCacheAskMedia(), and whether the first superblock
@@ -184,6 +185,20 @@ extern void PCacheTrustAgain(int buf_id);
 
 /* pcache_hint.c */
 extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
+
+/* pcache_mapping.c */
+extern XLogRecPtr PCacheRebuildMapping(const PCachePageFacts *facts,
+									   uint64 slots_used);
+
+/* pcache_giveup.c: a loop over slots asks that often */
+#define PCACHE_SLOTS_PER_CHECK	1024
+
+extern void PCacheRememberPool(const PCacheSuperblock *sb,
+							   const PCacheStateFile *record);
+extern void PCacheKeepPool(void);
+extern void PCacheStartInterrupts(void);
+extern bool PCachePostmasterInterrupted(void);
+pg_noreturn extern void PCacheRefuseToStart(const PCacheError *err);
 
 /* pcache_recovery.c */
 extern void PCacheRecoveryShmemInit(void);

@@ -31,6 +31,26 @@
 #define LOCK_STEP_MS	10
 int			PCachePoolLockWait = 10000;
 
+/*
+ * How much is done at once of what takes long, in bytes: memory to allocate or
+ * to exchange for huge pages, and descriptors to format.
+ */
+#define ALLOCATE_AT_ONCE	(UINT64CONST(1) << 30)
+#define FORMAT_AT_ONCE		(UINT64CONST(1) << 26)
+
+bool		(*PCachePoolInterrupted) (void) = NULL;
+
+/* Is the caller to give up?  If so, err says it, and errno is EINTR. */
+static bool
+Interrupted(PCacheError *err)
+{
+	if (PCachePoolInterrupted == NULL || !PCachePoolInterrupted())
+		return false;
+	PCacheSetError(err, _("the work on the persistent cache pool was interrupted"));
+	errno = EINTR;
+	return true;
+}
+
 void
 PCacheSetError(PCacheError *err, const char *fmt,...)
 {
@@ -109,6 +129,11 @@ LockFile(int fd, int operation)
 	{
 		if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= PCachePoolLockWait)
 			return false;
+		if (PCachePoolInterrupted != NULL && PCachePoolInterrupted())
+		{
+			errno = EWOULDBLOCK;
+			return false;
+		}
 		pg_usleep(LOCK_STEP_MS * 1000L);
 	}
 	return true;
@@ -250,8 +275,23 @@ PCachePoolUseHugePages(PCachePool *pool)
 #define MADV_COLLAPSE 25		/* Linux 6.1; glibc has it since 2.37 */
 #endif
 #ifdef MADV_COLLAPSE
-	pool->huge_pages = pool->fs_kind == PCACHE_FS_TMPFS &&
-		madvise(pool->map.base, pool->map.length, MADV_COLLAPSE) == 0;
+	pool->huge_pages = pool->fs_kind == PCACHE_FS_TMPFS;
+	for (uint64 done = 0; pool->fs_kind == PCACHE_FS_TMPFS && done < pool->map.length;
+		 done += ALLOCATE_AT_ONCE)
+	{
+		bool		interrupted = PCachePoolInterrupted != NULL && PCachePoolInterrupted();
+
+		if (!interrupted &&
+			madvise(pool->map.base + done,
+					Min(ALLOCATE_AT_ONCE, pool->map.length - done),
+					MADV_COLLAPSE) == 0)
+			continue;
+		pool->huge_pages = false;
+
+		/* EINVAL is about one page of them; anything else is want of memory */
+		if (interrupted || errno != EINVAL)
+			break;
+	}
 #endif
 	return pool->huge_pages;
 }
@@ -377,7 +417,8 @@ PCacheCapacityFor(uint64 file_size)
 
 /*
  * Give the file of an open pool that many bytes, all of them allocated, holes
- * that it had included.  If that fails it has the size that it had before.
+ * that it had included.  If that fails, or is interrupted, it has the size that
+ * it had before.
  *
  * The pool must not be mapped, or else be mapped anew.  Its superblock is the
  * caller's business: with another size than it says the pool is cold.
@@ -385,7 +426,7 @@ PCacheCapacityFor(uint64 file_size)
 bool
 PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 {
-	int			rc;
+	int			rc = 0;
 
 	if (size < pool->file_size && ftruncate(pool->fd, size) < 0)
 	{
@@ -393,10 +434,21 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 					   pool->path, (unsigned long long) (size >> 20));
 		return false;
 	}
-	do
+
+	/* in parts, since tmpfs clears all memory and begins anew after a signal */
+	for (uint64 done = 0; rc == 0 && done < size; done += ALLOCATE_AT_ONCE)
 	{
-		rc = posix_fallocate(pool->fd, 0, size);
-	} while (rc == EINTR);
+		do
+		{
+			if (Interrupted(err))
+			{
+				if (size > pool->file_size)
+					(void) ftruncate(pool->fd, pool->file_size);
+				return false;
+			}
+			rc = posix_fallocate(pool->fd, done, Min(ALLOCATE_AT_ONCE, size - done));
+		} while (rc == EINTR);
+	}
 	if (rc != 0)
 	{
 		errno = rc;
@@ -444,6 +496,11 @@ PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 	{
 		int			n = Min(lengthof(descs), sb->capacity - first);
 
+		if (Interrupted(err))
+		{
+			PCacheUnmap(&pool->map);
+			return false;
+		}
 		/* a bad block among them would be SIGBUS */
 		ok = PCacheReadDescriptors(pool->fd, first, n, descs);
 		for (int i = 0; ok && i < n; i++)
@@ -497,6 +554,9 @@ PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 /*
  * Format an open pool that is mapped for writing: all slots free, state
  * "empty".  The file must be large enough.  Returns the new superblock, too.
+ *
+ * If it is interrupted the pool has no new superblock yet, and must not have
+ * one that would be believed.
  */
 bool
 PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
@@ -544,10 +604,18 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 	PCacheFlush(&pool->map, pool->map.base + PCACHE_WATERMARK_OFFSET,
 				PCACHE_DESCRIPTORS_OFFSET - PCACHE_WATERMARK_OFFSET);
 	descs = (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
-	memset(descs, 0, capacity * sizeof(PCacheDescriptor));
-	for (uint64 i = 0; i < capacity; i++)
-		descs[i].seq = PCACHE_DESC_FREE_SEQ;
-	PCacheFlush(&pool->map, descs, capacity * sizeof(PCacheDescriptor));
+	for (uint64 first = 0; first < capacity;
+		 first += FORMAT_AT_ONCE / sizeof(PCacheDescriptor))
+	{
+		uint64		n = Min(FORMAT_AT_ONCE / sizeof(PCacheDescriptor), capacity - first);
+
+		if (Interrupted(err))
+			return false;
+		memset(&descs[first], 0, n * sizeof(PCacheDescriptor));
+		for (uint64 i = first; i < first + n; i++)
+			descs[i].seq = PCACHE_DESC_FREE_SEQ;
+		PCacheFlush(&pool->map, &descs[first], n * sizeof(PCacheDescriptor));
+	}
 	if (!PCacheDrain(&pool->map) ||
 		!PCacheSuperblockStore(&pool->map, sb))
 	{

@@ -33,10 +33,14 @@ typedef struct RelSizeKey
 	ForkNumber	fork;
 } RelSizeKey;
 
+/*
+ * A fork that exists.  One that does not is not remembered: a forged pool may
+ * name as many of them as it has slots, of which all have the same hash value.
+ */
 typedef struct RelSizeEntry
 {
 	RelSizeKey	key;
-	int64		nblocks;		/* -1 if there is no such file */
+	int64		nblocks;
 	char		status;			/* for simplehash */
 } RelSizeEntry;
 
@@ -133,16 +137,23 @@ PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator,
 {
 	RelSizeKey	key = {rlocator, fork};
 	RelSizeEntry *entry;
+	int64		nblocks;
 	bool		found;
 
 	if (RelSizeKeysEqual(&key, &sizes->last_key))
 		return sizes->last_nblocks;
 
-	entry = relsize_insert(sizes->hash, key, &found);
-	if (!found)
-		entry->nblocks = StatFork(rlocator, fork);
+	entry = relsize_lookup(sizes->hash, key);
+	if (entry != NULL)
+		nblocks = entry->nblocks;
+	else
+	{
+		nblocks = StatFork(rlocator, fork);
+		if (nblocks >= 0)
+			relsize_insert(sizes->hash, key, &found)->nblocks = nblocks;
+	}
 
 	sizes->last_key = key;
-	sizes->last_nblocks = entry->nblocks;
-	return entry->nblocks;
+	sizes->last_nblocks = nblocks;
+	return nblocks;
 }

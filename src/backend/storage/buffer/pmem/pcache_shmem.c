@@ -210,7 +210,7 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 					   state->directory);
 		PCacheSetHint(&err, _("Is the file system (%s) with \"%s\" mounted?  Otherwise run \"pg_pcache init --force\" to create the pool anew."),
 					  PCacheFsKindName(state->fs_kind), state->directory);
-		PCacheReportError(FATAL, &err);
+		PCacheRefuseToStart(&err);
 	}
 
 	/* shared_buffers may have been raised since */
@@ -222,7 +222,7 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 						  GetSystemIdentifier(), pg_file_create_mode,
 						  CATALOG_VERSION_NO,
 						  &PCacheThePool, &PCacheCtl->superblock, &err))
-		PCacheReportError(FATAL, &err);
+		PCacheRefuseToStart(&err);
 
 	PCacheCtl->opened.refusal = PCACHE_COLD_NEW;
 	snprintf(PCacheCtl->opened.detail, sizeof(PCacheCtl->opened.detail),
@@ -266,15 +266,15 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 		/* all zeros unless a superblock was found intact */
 		if (PCacheCtl->superblock.format_version == PCACHE_FORMAT_VERSION &&
 			!PCachePoolMarkEmpty(&PCacheThePool, &PCacheCtl->superblock, &err))
-			PCacheReportError(FATAL, &err);
+			PCacheRefuseToStart(&err);
 		if (!PCachePoolSetSize(&PCacheThePool, g.pool_size, &err))
-			PCacheReportError(FATAL, &err);
+			PCacheRefuseToStart(&err);
 	}
 
 	if (!PCachePoolMap(&PCacheThePool, &err) ||
 		!PCachePoolFormat(&PCacheThePool, capacity, GetSystemIdentifier(),
 						  CATALOG_VERSION_NO, &PCacheCtl->superblock, &err))
-		PCacheReportError(FATAL, &err);
+		PCacheRefuseToStart(&err);
 }
 
 /*
@@ -289,6 +289,8 @@ RestorePool(const PCacheStateFile *state)
 
 	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, &err))
 	{
+		if (PCachePostmasterInterrupted())
+			PCacheRefuseToStart(&err);
 		PCacheReportError(LOG, &err);
 		ReformatPool(state, PCACHE_COLD_GEOMETRY, err.message);
 		return;
@@ -302,7 +304,7 @@ RestorePool(const PCacheStateFile *state)
 
 	/* who met the end of the file took it for bad memory; there is other now */
 	if (!PCachePoolMap(&PCacheThePool, &err))
-		PCacheReportError(FATAL, &err);
+		PCacheRefuseToStart(&err);
 	(void) PCachePoolUseHugePages(&PCacheThePool);
 	cut_at -= (cut_at - sb->blocks_offset) % BLCKSZ;
 	if (!PCacheForgetMemoryErrors(&PCacheThePool.map, cut_at, sb->pool_size - cut_at))
@@ -376,7 +378,7 @@ AttachPool(const PCacheStateFile *state)
 	if (PCacheThePool.file_size < chosen->pool_size)
 		RestorePool(state);
 	else if (!PCachePoolMap(&PCacheThePool, &err))
-		PCacheReportError(FATAL, &err);
+		PCacheRefuseToStart(&err);
 }
 
 /*
@@ -415,7 +417,7 @@ OpenPool(void)
 			break;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:
-			PCacheReportError(FATAL, &err);
+			PCacheRefuseToStart(&err);
 			break;
 	}
 	if (realpath(directory, PCachePoolDirectory) == NULL)
@@ -484,7 +486,9 @@ PersistentCacheShmemInit(void)
 	 */
 	PCachePoolClose(&PCacheThePool);
 	PersistentCacheDescriptors = NULL;
+	PCachePoolInterrupted = PCachePostmasterInterrupted;
 	OpenPool();
+	PCachePoolInterrupted = NULL;
 	PCacheUntrustedShmemInit();
 
 	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)

@@ -40,7 +40,7 @@
 void
 PersistentCacheFlushStandby(void)
 {
-	if (!PersistentCacheEnabled() ||
+	if (!PersistentCacheEnabled() || PersistentCacheStartGivenUp() ||
 		PCacheCtl->superblock.state != PCACHE_STATE_DIRTY)
 		return;
 
@@ -106,7 +106,7 @@ PersistentCacheShutdown(void)
 	instr_time	start;
 	instr_time	elapsed;
 
-	if (!PersistentCacheEnabled())
+	if (!PersistentCacheEnabled() || PersistentCacheStartGivenUp())
 		return;
 
 	sb = &PCacheCtl->superblock;

@@ -16,7 +16,6 @@
  */
 #include "postgres.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -31,45 +30,9 @@
 #include "portability/instr_time.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
-#include "storage/pg_shmem.h"
 #include "storage/proc.h"
 #include "utils/injection_point.h"
 #include "utils/memutils.h"
-
-/* 64 kB of them */
-#define DESCRIPTORS_PER_READ	1024
-#define PREFETCH_DISTANCE		8
-
-/*
- * Put a page that passed its gate into the buffer manager's tables, dirty if
- * its file may not have it.  Returns -1, or the buffer that already has this
- * tag.
- */
-static int
-KeepPage(uint32 slot, const PCacheDescriptor *desc, BufferTag *tag, uint32 hash,
-		 bool dirty)
-{
-	BufferDesc *buf = GetBufferDescriptor(slot);
-	uint32		state;
-	int			existing;
-
-	existing = BufTableInsert(tag, hash, slot);
-	if (existing >= 0)
-		return existing;
-
-	/* bgwriter may be looking at this header already */
-	state = LockBufHdr(buf);
-	Assert((state & BM_TAG_VALID) == 0);
-	buf->tag = *tag;
-	state |= BM_TAG_VALID | BM_VALID;
-	if (desc->flags & PCACHE_DESC_PERMANENT)
-		state |= BM_PERMANENT;
-	if (dirty)
-		state |= BM_DIRTY | BM_JUST_DIRTIED;
-	state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
-	UnlockBufHdr(buf, state);
-	return -1;
-}
 
 /*
  * A doubt about pages costs pages, but a server can't run without buffers.
@@ -130,141 +93,6 @@ RetireBadSlots(void)
 		ReportUnusableMedia();
 }
 
-/* Take a page out again: another slot claims the same tag. */
-static void
-ForgetPage(uint32 slot)
-{
-	BufferDesc *buf = GetBufferDescriptor(slot);
-	BufferTag	tag = buf->tag;
-	uint32		state = LockBufHdr(buf);
-
-	ClearBufferTag(&buf->tag);
-	state &= ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK);
-	UnlockBufHdr(buf, state);
-	BufTableDelete(&tag, BufTableHashCode(&tag));
-}
-
-/* What the page gates say of a chunk of slots. */
-typedef struct JudgedChunk
-{
-	PCacheDescriptor descs[DESCRIPTORS_PER_READ];
-	PCachePageVerdict verdicts[DESCRIPTORS_PER_READ];
-	BufferTag	tags[DESCRIPTORS_PER_READ];
-	uint32		hashes[DESCRIPTORS_PER_READ];
-} JudgedChunk;
-
-/* Read n descriptors, beginning with slot first, and ask the page gates. */
-static void
-JudgeChunk(const PCachePageFacts *facts, uint32 first, int n,
-		   JudgedChunk *chunk)
-{
-	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, chunk->descs);
-
-	for (int i = 0; i < n; i++)
-	{
-		const PCacheDescriptor *desc = &chunk->descs[i];
-		RelFileLocator rlocator;
-
-		chunk->verdicts[i] = PCachePageGate(desc, first + i, facts);
-		if (chunk->verdicts[i] != PCACHE_PAGE_KEPT)
-			continue;
-
-		rlocator.spcOid = desc->spc_oid;
-		rlocator.dbOid = desc->db_oid;
-		rlocator.relNumber = desc->rel_number;
-		InitBufferTag(&chunk->tags[i], &rlocator, desc->fork_number,
-					  desc->block_number);
-		chunk->hashes[i] = BufTableHashCode(&chunk->tags[i]);
-		BufTablePrefetch(chunk->hashes[i], false);
-	}
-}
-
-/*
- * Rebuild the mapping table from the descriptors.
- *
- * Nearly all the time goes into cache misses in the mapping table, so the
- * buckets of a chunk are prefetched while its pages are judged.
- *
- * Two slots with the same tag cannot both be right, and nothing tells which
- * one is: both go.  The first one stays in the table to the end so that a
- * third one is found out as well.
- */
-static XLogRecPtr
-RebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
-{
-	XLogRecPtr	max_lsn = InvalidXLogRecPtr;
-	uint32		nslots = Min(slots_used, NBuffers);
-	List	   *duplicated = NIL;
-	ListCell   *lc;
-	JudgedChunk *chunk = palloc(sizeof(JudgedChunk));
-
-	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
-		LWLockAcquire(BufMappingPartitionLockByIndex(i), LW_EXCLUSIVE);
-
-	for (uint32 first = 0; first < nslots; first += DESCRIPTORS_PER_READ)
-	{
-		int			n = Min(DESCRIPTORS_PER_READ, nslots - first);
-
-		JudgeChunk(facts, first, n, chunk);
-		for (int i = 0; i < n; i++)
-		{
-			if (i + PREFETCH_DISTANCE < n &&
-				chunk->verdicts[i + PREFETCH_DISTANCE] == PCACHE_PAGE_KEPT)
-				BufTablePrefetch(chunk->hashes[i + PREFETCH_DISTANCE], true);
-
-			if (chunk->verdicts[i] == PCACHE_PAGE_KEPT)
-			{
-				const PCacheDescriptor *desc = &chunk->descs[i];
-				bool		dirty = PCachePageIsDirty(desc, facts);
-				int			existing = KeepPage(first + i, desc, &chunk->tags[i],
-												chunk->hashes[i], dirty);
-
-				if (existing >= 0)
-				{
-					chunk->verdicts[i] = PCACHE_PAGE_DUPLICATE;
-					duplicated = list_append_unique_int(duplicated, existing);
-				}
-				else
-				{
-					if (dirty)
-						PCacheCtl->kept_dirty++;
-					max_lsn = Max(max_lsn, desc->page_lsn);
-					if (PersistentCacheDescriptors != NULL)
-						PCacheSetKept(first + i);
-				}
-			}
-			PCacheCtl->pages[chunk->verdicts[i]]++;
-		}
-	}
-	foreach(lc, duplicated)
-	{
-		ForgetPage(lfirst_int(lc));
-		PCacheCtl->pages[PCACHE_PAGE_KEPT]--;
-		PCacheCtl->pages[PCACHE_PAGE_DUPLICATE]++;
-	}
-
-	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
-		LWLockRelease(BufMappingPartitionLockByIndex(i));
-	pfree(chunk);
-	return max_lsn;
-}
-
-/*
- * Have the main shared memory segment, which holds the mapping table and the
- * buffer headers but no blocks, mapped into this process at once: faulting in
- * each page on its own takes longer than the rest of the rebuild, and a
- * prefetch of an absent page does nothing.  Only a hint.
- */
-static void
-PopulateSharedMemory(void)
-{
-#ifdef MADV_POPULATE_WRITE
-	const PGShmemHeader *segment = UsedShmemSegAddr;
-
-	(void) madvise(UsedShmemSegAddr, segment->totalsize, MADV_POPULATE_WRITE);
-#endif
-}
-
 /*
  * Make sure that no descriptor is trusted whose page was not kept, before
  * its slot is used.
@@ -276,11 +104,19 @@ PopulateSharedMemory(void)
 static void
 UnsealOthers(void)
 {
+	/* of two slots with the same page, one would be believed without the other */
+	if (PCacheCtl->pages[PCACHE_PAGE_DUPLICATE] > 0)
+		PCacheKeepPool();
 	for (uint32 slot = 0; slot < NBuffers; slot++)
 	{
 		PCacheDescriptor *desc = PCacheGetDescriptor(slot);
 		uint64		seq;
 
+		if (slot % PCACHE_SLOTS_PER_CHECK == 0)
+		{
+			INJECTION_POINT("persistent-cache-unsealing", NULL);
+			PCacheStartInterrupts();
+		}
 		if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_TAG_VALID)
 			continue;
 		if (PCacheDescriptorIsBad(slot))
@@ -331,17 +167,20 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
  * do not match.
  *
  * control is pg_control as it is on disk, next_control as it will be.
- * completed_epoch is that of pages which are kept, see PCachePageIsDirty().
+ * record is PGDATA's, if the pool is to be kept.  completed_epoch is that of
+ * pages which are kept, see PCachePageIsDirty().
  */
 static void
 AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
-		  uint64 completed_epoch)
+		  const PCacheStateFile *record, uint64 completed_epoch)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		epoch = sb->checkpoint_epoch + 2;
 	PCacheStateFile state;
 	PCacheError err;
 
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+		PCacheRememberPool(sb, record);
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	if (!PCacheSuperblockAdopt(sb, control, PCacheThePool.fs_kind,
 							   persistent_cache_mode, NBuffers, &PCacheMedia))
@@ -484,7 +323,8 @@ ElapsedMicroseconds(instr_time start)
  * Start with what the pool holds, or cold.
  *
  * Called once by the startup process, before redo and before pg_control is
- * changed by this start.
+ * changed by this start.  Does not return if the server is to be stopped
+ * (PCacheStartInterrupts).
  */
 void
 PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_label)
@@ -528,7 +368,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		facts.host_restarted = PCacheHostRestarted(&PCacheCtl->superblock, &gate_facts);
 		PCacheSetCompleted(&facts, &PCacheCtl->superblock, control);
 	}
-	AdoptPool(control, control_file, facts.completed_epoch);
+	AdoptPool(control, control_file, gate_facts.state, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
 	RetireBadSlots();
@@ -540,8 +380,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
 		facts.file_size = PCacheThePool.file_size;
 		PCacheCtl->pages[PCACHE_PAGE_BAD_BLOCK] = PCacheCtl->cut_off;
-		PopulateSharedMemory();
-		max_lsn = RebuildMapping(&facts, slots_used);
+		max_lsn = PCacheRebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);
 	}
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM || PCacheCtl->retired > 0)

@@ -1,0 +1,218 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# A server that is stopped while its start looks at the pool stops at once, and
+# leaves cluster and pool as they were.
+
+use strict;
+use warnings FATAL => 'all';
+
+use Fcntl qw(:flock);
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'injection points are not supported by this build'
+  if ($ENV{enable_injection_points} // '') ne 'yes';
+
+my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+plan skip_all => 'the test module pcache_inject is not installed'
+  if !-e "$libdir/pcache_inject.so";
+
+my $given_up = qr/LOG:  persistent cache: the start was given up, because the server is to be stopped/;
+my ($expected, $logged, $verdict);
+
+# After a clean stop, in both modes.
+for my $mode (qw(planned_restart always))
+{
+	my $node = new_node($mode, mode => $mode, init => { allows_streaming => 1 });
+
+	$node->start;
+	load_data($node);
+	$node->backup('b') if $mode eq 'always';
+	$expected = checksums($node);
+	warm_up($node);
+	$node->stop;
+
+	for my $how (qw(fast smart))
+	{
+		my $control = slurp_file($node->data_dir . '/global/pg_control');
+
+		stop_at($node, $how, 'persistent-cache-media', 1, "$mode, clean, $how");
+		is(slurp_file($node->data_dir . '/global/pg_control'), $control,
+			"$mode, clean, $how: pg_control is as it was");
+		start_again($node, "$mode, clean, $how");
+		warm_up($node);
+		$node->stop;
+	}
+	stop_at($node, 'fast', 'persistent-cache-rebuilding', 2, "$mode, in the rebuild");
+	start_again($node, "$mode, in the rebuild");
+
+	# nobody waits for a start that is stopped at once
+	warm_up($node);
+	$node->stop;
+	$verdict = verify_json($node);
+	stop_at($node, 'immediate', 'persistent-cache-rebuilding', 2, "$mode, immediate stop");
+	is(verify_json($node)->{reason}, 'attaching', "$mode, immediate stop: like a crash");
+	$node->start;
+	is(checksums($node), $expected, "$mode, immediate stop: contents are right");
+	$node->stop;
+}
+
+# After a crash, also while descriptors are made odd.
+my $node = new_node('crash', mode => 'always', init => { allows_streaming => 1 });
+$node->start;
+load_data($node);
+$node->backup('b');
+for my $point ([ 'persistent-cache-rebuilding', 2 ], [ 'persistent-cache-unsealing', 3 ])
+{
+	my $name = "crash, $point->[0]";
+	my ($valid, $control);
+
+	($expected, $valid) = change_and_crash($node);
+	$control = slurp_file($node->data_dir . '/global/pg_control');
+	stop_at($node, 'fast', @$point, $name);
+	is(slurp_file($node->data_dir . '/global/pg_control'), $control,
+		"$name: pg_control is as it was");
+	warm_after_crash($node, $valid, $name);
+	contents_right($node, $expected, $name);
+}
+
+# If two slots have the same page, and one of them was made odd, the other one
+# would be believed next time.
+my $valid;
+($expected, $valid) = change_and_crash($node);
+my $pool = pool_file($node);
+my @slots = sealed_slots($pool, sub { $_[0]->{fork_number} == 0 });
+my ($low, $high) = @slots[ 0, -1 ];
+my $twin = read_descriptor($pool, $low);
+write_descriptor($pool, $high, map { $_ => $twin->{$_} }
+	  qw(spc_oid db_oid rel_number fork_number block_number flags page_lsn));
+stop_at($node, 'fast', 'persistent-cache-unsealing', 2, 'two slots with the same page');
+cold_after_crash($node, 'attaching', qr/^the last start did not reach a consistent state$/,
+	'two slots with the same page');
+contents_right($node, $expected, 'two slots with the same page');
+
+# A standby.
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'b', has_streaming => 1);
+add_pool($standby, mode => 'always');
+$standby->start;
+$node->wait_for_replay_catchup($standby);
+warm_up($standby);
+$standby->stop;
+$verdict = verify_json($standby);
+stop_at($standby, 'fast', 'persistent-cache-rebuilding', 2, 'standby');
+is_deeply(verify_json($standby)->{pages}, $verdict->{pages}, 'standby: the pool is as it was');
+my $offset = log_offset($standby);
+$standby->start;
+is(start_outcome($standby, $offset)->{kept}, $verdict->{pages}{kept}, 'standby: it is warm');
+$node->wait_for_replay_catchup($standby);
+contents_right($standby, $expected, 'standby');
+$standby->stop;
+
+# The postmaster waits for who has locked the pool.
+$node->stop;
+$verdict = verify_json($node);
+open my $lock, '<', $pool or die "could not open $pool: $!";
+flock $lock, LOCK_EX or die "could not lock $pool: $!";
+$offset = log_offset($node);
+start_nowait($node);
+stop_nowait($node, 'fast');
+wait_until_gone($node);
+$logged = slurp_file($node->logfile, $offset);
+like($logged, $given_up, 'the pool is locked: the start is given up');
+unlike($logged, qr/FATAL/, 'the pool is locked: which is no failure');
+close $lock;
+is_deeply(verify_json($node)->{pages}, $verdict->{pages}, 'the pool is locked: it is as it was');
+$node->start;
+contents_right($node, $expected, 'the pool was locked');
+$node->stop;
+
+done_testing();
+
+# Start a server, and stop it when its startup process has come to an injection
+# point for the n'th time.
+sub stop_at
+{
+	my ($who, $how, $point, $pass, $name) = @_;
+	my $conf = slurp_file($who->data_dir . '/postgresql.conf');
+	my $verdict = verify_json($who);
+	my $log;
+
+	$offset = log_offset($who);
+	$who->append_conf('postgresql.conf', qq{
+shared_preload_libraries = 'pcache_inject'
+pcache_inject.hold_at = '$point'
+pcache_inject.hold_pass = $pass});
+	start_nowait($who);
+	$who->wait_for_log(qr/waits at injection point "$point"/, $offset);
+	stop_nowait($who, $how);
+	wait_until_gone($who);
+
+	$log = slurp_file($who->logfile, $offset);
+	if ($how eq 'immediate')
+	{
+		unlike($log, qr/persistent cache: (?:kept|starting cold)/, "$name: the start is cut short");
+	}
+	else
+	{
+		like($log, $given_up, "$name: the start is given up");
+		unlike($log, qr/persistent cache: (?:kept|starting cold|saved)/, "$name: at once");
+		unlike($log, qr/FATAL|PANIC|WARNING/, "$name: which is no failure");
+		if ($log =~ /The pool is as it was before/)
+		{
+			my $now = verify_json($who);
+
+			is($now->{next_start}, $verdict->{next_start}, "$name: verify says what it said before");
+			is_deeply($now->{pages}, $verdict->{pages}, "$name: and has the same pages");
+		}
+	}
+	unlink $who->data_dir . '/postgresql.conf';
+	append_to_file($who->data_dir . '/postgresql.conf', $conf);
+	chmod 0600, $who->data_dir . '/postgresql.conf';
+	return;
+}
+
+# A start after that keeps what was there, and the contents are right.
+sub start_again
+{
+	my ($who, $name) = @_;
+	my $verdict = verify_json($who);
+	my $outcome;
+
+	is($verdict->{rc}, 0, "$name: the next start will be warm");
+	$offset = log_offset($who);
+	$who->start;
+	$outcome = start_outcome($who, $offset);
+	is($outcome->{kept}, $verdict->{pages}{kept}, "$name: the next start is warm");
+	is($outcome->{kept}, $verdict->{saved_pages}, "$name: with all pages");
+	# unlogged tables as well
+	is(checksums($who), $expected, "$name: contents are right");
+	return;
+}
+
+sub stop_nowait
+{
+	my ($who, $how) = @_;
+
+	system_or_bail('pg_ctl', '--no-wait', '--pgdata' => $who->data_dir,
+		'--mode' => $how, 'stop');
+	return;
+}
+
+sub wait_until_gone
+{
+	my ($who) = @_;
+	my $pidfile = $who->data_dir . '/postmaster.pid';
+
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if !-e $pidfile;
+		select undef, undef, undef, 0.1;
+	}
+	BAIL_OUT('the server does not stop') if -e $pidfile;
+	$who->{_pid} = undef;
+	return;
+}

@@ -1,0 +1,12 @@
+# test_forged.mk
+#
+# Made of the server's sources like test_protocol, see test_protocol.mk, and
+# with a function called in each basic block.  To be included by Makefile.
+
+$(OUT)/test_forged: test_forged.c unit.h $(PMEM)/pcache_mapping.c $(PMEM)/pcache_relsize.c \
+		$(wildcard ../../src/include/storage/pcache*.h) $(PMEM)/pcache_internal.h \
+		Makefile test_forged.mk
+	@mkdir -p $(OUT)
+	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) -fsanitize-coverage=trace-pc $(CPPFLAGS) -UFRONTEND \
+		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
+		-lcmocka $(PG)/src/common/libpgcommon_srv.a $(PG)/src/port/libpgport_srv.a -lm
