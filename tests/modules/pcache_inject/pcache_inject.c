@@ -21,6 +21,7 @@
  * or end the process:
  *		pcache_inject_panic() returns void
  *		pcache_inject_abort() returns void
+ *		pcache_inject_wild_store() returns void
  * and one which reads a byte of each page of shared buffers, from one buffer to
  * another one, as pg_buffercache_numa does:
  *		pcache_inject_touch(first int4, last int4) returns int8
@@ -277,6 +278,16 @@ Datum
 pcache_inject_panic(PG_FUNCTION_ARGS)
 {
 	elog(PANIC, "pcache_inject: PID %d panics", MyProcPid);
+}
+
+/* Store to an address that there is not. */
+PG_FUNCTION_INFO_V1(pcache_inject_wild_store);
+
+Datum
+pcache_inject_wild_store(PG_FUNCTION_ARGS)
+{
+	*(volatile int *) 16 = 1;
+	PG_RETURN_VOID();
 }
 
 /* What the C library does when it finds its heap destroyed. */

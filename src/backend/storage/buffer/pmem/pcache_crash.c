@@ -3,7 +3,8 @@
  * pcache_crash.c
  *	  Did a process die in a way that makes shared buffers suspect?
  *
- * The postmaster asks this of each child that died.  SIGKILL comes from
+ * The postmaster asks this of each child that died, and the child itself when
+ * it catches the signal.  SIGKILL comes from
  * outside, and SIGQUIT from the postmaster; neither says anything of what the
  * process had done.  A fault says that it had used a wrong address or had lost
  * its way, and nobody knows for how long.
@@ -70,6 +71,19 @@ WasExplained(int signal, int pid)
 	return false;
 }
 
+/* Has this process said that it is about to die of this signal? */
+static bool
+IsExplained(int signal)
+{
+	for (int i = 0; i < PCACHE_MAX_EXPLAINED; i++)
+	{
+		if (pg_atomic_read_u64(&PCacheCtl->explained[i]) ==
+			PCacheSuspectDeath(signal, MyProcPid))
+			return true;
+	}
+	return false;
+}
+
 static bool
 IsFault(int signal, int pid)
 {
@@ -90,6 +104,40 @@ IsFault(int signal, int pid)
 }
 
 /*
+ * Note in the pool, durably, that a process died of a fault, or is about to.
+ *
+ * Can be called from a signal handler.
+ */
+static void
+NoteFault(int signal, int pid)
+{
+	PCacheSuspect note;
+
+	/*
+	 * Memory that is lost, or was cut off, would be our own SIGBUS.  If the
+	 * place of the note cannot be read at the next start that is cold anyway.
+	 */
+	if (PCacheCtl->suspect_bad ||
+		!PCacheReadExact(PCacheThePool.fd, &note, sizeof(note), PCACHE_SUSPECT_OFFSET))
+		return;
+	PCacheSuspectStore(&PCacheThePool.map, signal, pid);
+}
+
+/*
+ * This process has caught a signal that is going to end it, see
+ * pcache_fault.c.  It does not rely on the postmaster, who may be killed
+ * before it hears of the death.
+ *
+ * Called from a signal handler.
+ */
+void
+PCacheNoteOwnFault(int signal)
+{
+	if (PCacheCtl != NULL && !IsExplained(signal))
+		NoteFault(signal, MyProcPid);
+}
+
+/*
  * A child died with this exit status, as waitpid() gave it.  If it may have
  * overwritten pages the pool says so durably when we return, so that the next
  * start is cold whatever becomes of us.
@@ -100,20 +148,9 @@ IsFault(int signal, int pid)
 void
 PersistentCacheChildDied(int pid, int exitstatus)
 {
-	PCacheSuspect note;
-
-	if (PCacheCtl == NULL || !WIFSIGNALED(exitstatus) ||
-		!IsFault(WTERMSIG(exitstatus), pid))
-		return;
-
-	/*
-	 * Memory that is lost, or was cut off, would be our own SIGBUS.  If the
-	 * place of the note cannot be read at the next start that is cold anyway.
-	 */
-	if (PCacheCtl->suspect_bad ||
-		!PCacheReadExact(PCacheThePool.fd, &note, sizeof(note), PCACHE_SUSPECT_OFFSET))
-		return;
-	PCacheSuspectStore(&PCacheThePool.map, WTERMSIG(exitstatus), pid);
+	if (PCacheCtl != NULL && WIFSIGNALED(exitstatus) &&
+		IsFault(WTERMSIG(exitstatus), pid))
+		NoteFault(WTERMSIG(exitstatus), pid);
 }
 
 /*

@@ -175,6 +175,10 @@ extern uint64 PCacheQueueLength(void);
 
 /* pcache_crash.c */
 extern void PCacheExplainDeath(int signal);
+extern void PCacheNoteOwnFault(int signal);
+
+/* pcache_fault.c */
+extern void PCacheCatchFaults(void);
 
 /* pcache_untrusted.c */
 extern Size PCacheUntrustedShmemSize(void);

@@ -147,6 +147,8 @@ HandleSigbus(int signo, siginfo_t *info, void *context)
 		WriteReport(addr - map->base);
 		Remember(addr - map->base, info);
 	}
+	else
+		PCacheNoteOwnFault(SIGBUS);
 	raise(SIGBUS);				/* once we have returned */
 }
 
@@ -167,4 +169,5 @@ PersistentCacheInitChild(void)
 	sigemptyset(&action.sa_mask);
 	if (sigaction(SIGBUS, &action, NULL) < 0)
 		elog(FATAL, "could not set handler for SIGBUS: %m");
+	PCacheCatchFaults();
 }

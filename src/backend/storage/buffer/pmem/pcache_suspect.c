@@ -7,8 +7,8 @@
  * shared buffers.  PostgreSQL throws them away after the crash of a process;
  * with this note the next start does, too.
  *
- * The postmaster stores the note, without any lock, since a dead process may
- * hold them all.  The startup process removes it once no descriptor is
+ * The process that dies stores the note, if it gets to that, and then the
+ * postmaster, both without any lock, since a dead process may hold them all.  The startup process removes it once no descriptor is
  * trusted any more, and formatting the pool does.
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -86,8 +86,9 @@ PCacheSuspectDescribe(const PCacheSuspect *suspect, char *text, size_t len)
  * already is replaced, which is of use to who is about to remove it: see
  * PCacheSuspectForget().
  *
- * Called by the postmaster only, and without any lock.  A failure to drain
- * cannot be helped here.
+ * Called without any lock, perhaps by several processes at the same time, of
+ * which all but the postmaster are in a signal handler.  Notes that get mixed are
+ * one that is damaged, which is a note.  A failure to drain cannot be helped here.
  */
 void
 PCacheSuspectStore(const PCacheMapping *map, int signal, int pid)
