@@ -975,6 +975,12 @@ PCacheDescriptorIsBad(uint32 slot)
 }
 
 bool
+PCacheRememberBadDescriptors(void)
+{
+	return true;
+}
+
+bool
 PCacheIsInside(const char *path, const char *directory)
 {
 	return false;

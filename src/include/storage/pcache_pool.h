@@ -151,7 +151,7 @@ extern bool PCacheReadDescriptors(int fd, uint32 first, uint32 count,
 								  PCacheDescriptor *descs);
 
 /* pcache_memory_error.c */
-extern void PCacheRecordMemoryError(const PCacheMapping *map,
+extern bool PCacheRecordMemoryError(const PCacheMapping *map,
 									uint64 offset, uint32 length);
 extern void PCacheAddMemoryErrors(int fd, PCacheMediaReport *report);
 extern bool PCacheForgetMemoryErrors(const PCacheMapping *map,

@@ -171,3 +171,52 @@ PCacheDescriptorIsBad(uint32 slot)
 								 (uint64) slot * sizeof(PCacheDescriptor),
 								 sizeof(PCacheDescriptor));
 }
+
+/* Is [start, end) within one range of the list? */
+static bool
+RangeIsIn(const PCacheRangeList *list, uint64 start, uint64 end)
+{
+	for (uint32 i = 0; i < list->n_ranges; i++)
+	{
+		if (list->ranges[i].offset <= start &&
+			list->ranges[i].offset + list->ranges[i].length >= end)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Record in the pool, durably, on which bad blocks there are descriptors.
+ *
+ * Those are not stored to, so they still say what they said before.  The list of
+ * bad blocks may be lost, as with a restart of the host, and what is below can
+ * often be read: it is the whole sector that is listed for one bad line.  Returns
+ * false if there is no room for that.
+ */
+bool
+PCacheRememberBadDescriptors(void)
+{
+	const uint64 descriptors_end = PCACHE_DESCRIPTORS_OFFSET +
+		(uint64) NBuffers * sizeof(PCacheDescriptor);
+	PCacheMediaReport known = {0};
+	bool		done = true;
+
+	if (PCacheMedia.bad.n_ranges == 0)
+		return true;
+	PCacheAddMemoryErrors(PCacheThePool.fd, &known);
+	for (uint32 i = 0; done && i < PCacheMedia.bad.n_ranges; i++)
+	{
+		const PCacheByteRange *range = &PCacheMedia.bad.ranges[i];
+		uint64		start = Max(range->offset, PCACHE_DESCRIPTORS_OFFSET);
+		uint64		end = Min(range->offset + range->length, descriptors_end);
+
+		if (start >= end || RangeIsIn(&known.bad, start, end))
+			continue;
+		if (end - start > PG_UINT32_MAX)
+			done = false;
+		else
+			done = PCacheRecordMemoryError(&PCacheThePool.map, start, end - start);
+	}
+	PCacheMediaReportFree(&known);
+	return done;
+}

@@ -159,6 +159,7 @@ extern void PCacheAskMedia(void);
 extern void PCacheQueryMedia(void);
 extern bool PCacheBlockIsBad(uint32 slot);
 extern bool PCacheDescriptorIsBad(uint32 slot);
+extern bool PCacheRememberBadDescriptors(void);
 
 /* pcache_mark.c */
 extern Size PCacheQueueShmemSize(void);

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_memory_error.c
- *	  Memory errors that a server process died of, remembered in the pool.
+ *	  Memory errors, remembered in the pool: those that a server process died
+ *	  of, and bad blocks below descriptors.
  *
  * Persistent memory lists its bad blocks by itself, though not in every case
  * soon enough.  DRAM below tmpfs and hugetlbfs does not: without a record the
@@ -42,12 +43,12 @@ MemoryErrorCrc(const PCacheMemoryError *entry)
 
 /*
  * Record, durably, that [offset, offset + length) of a mapped pool cannot be
- * used.  offset is not 0.  If there is no room left nothing happens.
+ * used.  offset is not 0.  Returns false if there is no room left.
  *
  * Called from a signal handler, perhaps by several processes at the same
  * time, and perhaps with the record itself on bad memory.
  */
-void
+bool
 PCacheRecordMemoryError(const PCacheMapping *map, uint64 offset, uint32 length)
 {
 	PCacheMemoryError *entries =
@@ -66,8 +67,9 @@ PCacheRecordMemoryError(const PCacheMapping *map, uint64 offset, uint32 length)
 		entry->length = Max(entry->length, length);
 		entry->crc = MemoryErrorCrc(entry);
 		(void) PCachePersist(map, entry, sizeof(*entry));
-		return;
+		return true;
 	}
+	return false;
 }
 
 #endif							/* !FRONTEND */
@@ -99,7 +101,7 @@ PCacheAddMemoryErrors(int fd, PCacheMediaReport *report)
 	if (report->blocks == PCACHE_MEDIA_CLEAN)
 	{
 		report->blocks = PCACHE_MEDIA_BAD;
-		strlcpy(report->blocks_why, _("a server process died of memory errors"),
+		strlcpy(report->blocks_why, _("the pool remembers bad memory"),
 				PCACHE_MEDIA_WHY_LEN);
 	}
 }

@@ -91,6 +91,22 @@ DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
 }
 
 /*
+ * There are descriptors that cannot be stored, and no room to record that.  In
+ * mode always a pool in use is believed, so it must not be in that state.
+ */
+static void
+ForbidNextStart(void)
+{
+	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
+	PCacheCtl->superblock.state = PCACHE_STATE_ATTACHING;
+	(void) PCacheStoreSuperblock(LOG);
+	LWLockRelease(PersistentCacheLock);
+	ereport(LOG,
+			(errmsg("persistent cache: not saved: too many blocks of pool \"%s\" are bad",
+					PCacheThePool.path)));
+}
+
+/*
  * Save all buffers durably, then say so in the superblock.  Whatever goes
  * wrong, the pool stays marked dirty, and the next start is cold.
  */
@@ -130,6 +146,11 @@ PersistentCacheShutdown(void)
 
 	/* Blocks may have gone bad meanwhile: do not touch them. */
 	PCacheQueryMedia();
+	if (!PCacheRememberBadDescriptors())
+	{
+		ForbidNextStart();
+		return;
+	}
 	for (uint32 slot = 0; slot < NBuffers; slot++)
 	{
 		PCacheDescriptor desc;

@@ -292,6 +292,8 @@ StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
 {
 	PCacheWatermark seed;
 
+	if (!PCacheRememberBadDescriptors())
+		ReportUnusableMedia();
 	UnsealOthers();
 
 	/*
