@@ -900,6 +900,13 @@ Conclude(Rebuild *r)
 }
 
 static void
+PrintPages(const char *key, uint64 pages)
+{
+	PrintLine(key, ngettext("%llu page", "%llu pages", pages),
+			  (unsigned long long) pages);
+}
+
+static void
 PrintResult(const RebuildResult *result, bool human)
 {
 	if (result->dry_run)
@@ -907,14 +914,15 @@ PrintResult(const RebuildResult *result, bool human)
 	PrintLine("pool", "%s", result->pool);
 	PrintLine("superblock", result->superblock_restored ? "restored" : result->reset ? "formatted" : "intact");
 	PrintLine("superblock copy", result->copy_restored ? "restored" : result->reset ? "formatted" : "intact");
-	PrintLine("bad blocks", "%s in %u ranges", FormatBytes(result->bad_bytes, human),
-			  result->bad_ranges);
+	PrintLine("bad blocks",
+			  ngettext("%s in %u range", "%s in %u ranges", result->bad_ranges),
+			  FormatBytes(result->bad_bytes, human), result->bad_ranges);
 	if (result->still_bad_bytes > 0)
 		PrintLine("still bad", "%s", FormatBytes(result->still_bad_bytes, human));
 	if (result->cut_off_bytes > 0)
 		PrintLine("cut off", "%s", FormatBytes(result->cut_off_bytes, human));
 	PrintLine("descriptors formatted", "%llu", (unsigned long long) result->formatted);
-	PrintLine("lost", "%llu pages", (unsigned long long) result->lost);
+	PrintPages("lost", result->lost);
 	if (result->reset)
 		PrintLine("reset", "all pages dropped");
 	if (result->capacity != result->old_capacity)
@@ -926,8 +934,8 @@ PrintResult(const RebuildResult *result, bool human)
 	PrintLine("file size", "%s", FormatBytes(result->file_size, human));
 	if (result->resized)
 	{
-		PrintLine("moved", "%llu pages", (unsigned long long) result->moved);
-		PrintLine("not fitting", "%llu pages", (unsigned long long) result->not_fitting);
+		PrintPages("moved", result->moved);
+		PrintPages("not fitting", result->not_fitting);
 	}
 	if (result->warm_from_files)
 	{

@@ -208,7 +208,7 @@ PrintNextStart(NextStart next_start, const char *detail, uint64 kept,
 
 	printf("next start: %s", titles[next_start]);
 	if (next_start == NEXT_START_WARM)
-		printf(", %llu of %llu pages\n",
+		printf(ngettext(", %llu of %llu page\n", ", %llu of %llu pages\n", saved),
 			   (unsigned long long) kept, (unsigned long long) saved);
 	else
 		printf(": %s\n", detail);

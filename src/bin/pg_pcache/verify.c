@@ -157,7 +157,9 @@ ComparePool(const PCacheOptions *options, const PCachePool *pool,
 		}
 	}
 	if (n_told > MAX_PAGES_TOLD)
-		pg_log_error_detail("There are %d more of such pages.",
+		pg_log_error_detail(ngettext("There is %d more such page.",
+									 "There are %d more such pages.",
+									 n_told - MAX_PAGES_TOLD),
 							n_told - MAX_PAGES_TOLD);
 	if (options->progress)
 		ReportProgress(scan->slots * BLCKSZ, scan->slots * BLCKSZ, true);

@@ -140,7 +140,7 @@ for my $case (
 write_bytes($pool, $blocks_offset + $_ * BLCKSZ, "\0" x BLCKSZ) for @heap[0 .. 24];
 $verdict = verify_json($node, '--pages');
 is($verdict->{compared}{impossible}, 25, 'many: all are counted');
-like($verdict->{stderr}, qr/detail: There are 5 more of such pages\.\n$/, 'many: not all are told');
+like($verdict->{stderr}, qr/detail: There are 5 more such pages\.\n$/, 'many: not all are told');
 open my $fh, '+<:raw', $pool or die $!;
 print $fh $before;
 close $fh;

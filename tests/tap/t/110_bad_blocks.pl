@@ -158,7 +158,7 @@ for my $case (
 	is_deeply($outcome->{dropped}, { 'bad block' => $n }, "$name: exactly these were dropped");
 	is($outcome->{kept}, $all - $n, "$name: the others were kept");
 	like($outcome->{log},
-		qr/WARNING:  persistent cache pool "[^"]*\/pool" has bad blocks\n.*DETAIL:  $n ranges; the pages in them are dropped, and their slots not used\./,
+		qr/WARNING:  persistent cache pool "[^"]*\/pool" has bad blocks\n.*DETAIL:  $n (?:range; the pages in it|ranges; the pages in them) are dropped, and their slots not used\./,
 		"$name: a WARNING tells");
 	are_retired($name, @slots);
 	is(checksums($node), $expected, "$name: contents are right");

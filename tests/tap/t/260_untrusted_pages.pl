@@ -72,7 +72,7 @@ for my $mode (qw(planned_restart always))
 				$offset = log_offset($node);
 				$stop->[1]->();
 				like(slurp_file($node->logfile, $offset),
-					qr/persistent cache: 1 pages were not saved because they had been read with errors/,
+					qr/persistent cache: 1 page was not saved because it had been read with errors/,
 					"$name: the log says so") if $stop->[0] eq 'clean stop';
 
 				write_bytes($file, DAMAGED_BLOCK * BLCKSZ, $good) if $repaired;

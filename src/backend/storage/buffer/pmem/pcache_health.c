@@ -118,8 +118,9 @@ LogMedia(void)
 				(errmsg("persistent cache pool \"%s\" has bad blocks", PCacheThePool.path),
 				 PCacheMedia.bad.truncated ?
 				 errdetail("There are too many to list.") :
-				 errdetail("%u ranges; the pages in them are dropped, and their slots not used.",
-						   PCacheMedia.bad.n_ranges)));
+				 errdetail_plural("%u range; the pages in it are dropped, and their slots not used.",
+								  "%u ranges; the pages in them are dropped, and their slots not used.",
+								  PCacheMedia.bad.n_ranges, PCacheMedia.bad.n_ranges)));
 	else if (PCacheMedia.blocks == PCACHE_MEDIA_UNKNOWN &&
 			 PCacheThePool.fs_kind == PCACHE_FS_FSDAX)
 		ereport(LOG,

@@ -238,7 +238,9 @@ PCacheReportRedo(void)
 {
 	if (PCacheCtl->redo_violations > 0)
 		ereport(WARNING,
-				(errmsg("persistent cache: redo invariant violated " UINT64_FORMAT " times",
-						PCacheCtl->redo_violations),
+				(errmsg_plural("persistent cache: redo invariant violated %llu time",
+							   "persistent cache: redo invariant violated %llu times",
+							   PCacheCtl->redo_violations,
+							   (unsigned long long) PCacheCtl->redo_violations),
 				 errhint("Run pg_amcheck on this cluster, and report this.")));
 }

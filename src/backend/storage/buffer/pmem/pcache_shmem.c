@@ -299,8 +299,10 @@ RestorePool(const PCacheStateFile *state)
 			(errmsg("persistent cache pool \"%s\" was cut off at %llu of %llu bytes",
 					PCacheThePool.path, (unsigned long long) cut_at,
 					(unsigned long long) sb->pool_size),
-			 errdetail("The %llu saved pages that were there are lost; the rest was allocated again.",
-					   (unsigned long long) PCacheCtl->cut_off)));
+			 errdetail_plural("The %llu saved page that was there is lost; the rest was allocated again.",
+							  "The %llu saved pages that were there are lost; the rest was allocated again.",
+							  PCacheCtl->cut_off,
+							  (unsigned long long) PCacheCtl->cut_off)));
 
 	/* who met the end of the file took it for bad memory; there is other now */
 	if (!PCachePoolMap(&PCacheThePool, &err))

@@ -118,6 +118,7 @@ PersistentCacheShutdown(void)
 	ControlFileData *control;
 	bool		crc_ok;
 	uint64		saved = 0;
+	uint64		untrusted;
 	bool		drained;
 	instr_time	start;
 	instr_time	elapsed;
@@ -203,10 +204,12 @@ PersistentCacheShutdown(void)
 	ereport(LOG,
 			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms",
 					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed))));
-	if (PCacheCountUntrusted() > 0)
+	untrusted = PCacheCountUntrusted();
+	if (untrusted > 0)
 		ereport(LOG,
-				(errmsg("persistent cache: " UINT64_FORMAT " pages were not saved because they had been read with errors",
-						PCacheCountUntrusted())));
+				(errmsg_plural("persistent cache: %llu page was not saved because it had been read with errors",
+							   "persistent cache: %llu pages were not saved because they had been read with errors",
+							   untrusted, (unsigned long long) untrusted)));
 	if (PersistentCacheDescriptors != NULL)
 		ereport(LOG,
 				(errmsg("persistent cache: sealed " UINT64_FORMAT " pages while running, " UINT64_FORMAT " were changed meanwhile, " UINT64_FORMAT " MB flushed, " UINT64_FORMAT " marks, " UINT64_FORMAT " drains, " UINT64_FORMAT " left in the queue",

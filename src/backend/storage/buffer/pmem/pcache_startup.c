@@ -261,8 +261,10 @@ LogOutcome(bool after_crash)
 			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
 	if (PCacheCtl->kept_dirty > 0)
 		ereport(LOG,
-				(errmsg("persistent cache: " UINT64_FORMAT " of the kept pages are dirty",
-						PCacheCtl->kept_dirty)));
+				(errmsg_plural("persistent cache: %llu of the kept pages is dirty",
+							   "persistent cache: %llu of the kept pages are dirty",
+							   PCacheCtl->kept_dirty,
+							   (unsigned long long) PCacheCtl->kept_dirty)));
 	pfree(dropped.data);
 }
 
