@@ -1110,7 +1110,7 @@ sub one_round
 	if ($cold)
 	{
 		if ($s->{mode} eq 'planned_restart' && $s->{kill} eq 'save' && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
-		elsif ($s->{kill} eq 'cold' && $line =~ /^kept 0 of/) { $totals{'cold: nothing sealed yet'}++ }
+		elsif ($s->{kill} eq 'cold' && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
 		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
 		else { problem("A is cold: $line") }
 	}

@@ -615,6 +615,17 @@ TestHostile(void **state)
 }
 
 static void
+TestEmpty(void **state)
+{
+	assert_int_equal(PCacheEmptyGate(true, 1).refusal, PCACHE_WARM);
+	assert_int_equal(PCacheEmptyGate(false, 1).refusal, PCACHE_WARM);
+	assert_int_equal(PCacheEmptyGate(true, 0).refusal, PCACHE_COLD_NO_PAGES);
+	assert_int_equal(PCacheEmptyGate(false, 0).refusal, PCACHE_COLD_NO_PAGES);
+	assert_string_not_equal(PCacheEmptyGate(true, 0).detail,
+							PCacheEmptyGate(false, 0).detail);
+}
+
+static void
 TestNames(void **state)
 {
 	for (int i = 0; i < PCACHE_NUM_REFUSALS; i++)
@@ -1668,6 +1679,7 @@ main(void)
 		cmocka_unit_test(TestSuspectNote),
 		cmocka_unit_test(TestAllRefusalsSeen),
 		cmocka_unit_test(TestHostile),
+		cmocka_unit_test(TestEmpty),
 		cmocka_unit_test(TestNames),
 		cmocka_unit_test(TestLsnLimit),
 	};

@@ -222,7 +222,14 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		result->saved = scan.saved;
 		result->not_fitting = scan.not_fitting;
 		memcpy(result->counts, scan.counts, sizeof(result->counts));
-		if (result->counts[PCACHE_PAGE_KEPT] == 0 && result->saved > 0)
+		if (result->saved == 0)
+		{
+			PCacheVerdict empty =
+				PCacheEmptyGate(superblocks.chosen.state == PCACHE_STATE_CLEAN, 0);
+
+			ConcludeCold(result, empty.refusal, empty.detail);
+		}
+		else if (result->counts[PCACHE_PAGE_KEPT] == 0)
 			Conclude(result, NEXT_START_COLD, "pages",
 					 _("none of the %llu saved pages can be kept"),
 					 (unsigned long long) result->saved);

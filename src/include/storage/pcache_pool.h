@@ -269,6 +269,7 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_MEDIA_UNKNOWN,
 	PCACHE_COLD_WATERMARK,
 	PCACHE_COLD_SUSPECT,		/* a process may have overwritten pages */
+	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
 	PCACHE_NUM_REFUSALS
 } PCacheRefusal;
 
@@ -301,6 +302,7 @@ extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
 										uint64 file_size);
 extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
+extern PCacheVerdict PCacheEmptyGate(bool was_clean, uint64 found);
 extern const char *PCacheRefusalName(PCacheRefusal refusal);
 
 /* Page gates, asked for each slot of a pool that passed the pool gates. */

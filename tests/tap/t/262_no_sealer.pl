@@ -27,11 +27,14 @@ $expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
 warm_up($node);
 is($node->safe_psql('postgres', 'SELECT sealer_pid IS NULL FROM pg_stat_pcache'),
 	't', 'no worker process: the view shows that there is no sealer');
+is($node->safe_psql('postgres', q{SELECT warm, reason FROM pg_pcache_next_start()}),
+	'f|no pages', 'no worker process: so the next start will be cold after a crash');
 kill_all($node);
 $offset = log_offset($node);
-$node->start;
-$outcome = start_outcome($node, $offset);
-is($outcome->{kept}, 0, 'no worker process, a crash: nothing is kept');
+cold_after_crash($node, 'no_pages', qr/^the last server had not sealed any page$/,
+	'no worker process, a crash');
+is($node->safe_psql('postgres', 'SELECT last_start, last_start_reason FROM pg_stat_pcache'),
+	'cold|no pages', 'no worker process, a crash: the view says so as well');
 like(slurp_file($node->logfile, $offset), $WARNING, 'no worker process, a crash: and there is a warning');
 contents_right($node, $expected, 'no worker process, a crash');
 restart_warm($node, 'no worker process, a clean stop');

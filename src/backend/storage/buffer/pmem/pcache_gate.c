@@ -358,6 +358,22 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return verdict;
 }
 
+/*
+ * A pool that passed its gates has this many pages that were saved or, after a
+ * crash, sealed.  If there is none, there is nothing to be warm with.
+ */
+PCacheVerdict
+PCacheEmptyGate(bool was_clean, uint64 found)
+{
+	if (found > 0)
+		return Refuse(PCACHE_WARM, "%s", "");
+	if (was_clean)
+		return Refuse(PCACHE_COLD_NO_PAGES,
+					  _("the last server saved no page when it was shut down"));
+	return Refuse(PCACHE_COLD_NO_PAGES,
+				  _("the last server had not sealed any page"));
+}
+
 /* The name of a refusal, for counters and JSON. */
 const char *
 PCacheRefusalName(PCacheRefusal refusal)
@@ -406,6 +422,8 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "watermark";
 		case PCACHE_COLD_SUSPECT:
 			return "suspect memory";
+		case PCACHE_COLD_NO_PAGES:
+			return "no pages";
 		case PCACHE_NUM_REFUSALS:
 			break;
 	}

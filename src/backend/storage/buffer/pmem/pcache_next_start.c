@@ -166,6 +166,13 @@ PersistentCacheNextStart(bool host_crash)
 	{
 		PCacheAskMedia();
 		verdict = JudgeCrashNow(&pool, &PCacheMedia, host_crash);
+		if (verdict.refusal == PCACHE_WARM)
+		{
+			PersistentCacheStats stats;
+
+			PersistentCacheGetStats(&stats);
+			verdict = PCacheEmptyGate(false, stats.sealed);
+		}
 	}
 	PG_FINALLY();
 	{

@@ -219,14 +219,27 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 }
 
 /*
- * One line that tells how the server starts, and why.  After a crash nobody
- * counted what was saved; then it is what was found sealed.
+ * How many pages were there to be kept?  After a crash nobody has counted what
+ * was saved; then it is what was found sealed.
  */
+static uint64
+CountFound(bool after_crash)
+{
+	uint64		sealed = 0;
+
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		if (i != PCACHE_PAGE_FREE)
+			sealed += PCacheCtl->pages[i];
+	}
+	return after_crash ? sealed : PCacheCtl->superblock.saved_pages;
+}
+
+/* One line that tells how the server starts, and why. */
 static void
-LogOutcome(bool after_crash)
+LogOutcome(uint64 found)
 {
 	const uint64 *pages = PCacheCtl->pages;
-	uint64		total = 0;
 	StringInfoData dropped;
 
 	if (PCacheCtl->verdict.refusal != PCACHE_WARM)
@@ -242,7 +255,6 @@ LogOutcome(bool after_crash)
 	{
 		if (i == PCACHE_PAGE_FREE)
 			continue;
-		total += pages[i];
 		if (i == PCACHE_PAGE_KEPT || pages[i] == 0)
 			continue;
 		appendStringInfo(&dropped, "%s%s " UINT64_FORMAT,
@@ -252,7 +264,7 @@ LogOutcome(bool after_crash)
 	ereport(LOG,
 			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all",
 					pages[PCACHE_PAGE_KEPT],
-					after_crash ? total : PCacheCtl->superblock.saved_pages,
+					found,
 					NBuffers,
 					PCacheCtl->rebuild_usec / 1000.0,
 					pages[PCACHE_PAGE_KEPT] == 0 ? 0.0 :
@@ -341,6 +353,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	instr_time	start;
 	instr_time	rebuild_start;
 	uint64		slots_used;
+	uint64		found;
 	bool		after_crash;
 
 	if (!PersistentCacheEnabled())
@@ -402,7 +415,11 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	pfree(control);
 
 	PCacheCtl->startup_usec = ElapsedMicroseconds(start);
-	LogOutcome(after_crash);
+	found = CountFound(after_crash);
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+		PCacheCtl->verdict =
+			PCacheEmptyGate(!after_crash, Max(found, PCacheCtl->pages[PCACHE_PAGE_KEPT]));
+	LogOutcome(found);
 
 	INJECTION_POINT("persistent-cache-attaching", NULL);
 }
