@@ -621,6 +621,7 @@ TestEmpty(void **state)
 	assert_int_equal(PCacheEmptyGate(false, 1).refusal, PCACHE_WARM);
 	assert_int_equal(PCacheEmptyGate(true, 0).refusal, PCACHE_COLD_NO_PAGES);
 	assert_int_equal(PCacheEmptyGate(false, 0).refusal, PCACHE_COLD_NO_PAGES);
+	refusals_seen |= UINT64CONST(1) << PCACHE_COLD_NO_PAGES;
 	assert_string_not_equal(PCacheEmptyGate(true, 0).detail,
 							PCacheEmptyGate(false, 0).detail);
 }
@@ -1677,9 +1678,9 @@ main(void)
 		cmocka_unit_test(TestWitness),
 		cmocka_unit_test(TestSuspect),
 		cmocka_unit_test(TestSuspectNote),
+		cmocka_unit_test(TestEmpty),
 		cmocka_unit_test(TestAllRefusalsSeen),
 		cmocka_unit_test(TestHostile),
-		cmocka_unit_test(TestEmpty),
 		cmocka_unit_test(TestNames),
 		cmocka_unit_test(TestLsnLimit),
 	};

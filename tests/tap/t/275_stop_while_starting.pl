@@ -37,10 +37,10 @@ for my $mode (qw(planned_restart always))
 
 	for my $how (qw(fast smart))
 	{
-		my $control = slurp_file($node->data_dir . '/global/pg_control');
+		my $control = control_file($node);
 
 		stop_at($node, $how, 'persistent-cache-media', 1, "$mode, clean, $how");
-		is(slurp_file($node->data_dir . '/global/pg_control'), $control,
+		is(control_file($node), $control,
 			"$mode, clean, $how: pg_control is as it was");
 		start_again($node, "$mode, clean, $how");
 		warm_up($node);
@@ -71,9 +71,9 @@ for my $point ([ 'persistent-cache-rebuilding', 2 ], [ 'persistent-cache-unseali
 	my ($valid, $control);
 
 	($expected, $valid) = change_and_crash($node);
-	$control = slurp_file($node->data_dir . '/global/pg_control');
+	$control = control_file($node);
 	stop_at($node, 'fast', @$point, $name);
-	is(slurp_file($node->data_dir . '/global/pg_control'), $control,
+	is(control_file($node), $control,
 		"$name: pg_control is as it was");
 	warm_after_crash($node, $valid, $name);
 	contents_right($node, $expected, $name);
@@ -215,4 +215,12 @@ sub wait_until_gone
 	BAIL_OUT('the server does not stop') if -e $pidfile;
 	$who->{_pid} = undef;
 	return;
+}
+
+# As text.
+sub control_file
+{
+	my ($who) = @_;
+
+	return unpack 'H*', slurp_file($who->data_dir . '/global/pg_control');
 }
