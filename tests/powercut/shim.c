@@ -438,11 +438,20 @@ map_shared_file(const char *path, size_t size)
 	return p;
 }
 
+/* The pool is mapped by the name that /proc has for its file descriptor. */
 static bool
 is_pool(const char *path)
 {
-	const char *name = strrchr(path, '/');
+	char		target[PATH_MAX];
+	ssize_t		len = readlink(path, target, sizeof(target) - 1);
+	const char *name;
 
+	if (len >= 0)
+	{
+		target[len] = '\0';
+		path = target;
+	}
+	name = strrchr(path, '/');
 	name = name == NULL ? path : name + 1;
 	return strcmp(name, "pool") == 0 || strcmp(name, "pool.tmp") == 0;
 }
@@ -612,12 +621,14 @@ is_inside(const char *path)
 }
 
 int
-statfs(const char *path, struct statfs *buf)
+fstatfs(int fd, struct statfs *buf)
 {
+	char		path[64];
 	int			rc;
 
-	REAL(statfs);
-	rc = real(path, buf);
+	REAL(fstatfs);
+	rc = real(fd, buf);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (rc == 0 && buf->f_type == TMPFS_MAGIC && is_inside(path))
 		buf->f_type = EXT4_MAGIC;
 	return rc;

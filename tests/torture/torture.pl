@@ -1005,7 +1005,7 @@ sub one_round
 	my $data = "$dir/data";
 	copy_dir(template($s->{checksums}, $s->{segsize}), $data);
 	write_conf($data, $s);
-	make_path("$dir/pool") if $opt{powercut};
+	make_path("$dir/pool", { mode => 0700 }) if $opt{powercut};
 	with_shim("$dir/pool", sub { must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool") });
 	my $log = "$dir/server.log";
 	start_server($data, $log) == 0 or die "first start failed: " . slurp($log);

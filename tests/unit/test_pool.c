@@ -22,6 +22,8 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define CAPACITY			300
@@ -281,10 +283,33 @@ TestMapFails(void **state)
 	Create(&pool, &sb);
 	PCachePoolClose(&pool);
 	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
-	assert_int_equal(unlink(pool.path), 0);
+	assert_int_equal(ftruncate(pool.fd, 0), 0);
 	assert_false(PCachePoolMap(&pool, &err));
 	assert_contains(err.message, "could not map persistent cache pool");
-	assert_contains(err.message, "No such file or directory");
+	assert_contains(err.message, Join(dir, "pool"));
+	PCachePoolClose(&pool);
+}
+
+/* What is mapped is the file that was opened, whatever has its name by now. */
+static void
+TestMapAfterExchange(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	char		buf[8];
+
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+	WriteFile(Join(dir, "other"), "precious", 8);
+	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+	assert_int_equal(rename(Join(dir, "other"), Join(dir, "pool")), 0);
+	assert_true(PCachePoolMap(&pool, &err));
+	assert_int_equal(pool.map.length, POOL_SIZE);
+	assert_memory_equal(pool.map.base, &sb, sizeof(sb));
+	memset(pool.map.base, 'x', 8);
+	assert_int_equal(ReadFile(Join(dir, "pool"), buf, sizeof(buf)), 8);
+	assert_memory_equal(buf, "precious", 8);
 	PCachePoolClose(&pool);
 }
 
@@ -364,8 +389,9 @@ TestOpenMissing(void **state)
 	char	   *real_dir = dir;
 
 	ExpectOpenError(PCACHE_OPEN_MISSING, "No such file or directory");
+	/* who put a link there is to say what it is good for */
 	assert_int_equal(symlink("nowhere", Join(dir, "pool")), 0);
-	ExpectOpenError(PCACHE_OPEN_MISSING, "No such file or directory");
+	ExpectOpenError(PCACHE_OPEN_ERROR, "is not a regular file");
 	unlink(Join(real_dir, "pool"));
 
 	WriteFile(Join(real_dir, "file"), "", 0);
@@ -400,7 +426,7 @@ TestOpenNotRegular(void **state)
 	ExpectOpenError(PCACHE_OPEN_ERROR, "is not a regular file");
 	unlink(path);
 	assert_int_equal(symlink("pool", path), 0);
-	ExpectOpenError(PCACHE_OPEN_ERROR, "could not open");
+	ExpectOpenError(PCACHE_OPEN_ERROR, "is not a regular file");
 	unlink(path);
 }
 
@@ -562,16 +588,18 @@ TestSpace(void **state)
 	static const uint64 too_large[] = {
 		UINT64CONST(1) << 28, UINT64CONST(1) << 30, PCACHE_MAX_CAPACITY
 	};
+	PCacheDir	open_dir;
 	PCacheGeometry g;
 	PCacheError err;
 
-	assert_true(PCacheSpaceFor(dir, CAPACITY, &g, &err));
+	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
+	assert_true(PCacheSpaceFor(&open_dir, CAPACITY, &g, &err));
 	assert_int_equal(g.capacity, CAPACITY);
 	assert_int_equal(g.blocks_offset, MIB(4));
 	assert_int_equal(g.pool_size, POOL_SIZE);
 	for (int i = 0; i < lengthof(too_large); i++)
 	{
-		assert_false(PCacheSpaceFor(dir, too_large[i], &g, &err));
+		assert_false(PCacheSpaceFor(&open_dir, too_large[i], &g, &err));
 		assert_contains(err.message, "not enough space");
 		assert_contains(err.message, "MB needed");
 		assert_contains(err.hint, "smaller size");
@@ -579,8 +607,72 @@ TestSpace(void **state)
 	}
 	assert_false(Exists(Join(dir, "pool")));
 	assert_false(Exists(Join(dir, "pool.tmp")));
-	assert_false(PCacheSpaceFor(Join(dir, "nowhere"), 1, &g, &err));
+	PCacheDirClose(&open_dir);
+	assert_false(PCacheSpaceFor(&open_dir, 1, &g, &err));
 	assert_contains(err.message, "could not stat file system");
+}
+
+/* Exchanges the new pool as soon as it has its name. */
+static bool exchange_after_rename = false;
+
+int
+renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
+{
+	int			rc = syscall(SYS_renameat2, old_fd, old_name, new_fd, new_name, 0);
+
+	if (exchange_after_rename)
+		assert_int_equal(syscall(SYS_renameat2, new_fd, "theirs", new_fd, new_name, 0), 0);
+	return rc;
+}
+
+static void
+TestExchangedAfterRename(void **state)
+{
+	char		buf[8];
+
+	WriteFile(Join(dir, "theirs"), "precious", 8);
+	exchange_after_rename = true;
+	ExpectNoCreation(CAPACITY, "was replaced while it was created");
+	exchange_after_rename = false;
+	assert_int_equal(ReadFile(Join(dir, "pool"), buf, sizeof(buf)), 8);
+	assert_memory_equal(buf, "precious", 8);
+}
+
+/*
+ * The room that a leftover of ours takes is room for its successor.  "Full" is
+ * said of the file system for as long as the leftover is there.
+ */
+static bool full_of_leftover = false;
+
+int
+fstatvfs(int fd, struct statvfs *buf)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return -1;
+	memset(buf, 0, sizeof(*buf));
+	buf->f_frsize = fs.f_bsize;
+	buf->f_bavail = fs.f_bavail;
+	buf->f_files = fs.f_files;
+	buf->f_favail = fs.f_ffree;
+	if (full_of_leftover && faccessat(fd, "pool.tmp", F_OK, 0) == 0)
+		buf->f_bavail = 0;
+	return 0;
+}
+
+static void
+TestLeftoverIsRoom(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+
+	full_of_leftover = true;
+	WriteFile(Join(dir, "pool.tmp"), "half a pool", 11);
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+	full_of_leftover = false;
+	assert_false(Exists(Join(dir, "pool.tmp")));
 }
 
 /* Sizes that overflow must not look small. */
@@ -592,16 +684,19 @@ TestSpaceOverflow(void **state)
 		UINT64CONST(1) << 58, (UINT64CONST(1) << 58) + 1,
 		UINT64CONST(1) << 63, PG_UINT64_MAX - 1, PG_UINT64_MAX
 	};
+	PCacheDir	open_dir;
 	PCacheGeometry g;
 	PCacheError err;
 
+	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
 	for (int i = 0; i < lengthof(capacities); i++)
 	{
-		if (PCacheSpaceFor(dir, capacities[i], &g, &err))
+		if (PCacheSpaceFor(&open_dir, capacities[i], &g, &err))
 			fail_msg("%llu blocks are said to need %llu bytes",
 					 (unsigned long long) capacities[i],
 					 (unsigned long long) g.pool_size);
 	}
+	PCacheDirClose(&open_dir);
 }
 
 /* What an interrupted creation left, or a pool that was there, is replaced. */
@@ -675,7 +770,7 @@ TestCreateFails(void **state)
 	char	   *real_dir = dir;
 
 	assert_int_equal(mkdir(Join(dir, "pool.tmp"), 0700), 0);
-	ExpectNoCreation(CAPACITY, "could not remove file");
+	ExpectNoCreation(CAPACITY, "is not a regular file");
 	assert_int_equal(rmdir(Join(dir, "pool.tmp")), 0);
 
 	/* fails when it gets its name */
@@ -690,7 +785,7 @@ TestCreateFails(void **state)
 	assert_false(Exists(Join(dir, "pool")));
 
 	dir = strdup(Join(real_dir, "nowhere"));
-	ExpectNoCreation(CAPACITY, "could not stat file system");
+	ExpectNoCreation(CAPACITY, "No such file or directory");
 	free(dir);
 	dir = real_dir;
 
@@ -1073,20 +1168,16 @@ TestFsKind(void **state)
 {
 	PCacheFsKind kind = 0;
 	uint64		page_size = 0;
+	PCacheDir	open_dir;
+	PCacheError err;
 
-	assert_true(PCacheFsKindOfPath(dir, &kind, &page_size));
+	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
+	assert_true(PCacheFsKindOf(&open_dir, open_dir.fd, &kind, &page_size));
 	assert_int_equal(kind, dir_kind);
 	assert_int_equal(page_size, MIB(2));
-	WriteFile(Join(dir, "file"), "x", 1);
-	kind = 0;
-	assert_true(PCacheFsKindOfPath(Join(dir, "file"), &kind, &page_size));
-	assert_int_equal(kind, dir_kind);
-	assert_int_equal(page_size, MIB(2));
-	assert_int_equal(symlink(dir, Join(dir, "link")), 0);
-	assert_true(PCacheFsKindOfPath(Join(dir, "link"), &kind, &page_size));
-	assert_int_equal(kind, dir_kind);
-	assert_false(PCacheFsKindOfPath(Join(dir, "nowhere"), &kind, &page_size));
-	assert_int_equal(errno, ENOENT);
+	PCacheDirClose(&open_dir);
+	assert_false(PCacheFsKindOf(&open_dir, open_dir.fd, &kind, &page_size));
+	assert_int_equal(errno, EBADF);
 
 	assert_string_equal(PCacheFsKindName(PCACHE_FS_FILE), "file");
 	assert_string_equal(PCacheFsKindName(PCACHE_FS_TMPFS), "tmpfs");
@@ -1135,7 +1226,7 @@ TestMakeDirectory(void **state)
 	assert_false(PCacheMakeDirectory(Join(dir, "file/x"), dir_kind, 0700, &err));
 	assert_contains(err.message, "Not a directory");
 	assert_false(PCacheMakeDirectory(Join(dir, "file"), dir_kind, 0700, &err));
-	assert_contains(err.message, "could not create directory");
+	assert_contains(err.message, "Not a directory");
 	umask(old_umask);
 }
 
@@ -1239,6 +1330,7 @@ main(void)
 		BOTH(TestCreate),
 		BOTH(TestReopen),
 		BOTH(TestMapFails),
+		BOTH(TestMapAfterExchange),
 		BOTH(TestLocks),
 		BOTH(TestOpenMissing),
 		BOTH(TestOpenNotRegular),
@@ -1248,6 +1340,8 @@ main(void)
 		BOTH(TestSpace),
 		BOTH(TestSpaceOverflow),
 		BOTH(TestCreateAgain),
+		BOTH(TestLeftoverIsRoom),
+		BOTH(TestExchangedAfterRename),
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),
 		BOTH(TestRestoreSize),

@@ -745,7 +745,9 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode, PCachePool *opened,
 	opened->fd = -1;
 	opened->map.base = NULL;
 	strcpy(opened->path, "pool");
+	strcpy(opened->directory, "/directory");
 	opened->fs_kind = PCACHE_FS_FSDAX;
+	opened->page_size = PCACHE_ALIGNMENT;
 	opened->file_size = world.file_size;
 	return PCACHE_OPEN_OK;
 }
@@ -993,9 +995,57 @@ PCacheFsKindName(PCacheFsKind kind)
 }
 
 bool
-PCacheFsKindOfPath(const char *path, PCacheFsKind *kind, uint64 *page_size)
+PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind, uint64 *page_size)
 {
 	abort();
+}
+
+/* whose it is, is for test_pool.c and test_dir.c */
+const char *PCacheDirPgdata;
+
+PCacheDirResult
+PCacheDirOpen(const char *path, PCacheDir *dir, PCacheError *err)
+{
+	abort();
+}
+
+void
+PCacheDirClose(PCacheDir *dir)
+{
+	abort();
+}
+
+bool
+PCacheDirSync(const PCacheDir *dir)
+{
+	abort();
+}
+
+bool
+PCacheDirHas(const PCacheDir *dir, const char *name, const struct stat *st)
+{
+	abort();
+}
+
+int
+PCacheDirOpenFile(const PCacheDir *dir, const char *name, int flags,
+				  const char *path, struct stat *st, PCacheError *err)
+{
+	abort();
+}
+
+bool
+PCacheDirHasAllLinks(const PCacheDir *dir, int fd, const char *path,
+					 PCacheError *err)
+{
+	abort();
+}
+
+bool
+PCachePoolMayFormat(const PCachePool *opened, const PCacheStateFile *state,
+					PCacheError *err)
+{
+	return true;
 }
 
 bool

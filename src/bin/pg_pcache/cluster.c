@@ -300,26 +300,6 @@ ResolvePath(const char *path, char *resolved)
 	ResolvePathStep(path, resolved, 0);
 }
 
-/*
- * The deepest directory of an absolute, canonical path that exists; existing
- * has MAXPGPATH bytes.
- */
-void
-ExistingPart(const char *path, char *existing)
-{
-	struct stat st;
-
-	strlcpy(existing, path, MAXPGPATH);
-	while (stat(existing, &st) < 0)
-	{
-		if (errno != ENOENT)
-			pg_fatal("could not stat \"%s\": %m", existing);
-		get_parent_directory(existing);
-	}
-	if (!S_ISDIR(st.st_mode))
-		pg_fatal("\"%s\" is not a directory", existing);
-}
-
 /* Read both superblocks of an open pool, and judge them. */
 void
 ReadSuperblocks(const PCachePool *pool, Superblocks *superblocks)

@@ -21,6 +21,7 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -49,7 +50,7 @@ typedef struct InitPlan
 	LinkState	link_state;
 	char		old_target[MAXPGPATH];	/* if the link leads elsewhere */
 	char		directory[MAXPGPATH];	/* of the pool, links resolved */
-	char		existing[MAXPGPATH];	/* the part of it that exists */
+	PCacheDir	existing;		/* the part of it that exists, open */
 	bool		is_default;		/* the pool is in PGDATA */
 	PCachePool	old_pool;		/* open and locked, if there is one */
 	bool		in_place;		/* no room for both */
@@ -71,9 +72,7 @@ static struct
 	volatile sig_atomic_t removed_link;
 	char		directory[MAXPGPATH];
 	size_t		existing_length;
-	char		pool_path[MAXPGPATH];
-	char		tmp_path[MAXPGPATH];
-	char		kept_path[MAXPGPATH];
+	int			dir_fd;			/* of the pool's directory */
 	char		link[MAXPGPATH];
 	char		old_target[MAXPGPATH];
 }			undo;
@@ -90,15 +89,16 @@ Undo(void)
 		(void) mkdir(undo.link, pg_dir_create_mode);
 	if (undo.made_pool)
 	{
-		(void) unlink(undo.tmp_path);
+		(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE_TMP, 0);
 		if (!undo.kept_pool)
-			(void) unlink(undo.pool_path);
+			(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE, 0);
 	}
 	if (undo.kept_pool)
 	{
-		/* if both are the same file still, rename() does nothing */
-		(void) rename(undo.kept_path, undo.pool_path);
-		(void) unlink(undo.kept_path);
+		/* if both are the same file still, renameat() does nothing */
+		(void) renameat(undo.dir_fd, PCACHE_POOL_FILE_OLD,
+						undo.dir_fd, PCACHE_POOL_FILE);
+		(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE_OLD, 0);
 	}
 	if (undo.made_directory)
 	{
@@ -152,11 +152,15 @@ ChooseCapacity(const PCacheOptions *options)
 	return blocks;
 }
 
-/* Decide where the pool will be. */
+/*
+ * Decide where the pool will be, and find out how much of its directory is
+ * there already.
+ */
 static void
 ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 {
 	char		directory[MAXPGPATH];
+	PCacheError err;
 
 	snprintf(plan->link, sizeof(plan->link), "%s/%s",
 			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
@@ -172,7 +176,19 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 	else
 		strlcpy(directory, plan->link, MAXPGPATH);
 
-	ResolvePath(directory, plan->directory);
+	switch (PCacheDirOpenExisting(directory, &plan->existing, &err))
+	{
+		case PCACHE_DIR_OK:
+			break;
+		case PCACHE_DIR_FAILED:
+			pg_fatal("could not access directory \"%s\": %m", directory);
+		case PCACHE_DIR_UNTRUSTED:
+			FailWith(&err);
+	}
+	snprintf(directory, sizeof(directory), "%s/%s",
+			 plan->existing.path, plan->existing.missing);
+	canonicalize_path(directory);
+	strlcpy(plan->directory, directory, sizeof(plan->directory));
 	/* room for the name of the pool, and for those of the state file */
 	if (strlen(plan->directory) >= MAXPGPATH - 64)
 		pg_fatal("directory name \"%s\" is too long", plan->directory);
@@ -261,13 +277,12 @@ CheckLink(const PCacheOptions *options, InitPlan *plan)
 	}
 }
 
-/* Find out how much of the pool's directory is there already. */
 static void
 CheckDirectory(InitPlan *plan)
 {
-	ExistingPart(plan->directory, plan->existing);
-	if (access(plan->existing, W_OK | X_OK) < 0)
-		pg_fatal("could not write to directory \"%s\": %m", plan->existing);
+	if (faccessat(plan->existing.fd, ".", W_OK | X_OK, 0) < 0)
+		pg_fatal("could not write to directory \"%s\": %m",
+				 plan->existing.path);
 }
 
 static void
@@ -319,6 +334,15 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 	}
 
 	state_result = PCacheStateFileRead(options->pgdata, &state, &err);
+	if (plan->old_pool.fd >= 0)
+	{
+		PCacheError not_ours;
+
+		if (!PCachePoolMayFormat(&plan->old_pool,
+								 state_result == PCACHE_STATEFILE_OK ? &state : NULL,
+								 &not_ours))
+			FailWith(&not_ours);
+	}
 	if (state_result == PCACHE_STATEFILE_MISSING)
 		return;
 	if (!options->force)
@@ -351,7 +375,7 @@ CheckSpace(InitPlan *plan, InitResult *result)
 	struct statvfs vfs;
 
 	memset(&result->geometry, 0, sizeof(result->geometry));
-	if (PCacheSpaceFor(plan->existing, plan->capacity, &result->geometry, &err))
+	if (PCacheSpaceFor(&plan->existing, plan->capacity, &result->geometry, &err))
 	{
 #ifdef USE_INJECTION_POINTS
 		/* for tests, which have no full file system */
@@ -365,8 +389,9 @@ CheckSpace(InitPlan *plan, InitResult *result)
 		FailWith(&err);
 	if (fstat(plan->old_pool.fd, &st) < 0)
 		pg_fatal("could not stat file \"%s\": %m", plan->old_pool.path);
-	if (statvfs(plan->existing, &vfs) < 0)
-		pg_fatal("could not stat file system of \"%s\": %m", plan->existing);
+	if (fstatvfs(plan->existing.fd, &vfs) < 0)
+		pg_fatal("could not stat file system of \"%s\": %m",
+				 plan->existing.path);
 	/* hugetlbfs also counts blocks of 512 bytes */
 	if ((uint64) vfs.f_bavail * vfs.f_frsize + (uint64) st.st_blocks * 512 <
 		result->geometry.pool_size)
@@ -380,7 +405,7 @@ CheckSpace(InitPlan *plan, InitResult *result)
  * long, and starts anew on some file systems if a signal interrupts it.
  */
 static pid_t
-StartProgress(const char *tmp_path, uint64 total)
+StartProgress(int dir_fd, uint64 total)
 {
 	pid_t		parent = getpid();
 	pid_t		pid;
@@ -399,7 +424,7 @@ StartProgress(const char *tmp_path, uint64 total)
 	{
 		struct stat st;
 
-		if (stat(tmp_path, &st) == 0)
+		if (fstatat(dir_fd, PCACHE_POOL_FILE_TMP, &st, AT_SYMLINK_NOFOLLOW) == 0)
 			ReportProgress((uint64) st.st_blocks * 512, total, false);
 		pg_usleep(1000000L);
 	}
@@ -427,12 +452,27 @@ SyncDirectory(const char *directory)
 static void
 KeepOldPool(InitPlan *plan)
 {
-	snprintf(undo.kept_path, sizeof(undo.kept_path), "%s.old", undo.pool_path);
-	if (unlink(undo.kept_path) < 0 && errno != ENOENT)
-		pg_fatal("could not remove file \"%s\": %m", undo.kept_path);
-	if (link(undo.pool_path, undo.kept_path) < 0)
+	char		path[MAXPGPATH];
+	PCacheError err;
+	struct stat st;
+	int			fd;
+
+	snprintf(path, sizeof(path), "%s/%s", plan->directory, PCACHE_POOL_FILE_OLD);
+	fd = PCacheDirOpenFile(&plan->existing, PCACHE_POOL_FILE_OLD, O_RDONLY,
+						   path, &st, &err);
+	if (fd < 0 && errno != ENOENT)
+		FailWith(&err);
+	if (fd >= 0)
+	{
+		if (!PCacheDirHasAllLinks(&plan->existing, fd, path, &err))
+			FailWith(&err);
+		close(fd);
+		if (unlinkat(undo.dir_fd, PCACHE_POOL_FILE_OLD, 0) < 0)
+			pg_fatal("could not remove file \"%s\": %m", path);
+	}
+	if (linkat(undo.dir_fd, PCACHE_POOL_FILE, undo.dir_fd, PCACHE_POOL_FILE_OLD, 0) < 0)
 		pg_fatal("could not link file \"%s\" to \"%s\": %m",
-				 undo.pool_path, undo.kept_path);
+				 plan->old_pool.path, path);
 	undo.kept_pool = 1;
 }
 
@@ -451,28 +491,18 @@ ReuseOldPool(InitPlan *plan, PCachePool *pool, PCacheSuperblock *sb)
 }
 
 static void
-MakeDirectory(const InitPlan *plan)
+MakeDirectory(InitPlan *plan)
 {
-	char		path[MAXPGPATH];
+	PCacheError err;
 
-	if (strcmp(plan->existing, plan->directory) == 0)
+	if (plan->existing.missing[0] == '\0')
 		return;
 
 	strlcpy(undo.directory, plan->directory, sizeof(undo.directory));
-	undo.existing_length = strlen(plan->existing);
+	undo.existing_length = strlen(plan->existing.path);
 	undo.made_directory = 1;
-	/* on failure it leaves the name of the culprit */
-	strlcpy(path, plan->directory, sizeof(path));
-	if (pg_mkdir_p(path, pg_dir_create_mode) < 0)
-		pg_fatal("could not create directory \"%s\": %m", path);
-
-	/* the names of the new directories must last as long as the pool */
-	strlcpy(path, plan->directory, sizeof(path));
-	while (strlen(path) > strlen(plan->existing))
-	{
-		get_parent_directory(path);
-		SyncDirectory(path);
-	}
+	if (!PCacheDirMakeMissing(&plan->existing, pg_dir_create_mode, &err))
+		FailWith(&err);
 }
 
 static void
@@ -526,9 +556,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	pqsignal(SIGXFSZ, SIG_IGN);
 
 	MakeDirectory(plan);
-	snprintf(undo.pool_path, sizeof(undo.pool_path), "%s/%s",
-			 plan->directory, PCACHE_POOL_FILE);
-	snprintf(undo.tmp_path, sizeof(undo.tmp_path), "%s.tmp", undo.pool_path);
+	undo.dir_fd = plan->existing.fd;
 	if (plan->in_place)
 	{
 		/* what can be undone first */
@@ -540,7 +568,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		if (plan->old_pool.fd >= 0)
 			KeepOldPool(plan);
 		if (options->progress)
-			progress = StartProgress(undo.tmp_path, result->geometry.pool_size);
+			progress = StartProgress(undo.dir_fd, result->geometry.pool_size);
 		undo.made_pool = 1;
 		created = PCachePoolCreate(plan->directory, plan->capacity,
 								   plan->control->system_identifier,
@@ -550,7 +578,11 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		if (progress != 0)
 			StopProgress(progress, result->geometry.pool_size);
 		if (!created)
+		{
+			/* it has removed what it made, and nothing else is ours */
+			undo.made_pool = 0;
 			FailWith(&err);
+		}
 		RebuildStep("init-created");
 		MakeLink(options, plan);
 	}
@@ -578,8 +610,9 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	pqsignal(SIGINT, SIG_DFL);
 	pqsignal(SIGTERM, SIG_DFL);
 	pqsignal(SIGHUP, SIG_DFL);
-	if (undo.kept_pool && unlink(undo.kept_path) < 0)
-		pg_log_warning("could not remove file \"%s\": %m", undo.kept_path);
+	if (undo.kept_pool && unlinkat(undo.dir_fd, PCACHE_POOL_FILE_OLD, 0) < 0)
+		pg_log_warning("could not remove file \"%s/%s\": %m",
+					   plan->directory, PCACHE_POOL_FILE_OLD);
 	memset(&undo, 0, sizeof(undo));
 
 	result->geometry.pool_size = pool.file_size;
@@ -643,8 +676,10 @@ DoInit(const PCacheOptions *options)
 	strlcpy(result.directory, plan.directory, sizeof(result.directory));
 	if (!plan.is_default)
 		strlcpy(result.link, plan.link, sizeof(result.link));
-	if (!PCacheFsKindOfPath(plan.existing, &result.fs_kind, &page_size))
-		pg_fatal("could not stat file system of \"%s\": %m", plan.existing);
+	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
+						&page_size))
+		pg_fatal("could not stat file system of \"%s\": %m",
+				 plan.existing.path);
 
 	if (!options->dry_run)
 		CarryOut(options, &plan, &result);

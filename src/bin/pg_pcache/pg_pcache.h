@@ -288,7 +288,6 @@ extern bool FileExists(const char *directory, const char *name);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern int64 ReadSharedBuffers(const PCacheOptions *options);
 extern void ResolvePath(const char *path, char *resolved);
-extern void ExistingPart(const char *path, char *existing);
 extern void ReadSuperblocks(const PCachePool *pool, Superblocks *superblocks);
 extern uint64 ParseSize(const char *size, const char *option);
 

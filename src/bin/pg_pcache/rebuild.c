@@ -698,12 +698,7 @@ ChooseCapacity(const Rebuild *r)
 static PCacheGeometry
 GeometryFor(const PCachePool *pool, uint64 capacity)
 {
-	PCacheFsKind kind;
-	uint64		page_size;
-
-	if (!PCacheFsKindOfPath(pool->path, &kind, &page_size))
-		pg_fatal("could not stat file system of \"%s\": %m", pool->path);
-	return PCacheComputeGeometry(capacity, page_size);
+	return PCacheComputeGeometry(capacity, pool->page_size);
 }
 
 /*
@@ -964,6 +959,7 @@ int
 DoRebuild(const PCacheOptions *options)
 {
 	Rebuild		r = {0};
+	PCacheError err;
 	uint64		capacity;
 	bool		resize;
 
@@ -975,6 +971,9 @@ DoRebuild(const PCacheOptions *options)
 	ReadConfiguration(options, &r.conf);
 	OpenPool(&r);
 	CheckIdentity(&r);
+	if (options->reset &&
+		!PCachePoolMayFormat(&r.pool, r.have_state ? &r.state : NULL, &err))
+		FailWith(&err);
 	RefuseUnusable(&r);
 	capacity = ChooseCapacity(&r);
 	GatherFacts(options, r.control, &r.conf, r.have_state ? &r.state : NULL,

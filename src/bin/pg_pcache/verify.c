@@ -85,7 +85,11 @@ JudgeForResult(const PCachePool *pool, const Superblocks *superblocks,
 			   VerifyResult *result)
 {
 	PCacheVerdict verdict = JudgePool(superblocks, facts);
+	PCacheError err;
 
+	if (superblocks->source == PCACHE_SB_NONE &&
+		!PCachePoolMayFormat(pool, facts->state, &err))
+		FailWith(&err);
 	if (superblocks->source == PCACHE_SB_COPY)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
 					superblocks->first_error.message);

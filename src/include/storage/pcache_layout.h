@@ -31,6 +31,8 @@
 #define PCACHE_LAYOUT_H
 
 #define PCACHE_POOL_FILE		"pool"
+#define PCACHE_POOL_FILE_TMP	"pool.tmp"	/* one that is being created */
+#define PCACHE_POOL_FILE_OLD	"pool.old"	/* one that is being replaced */
 #define PCACHE_FORMAT_VERSION	1
 
 #define PCACHE_MAGIC_HEAD		"PGPCACHE"

@@ -17,6 +17,8 @@
 #ifndef PCACHE_POOL_H
 #define PCACHE_POOL_H
 
+#include <sys/stat.h>
+
 #include "catalog/pg_control.h"
 #include "common/relpath.h"
 #include "storage/pcache_layout.h"
@@ -42,8 +44,10 @@ extern void PCacheSetHint(PCacheError *err, const char *fmt,...) pg_attribute_pr
 typedef struct PCachePool
 {
 	int			fd;				/* -1 if not open */
-	char		path[MAXPGPATH];	/* of the file */
+	char		path[MAXPGPATH];	/* of the file, as named by the caller */
+	char		directory[MAXPGPATH];	/* with links resolved */
 	PCacheFsKind fs_kind;
+	uint64		page_size;		/* in which its file system allocates */
 	uint64		file_size;		/* in bytes */
 	PCacheMapping map;			/* base is NULL until PCachePoolMap() */
 	bool		huge_pages;		/* PCachePoolUseHugePages() got them */
@@ -63,6 +67,36 @@ typedef enum PCacheOpenMode
 	PCACHE_OPEN_PEEK,			/* no lock, for status */
 	PCACHE_OPEN_WRITE,			/* exclusive lock */
 } PCacheOpenMode;
+
+/*
+ * pcache_dir.c
+ *
+ * An open directory in which no other user can change anything; see there.
+ */
+typedef struct PCacheDir
+{
+	int			fd;				/* O_PATH; -1 if not open */
+	char		path[MAXPGPATH];	/* absolute, links resolved */
+	char		missing[MAXPGPATH]; /* what of the path does not exist, or "" */
+} PCacheDir;
+
+typedef enum PCacheDirResult
+{
+	PCACHE_DIR_OK,
+	PCACHE_DIR_FAILED,			/* errno tells why */
+	PCACHE_DIR_UNTRUSTED,		/* err tells why */
+} PCacheDirResult;
+
+extern const char *PCacheDirPgdata;
+extern bool PCacheDirIsTrusted(const struct stat *st, bool is_pools,
+							   const char *path, PCacheError *err);
+extern PCacheDirResult PCacheDirOpenExisting(const char *path, PCacheDir *dir,
+											 PCacheError *err);
+extern PCacheDirResult PCacheDirOpen(const char *path, PCacheDir *dir,
+									 PCacheError *err);
+extern bool PCacheDirMakeMissing(PCacheDir *dir, int mode, PCacheError *err);
+extern bool PCacheDirSync(const PCacheDir *dir);
+extern void PCacheDirClose(PCacheDir *dir);
 
 /* Where everything is in a pool of a given capacity. */
 typedef struct PCacheGeometry
@@ -94,7 +128,7 @@ extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
 extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 uint64 system_identifier, uint32 catalog_version,
 							 PCacheSuperblock *sb, PCacheError *err);
-extern bool PCacheSpaceFor(const char *directory, uint64 capacity,
+extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
 extern bool PCacheCanRecreate(const char *directory, PCacheFsKind expected,
 							  uint64 capacity, PCacheError *err);
@@ -200,12 +234,12 @@ extern bool PCacheControlIsAsSeen(const PCacheControlSeen seen[2],
 								  const ControlFileData *control);
 
 /* pcache_fs.c */
-extern bool PCacheFsKindOfPath(const char *path, PCacheFsKind *kind,
-							   uint64 *page_size);
+extern bool PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
+						   uint64 *page_size);
 extern const char *PCacheFsKindName(PCacheFsKind kind);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
 extern bool PCacheExistingPart(const char *directory, PCacheFsKind expected,
-							   char *existing, PCacheError *err);
+							   PCacheDir *existing, PCacheError *err);
 extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 								int dir_mode, PCacheError *err);
 extern bool PCacheIsInside(const char *path, const char *directory);
@@ -239,6 +273,18 @@ extern PCacheStateFileResult PCacheStateFileRead(const char *datadir,
 extern bool PCacheStateFileWrite(const char *datadir, int file_mode,
 								 const PCacheStateFile *state,
 								 PCacheError *err);
+
+/* pcache_file.c */
+extern bool PCacheDirHas(const PCacheDir *dir, const char *name,
+						 const struct stat *st);
+extern int	PCacheDirOpenFile(const PCacheDir *dir, const char *name,
+							  int flags, const char *path, struct stat *st,
+							  PCacheError *err);
+extern bool PCacheDirHasAllLinks(const PCacheDir *dir, int fd,
+								 const char *path, PCacheError *err);
+extern bool PCachePoolMayFormat(const PCachePool *pool,
+								const PCacheStateFile *state,
+								PCacheError *err);
 
 /*
  * pcache_gate.c

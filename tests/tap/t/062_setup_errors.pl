@@ -29,7 +29,7 @@ ok(!-e "$new_data/pg_pcache", 'never initialized: nothing was created');
 
 # Not even a directory is enough.
 set_mode($new, 'planned_restart');
-mkdir "$new_data/pg_pcache";
+mkdir "$new_data/pg_pcache", 0700;
 start_fails($new, qr/HINT:  Run "pg_pcache init"/, 'an empty directory');
 rmdir "$new_data/pg_pcache";
 

@@ -34,7 +34,7 @@ note("seed: $seed (set PCACHE_SEED to repeat)");
 srand $seed;
 
 my $dir = pool_root() . '/main';
-mkdir $dir;
+mkdir $dir, 0700;
 
 @ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE POWERCUT_SEED)} =
   ("$shim/libpowercut.so", 1, $dir, "$dir.image", $seed);

@@ -56,7 +56,7 @@ sub make_pool
 	-l "$c->{data}/pg_pcache" ? unlink("$c->{data}/pg_pcache") : rmdir("$c->{data}/pg_pcache");
 	remove_tree($c->{pool});
 	$c->write_conf;
-	make_path($c->{pool}) if $c->{walk}{powercut};
+	make_path($c->{pool}, { mode => 0700 }) if $c->{walk}{powercut};
 	local %Walk::Util::env = $c->shim;
 	must_run($c->{out}, "$c->{walk}{bin}/pg_pcache", 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE");
 	return;

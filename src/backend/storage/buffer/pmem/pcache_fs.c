@@ -39,14 +39,14 @@
  * outside.
  */
 static bool
-MapSyncWorks(const char *directory)
+MapSyncWorks(int dir_fd)
 {
 #if defined(MAP_SYNC) && defined(O_TMPFILE)
 	int			fd;
 	void	   *p = MAP_FAILED;
 	const size_t length = 2 * 1024 * 1024;
 
-	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+	fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
 	if (fd < 0)
 		return false;
 	if (ftruncate(fd, length) == 0)
@@ -62,18 +62,17 @@ MapSyncWorks(const char *directory)
 }
 
 /*
- * Find out the kind of the file system that an existing file or directory
- * lies on, and the size of the pages in which it allocates.  Returns false
- * with errno set.
+ * Find out the kind of the file system that an open directory, or an open file
+ * in it, lies on, and the size of the pages in which it allocates.  A file can
+ * be a mount point itself.  Returns false with errno set.
  */
 bool
-PCacheFsKindOfPath(const char *path, PCacheFsKind *kind, uint64 *page_size)
+PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
+			   uint64 *page_size)
 {
 	struct statfs fs;
-	char		directory[MAXPGPATH];
-	struct stat st;
 
-	if (statfs(path, &fs) < 0 || stat(path, &st) < 0)
+	if (fstatfs(fd, &fs) < 0)
 		return false;
 
 	*page_size = PCACHE_ALIGNMENT;
@@ -85,12 +84,7 @@ PCacheFsKindOfPath(const char *path, PCacheFsKind *kind, uint64 *page_size)
 		*page_size = Max(PCACHE_ALIGNMENT, (uint64) fs.f_bsize);
 	}
 	else
-	{
-		strlcpy(directory, path, sizeof(directory));
-		if (!S_ISDIR(st.st_mode))
-			get_parent_directory(directory);
-		*kind = MapSyncWorks(directory) ? PCACHE_FS_FSDAX : PCACHE_FS_FILE;
-	}
+		*kind = MapSyncWorks(dir->fd) ? PCACHE_FS_FSDAX : PCACHE_FS_FILE;
 	return true;
 }
 
@@ -157,39 +151,41 @@ PCacheIsInside(const char *path, const char *directory)
 }
 
 /*
- * Find the deepest part of a path that exists, which must be on a file system
+ * Open the deepest part of a path that exists, which must be on a file system
  * of the expected kind: otherwise a mount is missing, and what would be filled
- * is the disk below it.  existing has MAXPGPATH bytes.
+ * is the disk below it.  The caller closes it.
  */
 bool
 PCacheExistingPart(const char *directory, PCacheFsKind expected,
-				   char *existing, PCacheError *err)
+				   PCacheDir *existing, PCacheError *err)
 {
-	struct stat st;
 	PCacheFsKind kind;
 	uint64		page_size;
 
-	strlcpy(existing, directory, MAXPGPATH);
-	while (stat(existing, &st) < 0)
+	switch (PCacheDirOpenExisting(directory, existing, err))
 	{
-		if (errno != ENOENT)
-		{
-			PCacheSetError(err, _("could not stat directory \"%s\": %m"), existing);
+		case PCACHE_DIR_OK:
+			break;
+		case PCACHE_DIR_FAILED:
+			PCacheSetError(err, _("could not open directory \"%s\": %m"), directory);
 			return false;
-		}
-		get_parent_directory(existing);
+		case PCACHE_DIR_UNTRUSTED:
+			return false;
 	}
-	if (!PCacheFsKindOfPath(existing, &kind, &page_size))
+	if (!PCacheFsKindOf(existing, existing->fd, &kind, &page_size))
 	{
-		PCacheSetError(err, _("could not stat file system of \"%s\": %m"), existing);
+		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
+					   existing->path);
+		PCacheDirClose(existing);
 		return false;
 	}
 	if (kind != expected)
 	{
 		PCacheSetError(err, _("persistent cache directory \"%s\" is gone, and \"%s\" is on %s instead of %s"),
-					   directory, existing,
+					   directory, existing->path,
 					   PCacheFsKindName(kind), PCacheFsKindName(expected));
 		PCacheSetHint(err, _("Mount the file system that held the pool, or run \"pg_pcache init --force\" to choose another place."));
+		PCacheDirClose(existing);
 		return false;
 	}
 	return true;
@@ -204,16 +200,12 @@ bool
 PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 					int dir_mode, PCacheError *err)
 {
-	char		existing[MAXPGPATH];
-	char		path[MAXPGPATH];
+	PCacheDir	dir;
+	bool		ok;
 
-	if (!PCacheExistingPart(directory, expected, existing, err))
+	if (!PCacheExistingPart(directory, expected, &dir, err))
 		return false;
-	strlcpy(path, directory, sizeof(path));
-	if (pg_mkdir_p(path, dir_mode) < 0)
-	{
-		PCacheSetError(err, _("could not create directory \"%s\": %m"), path);
-		return false;
-	}
-	return true;
+	ok = PCacheDirMakeMissing(&dir, dir_mode, err);
+	PCacheDirClose(&dir);
+	return ok;
 }

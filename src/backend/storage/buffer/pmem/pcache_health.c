@@ -45,16 +45,13 @@ PCacheCoverBadBlocks(const PCacheMediaReport *report)
 	uint64		blocks_start = PCacheCtl->superblock.blocks_offset;
 	uint64		blocks_end = blocks_start + (uint64) NBuffers * BLCKSZ;
 	uint64		page_size = sysconf(_SC_PAGESIZE);
-	uint64		huge_page_size;
-	PCacheFsKind kind;
 
 	Covered.n_ranges = 0;
 	Covered.truncated = false;
 	if (report->bad.truncated)
 		return;					/* the server cannot start */
-	if (PCacheThePool.fs_kind == PCACHE_FS_HUGETLBFS &&
-		PCacheFsKindOfPath(PCacheThePool.path, &kind, &huge_page_size))
-		page_size = huge_page_size;
+	if (PCacheThePool.fs_kind == PCACHE_FS_HUGETLBFS)
+		page_size = PCacheThePool.page_size;
 
 	for (uint32 i = 0; i < report->bad.n_ranges; i++)
 	{

@@ -139,6 +139,31 @@ LockFile(int fd, int operation)
 	return true;
 }
 
+/* Open the pool's directory; path is that of the pool. */
+static PCacheOpenResult
+OpenDirectory(const char *directory, const char *path, PCacheDir *dir,
+			  PCacheError *err)
+{
+	bool		missing;
+
+	switch (PCacheDirOpen(directory, dir, err))
+	{
+		case PCACHE_DIR_OK:
+			return PCACHE_OPEN_OK;
+		case PCACHE_DIR_UNTRUSTED:
+			return PCACHE_OPEN_ERROR;
+		case PCACHE_DIR_FAILED:
+			break;
+	}
+	missing = (errno == ENOENT);
+	PCacheSetError(err, _("could not open persistent cache pool \"%s\": %m"), path);
+	if (errno == EACCES)
+		PCacheSetHint(err, _("The pool and its directory must belong to the user that owns the server process."));
+	else if (errno == ENOTDIR)
+		PCacheSetHint(err, _("Remove what is in place of the directory, or choose another one for the persistent cache."));
+	return missing ? PCACHE_OPEN_MISSING : PCACHE_OPEN_ERROR;
+}
+
 /*
  * Open and lock a pool file.
  *
@@ -150,56 +175,30 @@ PCacheOpenResult
 PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 			   PCachePool *pool, PCacheError *err)
 {
+	PCacheDir	dir;
+	PCacheOpenResult result;
 	struct stat st;
-	struct stat named;
-	uint64		page_size;
 
+	pool->fd = -1;
 	pool->map.base = NULL;
 	snprintf(pool->path, sizeof(pool->path), "%s/%s",
 			 directory, PCACHE_POOL_FILE);
-	/* O_NONBLOCK, lest a named pipe by that name keep us waiting */
-	pool->fd = open(pool->path,
-					(mode == PCACHE_OPEN_WRITE ? O_RDWR : O_RDONLY) |
-					O_CLOEXEC | O_NONBLOCK, 0);
+	result = OpenDirectory(directory, pool->path, &dir, err);
+	if (result != PCACHE_OPEN_OK)
+		return result;
+	strlcpy(pool->directory, dir.path, sizeof(pool->directory));
+
+	result = PCACHE_OPEN_ERROR;
+	pool->fd = PCacheDirOpenFile(&dir, PCACHE_POOL_FILE,
+								 mode == PCACHE_OPEN_WRITE ? O_RDWR : O_RDONLY,
+								 pool->path, &st, err);
 	if (pool->fd < 0)
 	{
-		bool		missing = (errno == ENOENT);
-
-		PCacheSetError(err, _("could not open persistent cache pool \"%s\": %m"),
-					   pool->path);
-		if (errno == EACCES || errno == EPERM)
-			PCacheSetHint(err, _("The pool and its directory must belong to the user that owns the server process."));
-		else if (errno == EROFS)
-			PCacheSetHint(err, _("The file system of the pool is mounted read-only."));
-		return missing ? PCACHE_OPEN_MISSING : PCACHE_OPEN_ERROR;
-	}
-
-	if (fstat(pool->fd, &st) < 0)
-	{
-		PCacheSetError(err, _("could not stat file \"%s\": %m"), pool->path);
+		if (errno == ENOENT)
+			result = PCACHE_OPEN_MISSING;
 		goto fail;
 	}
-	if (!S_ISREG(st.st_mode))
-	{
-		PCacheSetError(err, _("persistent cache pool \"%s\" is not a regular file"),
-					   pool->path);
-		goto fail;
-	}
-	if (st.st_uid != geteuid())
-	{
-		PCacheSetError(err, _("persistent cache pool \"%s\" has wrong ownership"),
-					   pool->path);
-		PCacheSetHint(err, _("The server must be started by the user that owns the pool."));
-		goto fail;
-	}
-	if ((st.st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
-	{
-		PCacheSetError(err, _("persistent cache pool \"%s\" has invalid permissions"),
-					   pool->path);
-		PCacheSetHint(err, _("Permissions should be u=rw (0600) or u=rw,g=r (0640)."));
-		goto fail;
-	}
-	if (!PCacheFsKindOfPath(pool->path, &pool->fs_kind, &page_size))
+	if (!PCacheFsKindOf(&dir, pool->fd, &pool->fs_kind, &pool->page_size))
 	{
 		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
 					   pool->path);
@@ -213,48 +212,59 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 			PCacheSetError(err, _("persistent cache pool \"%s\" is locked by another process"),
 						   pool->path);
 			PCacheSetHint(err, _("Is another server, or pg_pcache, using it?"));
-			close(pool->fd);
-			pool->fd = -1;
-			return PCACHE_OPEN_LOCKED;
+			result = PCACHE_OPEN_LOCKED;
+			goto fail;
 		}
 		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
 		goto fail;
 	}
 
-	/* it is mapped by name later: that must be the file that we locked */
-	if (fstat(pool->fd, &st) < 0 || stat(pool->path, &named) < 0)
+	/* "pg_pcache init --force" may have replaced it while we waited */
+	if (fstat(pool->fd, &st) < 0)
 	{
 		PCacheSetError(err, _("could not stat file \"%s\": %m"), pool->path);
 		goto fail;
 	}
-	if (st.st_dev != named.st_dev || st.st_ino != named.st_ino)
+	if (!PCacheDirHas(&dir, PCACHE_POOL_FILE, &st))
 	{
 		PCacheSetError(err, _("persistent cache pool \"%s\" was replaced while it was opened"),
 					   pool->path);
 		goto fail;
 	}
+	if (!PCacheDirHasAllLinks(&dir, pool->fd, pool->path, err))
+		goto fail;
 	pool->file_size = st.st_size;
+	PCacheDirClose(&dir);
 	return PCACHE_OPEN_OK;
 
 fail:
-	close(pool->fd);
-	pool->fd = -1;
-	return PCACHE_OPEN_ERROR;
+	PCachePoolClose(pool);
+	PCacheDirClose(&dir);
+	return result;
 }
 
-/* Map an open pool, whole, for writing. */
+/*
+ * Map an open pool, whole, for writing.
+ *
+ * libpmem wants a name.  This one is the file that is open, and not what has
+ * its path by now.
+ */
 bool
 PCachePoolMap(PCachePool *pool, PCacheError *err)
 {
 	bool		volatile_memory = (pool->fs_kind == PCACHE_FS_TMPFS ||
 								   pool->fs_kind == PCACHE_FS_HUGETLBFS);
+	char		name[64];
 
-	if (!PCacheMap(pool->path, volatile_memory, &pool->map))
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", pool->fd);
+	if (!PCacheMap(name, volatile_memory, &pool->map))
 	{
 		PCacheSetError(err, _("could not map persistent cache pool \"%s\": %m"),
 					   pool->path);
 		if (errno == ENOMEM && pool->fs_kind == PCACHE_FS_HUGETLBFS)
 			PCacheSetHint(err, _("There are not enough free huge pages; see vm.nr_hugepages."));
+		else if (errno == ENOENT)
+			PCacheSetHint(err, _("The persistent cache needs the /proc file system."));
 		return false;
 	}
 	return true;
@@ -308,11 +318,11 @@ PCachePoolClose(PCachePool *pool)
 }
 
 /*
- * Is there room for a new pool in this (existing) directory?  Fills in the
- * geometry that it would have.
+ * Is there room for a new pool below this directory?  Fills in the geometry
+ * that it would have.
  */
 bool
-PCacheSpaceFor(const char *directory, uint64 capacity,
+PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 			   PCacheGeometry *geometry, PCacheError *err)
 {
 	struct statvfs vfs;
@@ -320,11 +330,11 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 	uint64		page_size;
 	uint64		available;
 
-	if (!PCacheFsKindOfPath(directory, &kind, &page_size) ||
-		statvfs(directory, &vfs) < 0)
+	if (!PCacheFsKindOf(dir, dir->fd, &kind, &page_size) ||
+		fstatvfs(dir->fd, &vfs) < 0)
 	{
 		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
-					   directory);
+					   dir->path);
 		return false;
 	}
 	if (capacity > PCACHE_MAX_CAPACITY)
@@ -338,7 +348,7 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 	if (available < geometry->pool_size)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu MB needed, %llu MB available"),
-					   directory,
+					   dir->path,
 					   (unsigned long long) (geometry->pool_size >> 20),
 					   (unsigned long long) (available >> 20));
 		if (kind == PCACHE_FS_HUGETLBFS)
@@ -351,7 +361,7 @@ PCacheSpaceFor(const char *directory, uint64 capacity,
 	if (vfs.f_files > 0 && vfs.f_favail == 0)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: no inode is free"),
-					   directory);
+					   dir->path);
 		PCacheSetHint(err, _("Remove files, or choose another directory."));
 		return false;
 	}
@@ -369,21 +379,24 @@ bool
 PCacheCanRecreate(const char *directory, PCacheFsKind expected,
 				  uint64 capacity, PCacheError *err)
 {
-	char		existing[MAXPGPATH];
+	PCacheDir	existing;
 	PCacheGeometry geometry;
+	bool		ok = false;
 
-	if (!PCacheExistingPart(directory, expected, existing, err))
+	if (!PCacheExistingPart(directory, expected, &existing, err))
 		return false;
-	if (access(existing, W_OK | X_OK) < 0)
+	if (faccessat(existing.fd, ".", W_OK | X_OK, 0) < 0)
 	{
 		PCacheSetError(err, _("could not create the persistent cache pool again: directory \"%s\" is not writable: %m"),
-					   existing);
+					   existing.path);
 		if (errno == EACCES)
 			PCacheSetHint(err, _("Create directory \"%s\" for the user that owns the server process."),
 						  directory);
-		return false;
 	}
-	return PCacheSpaceFor(existing, capacity, &geometry, err);
+	else
+		ok = PCacheSpaceFor(&existing, capacity, &geometry, err);
+	PCacheDirClose(&existing);
+	return ok;
 }
 
 /*
@@ -631,29 +644,28 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
  * creating just now.
  */
 static bool
-RemoveLeftover(const char *path, PCacheError *err)
+RemoveLeftover(const PCacheDir *dir, const char *path, PCacheError *err)
 {
-	int			fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+	struct stat st;
+	bool		ok = false;
+	int			fd = PCacheDirOpenFile(dir, PCACHE_POOL_FILE_TMP, O_RDONLY,
+									   path, &st, err);
 
-	if (fd < 0 && errno == ENOENT)
-		return true;
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (fd < 0)
+		return errno == ENOENT;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 	{
 		PCacheSetError(err, _("could not lock file \"%s\": %m"), path);
 		PCacheSetHint(err, _("Is another pg_pcache creating a pool there?"));
-		close(fd);
-		return false;
 	}
-	if (unlink(path) < 0 && errno != ENOENT)
-	{
+	else if (!PCacheDirHasAllLinks(dir, fd, path, err))
+		 /* err says so */ ;
+	else if (unlinkat(dir->fd, PCACHE_POOL_FILE_TMP, 0) < 0 && errno != ENOENT)
 		PCacheSetError(err, _("could not remove file \"%s\": %m"), path);
-		if (fd >= 0)
-			close(fd);
-		return false;
-	}
-	if (fd >= 0)
-		close(fd);
-	return true;
+	else
+		ok = true;
+	close(fd);
+	return ok;
 }
 
 /*
@@ -670,34 +682,40 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 				 PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
 	PCacheGeometry g;
+	PCacheDir	dir;
 	char		final_path[MAXPGPATH];
-	uint64		page_size;
-	int			dir_fd;
+	const char *made = NULL;	/* the name that our file has */
+	struct stat st;
 
 	pool->fd = -1;
 	pool->map.base = NULL;
 	snprintf(final_path, sizeof(final_path), "%s/%s",
 			 directory, PCACHE_POOL_FILE);
-	snprintf(pool->path, sizeof(pool->path), "%s/%s.tmp",
-			 directory, PCACHE_POOL_FILE);
+	snprintf(pool->path, sizeof(pool->path), "%s/%s",
+			 directory, PCACHE_POOL_FILE_TMP);
 
-	if (!PCacheSpaceFor(directory, capacity, &g, err))
+	if (OpenDirectory(directory, final_path, &dir, err) != PCACHE_OPEN_OK)
 		return false;
-	if (!PCacheFsKindOfPath(directory, &pool->fs_kind, &page_size))
+	strlcpy(pool->directory, dir.path, sizeof(pool->directory));
+	/* the room that a leftover has is room for its successor */
+	if (!RemoveLeftover(&dir, pool->path, err) ||
+		!PCacheSpaceFor(&dir, capacity, &g, err))
+		goto fail;
+	if (!PCacheFsKindOf(&dir, dir.fd, &pool->fs_kind, &pool->page_size))
 	{
 		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
 					   directory);
-		return false;
+		goto fail;
 	}
 
-	if (!RemoveLeftover(pool->path, err))
-		return false;
-	pool->fd = open(pool->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, file_mode);
+	pool->fd = openat(dir.fd, PCACHE_POOL_FILE_TMP,
+					  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode);
 	if (pool->fd < 0)
 	{
 		PCacheSetError(err, _("could not create file \"%s\": %m"), pool->path);
-		return false;
+		goto fail;
 	}
+	made = PCACHE_POOL_FILE_TMP;
 	if (flock(pool->fd, LOCK_EX | LOCK_NB) < 0)
 	{
 		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
@@ -722,26 +740,33 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 		PCacheSetError(err, _("could not fsync file \"%s\": %m"), pool->path);
 		goto fail;
 	}
-	if (rename(pool->path, final_path) < 0)
+	if (renameat(dir.fd, PCACHE_POOL_FILE_TMP, dir.fd, PCACHE_POOL_FILE) < 0)
 	{
 		PCacheSetError(err, _("could not rename file \"%s\" to \"%s\": %m"),
 					   pool->path, final_path);
 		goto fail;
 	}
+	made = PCACHE_POOL_FILE;
 	strlcpy(pool->path, final_path, sizeof(pool->path));
-	dir_fd = open(directory, O_RDONLY | O_CLOEXEC, 0);
-	if (dir_fd < 0 || (fsync(dir_fd) < 0 && errno != EINVAL))
+	if (!PCacheDirSync(&dir))
 	{
 		PCacheSetError(err, _("could not fsync directory \"%s\": %m"), directory);
-		if (dir_fd >= 0)
-			close(dir_fd);
 		goto fail;
 	}
-	close(dir_fd);
+	if (fstat(pool->fd, &st) < 0 || !PCacheDirHas(&dir, PCACHE_POOL_FILE, &st))
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" was replaced while it was created"),
+					   pool->path);
+		made = NULL;
+		goto fail;
+	}
+	PCacheDirClose(&dir);
 	return true;
 
 fail:
-	unlink(pool->path);
+	if (made != NULL)
+		unlinkat(dir.fd, made, 0);
 	PCachePoolClose(pool);
+	PCacheDirClose(&dir);
 	return false;
 }

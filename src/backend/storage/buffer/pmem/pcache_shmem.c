@@ -248,6 +248,9 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
 	PCacheError err;
 	uint64		capacity;
 
+	if (!PCachePoolMayFormat(&PCacheThePool, state, &err))
+		PCacheReportError(FATAL, &err);
+
 	PCacheCtl->opened.refusal = refusal;
 	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
 
@@ -395,6 +398,7 @@ OpenPool(void)
 	PCacheError err;
 	PCacheMediaReport media;
 
+	PCacheDirPgdata = DataDir;
 	ConfiguredDirectory(directory);
 	switch (PCacheStateFileRead(DataDir, &state_file, &err))
 	{
@@ -415,17 +419,13 @@ OpenPool(void)
 			break;
 		case PCACHE_OPEN_MISSING:
 			RecreatePool(directory, state, &err);
-			strlcpy(directory, state->directory, MAXPGPATH);
 			break;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:
 			PCacheRefuseToStart(&err);
 			break;
 	}
-	if (realpath(directory, PCachePoolDirectory) == NULL)
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not resolve path \"%s\": %m", directory)));
+	strlcpy(PCachePoolDirectory, PCacheThePool.directory, MAXPGPATH);
 
 	if (PCacheThePool.map.kind == PCACHE_PERSIST_FILE)
 		ereport(WARNING,

@@ -1,0 +1,147 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_file.c
+ *	  Which file in the pool's directory may be the pool, and which one may
+ *	  become it.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_file.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "storage/pcache_pool.h"
+
+/* Is that file the one that the directory has by this name? */
+bool
+PCacheDirHas(const PCacheDir *dir, const char *name, const struct stat *st)
+{
+	struct stat named;
+
+	return fstatat(dir->fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+		named.st_dev == st->st_dev && named.st_ino == st->st_ino;
+}
+
+/*
+ * Open a file of ours.  It is not followed if it is a link, not waited for if
+ * it is a pipe, and not created.
+ *
+ * flags are O_RDONLY or O_RDWR; path is only used in messages.  Returns -1
+ * with err filled in, and errno set; errno is 0 if the file is not one that
+ * could be ours.
+ */
+int
+PCacheDirOpenFile(const PCacheDir *dir, const char *name, int flags,
+				  const char *path, struct stat *st, PCacheError *err)
+{
+	int			fd = openat(dir->fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	bool		is_link = fd < 0 && errno == ELOOP;
+
+	if ((fd < 0 && !is_link) || (fd >= 0 && fstat(fd, st) < 0))
+	{
+		int			save_errno = errno;
+
+		PCacheSetError(err, _("could not open persistent cache pool \"%s\": %m"), path);
+		if (errno == EACCES || errno == EPERM)
+			PCacheSetHint(err, _("The pool and its directory must belong to the user that owns the server process."));
+		else if (errno == EROFS)
+			PCacheSetHint(err, _("The file system of the pool is mounted read-only."));
+		if (fd >= 0)
+			close(fd);
+		errno = save_errno;
+		return -1;
+	}
+	if (is_link || !S_ISREG(st->st_mode))
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" is not a regular file"), path);
+		PCacheSetHint(err, _("Remove it, or choose another directory for the persistent cache."));
+	}
+	else if (st->st_uid != geteuid())
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" has wrong ownership"), path);
+		PCacheSetHint(err, _("The server must be started by the user that owns the pool.  If that is the wrong user, remove the file instead of changing its owner, who may have it open."));
+	}
+	else if ((st->st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" has invalid permissions"), path);
+		PCacheSetHint(err, _("Permissions should be u=rw (0600) or u=rw,g=r (0640)."));
+	}
+	else
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	errno = 0;
+	return -1;
+}
+
+/*
+ * Has an open file no names but those of a pool in this directory?  While
+ * "pg_pcache init --force" is at work, and if it was killed, the old pool has
+ * two.  Sets err if not.
+ */
+bool
+PCacheDirHasAllLinks(const PCacheDir *dir, int fd, const char *path,
+					 PCacheError *err)
+{
+	static const char *const names[] = {
+		PCACHE_POOL_FILE, PCACHE_POOL_FILE_TMP, PCACHE_POOL_FILE_OLD
+	};
+	struct stat st;
+	int			n = 0;
+
+	if (fstat(fd, &st) < 0)
+	{
+		PCacheSetError(err, _("could not stat file \"%s\": %m"), path);
+		return false;
+	}
+	for (int i = 0; i < lengthof(names); i++)
+		n += PCacheDirHas(dir, names[i], &st);
+	if (st.st_nlink <= Max(n, 1))
+		return true;
+	PCacheSetError(err, _("persistent cache pool \"%s\" is the same file as another one: it has %llu links"),
+				   path, (unsigned long long) st.st_nlink);
+	PCacheSetHint(err, _("Remove it, which leaves the other one as it is, or choose another directory for the persistent cache."));
+	return false;
+}
+
+static bool
+HasMagic(int fd, off_t offset)
+{
+	PCacheSuperblock sb;
+
+	return PCacheReadExact(fd, &sb, sizeof(sb), offset) &&
+		(memcmp(sb.magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 ||
+		 memcmp(sb.tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN) == 0);
+}
+
+/*
+ * May an open file be formatted?  It may if it looks like a pool, or if
+ * PGDATA's record (state, NULL if there is none) says that our pool is there.
+ * Otherwise it is somebody's file that was put, or named, in the wrong place.
+ *
+ * Sets err if it may not.
+ */
+bool
+PCachePoolMayFormat(const PCachePool *pool, const PCacheStateFile *state,
+					PCacheError *err)
+{
+	if (state != NULL && strcmp(state->directory, pool->directory) == 0)
+		return true;
+	if (HasMagic(pool->fd, PCACHE_SUPERBLOCK_OFFSET) ||
+		HasMagic(pool->fd, PCACHE_COPY_OFFSET))
+		return true;
+	PCacheSetError(err, _("file \"%s\" is not a persistent cache pool"), pool->path);
+	PCacheSetHint(err, _("Move it away, or choose another directory; then run \"pg_pcache init --force\" to create the pool."));
+	return false;
+}
