@@ -123,8 +123,7 @@ typedef enum Mutant
 	M_MARK_ODD_STAYS,
 	M_MARK_PLAIN_STORE,
 	M_MARK_NO_QUEUE,
-	M_HINT_NO_FIRST_MARK,
-	M_HINT_NO_SECOND_MARK,
+	M_HINT_NO_MARK,
 	M_HINT_NO_HEADER_LOCK,
 	M_EVICT_NO_MARK,
 	M_EVICT_MARK_AFTER_TAG,
@@ -171,10 +170,9 @@ static const struct
 	[M_MARK_ODD_STAYS] = {"mark: an odd seq is left as it is", WRONG_PAGE},
 	[M_MARK_PLAIN_STORE] = {"mark: plain store, not compare-and-swap", WRONG_PAGE},
 	[M_MARK_NO_QUEUE] = {"mark: does not queue", LOST},
-	[M_HINT_NO_FIRST_MARK] = {"hint LSN: no mark before it", WRONG_PAGE},
-	/* see README, rule 22: the header lock alone covers the change */
-	[M_HINT_NO_SECOND_MARK] = {"hint LSN: no mark after it", HARMLESS},
-	[M_HINT_NO_HEADER_LOCK] = {"hint LSN: marks not under the header lock", WRONG_PAGE},
+	[M_HINT_NO_MARK] = {"hint LSN: no mark", WRONG_PAGE},
+	/* see README, rule 22 */
+	[M_HINT_NO_HEADER_LOCK] = {"hint LSN: mark not under the header lock", WRONG_PAGE},
 	[M_EVICT_NO_MARK] = {"eviction: no mark", WRONG_PAGE},
 	/* only the mapping table matters */
 	[M_EVICT_MARK_AFTER_TAG] = {"eviction: mark after the tag is cleared", HARMLESS},
@@ -1061,13 +1059,10 @@ Hint(int slot, int k)
 	if ((state & BM_DIRTY) == 0)
 	{
 		c.words = world.truth[slot].contents.words;
-		if (mutant != M_HINT_NO_FIRST_MARK)
+		if (mutant != M_HINT_NO_MARK)
 			PersistentCacheMark(slot);
 		Forget(k, state);
 		StoreLSN(slot, world.truth[slot].tag, c);
-		if (mutant != M_HINT_NO_SECOND_MARK)
-			PersistentCacheMark(slot);
-		Forget(k, state);
 	}
 	if (mutant == M_HINT_NO_HEADER_LOCK)
 		state = LockBufHdr(buf);
