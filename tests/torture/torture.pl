@@ -337,6 +337,11 @@ sub append_conf
 my @QUIET = ('autovacuum=off', 'max_logical_replication_workers=0', 'bgwriter_lru_maxpages=0',
 	'log_min_messages=warning', 'checkpoint_timeout=1h', 'restart_after_crash=off');
 
+# PostgreSQL, too: an unlogged table was created, and its transaction rolled back
+# without that being durable.  Redo makes its init fork again, beside the empty main
+# fork that waits for a checkpoint.
+my $TOMBSTONE = qr/FATAL:  could not create file "base\/[\d\/]+": File exists/;
+
 sub start_server
 {
 	my ($data, $log, @settings) = @_;
@@ -1096,9 +1101,15 @@ sub one_round
 	# recover both
 	my ($ok_a, $ok_b);
 	$ok_a = start_server($a, "$dir/a.log", @QUIET) == 0;
-	problem('recovery with the pool failed: ' . substr(slurp("$dir/a.log"), -1500)) if !$ok_a;
 	stop_server($a, 'fast') == 0 or problem('A does not stop') if $ok_a;
 	$ok_b = start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') == 0;
+	if (!$ok_a && !$ok_b && 2 == grep { slurp("$dir/$_.log") =~ $TOMBSTONE } qw(a b))
+	{
+		say_line('    neither starts at first: an unlogged table was being created');
+		$totals{'neither starts at first'}++;
+		return !@problems;
+	}
+	problem('recovery with the pool failed: ' . substr(slurp("$dir/a.log"), -1500)) if !$ok_a;
 	problem('recovery without the pool failed: ' . substr(slurp("$dir/b.log"), -1500)) if !$ok_b;
 	stop_server($b, 'fast') == 0 or problem('B does not stop') if $ok_b;
 	check_log("$dir/a.log", 'A');
