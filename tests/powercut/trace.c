@@ -12,7 +12,8 @@
  * Each process has permissions of its own, so one that stores elsewhere on the
  * page at the same time is seen as well.
  *
- * x86-64 only.  A process that changes the handlers is not followed any more.
+ * x86-64 only.  Handlers that the program sets for the two signals are put aside,
+ * and get those signals that come from elsewhere.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -22,6 +23,7 @@
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +47,10 @@ static void (*tell) (const void *addr);
 /* What the next trap is for. */
 static char *stored;
 
+/* What the program would have done with SIGSEGV and SIGTRAP. */
+static struct sigaction theirs[2];
+static int	(*real_sigaction) (int, const struct sigaction *, struct sigaction *);
+
 static void
 give_up(const char *why)
 {
@@ -59,16 +65,42 @@ permit(const char *addr, int prot)
 		give_up("powercut: mprotect() failed\n");
 }
 
+/* Takes the C library's place. */
+int
+sigaction(int sig, const struct sigaction *action, struct sigaction *old)
+{
+	struct sigaction *kept = &theirs[sig == SIGTRAP];
+
+	if (real_sigaction == NULL)
+		real_sigaction = (__typeof__(real_sigaction)) dlsym(RTLD_NEXT, "sigaction");
+	if (start == NULL || (sig != SIGSEGV && sig != SIGTRAP))
+		return real_sigaction(sig, action, old);
+	if (old != NULL)
+		*old = *kept;
+	if (action != NULL)
+		*kept = *action;
+	return 0;
+}
+
+/* Not ours: it comes again, and is for the program. */
+static void
+hand_over(int sig)
+{
+	(void) real_sigaction(sig, &theirs[sig == SIGTRAP], NULL);
+}
+
 static void
 on_fault(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *uc = context;
 	char	   *addr = info->si_addr;
 
-	if (start == NULL || addr < start || addr >= start + length || stored != NULL)
+	if (info->si_code <= 0 || start == NULL || addr < start || addr >= start + length || stored != NULL)
 	{
-		/* not ours: it happens again, and ends the process */
-		signal(sig, SIG_DFL);
+		hand_over(sig);
+		/* one that somebody sent does not come again by itself */
+		if (info->si_code <= 0)
+			raise(sig);
 		return;
 	}
 	stored = addr;
@@ -86,7 +118,8 @@ on_trap(int sig, siginfo_t *info, void *context)
 	uc->uc_mcontext.gregs[REG_EFL] &= ~(greg_t) TRAP_FLAG;
 	if (addr == NULL)
 	{
-		signal(sig, SIG_DFL);
+		hand_over(sig);
+		raise(sig);				/* once we have returned */
 		return;
 	}
 	permit(addr, PROT_READ);
@@ -101,15 +134,16 @@ trace_begin(char *addr, size_t len, void (*told) (const void *addr))
 {
 	struct sigaction action = {0};
 
-	start = addr;
-	length = len;
-	tell = told;
+	start = NULL;				/* so that these are set */
 	action.sa_flags = SA_SIGINFO | SA_RESTART;
 	sigfillset(&action.sa_mask);
 	action.sa_sigaction = on_fault;
 	sigaction(SIGSEGV, &action, NULL);
 	action.sa_sigaction = on_trap;
 	sigaction(SIGTRAP, &action, NULL);
+	start = addr;
+	length = len;
+	tell = told;
 	if (mprotect(addr, len, PROT_READ) != 0)
 		give_up("powercut: mprotect() failed\n");
 }
