@@ -113,3 +113,17 @@ shm_dir() {
 		"remove old files there, or enlarge it: mount -o remount,size=2G /dev/shm (docker run --shm-size=2g)"
 	mktemp -d "/dev/shm/$1.XXXXXX"
 }
+
+# Remove the System V shared memory segments of servers that were killed and are
+# gone.  Each start leaves one behind if its data directory is removed, and the
+# kernel has room for 4096.  A server that is started again does not need the one
+# it had.
+remove_orphaned_segments() {
+	local id creator attached uid me
+	me=$(id -u)
+	while read -r _ id _ _ creator _ attached uid _; do
+		if [ "$uid" = "$me" ] && [ "$attached" = 0 ] && [ ! -e "/proc/$creator" ]; then
+			ipcrm -m "$id" 2>/dev/null || true
+		fi
+	done < <(tail -n +2 /proc/sysvipc/shm 2>/dev/null)
+}
