@@ -653,6 +653,7 @@ fstatvfs(int fd, struct statvfs *buf)
 		return -1;
 	memset(buf, 0, sizeof(*buf));
 	buf->f_frsize = fs.f_bsize;
+	buf->f_blocks = fs.f_blocks;
 	buf->f_bavail = fs.f_bavail;
 	buf->f_files = fs.f_files;
 	buf->f_favail = fs.f_ffree;
@@ -937,6 +938,15 @@ EnlargingFails(void *arg)
 		strstr(err.message, "could not allocate") != NULL ? 0 : 3;
 }
 
+static int	parts_begun;
+
+/* Asked before each part is allocated; one is enough. */
+static bool
+CountParts(void)
+{
+	return ++parts_begun > 1;
+}
+
 static void
 TestSetSize(void **state)
 {
@@ -944,6 +954,7 @@ TestSetSize(void **state)
 	PCacheSuperblock sb;
 	PCacheError err;
 	struct stat st;
+	struct statvfs vfs;
 	uint64		size;
 
 	Create(&pool, &sb);
@@ -959,6 +970,16 @@ TestSetSize(void **state)
 	RunWithoutRoom(size + MIB(4), EnlargingFails, &pool);
 	assert_int_equal(fstat(pool.fd, &st), 0);
 	assert_int_equal(st.st_size, size + MIB(2));
+
+	/* more than there is: found out before the memory of the host is full */
+	assert_int_equal(fstatvfs(pool.fd, &vfs), 0);
+	parts_begun = 0;
+	PCachePoolInterrupted = CountParts;
+	assert_false(PCachePoolSetSize(&pool, (uint64) vfs.f_blocks * vfs.f_frsize + MIB(2), &err));
+	PCachePoolInterrupted = NULL;
+	assert_contains(err.message, "No space left on device");
+	assert_int_equal(parts_begun, 0);
+	assert_int_equal(pool.file_size, size + MIB(2));
 
 	assert_true(PCachePoolSetSize(&pool, size, &err));
 	assert_int_equal(fstat(pool.fd, &st), 0);

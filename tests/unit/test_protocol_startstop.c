@@ -97,6 +97,7 @@ static void HookPayload(void *dest, const void *src, size_t len);
 static ssize_t HookPread(int fd, void *buf, size_t len, off_t offset);
 static int	HookFallocate(int fd, off_t offset, off_t len);
 static int	HookTruncate(int fd, off_t len);
+static int	HookStatvfs(int fd, struct statvfs *vfs);
 static time_t HookTime(void);
 
 /* what is replaced stays there, under another name */
@@ -113,6 +114,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #define pg_pread HookPread
 #define posix_fallocate HookFallocate
 #define ftruncate HookTruncate
+#define fstatvfs HookStatvfs
 #define PCachePoolOpen RealPoolOpen
 #define PCachePoolUseHugePages RealUseHugePages
 #include "pcache_pool.c"
@@ -516,6 +518,14 @@ HookPread(int fd, void *buf, size_t len, off_t offset)
 	len = Min(len, world.file_size - offset);
 	memcpy(buf, pool + offset, len);
 	return len;
+}
+
+static int
+HookStatvfs(int fd, struct statvfs *vfs)
+{
+	/* one that does not say how large it is */
+	memset(vfs, 0, sizeof(*vfs));
+	return 0;
 }
 
 /* New parts of the file are zero, in memory and on the media. */

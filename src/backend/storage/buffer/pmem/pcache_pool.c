@@ -429,6 +429,32 @@ PCacheCapacityFor(uint64 file_size)
 }
 
 /*
+ * Is there room for what the file lacks of that many bytes?  Fails with ENOSPC
+ * if not.  A file system that does not say how large it is has room.
+ */
+static bool
+HasRoom(int fd, uint64 size)
+{
+	struct statvfs vfs;
+	struct stat st;
+	uint64		allocated;
+
+	if (fstatvfs(fd, &vfs) < 0)
+		return false;
+	if (vfs.f_blocks == 0)
+		return true;
+	if (fstat(fd, &st) < 0)
+		return false;
+	/* hugetlbfs also counts blocks of 512 bytes */
+	allocated = (uint64) st.st_blocks * 512;
+	if (size <= allocated ||
+		size - allocated <= (uint64) vfs.f_bavail * vfs.f_frsize)
+		return true;
+	errno = ENOSPC;
+	return false;
+}
+
+/*
  * Give the file of an open pool that many bytes, all of them allocated, holes
  * that it had included.  If that fails, or is interrupted, it has the size that
  * it had before.
@@ -448,7 +474,13 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 		return false;
 	}
 
-	/* in parts, since tmpfs clears all memory and begins anew after a signal */
+	/*
+	 * In parts, since tmpfs clears all memory and begins anew after a signal.
+	 * So we have to ask first: what does not fit must not fill the memory of the
+	 * host before that is found out.
+	 */
+	if (!HasRoom(pool->fd, size))
+		rc = errno;
 	for (uint64 done = 0; rc == 0 && done < size; done += ALLOCATE_AT_ONCE)
 	{
 		do
