@@ -19,6 +19,7 @@
 #include "access/xlogreader.h"
 #include "catalog/pg_control.h"
 #include "storage/buf.h"
+#include "storage/itemptr.h"
 #include "storage/pcache_layout.h"
 #include "utils/guc.h"
 
@@ -115,20 +116,22 @@ PersistentCacheRetag(int buf_id, bool ring)
 
 /* pcache_hint.c: any process */
 extern bool PersistentCacheHeapPageIsDurable(Buffer buffer);
+extern bool PersistentCacheDeathIsDurable(Buffer buffer, OffsetNumber root);
 
 /*
- * A heap page, locked by the caller, says that all tuples of a HOT chain are
- * dead to everybody.  Takes that back while the WAL that it relies on is not
- * durable: the caller of heap_hot_search_buffer() may mark the index entry as
+ * A heap page, locked by the caller, says that all tuples of the HOT chain that
+ * begins at tid are dead to everybody.  Takes that back while the WAL that it
+ * relies on is not durable: the caller of heap_hot_search_buffer() may mark the index entry as
  * dead, without WAL, and a crash that loses the deletion would not take the mark
  * back.  Does nothing if nobody has asked (all_dead is NULL).
  */
 static inline void
-PersistentCacheCheckAllDead(Buffer buffer, bool *all_dead)
+PersistentCacheCheckAllDead(Buffer buffer, ItemPointer tid, bool *all_dead)
 {
 	if (unlikely(PersistentCacheDescriptors != NULL) &&
 		all_dead != NULL && *all_dead)
-		*all_dead = PersistentCacheHeapPageIsDurable(buffer);
+		*all_dead = PersistentCacheDeathIsDurable(buffer,
+												  ItemPointerGetOffsetNumber(tid));
 }
 
 /* pcache_redo.c: startup process */

@@ -103,6 +103,25 @@ for my $way (sort keys %way)
 	indexes_right($node, 't_other_row', 'a later change');
 }
 
+# Rows whose insertion was rolled back: nothing has to be durable for them to be
+# dead, and their entries are marked at once.
+{
+	make_table($node, 't_aborted', 'headers');
+	my ($rows, $all) = rows($node, 't_aborted');
+	stop_walwriter($node);
+	$node->safe_psql('postgres', q{SET synchronous_commit = off; BEGIN; SAVEPOINT s;
+		INSERT INTO t_aborted SELECT i, i - 500, point(i, i), repeat('x', 100) FROM generate_series(1101, 1200) i; ROLLBACK TO s; COMMIT});
+	my $end = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+	scan($node, 't_aborted');
+	is($node->safe_psql('postgres', "SELECT pg_current_wal_flush_lsn() < '$end'"), 't', 'rolled back: WAL is not durable');
+	cmp_ok(lp_dead($node, 't_aborted', $_), '>', 10, "rolled back: entries of the $_ index are dead at once")
+	  for @kinds;
+	kill_all($node);
+	$node->start;
+	is(join(' ', rows($node, 't_aborted')), "$rows $all", 'rolled back: contents are right');
+	indexes_right($node, 't_aborted', 'rolled back');
+}
+
 # Where a crash makes the start cold, nothing is different from PostgreSQL; nor
 # is it for tables whose pages are not kept, or have no WAL.
 {

@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/spgist_private.h"
 #include "access/xlog.h"
 #include "pcache_internal.h"
@@ -36,6 +37,32 @@ bool
 PersistentCacheHeapPageIsDurable(Buffer buffer)
 {
 	return !XLogNeedsFlush(BufferGetLSNAtomic(buffer));
+}
+
+/*
+ * All tuples of the HOT chain that begins at this offset of a heap page are
+ * dead.  Is that so after any crash?
+ *
+ * It is if the page is durable, and also, whatever WAL is lost, if who inserted
+ * the first tuple has aborted: nobody else could update it, so all of the chain
+ * goes with it.  Otherwise a transaction could not reuse the space that its own
+ * subtransactions have left in an index.
+ *
+ * The caller has the buffer pinned, and its content lock at least shared.
+ */
+bool
+PersistentCacheDeathIsDurable(Buffer buffer, OffsetNumber root)
+{
+	Page		page = BufferGetPage(buffer);
+	ItemId		item;
+
+	if (PersistentCacheHeapPageIsDurable(buffer))
+		return true;
+	if (root < FirstOffsetNumber || root > PageGetMaxOffsetNumber(page))
+		return false;
+	item = PageGetItemId(page, root);
+	return ItemIdIsNormal(item) &&
+		HeapTupleHeaderXminInvalid((HeapTupleHeader) PageGetItem(page, item));
 }
 
 /*
