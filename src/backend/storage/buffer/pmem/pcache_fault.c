@@ -62,7 +62,8 @@ PCacheCatchFaults(void)
 	memset(&action, 0, sizeof(action));
 	action.sa_sigaction = HandleFault;
 	action.sa_flags = SA_SIGINFO | SA_RESETHAND;
-	sigemptyset(&action.sa_mask);
+	/* or the handler of a SIGQUIT that comes at the same time ends us first */
+	sigfillset(&action.sa_mask);
 	for (int i = 0; i < lengthof(fault_signals); i++)
 	{
 		if (sigaction(fault_signals[i], &action, NULL) < 0)

@@ -166,7 +166,8 @@ PersistentCacheInitChild(void)
 	memset(&action, 0, sizeof(action));
 	action.sa_sigaction = HandleSigbus;
 	action.sa_flags = SA_SIGINFO | SA_RESETHAND;
-	sigemptyset(&action.sa_mask);
+	/* see PCacheCatchFaults() */
+	sigfillset(&action.sa_mask);
 	if (sigaction(SIGBUS, &action, NULL) < 0)
 		elog(FATAL, "could not set handler for SIGBUS: %m");
 	PCacheCatchFaults();
