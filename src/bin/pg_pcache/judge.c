@@ -427,6 +427,29 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	pg_free(chunk);
 }
 
+/*
+ * Is the next start cold, since no page can be kept?  If so, detail says why,
+ * and the result is the reason's name in JSON; otherwise it is NULL.
+ */
+const char *
+ColdForWantOfPages(const PCacheSuperblock *sb, const PageScan *scan,
+				   char *detail, size_t size)
+{
+	PCacheVerdict empty =
+		PCacheEmptyGate(sb->state == PCACHE_STATE_CLEAN, scan->saved);
+
+	if (empty.refusal != PCACHE_WARM)
+	{
+		strlcpy(detail, empty.detail, size);
+		return PCacheRefusalName(empty.refusal);
+	}
+	if (scan->counts[PCACHE_PAGE_KEPT] > 0)
+		return NULL;
+	snprintf(detail, size, _("none of the %llu saved pages can be kept"),
+			 (unsigned long long) scan->saved);
+	return "pages";
+}
+
 /* Does one of the slots hold this page, to be kept? */
 bool
 ScanHasPage(const PageScan *scan, PageKey key)

@@ -314,6 +314,9 @@ extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,
 					  const PCacheSuperblock *sb,
 					  const ControlFileData *control, int64 nbuffers,
 					  const Judge *judge, PageScan *scan);
+extern const char *ColdForWantOfPages(const PCacheSuperblock *sb,
+									  const PageScan *scan, char *detail,
+									  size_t size);
 extern bool ScanHasPage(const PageScan *scan, PageKey key);
 extern void FreeScan(PageScan *scan);
 extern PageKey DescriptorKey(const PCacheDescriptor *desc);

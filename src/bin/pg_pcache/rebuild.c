@@ -860,13 +860,9 @@ Conclude(Rebuild *r)
 				  r->conf.nbuffers, &r->judge, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
 		result->next_start = NEXT_START_WARM;
-		if (result->kept == 0 && scan.saved > 0)
-		{
+		if (ColdForWantOfPages(Superblock(r), &scan, result->detail,
+							   sizeof(result->detail)) != NULL)
 			result->next_start = NEXT_START_COLD;
-			snprintf(result->detail, sizeof(result->detail),
-					 _("none of the %llu saved pages can be kept"),
-					 (unsigned long long) scan.saved);
-		}
 		else if (r->conf.mode == NULL || r->conf.nbuffers < 0)
 		{
 			result->next_start = NEXT_START_UNKNOWN;

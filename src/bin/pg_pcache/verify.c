@@ -186,6 +186,8 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	Superblocks superblocks;
 	Judge		judge;
 	PageScan	scan;
+	const char *cold;
+	char		detail[sizeof(result->detail)];
 
 	switch (PCacheStateFileRead(options->pgdata, &state_file, &err))
 	{
@@ -226,17 +228,9 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		result->saved = scan.saved;
 		result->not_fitting = scan.not_fitting;
 		memcpy(result->counts, scan.counts, sizeof(result->counts));
-		if (result->saved == 0)
-		{
-			PCacheVerdict empty =
-				PCacheEmptyGate(superblocks.chosen.state == PCACHE_STATE_CLEAN, 0);
-
-			ConcludeCold(result, empty.refusal, empty.detail);
-		}
-		else if (result->counts[PCACHE_PAGE_KEPT] == 0)
-			Conclude(result, NEXT_START_COLD, "pages",
-					 _("none of the %llu saved pages can be kept"),
-					 (unsigned long long) result->saved);
+		cold = ColdForWantOfPages(&superblocks.chosen, &scan, detail, sizeof(detail));
+		if (cold != NULL)
+			Conclude(result, NEXT_START_COLD, cold, "%s", detail);
 		if (options->pages || options->deep)
 			ComparePool(options, &pool, &superblocks.chosen, control, &scan,
 						result);

@@ -30,6 +30,10 @@ is($node->safe_psql('postgres', 'SELECT sealer_pid IS NULL FROM pg_stat_pcache')
 is($node->safe_psql('postgres', q{SELECT warm, reason FROM pg_pcache_next_start()}),
 	'f|no pages', 'no worker process: so the next start will be cold after a crash');
 kill_all($node);
+my ($rc, $rebuilt) = pcache($node, 'rebuild');
+is($rc, 2, 'no worker process, a crash: pg_pcache rebuild says that the next start is cold');
+like($rebuilt, qr/^next start: COLD: the last server had not sealed any page$/m,
+	'no worker process, a crash: and why');
 $offset = log_offset($node);
 cold_after_crash($node, 'no_pages', qr/^the last server had not sealed any page$/,
 	'no worker process, a crash');
