@@ -240,12 +240,11 @@ CheckControlSeen(const PCacheControlSeen seen[2], const ControlFileData *control
 	bool		is_confirmed = confirmed->number > 0 &&
 		confirmed->crc == PCacheControlSeenCrc(confirmed);
 
-	if (is_confirmed && confirmed->time == control->time &&
+	if (is_confirmed &&
+		confirmed->contents == PCacheControlConfirmed(control, 1).contents &&
+		confirmed->time == control->time &&
 		confirmed->control_crc == control->crc)
-	{
-		FuzzExpect(confirmed->contents == PCacheControlConfirmed(control, 1).contents);
 		return;
-	}
 	FuzzExpect(pending->number > 0);
 	FuzzExpect(pending->crc == PCacheControlSeenCrc(pending));
 	FuzzExpect(!is_confirmed || pending->number > confirmed->number);

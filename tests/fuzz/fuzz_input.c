@@ -370,7 +370,10 @@ FuzzWalPlace(const FuzzInput *input, char path[MAXPGPATH])
 	return end;
 }
 
-/* Put the WAL there. */
+/*
+ * Put the WAL there.  A segment that is larger than files may be here is not
+ * there.
+ */
 void
 FuzzPlaceWal(const FuzzInput *input)
 {
@@ -386,6 +389,11 @@ FuzzPlaceWal(const FuzzInput *input)
 	fd = open(last_path, O_RDWR | O_CREAT, 0600);
 	if (fd < 0)
 		return;
-	FuzzWriteFile(fd, input->wal, sizeof(input->wal), end - PCACHE_WITNESS_LEN);
+	if (ftruncate(fd, end) == 0)
+		FuzzWriteFile(fd, input->wal, sizeof(input->wal), end - PCACHE_WITNESS_LEN);
+	else if (errno == EFBIG)
+		unlink(last_path);
+	else
+		abort();
 	close(fd);
 }
