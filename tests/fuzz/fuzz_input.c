@@ -271,6 +271,9 @@ FuzzWatch(void)
 		if (sigaction(SIGPROF, &action, NULL) < 0 ||
 			setitimer(ITIMER_PROF, &second, NULL) < 0)
 			abort();
+		/* a handler that libFuzzer has set since LLVMFuzzerInitialize() */
+		if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR)
+			abort();
 		started = true;
 	}
 	run_number = run_number + 1;

@@ -435,7 +435,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	if (control_fd < 0 || ftruncate(control_fd, PG_CONTROL_FILE_SIZE) < 0 ||
 		output_fd < 0 || dup2(output_fd, STDOUT_FILENO) < 0)
 		Fail(CONTROL_FILE);
-	if (setrlimit(RLIMIT_FSIZE, &file_size) < 0 || signal(SIGXFSZ, SIG_IGN) == SIG_ERR)
+	if (setrlimit(RLIMIT_FSIZE, &file_size) < 0)
 		Fail("RLIMIT_FSIZE");
 	main_thread = pthread_self();
 	tell = getenv("FUZZ_TELL") != NULL;
