@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
+#include "pcache_media_internal.h"
 
 /*
  * Files are in memory: the functions that the linker puts before the real
@@ -66,7 +67,7 @@ __wrap_open(const char *path, int flags,...)
 		return __real_open(path, flags, mode);
 	}
 	FuzzExpect(flags == (O_RDONLY | O_CLOEXEC));
-	if (strcmp(path, "./" PCACHE_STATE_FILE) == 0)
+	if (strcmp(path, "./" PCACHE_RECORD_FILE) == 0)
 		return STATE_FD;
 	FuzzExpect(strncmp(path, XLOGDIR "/", strlen(XLOGDIR "/")) == 0);
 	if (strcmp(path, wal_path) == 0)
@@ -270,9 +271,9 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	FuzzExpect(facts->file_size <= sb->pool_size);
 	FuzzExpect(sb->blocks_offset + sb->capacity * BLCKSZ <= sb->pool_size);
 	FuzzExpect(sb->system_identifier == control->system_identifier);
-	FuzzExpect(facts->state != NULL);
-	FuzzExpect(memcmp(sb->pool_uuid, facts->state->pool_uuid, PCACHE_UUID_LEN) == 0);
-	FuzzExpect(sb->incarnation == facts->state->incarnation);
+	FuzzExpect(facts->record != NULL);
+	FuzzExpect(memcmp(sb->pool_uuid, facts->record->pool_uuid, PCACHE_UUID_LEN) == 0);
+	FuzzExpect(sb->incarnation == facts->record->incarnation);
 	FuzzExpect(sb->data_checksum_version == control->data_checksum_version);
 	FuzzExpect(!facts->backup_label && !facts->recovery_target);
 	FuzzExpect(!media->bad.truncated);
@@ -369,8 +370,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	PCacheSuperblock copy;
 	PCacheSuperblock chosen;
 	PCacheSuperblockSource source;
-	PCacheStateFile state;
-	PCacheStateFileResult state_result;
+	PCacheRecord record;
+	PCacheRecordResult record_result;
 	PCacheGateFacts facts = {0};
 	PCacheMediaReport media;
 	PCacheError err;
@@ -397,7 +398,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	/* the pool's other metadata */
 	MakeMediaReport(&input, &chosen, &media);
-	PCacheAddMemoryErrors(POOL_FD, &media);
+	PCacheMediaAddMemoryErrors(&media, POOL_FD);
 	CheckRanges(&media);
 	(void) PCacheMediaCompareDimms(&chosen, &media, why, sizeof(why));
 	if (PCacheWatermarkChoose(input.watermarks, &facts.watermark))
@@ -411,18 +412,18 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	/* the cluster */
 	state_len = FuzzExpandState(&input, "/dev/shm/pool", state_text, sizeof(state_text));
-	state_result = PCacheStateFileRead(".", &state, &err);
-	if (state_result == PCACHE_STATEFILE_OK)
+	record_result = PCacheRecordRead(".", &record, &err);
+	if (record_result == PCACHE_RECORD_OK)
 	{
-		FuzzExpect(is_absolute_path(state.directory));
-		FuzzExpect(state.capacity > 0);
-		FuzzExpect(PCacheFsKindName(state.fs_kind)[0] != '\0');
+		FuzzExpect(is_absolute_path(record.directory));
+		FuzzExpect(record.capacity > 0);
+		FuzzExpect(PCacheFsKindName(record.fs_kind)[0] != '\0');
 	}
 	wal_end = FuzzWalPlace(&input, wal_path);
 
 	facts.control = &input.control;
-	facts.state = state_result == PCACHE_STATEFILE_OK &&
-		!(input.facts & FUZZ_NO_STATE_FILE) ? &state : NULL;
+	facts.record = record_result == PCACHE_RECORD_OK &&
+		!(input.facts & FUZZ_NO_RECORD) ? &record : NULL;
 	facts.file_size = input.file_size;
 	facts.backup_label = (input.facts & FUZZ_BACKUP_LABEL) != 0;
 	facts.recovery_target = (input.facts & FUZZ_RECOVERY_SIGNAL) != 0;

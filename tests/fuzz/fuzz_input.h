@@ -18,7 +18,7 @@
 
 #include "postgres_fe.h"
 
-#include "storage/pcache_pool.h"
+#include "storage/pcache_gate.h"
 
 #define FUZZ_DESCRIPTORS	16
 #define FUZZ_MEMORY_ERRORS	8
@@ -30,7 +30,7 @@
 #define FUZZ_DIRECTORY		"@POOL@"
 
 /* FuzzInput.facts */
-#define FUZZ_NO_STATE_FILE		0x0001
+#define FUZZ_NO_RECORD		0x0001
 #define FUZZ_BACKUP_LABEL		0x0002
 #define FUZZ_RECOVERY_SIGNAL	0x0004
 #define FUZZ_STANDBY_SIGNAL		0x0008

@@ -49,7 +49,7 @@ main(int argc, char *argv[])
 	FuzzInput	input = {0};
 	ControlFileData *control;
 	bool		crc_ok;
-	PCacheStateFile state;
+	PCacheRecord record;
 	PCacheError err;
 	PCacheSuperblock sb;
 	PCacheWatermark watermark;
@@ -70,20 +70,20 @@ main(int argc, char *argv[])
 	input.recovery_timeline = input.control.checkPointCopy.ThisTimeLineID;
 	input.command = atoi(argv[2]);
 
-	if (PCacheStateFileRead(".", &state, &err) != PCACHE_STATEFILE_OK)
+	if (PCacheRecordRead(".", &record, &err) != PCACHE_RECORD_OK)
 		pg_fatal("%s", err.message);
-	fd = Open(PCACHE_STATE_FILE);
+	fd = Open(PCACHE_RECORD_FILE);
 	len = read(fd, text, sizeof(text) - 1);
 	if (len < 0)
-		pg_fatal("could not read file \"%s\": %m", PCACHE_STATE_FILE);
+		pg_fatal("could not read file \"%s\": %m", PCACHE_RECORD_FILE);
 	close(fd);
 	text[len] = '\0';
-	place = strstr(text, state.directory);
+	place = strstr(text, record.directory);
 	snprintf(input.state, FUZZ_STATE_LEN, "%.*s%s%s", (int) (place - text), text,
-			 FUZZ_DIRECTORY, place + strlen(state.directory));
+			 FUZZ_DIRECTORY, place + strlen(record.directory));
 	input.state_len = strlen(input.state);
 
-	snprintf(path, sizeof(path), "%s/%s", state.directory, PCACHE_POOL_FILE);
+	snprintf(path, sizeof(path), "%s/%s", record.directory, PCACHE_POOL_FILE);
 	fd = Open(path);
 	input.file_size = lseek(fd, 0, SEEK_END);
 	if (!PCacheReadExact(fd, &sb, sizeof(sb), PCACHE_SUPERBLOCK_OFFSET))

@@ -23,7 +23,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -607,12 +606,12 @@ WriteCluster(const FuzzInput *input, const Command *command)
 	int			fd;
 
 	FuzzWriteFile(control_fd, &input->control, sizeof(input->control), 0);
-	unlink(PCACHE_STATE_FILE);
-	if (!(input->facts & FUZZ_NO_STATE_FILE))
+	unlink(PCACHE_RECORD_FILE);
+	if (!(input->facts & FUZZ_NO_RECORD))
 	{
-		fd = open(PCACHE_STATE_FILE, O_WRONLY | O_CREAT, 0600);
+		fd = open(PCACHE_RECORD_FILE, O_WRONLY | O_CREAT, 0600);
 		if (fd < 0)
-			Fail(PCACHE_STATE_FILE);
+			Fail(PCACHE_RECORD_FILE);
 		FuzzWriteFile(fd, text, len, 0);
 		close(fd);
 	}

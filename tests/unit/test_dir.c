@@ -444,7 +444,7 @@ TestMayFormat(void **state)
 		offsetof(PCacheSuperblock, magic), offsetof(PCacheSuperblock, tail)
 	};
 	PCachePool	pool;
-	PCacheStateFile record = {.directory = "/somewhere/else"};
+	PCacheRecord record = {.directory = "/somewhere/else"};
 	PCacheError err;
 
 	strcpy(pool.path, Join(dir, "pool"));

@@ -26,7 +26,7 @@ typedef struct World
 {
 	PCacheSuperblock sb;
 	ControlFileData control;
-	PCacheStateFile state;
+	PCacheRecord record;
 	PCacheMediaReport media;
 	PCacheGateFacts facts;
 } World;
@@ -66,15 +66,15 @@ InitWorld(World *w)
 	w->sb.data_checksum_version = 1;
 	PCacheSuperblockSetCrc(&w->sb);
 
-	strlcpy(w->state.directory, "/dev/shm/cache", sizeof(w->state.directory));
-	w->state.capacity = CAPACITY;
-	memcpy(w->state.pool_uuid, w->sb.pool_uuid, PCACHE_UUID_LEN);
-	w->state.fs_kind = PCACHE_FS_TMPFS;
-	w->state.incarnation = w->sb.incarnation;
+	strlcpy(w->record.directory, "/dev/shm/cache", sizeof(w->record.directory));
+	w->record.capacity = CAPACITY;
+	memcpy(w->record.pool_uuid, w->sb.pool_uuid, PCACHE_UUID_LEN);
+	w->record.fs_kind = PCACHE_FS_TMPFS;
+	w->record.incarnation = w->sb.incarnation;
 
 	w->media.blocks = PCACHE_MEDIA_CLEAN;
 	w->facts.control = &w->control;
-	w->facts.state = &w->state;
+	w->facts.record = &w->record;
 	w->facts.file_size = w->sb.pool_size;
 	w->facts.media = &w->media;
 }
@@ -342,25 +342,25 @@ TestStateFile(void **state)
 	World		w;
 
 	InitWorld(&w);
-	w.facts.state = NULL;
+	w.facts.record = NULL;
 	Expect(&w, PCACHE_COLD_INCARNATION, "no state file");
 
 	InitWorld(&w);
 	for (int bit = 0; bit < PCACHE_UUID_LEN * 8; bit++)
 	{
-		w.state.pool_uuid[bit / 8] ^= 1 << bit % 8;
+		w.record.pool_uuid[bit / 8] ^= 1 << bit % 8;
 		Expect(&w, PCACHE_COLD_INCARNATION, "UUID");
-		w.state.pool_uuid[bit / 8] ^= 1 << bit % 8;
+		w.record.pool_uuid[bit / 8] ^= 1 << bit % 8;
 	}
 	for (int bit = 0; bit < 64; bit++)
 	{
-		w.state.incarnation ^= UINT64CONST(1) << bit;
+		w.record.incarnation ^= UINT64CONST(1) << bit;
 		Expect(&w, PCACHE_COLD_INCARNATION, "incarnation");
-		w.state.incarnation ^= UINT64CONST(1) << bit;
+		w.record.incarnation ^= UINT64CONST(1) << bit;
 	}
 
 	/* a run without the pool, as far as that can be told from a cut-off start */
-	w.state.incarnation = 0;
+	w.record.incarnation = 0;
 	Expect(&w, PCACHE_COLD_INCARNATION, "run without the pool");
 	assert_string_equal(PCachePoolGate(&w.sb, &w.facts).detail,
 						"the cluster was run without the pool");
@@ -379,9 +379,9 @@ TestStateFile(void **state)
 
 	/* place and kind are for finding the pool; the UUID tells which it is */
 	InitWorld(&w);
-	strlcpy(w.state.directory, "/elsewhere", sizeof(w.state.directory));
-	w.state.capacity++;
-	w.state.fs_kind = PCACHE_FS_FSDAX;
+	strlcpy(w.record.directory, "/elsewhere", sizeof(w.record.directory));
+	w.record.capacity++;
+	w.record.fs_kind = PCACHE_FS_FSDAX;
 	Expect(&w, PCACHE_WARM, "directory, capacity, kind");
 }
 
@@ -457,10 +457,10 @@ FAULT(BlockSize, w->sb.block_size = 16384)
 FAULT(Capacity, w->sb.capacity = PG_UINT64_MAX)
 FAULT(FileSize, w->facts.file_size += MIB(2))
 FAULT(System, w->control.system_identifier++)
-FAULT(NoStateFile, w->facts.state = NULL)
+FAULT(NoStateFile, w->facts.record = NULL)
 FAULT(Uuid, w->sb.pool_uuid[15]++)
 FAULT(Empty, w->sb.state = PCACHE_STATE_EMPTY)
-FAULT(Incarnation, w->state.incarnation++)
+FAULT(Incarnation, w->record.incarnation++)
 FAULT(Attaching, w->sb.state = PCACHE_STATE_ATTACHING)
 FAULT(Running, w->control.state = DB_IN_PRODUCTION)
 FAULT(Timeline, w->sb.confirmed.timeline++)
@@ -1156,7 +1156,7 @@ TestSuspect(void **state)
 	/* a bad block below the note: it may have told of one */
 	InitWorld(&w);
 	w.media.blocks = PCACHE_MEDIA_BAD;
-	PCacheMediaAddRange(&w.media.bad, PCACHE_SUSPECT_OFFSET + sizeof(PCacheSuspect), 64);
+	PCacheRangeAdd(&w.media.bad, PCACHE_SUSPECT_OFFSET + sizeof(PCacheSuspect), 64);
 	Expect(&w, PCACHE_WARM, "a bad block behind the note");
 	w.media.bad.ranges[0].offset--;
 	Expect(&w, PCACHE_COLD_MEDIA, "a bad block below the end of the note");
@@ -1609,12 +1609,13 @@ TestAdoptedAndClean(void **state)
 		}
 		old = w.sb;
 		assert_true(PCacheSuperblockAdopt(&w.sb, &w.control, PCACHE_FS_TMPFS,
-										  PERSISTENT_CACHE_ALWAYS, CAPACITY, &media));
+										  PERSISTENT_CACHE_ALWAYS, CAPACITY));
+		PCacheMediaRememberDimms(&media, &w.sb);
 		assert_int_not_equal(w.sb.incarnation, old.incarnation);
 		assert_memory_equal(w.sb.pool_uuid, old.pool_uuid, PCACHE_UUID_LEN);
 		PCacheSuperblockSetCrc(&w.sb);
 		Expect(&w, PCACHE_COLD_INCARNATION, "not recorded in PGDATA");
-		w.state.incarnation = w.sb.incarnation;
+		w.record.incarnation = w.sb.incarnation;
 		Expect(&w, PCACHE_COLD_ATTACHING, "adopted");
 
 		PCacheSuperblockSetClean(&w.sb, &w.control, 17);

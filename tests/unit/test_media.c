@@ -35,7 +35,7 @@
 #include <ndctl/libndctl.h>
 #endif
 
-#include "storage/pcache_media.h"
+#include "pcache_media_internal.h"
 
 #define KB(n)	((uint64) (n) * 1024)
 #define MB(n)	((uint64) (n) * 1024 * 1024)
@@ -1357,12 +1357,12 @@ EmptyRangeIgnored(void **state)
 	Ask();
 	AssertClean();
 
-	PCacheMediaAddRange(&list, KB(4), 0);
+	PCacheRangeAdd(&list, KB(4), 0);
 	assert_int_equal(list.n_ranges, 0);
 	/* The end must have an address, too. */
-	PCacheMediaAddRange(&list, PG_UINT64_MAX, 8);
+	PCacheRangeAdd(&list, PG_UINT64_MAX, 8);
 	assert_int_equal(list.n_ranges, 0);
-	PCacheMediaAddRange(&list, PG_UINT64_MAX - 1, 8);
+	PCacheRangeAdd(&list, PG_UINT64_MAX - 1, 8);
 	assert_int_equal(list.n_ranges, 1);
 	assert_int_equal(list.ranges[0].length, 1);
 	free(list.ranges);
@@ -1372,7 +1372,7 @@ EmptyRangeIgnored(void **state)
 static void
 CapExceeded(void **state)
 {
-	const int	n = PCACHE_MEDIA_MAX_RANGES + 1;
+	const int	n = PCACHE_MAX_RANGES + 1;
 	FakeExtent *extents = calloc(n, sizeof(FakeExtent));
 
 	assert_non_null(extents);
@@ -1399,7 +1399,7 @@ CapExceeded(void **state)
 	free(extents);
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
 	assert_false(report.bad.truncated);
-	assert_int_equal(report.bad.n_ranges, PCACHE_MEDIA_MAX_RANGES);
+	assert_int_equal(report.bad.n_ranges, PCACHE_MAX_RANGES);
 	assert_false(PCacheMediaRangeIsBad(&report, KB(8), KB(8)));
 	assert_true(PCacheMediaRangeIsBad(&report, KB(16), KB(8)));
 }

@@ -13,6 +13,7 @@
  */
 #include "postgres_fe.h"
 
+#include "pcache_media_internal.h"
 #include "unit.h"
 
 static PCacheMemoryError entries[PCACHE_MAX_MEMORY_ERRORS];
@@ -46,7 +47,7 @@ Query(size_t entry_bytes, PCacheMediaAnswer before, PCacheMediaReport *report)
 
 	memset(report, 0, sizeof(*report));
 	report->blocks = before;
-	PCacheAddMemoryErrors(fd, report);
+	PCacheMediaAddMemoryErrors(report, fd);
 	close(fd);
 }
 
@@ -148,7 +149,7 @@ TestUnreadable(void **state)
 	assert_int_equal(report.blocks, PCACHE_MEDIA_CLEAN);
 	assert_int_equal(report.bad.n_ranges, 0);
 
-	PCacheAddMemoryErrors(-1, &report);
+	PCacheMediaAddMemoryErrors(&report, -1);
 	assert_int_equal(report.blocks, PCACHE_MEDIA_CLEAN);
 }
 

@@ -101,9 +101,9 @@ static void SealerEnqueue(int buf_id);
 #undef BITS_PER_WORD
 #include "pcache_untrusted.c"
 #undef BITS_PER_WORD
-#define PersistentCacheEnqueue SealerEnqueue
+#define PCacheEnqueue SealerEnqueue
 #include "pcache_sealer.c"
-#undef PersistentCacheEnqueue
+#undef PCacheEnqueue
 #include "pcache_shutdown.c"
 
 #undef memcpy
@@ -703,7 +703,7 @@ SealerEnqueue(int buf_id)
 		return;
 	if (me == SEALER && !sealer_cas_failed && mutant == M_SEALER_NO_REQUEUE_LOCKED)
 		return;
-	PersistentCacheEnqueue(buf_id);
+	PCacheEnqueue(buf_id);
 }
 
 uint32
@@ -1438,7 +1438,7 @@ Reset(int scenario)
 		StoreWords(slot, world.files[slot].words);
 		StoreLSN(slot, slot, world.files[slot]);
 		world.truth[slot].to_be_sealed = true;
-		PersistentCacheEnqueue(slot);
+		PCacheEnqueue(slot);
 	}
 	SealQueued();
 	if (scenarios[scenario].start == QUEUED)

@@ -104,6 +104,8 @@ static time_t HookTime(void);
 extern PCacheOpenResult RealPoolOpen(const char *directory, PCacheOpenMode mode,
 									 PCachePool *opened, PCacheError *err);
 extern bool RealUseHugePages(PCachePool *opened);
+extern bool RealMayFormat(const PCachePool *opened, const PCacheRecord *record,
+						  PCacheError *err);
 extern bool RealWitnessMatches(const PCacheWatermark *watermark,
 							   uint32 segment_size, PCacheError *err);
 extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
@@ -117,9 +119,13 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #define fstatvfs HookStatvfs
 #define PCachePoolOpen RealPoolOpen
 #define PCachePoolUseHugePages RealUseHugePages
+#define PCachePoolMayFormat RealMayFormat
+#include "pcache_error.c"
+#include "pcache_facts.c"
 #include "pcache_pool.c"
 #undef PCachePoolOpen
 #undef PCachePoolUseHugePages
+#undef PCachePoolMayFormat
 #include "pcache_superblock.c"
 
 #define PCacheWitnessMatches RealWitnessMatches
@@ -291,7 +297,7 @@ static struct
 	uint64		next_contents;
 	ControlFileData control;
 	bool		have_record;
-	PCacheStateFile record;
+	PCacheRecord record;
 	uint8		boots;
 	uint64		randoms;
 	uint64		cut_at;			/* the file was cut off there */
@@ -768,43 +774,36 @@ PCachePoolUseHugePages(PCachePool *opened)
 	return false;
 }
 
-PCacheStateFileResult
-PCacheStateFileRead(const char *datadir, PCacheStateFile *state, PCacheError *err)
+PCacheRecordResult
+PCacheRecordRead(const char *datadir, PCacheRecord *record, PCacheError *err)
 {
 	if (!world.have_record)
-		return PCACHE_STATEFILE_MISSING;
-	*state = world.record;
-	return PCACHE_STATEFILE_OK;
+		return PCACHE_RECORD_MISSING;
+	*record = world.record;
+	return PCACHE_RECORD_OK;
 }
 
 /* It is durable, or it is not there. */
 bool
-PCacheStateFileWrite(const char *datadir, int file_mode,
-					 const PCacheStateFile *state, PCacheError *err)
+PCacheRecordWrite(const char *datadir, int file_mode,
+				  const PCacheRecord *record, PCacheError *err)
 {
 	Step();
-	world.record = *state;
+	world.record = *record;
 	world.have_record = true;
 	Step();
 	return true;
 }
 
 void
-PCacheGatherFacts(const PCachePool *opened, const PCacheMediaReport *media,
-				  PCacheStateFile *state, PCacheGateFacts *facts)
+PCacheGatherServerFacts(const PCachePool *opened, PCacheRecord *record,
+						PCacheGateFacts *facts)
 {
-	PCacheWatermark slots[2];
 	PCacheError err;
 
-	facts->file_size = opened->file_size;
-	facts->media = media;
-	(void) PCacheReadBootId(facts->boot_id);
-	if (!PCacheReadExact(opened->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(slots, &facts->watermark))
-		facts->watermark.flushed = 0;
-	PCacheReadControlSeen(opened->fd, facts->control_seen);
-	if (PCacheStateFileRead(DataDir, state, &err) == PCACHE_STATEFILE_OK)
-		facts->state = state;
+	PCacheGatherFacts(opened, &PCacheMedia, facts);
+	if (PCacheRecordRead(DataDir, record, &err) == PCACHE_RECORD_OK)
+		facts->record = record;
 }
 
 bool
@@ -967,6 +966,12 @@ PCacheMediaRangeIsBad(const PCacheMediaReport *media, uint64 offset, uint64 leng
 	return false;
 }
 
+void
+PCacheMediaRememberDimms(const PCacheMediaReport *report, PCacheSuperblock *sb)
+{
+	sb->dimms_state = report->dimms_state;
+}
+
 PCacheDimmComparison
 PCacheMediaCompareDimms(const PCacheSuperblock *sb, const PCacheMediaReport *now,
 						char *why, size_t why_len)
@@ -1052,7 +1057,7 @@ PCacheDirHasAllLinks(const PCacheDir *dir, int fd, const char *path,
 }
 
 bool
-PCachePoolMayFormat(const PCachePool *opened, const PCacheStateFile *state,
+PCachePoolMayFormat(const PCachePool *opened, const PCacheRecord *record,
 					PCacheError *err)
 {
 	return true;
@@ -1686,7 +1691,7 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 	PCacheMediaReport media;
 	PCacheGateFacts facts = {
 		.control = &world.control,
-		.state = world.have_record ? &world.record : NULL,
+		.record = world.have_record ? &world.record : NULL,
 		.file_size = world.file_size,
 		.media = &media,
 		.recovery_timeline = 1,

@@ -3,12 +3,12 @@
 # Made of the server's sources like test_protocol, see test_protocol.mk.  To be
 # included by Makefile.
 
-$(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h $(wildcard $(PMEM)/pcache_*.c) \
+$(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h $(wildcard $(PMEM)/pcache_*.c $(PMEM)/pool/*.c) \
 		$(wildcard ../../src/include/storage/pcache*.h) $(PMEM)/pcache_internal.h \
 		Makefile test_protocol_startstop.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
 		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
-		$(PMEM)/pcache_gate.c $(PMEM)/pcache_control.c $(PMEM)/pcache_memory_error.c \
-		$(PMEM)/pcache_suspect.c \
+		$(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_control.c $(PMEM)/pool/pcache_memory_error.c \
+		$(PMEM)/pool/pcache_suspect.c \
 		-lcmocka $(PG)/src/common/libpgcommon_srv.a $(PG)/src/port/libpgport_srv.a -lm

@@ -27,7 +27,7 @@
 
 #include <cmocka.h>
 
-#include "storage/pcache_pool.h"
+#include "storage/pcache_gate.h"
 
 #define MIB(n)	((uint64) (n) << 20)
 #define GIB(n)	((uint64) (n) << 30)

@@ -300,36 +300,6 @@ ResolvePath(const char *path, char *resolved)
 	ResolvePathStep(path, resolved, 0);
 }
 
-/* Read both superblocks of an open pool, and judge them. */
-void
-ReadSuperblocks(const PCachePool *pool, Superblocks *superblocks)
-{
-	PCacheSuperblock first;
-	PCacheSuperblock copy;
-	PCacheSuperblock ignored;
-
-	/* what cannot be read has no magic number, either */
-	memset(&first, 0, sizeof(first));
-	memset(&copy, 0, sizeof(copy));
-	memset(superblocks, 0, sizeof(*superblocks));
-	(void) PCacheReadExact(pool->fd, &first, sizeof(first),
-						   PCACHE_SUPERBLOCK_OFFSET);
-	(void) PCacheReadExact(pool->fd, &copy, sizeof(copy), PCACHE_COPY_OFFSET);
-
-	superblocks->source =
-		PCacheSuperblockChoose(&first, &copy, &superblocks->chosen,
-							   &superblocks->first_error);
-	superblocks->first_intact =
-		(superblocks->source == PCACHE_SB_FIRST);
-	/* judged beside the chosen one: a foreign format version is damage, then */
-	superblocks->copy_intact =
-		(PCacheSuperblockChoose(&copy,
-								superblocks->source == PCACHE_SB_NONE ?
-								&copy : &superblocks->chosen,
-								&ignored,
-								&superblocks->copy_error) == PCACHE_SB_FIRST);
-}
-
 /*
  * Parse a size with its unit, in the notation of postgresql.conf, into
  * blocks.  option is where it was given, for messages.

@@ -288,10 +288,10 @@ CheckDirectory(InitPlan *plan)
 static void
 RefuseOldPool(const InitPlan *plan)
 {
-	Superblocks superblocks;
+	PCacheSuperblocks superblocks;
 	const PCacheSuperblock *sb = &superblocks.chosen;
 
-	ReadSuperblocks(&plan->old_pool, &superblocks);
+	PCacheReadSuperblocks(plan->old_pool.fd, &superblocks);
 	pg_log_error("persistent cache pool \"%s\" already exists",
 				 plan->old_pool.path);
 	if (superblocks.source == PCACHE_SB_NONE)
@@ -315,8 +315,8 @@ static void
 CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 {
 	PCacheError err;
-	PCacheStateFile state;
-	PCacheStateFileResult state_result;
+	PCacheRecord record;
+	PCacheRecordResult record_result;
 
 	plan->old_pool.fd = -1;
 	switch (PCachePoolOpen(plan->directory, PCACHE_OPEN_WRITE,
@@ -333,35 +333,35 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 			FailWith(&err);
 	}
 
-	state_result = PCacheStateFileRead(options->pgdata, &state, &err);
+	record_result = PCacheRecordRead(options->pgdata, &record, &err);
 	if (plan->old_pool.fd >= 0)
 	{
 		PCacheError not_ours;
 
 		if (!PCachePoolMayFormat(&plan->old_pool,
-								 state_result == PCACHE_STATEFILE_OK ? &state : NULL,
+								 record_result == PCACHE_RECORD_OK ? &record : NULL,
 								 &not_ours))
 			FailWith(&not_ours);
 	}
-	if (state_result == PCACHE_STATEFILE_MISSING)
+	if (record_result == PCACHE_RECORD_MISSING)
 		return;
 	if (!options->force)
 	{
-		if (state_result == PCACHE_STATEFILE_ERROR)
+		if (record_result == PCACHE_RECORD_ERROR)
 			FailWith(&err);
 		pg_log_error("the cluster has a persistent cache already, in directory \"%s\"",
-					 state.directory);
+					 record.directory);
 		pg_log_error_hint("Use %s to replace it.", "--force");
 		exit(EXIT_ERROR);
 	}
 
 	/* what is elsewhere may be another cluster's by now, so we only tell */
-	if (state_result == PCACHE_STATEFILE_OK &&
-		strcmp(state.directory, plan->directory) != 0 &&
-		FileExists(state.directory, PCACHE_POOL_FILE))
+	if (record_result == PCACHE_RECORD_OK &&
+		strcmp(record.directory, plan->directory) != 0 &&
+		FileExists(record.directory, PCACHE_POOL_FILE))
 	{
 		pg_log_warning("the old pool \"%s/%s\" is left behind",
-					   state.directory, PCACHE_POOL_FILE);
+					   record.directory, PCACHE_POOL_FILE);
 		pg_log_warning_hint("Remove it if no other cluster uses it.");
 	}
 }
@@ -480,10 +480,10 @@ KeepOldPool(InitPlan *plan)
 static void
 ReuseOldPool(InitPlan *plan, PCachePool *pool, PCacheSuperblock *sb)
 {
-	Superblocks superblocks;
+	PCacheSuperblocks superblocks;
 
 	*pool = plan->old_pool;
-	ReadSuperblocks(pool, &superblocks);
+	PCacheReadSuperblocks(pool->fd, &superblocks);
 	EmptyPool(pool, &superblocks, plan->control, plan->capacity);
 	*sb = superblocks.chosen;
 	if (fchmod(pool->fd, pg_file_create_mode) < 0)
@@ -542,11 +542,11 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 {
 	PCachePool	pool;
 	PCacheSuperblock sb;
-	PCacheStateFile state = {{0}};
+	PCacheRecord record = {{0}};
 	PCacheError err;
 	pid_t		progress = 0;
 	bool		created;
-	bool		had_state;
+	bool		had_record;
 
 	atexit(UndoAtExit);
 	pqsignal(SIGINT, UndoAndDie);
@@ -587,20 +587,20 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		MakeLink(options, plan);
 	}
 
-	strlcpy(state.directory, plan->directory, sizeof(state.directory));
-	state.capacity = plan->capacity;
-	memcpy(state.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
-	state.fs_kind = pool.fs_kind;
-	had_state = FileExists(options->pgdata, PCACHE_STATE_FILE);
-	if (!PCacheStateFileWrite(options->pgdata, pg_file_create_mode, &state,
+	strlcpy(record.directory, plan->directory, sizeof(record.directory));
+	record.capacity = plan->capacity;
+	memcpy(record.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	record.fs_kind = pool.fs_kind;
+	had_record = FileExists(options->pgdata, PCACHE_RECORD_FILE);
+	if (!PCacheRecordWrite(options->pgdata, pg_file_create_mode, &record,
 							  &err))
 	{
 		char		path[MAXPGPATH];
 
 		/* it may be there, if only not durably; an old one does no harm */
 		snprintf(path, sizeof(path), "%s/%s",
-				 options->pgdata, PCACHE_STATE_FILE);
-		if (!had_state)
+				 options->pgdata, PCACHE_RECORD_FILE);
+		if (!had_record)
 			unlink(path);
 		FailWith(&err);
 	}

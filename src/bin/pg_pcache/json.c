@@ -277,7 +277,7 @@ void
 StatusResultToJson(const StatusResult *result, bool human)
 {
 	JsonWriter	w;
-	const Superblocks *superblocks = &result->superblocks;
+	const PCacheSuperblocks *superblocks = &result->superblocks;
 	const PCacheSuperblock *sb = &superblocks->chosen;
 
 	Begin(&w);
@@ -308,9 +308,9 @@ StatusResultToJson(const StatusResult *result, bool human)
 		AddString(&w, "incarnation",
 				  psprintf("%016llx", (unsigned long long) sb->incarnation));
 		AddString(&w, "cluster_incarnation",
-				  result->state_result != PCACHE_STATEFILE_OK ? NULL :
+				  result->record_result != PCACHE_RECORD_OK ? NULL :
 				  psprintf("%016llx",
-						   (unsigned long long) result->state.incarnation));
+						   (unsigned long long) result->record.incarnation));
 		AddNumber(&w, "timeline", sb->timeline);
 		AddCheckpoint(&w, "confirmed_checkpoint", &sb->confirmed);
 		AddCheckpoint(&w, "pending_checkpoint", &sb->pending);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
+#include "common/archive.h"
 #include "common/hashfn.h"
 #include "common/logging.h"
 #include "pg_pcache.h"
@@ -108,14 +109,14 @@ HasRecoveryTarget(const PCacheOptions *options)
  */
 void
 FindPoolDirectory(const PCacheOptions *options, const Configuration *conf,
-			  const PCacheStateFile *state, char *directory)
+			  const PCacheRecord *record, char *directory)
 {
 	const char *from = NULL;
 
 	if (options->directory != NULL)
 		from = options->directory;
-	else if (conf->directory == NULL && state != NULL)
-		from = state->directory;
+	else if (conf->directory == NULL && record != NULL)
+		from = record->directory;
 	else if (conf->directory != NULL &&
 			 strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) != 0)
 		from = conf->directory;
@@ -162,14 +163,14 @@ InjectBadBlocks(const PCachePool *pool, PCacheMediaReport *media)
 		if (bad)
 		{
 			media->blocks = PCACHE_MEDIA_BAD;
-			PCacheMediaAddRange(&media->bad, offset, length);
+			PCacheRangeAdd(&media->bad, offset, length);
 		}
 		end += (*end == '!');
 		list = (*end == ',') ? end + 1 : end;
 		if (end == list && *end != '\0')
 			pg_fatal("could not parse PG_PCACHE_BAD_BLOCKS");
 	}
-	PCacheMediaMergeRanges(&media->bad);
+	PCacheRangeMerge(&media->bad);
 }
 #endif
 
@@ -184,10 +185,50 @@ QueryMedia(const PCachePool *pool, PCacheMediaReport *media)
 #endif
 }
 
-/*
- * Which timeline recovery will follow, as InitWalRecovery() finds out.  What
- * the server would ask the archive for, only pg_wal is asked for.
- */
+/* Can the archive restore this file? */
+static bool
+ArchiveHas(const char *restore_command, const char *name)
+{
+	char		directory[] = "/tmp/pg_pcache.XXXXXX";
+	char		path[MAXPGPATH];
+	char	   *command;
+	int			rc;
+	bool		restored;
+
+	if (mkdtemp(directory) == NULL)
+		pg_fatal("could not create directory \"%s\": %m", directory);
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	command = BuildRestoreCommand(restore_command, path, name, NULL);
+	fflush(NULL);
+	rc = system(command);
+	restored = rc == 0 && access(path, F_OK) == 0;
+	pg_free(command);
+	(void) unlink(path);
+	if (rmdir(directory) < 0)
+		pg_log_warning("could not remove directory \"%s\": %m", directory);
+
+	/* as for the server: a command that is not there is no answer */
+	if (wait_result_is_any_signal(rc, true))
+		pg_fatal("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));
+	return restored;
+}
+
+/* Is there a history of this timeline?  As existsTimeLineHistory() looks. */
+static bool
+TimelineHasHistory(const PCacheOptions *options, const char *restore_command,
+				   uint32 timeline)
+{
+	char		name[MAXFNAMELEN];
+	char		path[MAXPGPATH];
+
+	TLHistoryFileName(name, timeline);
+	snprintf(path, sizeof(path), XLOGDIR "/%s", name);
+	return FileExists(options->pgdata, path) ||
+		(restore_command != NULL && restore_command[0] != '\0' &&
+		 ArchiveHas(restore_command, name));
+}
+
+/* Which timeline recovery will follow, as InitWalRecovery() finds out. */
 static uint32
 RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 				 bool archive_recovery)
@@ -200,78 +241,50 @@ RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 	if (!archive_recovery)
 		return timeline;
 	goal = ReadSetting(options, "recovery_target_timeline");
-	if (goal != NULL && strcmp(goal, "current") == 0)
+	if (goal == NULL || strcmp(goal, "latest") == 0)
 	{
-		free(goal);
-		return timeline;
+		/* as findNewestTimeLine(); it is what happens by default, too */
+		restore_command = ReadSetting(options, "restore_command");
+		while (TimelineHasHistory(options, restore_command, timeline + 1))
+			timeline++;
+		free(restore_command);
 	}
-	if (goal != NULL && strcmp(goal, "latest") != 0)
-	{
+	else if (strcmp(goal, "current") != 0)
 		timeline = strtoul(goal, NULL, 0);
-		free(goal);
-		return timeline;
-	}
 	free(goal);
-
-	/* as findNewestTimeLine(); it is what happens by default, too */
-	for (;;)
-	{
-		char		history[MAXPGPATH];
-
-		snprintf(history, sizeof(history), XLOGDIR "/%08X.history", timeline + 1);
-		if (!FileExists(options->pgdata, history))
-			break;
-		timeline++;
-	}
-	restore_command = ReadSetting(options, "restore_command");
-	if (restore_command != NULL && restore_command[0] != '\0')
-		pg_log_info("timelines were looked for in \"%s\", not by \"%s\"",
-					XLOGDIR, "restore_command");
-	free(restore_command);
 	return timeline;
 }
 
 /*
- * Gather what the pool gates look at beside the superblock.  state is NULL if
+ * Gather what the pool gates look at beside the superblock.  record is NULL if
  * PGDATA has none.  The facts point into judge, which must stay where it is.
- * Makes PGDATA the working directory, where the gates look for files.
+ * Makes PGDATA the working directory, where the gates look for files and
+ * restore_command is run.
  */
 void
 GatherFacts(const PCacheOptions *options, const ControlFileData *control,
-			const Configuration *conf, const PCacheStateFile *state,
+			const Configuration *conf, const PCacheRecord *record,
 			const PCachePool *pool, Judge *judge)
 {
 	PCacheGateFacts *facts = &judge->facts;
-	PCacheWatermark watermarks[2];
-	bool		recovery_signal = FileExists(options->pgdata, "recovery.signal");
-	bool		standby_signal = FileExists(options->pgdata, "standby.signal");
-
-	memset(judge, 0, sizeof(*judge));
-	facts->control = control;
-	facts->state = state;
-	facts->file_size = pool->file_size;
-	facts->backup_label = FileExists(options->pgdata, "backup_label");
-	/* standby.signal wins if there are both */
-	facts->recovery_target = standby_signal ?
-		HasRecoveryTarget(options) : recovery_signal;
-	judge->drop_unlogged = control->state != DB_SHUTDOWNED ||
-		facts->backup_label || recovery_signal || standby_signal;
-
-	QueryMedia(pool, &judge->media);
-	facts->media = &judge->media;
-	facts->cold_on_media_unknown = conf->cold_on_media_unknown;
-
-	facts->recovery_timeline = RecoveryTimeline(options, control,
-												standby_signal || recovery_signal);
-	(void) PCacheReadBootId(facts->boot_id);
-	if (!PCacheReadExact(pool->fd, watermarks, sizeof(watermarks), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(watermarks, &facts->watermark))
-		facts->watermark.flushed = 0;
-	PCacheReadControlSeen(pool->fd, facts->control_seen);
-	PCacheSuspectRead(pool->fd, &facts->suspect);
+	PCacheSignals signals;
 
 	if (chdir(options->pgdata) < 0)
 		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);
+	memset(judge, 0, sizeof(*judge));
+	QueryMedia(pool, &judge->media);
+	PCacheGatherFacts(pool, &judge->media, facts);
+	facts->control = control;
+	facts->record = record;
+	facts->cold_on_media_unknown = conf->cold_on_media_unknown;
+
+	PCacheReadSignals(options->pgdata, &signals);
+	PCacheSetRecovery(facts, &signals,
+					  signals.standby && HasRecoveryTarget(options),
+					  RecoveryTimeline(options, control,
+									   signals.standby || signals.recovery));
+	judge->drop_unlogged = control->state != DB_SHUTDOWNED ||
+		signals.backup_label || signals.recovery || signals.standby;
 }
 
 void
@@ -284,7 +297,7 @@ FreeFacts(Judge *judge)
  * Ask the pool gates.  The detail is that of the server.
  */
 PCacheVerdict
-JudgePool(const Superblocks *superblocks, const PCacheGateFacts *facts)
+JudgePool(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts)
 {
 	PCacheVerdict verdict;
 

@@ -18,7 +18,7 @@
 
 #include "common/logging.h"
 #include "fe_utils/connect_utils.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_gate.h"
 
 /* Exit status; see usage(). */
 #define EXIT_WARM		0
@@ -71,17 +71,6 @@ typedef struct InitResult
 	bool		huge_pages;		/* on tmpfs; not in a dry run */
 } InitResult;
 
-/* The two superblocks of a pool, and which of them to believe. */
-typedef struct Superblocks
-{
-	PCacheSuperblockSource source;
-	PCacheSuperblock chosen;	/* not set if the source is none */
-	bool		first_intact;
-	bool		copy_intact;
-	PCacheError first_error;	/* set if it is not intact */
-	PCacheError copy_error;
-} Superblocks;
-
 /* What a comparison of a page with its data file can say. */
 typedef enum PageComparison
 {
@@ -112,9 +101,9 @@ typedef struct StatusResult
 {
 	int			server_pid;		/* 0 if no server is running */
 	PCachePool	pool;
-	Superblocks superblocks;
-	PCacheStateFileResult state_result;
-	PCacheStateFile state;
+	PCacheSuperblocks superblocks;
+	PCacheRecordResult record_result;
+	PCacheRecord record;
 	PCacheWatermark watermark;	/* flushed is 0 if there is none */
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 	uint64		sealed;			/* descriptors */
@@ -288,22 +277,21 @@ extern bool FileExists(const char *directory, const char *name);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern int64 ReadSharedBuffers(const PCacheOptions *options);
 extern void ResolvePath(const char *path, char *resolved);
-extern void ReadSuperblocks(const PCachePool *pool, Superblocks *superblocks);
 extern uint64 ParseSize(const char *size, const char *option);
 
 /* judge.c */
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
 extern void FindPoolDirectory(const PCacheOptions *options,
 							  const Configuration *conf,
-							  const PCacheStateFile *state, char *directory);
+							  const PCacheRecord *record, char *directory);
 extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
 extern void GatherFacts(const PCacheOptions *options,
 						const ControlFileData *control,
 						const Configuration *conf,
-						const PCacheStateFile *state,
+						const PCacheRecord *record,
 						const PCachePool *pool, Judge *judge);
 extern void FreeFacts(Judge *judge);
-extern PCacheVerdict JudgePool(const Superblocks *superblocks,
+extern PCacheVerdict JudgePool(const PCacheSuperblocks *superblocks,
 							   const PCacheGateFacts *facts);
 extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   int64 nbuffers, enum pg_log_level level,

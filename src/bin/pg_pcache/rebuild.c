@@ -122,21 +122,21 @@ SetPoolSize(PCachePool *pool, uint64 size)
  * two agree.
  */
 void
-StoreStateFile(Rebuild *r, uint64 incarnation)
+StoreRecord(Rebuild *r, uint64 incarnation)
 {
 	const PCacheSuperblock *sb = Superblock(r);
 	PCacheError err;
 
-	memset(&r->state, 0, sizeof(r->state));
-	strlcpy(r->state.directory, r->directory, sizeof(r->state.directory));
-	r->state.capacity = sb->capacity;
-	memcpy(r->state.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
-	r->state.fs_kind = r->pool.fs_kind;
-	r->state.incarnation = incarnation;
-	if (!PCacheStateFileWrite(r->options->pgdata, pg_file_create_mode,
-							  &r->state, &err))
+	memset(&r->record, 0, sizeof(r->record));
+	strlcpy(r->record.directory, r->directory, sizeof(r->record.directory));
+	r->record.capacity = sb->capacity;
+	memcpy(r->record.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
+	r->record.fs_kind = r->pool.fs_kind;
+	r->record.incarnation = incarnation;
+	if (!PCacheRecordWrite(r->options->pgdata, pg_file_create_mode,
+							  &r->record, &err))
 		FailWith(&err);
-	r->have_state = true;
+	r->have_record = true;
 }
 
 /* Is the superblock one that we can go on with? */
@@ -167,17 +167,17 @@ CheckIdentity(const Rebuild *r)
 				 _("It belongs to another cluster, with system identifier %llu; this one has %llu."),
 				 (unsigned long long) sb->system_identifier,
 				 (unsigned long long) r->control->system_identifier);
-	else if (!r->have_state)
+	else if (!r->have_record)
 		snprintf(detail, sizeof(detail),
 				 _("The data directory has no record of a pool."));
-	else if (known && memcmp(sb->pool_uuid, r->state.pool_uuid, PCACHE_UUID_LEN) != 0)
+	else if (known && memcmp(sb->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN) != 0)
 		snprintf(detail, sizeof(detail),
 				 _("Its UUID is %s; the data directory was last used with pool %s."),
-				 FormatUuid(sb->pool_uuid), FormatUuid(r->state.pool_uuid));
-	else if (!known && strcmp(r->state.directory, r->directory) != 0)
+				 FormatUuid(sb->pool_uuid), FormatUuid(r->record.pool_uuid));
+	else if (!known && strcmp(r->record.directory, r->directory) != 0)
 		snprintf(detail, sizeof(detail),
 				 _("Its superblock is damaged, and the data directory was last used with the pool in \"%s\"."),
-				 r->state.directory);
+				 r->record.directory);
 	else
 		return;
 
@@ -220,18 +220,18 @@ OpenPool(Rebuild *r)
 	char		directory[MAXPGPATH];
 	PCacheOpenMode mode = r->options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE;
 
-	switch (PCacheStateFileRead(r->options->pgdata, &r->state, &err))
+	switch (PCacheRecordRead(r->options->pgdata, &r->record, &err))
 	{
-		case PCACHE_STATEFILE_OK:
-			r->have_state = true;
+		case PCACHE_RECORD_OK:
+			r->have_record = true;
 			break;
-		case PCACHE_STATEFILE_MISSING:
+		case PCACHE_RECORD_MISSING:
 			break;
-		case PCACHE_STATEFILE_ERROR:
+		case PCACHE_RECORD_ERROR:
 			pg_log_warning("%s", err.message);
 			break;
 	}
-	FindPoolDirectory(r->options, &r->conf, r->have_state ? &r->state : NULL,
+	FindPoolDirectory(r->options, &r->conf, r->have_record ? &r->record : NULL,
 					  directory);
 	switch (PCachePoolOpen(directory, mode, &r->pool, &err))
 	{
@@ -239,7 +239,7 @@ OpenPool(Rebuild *r)
 			break;
 		case PCACHE_OPEN_MISSING:
 			PCacheSetHint(&err, _("Is its file system mounted?  Otherwise run \"pg_pcache init%s\" to create the pool, and \"pg_pcache rebuild --warm-from-files\" to fill it."),
-						  r->have_state ? " --force" : "");
+						  r->have_record ? " --force" : "");
 			FailWith(&err);
 			break;
 		case PCACHE_OPEN_LOCKED:
@@ -249,7 +249,7 @@ OpenPool(Rebuild *r)
 	ResolvePath(directory, r->directory);
 	ResolvePath(r->pool.path, r->result.pool);
 	strlcpy(r->pool.path, r->result.pool, sizeof(r->pool.path));
-	ReadSuperblocks(&r->pool, &r->superblocks);
+	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
 }
 
 /* Can a slot, once it is mended, be used? */
@@ -318,7 +318,7 @@ RangesToClear(const Rebuild *r)
 			pg_log_error_hint("To clear all of it, use option %s.", "--reset");
 			exit(EXIT_ERROR);
 		}
-		PCacheMediaAddRange(&list, 0, r->pool.file_size);
+		PCacheRangeAdd(&list, 0, r->pool.file_size);
 		return list;
 	}
 	for (uint32 i = 0; i < media->bad.n_ranges; i++)
@@ -329,9 +329,9 @@ RangesToClear(const Rebuild *r)
 
 		end = Min(end, r->pool.file_size);
 		if (start < end)
-			PCacheMediaAddRange(&list, start, end - start);
+			PCacheRangeAdd(&list, start, end - start);
 	}
-	PCacheMediaMergeRanges(&list);
+	PCacheRangeMerge(&list);
 	return list;
 }
 
@@ -661,9 +661,9 @@ Repair(Rebuild *r)
 		return;
 	if (!dry_run && r->result.bad_ranges > 0)
 	{
-		Superblocks now;
+		PCacheSuperblocks now;
 
-		ReadSuperblocks(&r->pool, &now);
+		PCacheReadSuperblocks(r->pool.fd, &now);
 		r->result.superblock_restored |= !now.first_intact;
 		r->result.copy_restored |= !now.copy_intact;
 	}
@@ -685,7 +685,7 @@ ChooseCapacity(const Rebuild *r)
 		return ParseSize(r->options->resize, "--resize");
 	if (SuperblockIsUsable(r))
 		return r->superblocks.chosen.capacity;
-	capacity = r->have_state ? r->state.capacity : PCacheCapacityFor(r->pool.file_size);
+	capacity = r->have_record ? r->record.capacity : PCacheCapacityFor(r->pool.file_size);
 	if (capacity == 0)
 	{
 		pg_log_error("could not determine the size of the pool");
@@ -707,7 +707,7 @@ GeometryFor(const PCachePool *pool, uint64 capacity)
  * not match it.  Updates superblocks.
  */
 void
-EmptyPool(PCachePool *pool, Superblocks *superblocks,
+EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 		  const ControlFileData *control, uint64 capacity)
 {
 	PCacheGeometry g = GeometryFor(pool, capacity);
@@ -831,7 +831,7 @@ Resize(Rebuild *r, uint64 capacity)
 	/* still to be marked when the cluster knows of the new size */
 	StoreSuperblock(r);
 	RebuildStep("resize-new-layout");
-	StoreStateFile(r, r->state.incarnation);
+	StoreRecord(r, r->record.incarnation);
 	RebuildStep("resize-recorded");
 	sb->state = state;
 	StoreSuperblock(r);
@@ -845,10 +845,10 @@ Conclude(Rebuild *r)
 	PCacheVerdict verdict;
 	RebuildResult *result = &r->result;
 
-	ReadSuperblocks(&r->pool, &r->superblocks);
+	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
 	FreeFacts(&r->judge);
 	GatherFacts(r->options, r->control, &r->conf,
-				r->have_state ? &r->state : NULL, &r->pool, &r->judge);
+				r->have_record ? &r->record : NULL, &r->pool, &r->judge);
 	verdict = JudgePool(&r->superblocks, &r->judge.facts);
 	if (verdict.refusal == PCACHE_WARM)
 	{
@@ -968,11 +968,11 @@ DoRebuild(const PCacheOptions *options)
 	OpenPool(&r);
 	CheckIdentity(&r);
 	if (options->reset &&
-		!PCachePoolMayFormat(&r.pool, r.have_state ? &r.state : NULL, &err))
+		!PCachePoolMayFormat(&r.pool, r.have_record ? &r.record : NULL, &err))
 		FailWith(&err);
 	RefuseUnusable(&r);
 	capacity = ChooseCapacity(&r);
-	GatherFacts(options, r.control, &r.conf, r.have_state ? &r.state : NULL,
+	GatherFacts(options, r.control, &r.conf, r.have_record ? &r.record : NULL,
 				&r.pool, &r.judge);
 
 	r.result.dry_run = options->dry_run;
@@ -997,13 +997,13 @@ DoRebuild(const PCacheOptions *options)
 	if (options->reset && !options->dry_run)
 	{
 		EmptyPool(&r.pool, &r.superblocks, r.control, capacity);
-		StoreStateFile(&r, Superblock(&r)->incarnation);
+		StoreRecord(&r, Superblock(&r)->incarnation);
 		RebuildStep("reset-recorded");
 	}
 	else if (resize)
 		Resize(&r, capacity);
 	r.judge.facts.file_size = r.pool.file_size;
-	r.judge.facts.state = r.have_state ? &r.state : NULL;
+	r.judge.facts.record = r.have_record ? &r.record : NULL;
 	if (options->warm_from_files)
 		WarmFromFiles(&r);
 	r.result.file_size = options->dry_run ? GeometryFor(&r.pool, capacity).pool_size :

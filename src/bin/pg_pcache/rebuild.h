@@ -20,11 +20,11 @@ typedef struct Rebuild
 	const PCacheOptions *options;
 	const ControlFileData *control;
 	Configuration conf;
-	bool		have_state;
-	PCacheStateFile state;		/* if have_state */
+	bool		have_record;
+	PCacheRecord record;		/* if have_record */
 	char		directory[MAXPGPATH];	/* of the pool, links resolved */
 	PCachePool	pool;
-	Superblocks superblocks;	/* chosen is what is on media, or is about to
+	PCacheSuperblocks superblocks;	/* chosen is what is on media, or is about to
 								 * be */
 	Judge		judge;
 	PageScan	scan;			/* before anything was changed, of all slots;
@@ -36,12 +36,12 @@ typedef struct Rebuild
 
 /* rebuild.c */
 extern void RebuildStep(const char *name);
-extern void EmptyPool(PCachePool *pool, Superblocks *superblocks,
+extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
 extern PCacheDescriptor *MappedDescriptor(const Rebuild *r, uint64 slot);
 extern void DrainPool(const Rebuild *r);
 extern void StoreSuperblock(Rebuild *r);
-extern void StoreStateFile(Rebuild *r, uint64 incarnation);
+extern void StoreRecord(Rebuild *r, uint64 incarnation);
 extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
 extern void FreeSlot(const Rebuild *r, uint64 slot);
 

@@ -43,7 +43,7 @@ PrintCheckpoint(const char *key, const PCacheCheckpoint *checkpoint)
 static void
 PrintResult(const StatusResult *result, bool human)
 {
-	const Superblocks *superblocks = &result->superblocks;
+	const PCacheSuperblocks *superblocks = &result->superblocks;
 	const PCacheSuperblock *sb = &superblocks->chosen;
 
 	if (result->server_pid != 0)
@@ -82,12 +82,12 @@ PrintResult(const StatusResult *result, bool human)
 	PrintLine("state", "%s", StateName(sb->state));
 	PrintLine("mode", "%s", ModeName(sb->mode));
 	PrintLine("incarnation", "%016llx", (unsigned long long) sb->incarnation);
-	if (result->state_result == PCACHE_STATEFILE_OK)
+	if (result->record_result == PCACHE_RECORD_OK)
 		PrintLine("cluster's incarnation", "%016llx",
-				  (unsigned long long) result->state.incarnation);
+				  (unsigned long long) result->record.incarnation);
 	else
 		PrintLine("cluster's incarnation", "%s",
-				  result->state_result == PCACHE_STATEFILE_MISSING ?
+				  result->record_result == PCACHE_RECORD_MISSING ?
 				  "none" : "damaged");
 	PrintLine("timeline", "%u", sb->timeline);
 	PrintCheckpoint("confirmed checkpoint", &sb->confirmed);
@@ -209,8 +209,8 @@ FindDirectory(const PCacheOptions *options, const StatusResult *result,
 			pg_fatal("directory name \"%s\" is too long", options->directory);
 		canonicalize_path(directory);
 	}
-	else if (result->state_result == PCACHE_STATEFILE_OK)
-		strlcpy(directory, result->state.directory, MAXPGPATH);
+	else if (result->record_result == PCACHE_RECORD_OK)
+		strlcpy(directory, result->record.directory, MAXPGPATH);
 	else
 		snprintf(directory, MAXPGPATH, "%s/%s",
 				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
@@ -229,9 +229,9 @@ DoStatus(const PCacheOptions *options)
 		pg_fatal("directory \"%s\" is not a database cluster directory",
 				 options->pgdata);
 	result.server_pid = RunningServer(options->pgdata);
-	result.state_result = PCacheStateFileRead(options->pgdata, &result.state,
+	result.record_result = PCacheRecordRead(options->pgdata, &result.record,
 											  &state_err);
-	if (result.state_result == PCACHE_STATEFILE_ERROR)
+	if (result.record_result == PCACHE_RECORD_ERROR)
 		pg_log_warning("%s", state_err.message);
 	FindDirectory(options, &result, directory);
 
@@ -240,9 +240,9 @@ DoStatus(const PCacheOptions *options)
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			if (result.state_result == PCACHE_STATEFILE_OK)
+			if (result.record_result == PCACHE_RECORD_OK)
 				PCacheSetHint(&err, _("The pool was created on %s, and is gone."),
-							  PCacheFsKindName(result.state.fs_kind));
+							  PCacheFsKindName(result.record.fs_kind));
 			else
 				PCacheSetHint(&err, _("Run \"pg_pcache init\" to create the persistent cache."));
 			FailWith(&err);
@@ -252,13 +252,13 @@ DoStatus(const PCacheOptions *options)
 			FailWith(&err);
 	}
 
-	ReadSuperblocks(&result.pool, &result.superblocks);
+	PCacheReadSuperblocks(result.pool.fd, &result.superblocks);
 	for (int i = 1; i < READ_ATTEMPTS &&
 		 !(result.superblocks.first_intact && result.superblocks.copy_intact) &&
 		 result.server_pid != 0; i++)
 	{
 		pg_usleep(READ_RETRY_USEC);
-		ReadSuperblocks(&result.pool, &result.superblocks);
+		PCacheReadSuperblocks(result.pool.fd, &result.superblocks);
 	}
 	if (result.superblocks.source == PCACHE_SB_NONE)
 	{

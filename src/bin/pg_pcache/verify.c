@@ -46,7 +46,7 @@ ConcludeCold(VerifyResult *result, PCacheRefusal refusal, const char *detail)
 /* Does the server create a missing pool again?  If not, it won't start. */
 static void
 JudgeMissingPool(const PCacheOptions *options, const char *directory,
-				 const PCacheStateFile *state, int64 nbuffers,
+				 const PCacheRecord *record, int64 nbuffers,
 				 PCacheError *err, VerifyResult *result)
 {
 	char		default_directory[MAXPGPATH];
@@ -54,33 +54,33 @@ JudgeMissingPool(const PCacheOptions *options, const char *directory,
 	snprintf(default_directory, sizeof(default_directory), "%s/%s",
 			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
 
-	if (state == NULL ||
-		(strcmp(directory, state->directory) != 0 &&
+	if (record == NULL ||
+		(strcmp(directory, record->directory) != 0 &&
 		 strcmp(directory, default_directory) != 0))
 	{
 		PCacheSetHint(err, _("Run \"pg_pcache init\" to create the persistent cache."));
 		FailWith(err);
 	}
-	if (state->fs_kind != PCACHE_FS_TMPFS &&
-		state->fs_kind != PCACHE_FS_HUGETLBFS)
+	if (record->fs_kind != PCACHE_FS_TMPFS &&
+		record->fs_kind != PCACHE_FS_HUGETLBFS)
 	{
 		PCacheSetHint(err, _("Is the file system (%s) with \"%s\" mounted?  Otherwise run \"pg_pcache init --force\" to create the pool anew."),
-					  PCacheFsKindName(state->fs_kind), state->directory);
+					  PCacheFsKindName(record->fs_kind), record->directory);
 		FailWith(err);
 	}
 
 	/* as the server will ask; without shared_buffers, at least the old size */
-	if (!PCacheCanRecreate(state->directory, state->fs_kind,
-						   Max(state->capacity, (uint64) Max(nbuffers, 0)), err))
+	if (!PCacheCanRecreate(record->directory, record->fs_kind,
+						   Max(record->capacity, (uint64) Max(nbuffers, 0)), err))
 		FailWith(err);
 	Conclude(result, NEXT_START_COLD, PCacheRefusalName(PCACHE_COLD_NEW),
 			 _("the pool was lost with its %s file system, and will be created again"),
-			 PCacheFsKindName(state->fs_kind));
+			 PCacheFsKindName(record->fs_kind));
 }
 
 /* Ask the pool gates. */
 static void
-JudgeForResult(const PCachePool *pool, const Superblocks *superblocks,
+JudgeForResult(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 			   const PCacheGateFacts *facts, int64 nbuffers,
 			   VerifyResult *result)
 {
@@ -88,7 +88,7 @@ JudgeForResult(const PCachePool *pool, const Superblocks *superblocks,
 	PCacheError err;
 
 	if (superblocks->source == PCACHE_SB_NONE &&
-		!PCachePoolMayFormat(pool, facts->state, &err))
+		!PCachePoolMayFormat(pool, facts->record, &err))
 		FailWith(&err);
 	if (superblocks->source == PCACHE_SB_COPY)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
@@ -178,36 +178,36 @@ static void
 Verify(const PCacheOptions *options, const ControlFileData *control,
 	   const Configuration *conf, VerifyResult *result)
 {
-	PCacheStateFile state_file;
-	PCacheStateFile *state = NULL;
+	PCacheRecord record_file;
+	PCacheRecord *record = NULL;
 	PCachePool	pool;
 	PCacheError err;
 	char		directory[MAXPGPATH];
-	Superblocks superblocks;
+	PCacheSuperblocks superblocks;
 	Judge		judge;
 	PageScan	scan;
 	const char *cold;
 	char		detail[sizeof(result->detail)];
 
-	switch (PCacheStateFileRead(options->pgdata, &state_file, &err))
+	switch (PCacheRecordRead(options->pgdata, &record_file, &err))
 	{
-		case PCACHE_STATEFILE_OK:
-			state = &state_file;
+		case PCACHE_RECORD_OK:
+			record = &record_file;
 			break;
-		case PCACHE_STATEFILE_MISSING:
+		case PCACHE_RECORD_MISSING:
 			break;
-		case PCACHE_STATEFILE_ERROR:
+		case PCACHE_RECORD_ERROR:
 			pg_log_warning("%s", err.message);
 			break;
 	}
-	FindPoolDirectory(options, conf, state, directory);
+	FindPoolDirectory(options, conf, record, directory);
 
 	switch (PCachePoolOpen(directory, PCACHE_OPEN_READ, &pool, &err))
 	{
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			JudgeMissingPool(options, directory, state, conf->nbuffers, &err,
+			JudgeMissingPool(options, directory, record, conf->nbuffers, &err,
 							 result);
 			return;
 		case PCACHE_OPEN_LOCKED:
@@ -216,8 +216,8 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	}
 	ResolvePath(pool.path, result->pool);
 
-	GatherFacts(options, control, conf, state, &pool, &judge);
-	ReadSuperblocks(&pool, &superblocks);
+	GatherFacts(options, control, conf, record, &pool, &judge);
+	PCacheReadSuperblocks(pool.fd, &superblocks);
 	JudgeForResult(&pool, &superblocks, &judge.facts, conf->nbuffers, result);
 	if (result->next_start != NEXT_START_COLD)
 	{

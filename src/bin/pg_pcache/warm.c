@@ -73,7 +73,7 @@ PlanWarming(Rebuild *r, uint64 capacity)
 {
 	const ControlFileData *control = r->control;
 	PCacheSuperblock sb = r->superblocks.chosen;
-	PCacheStateFile state = r->state;
+	PCacheRecord record = r->record;
 	PCacheGateFacts facts = r->judge.facts;
 	PCacheGeometry g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
 	PCacheVerdict verdict;
@@ -108,12 +108,13 @@ PlanWarming(Rebuild *r, uint64 capacity)
 	sb.pool_size = facts.file_size = g.pool_size;
 	if (!PCacheSuperblockAdopt(&sb, control, r->pool.fs_kind,
 							   PERSISTENT_CACHE_PLANNED_RESTART,
-							   r->conf.nbuffers, &r->judge.media))
+							   r->conf.nbuffers))
 		pg_fatal("could not generate random numbers");
+	PCacheMediaRememberDimms(&r->judge.media, &sb);
 	PCacheSuperblockSetClean(&sb, control, 0);
-	memcpy(state.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
-	state.incarnation = sb.incarnation;
-	facts.state = &state;
+	memcpy(record.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	record.incarnation = sb.incarnation;
+	facts.record = &record;
 	/* no page stays that the note of a fault is about; see WarmFromFiles() */
 	facts.suspect.died = 0;
 	verdict = PCachePoolGate(&sb, &facts);
@@ -483,11 +484,12 @@ WarmFromFiles(Rebuild *r)
 		return;
 
 	if (!PCacheSuperblockAdopt(sb, r->control, r->pool.fs_kind,
-							   NextMode(&r->conf), n, &r->judge.media))
+							   NextMode(&r->conf), n))
 		pg_fatal("could not generate random numbers");
+	PCacheMediaRememberDimms(&r->judge.media, sb);
 	StoreSuperblock(r);
 	RebuildStep("warm-marked");
-	StoreStateFile(r, sb->incarnation);
+	StoreRecord(r, sb->incarnation);
 	RebuildStep("warm-recorded");
 
 	/* also those beyond shared_buffers: nothing in them is checked any more */

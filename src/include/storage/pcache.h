@@ -93,7 +93,6 @@ extern PGDLLIMPORT PCacheDescriptor *PersistentCacheDescriptors;
 
 extern void PersistentCacheMarkBuffer(int buf_id);
 extern void PersistentCacheRetagBuffer(int buf_id, bool ring);
-extern void PersistentCacheEnqueue(int buf_id);
 
 /*
  * A buffer's page, or its tag, is about to change; or the page LSN has just

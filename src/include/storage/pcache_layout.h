@@ -97,6 +97,14 @@ typedef struct PCacheCheckpoint
 	uint32		control_crc;
 } PCacheCheckpoint;
 
+/* Answers of pcache_media.c; stored in PCacheSuperblock.dimms_state. */
+typedef enum PCacheMediaAnswer
+{
+	PCACHE_MEDIA_UNKNOWN = 0,
+	PCACHE_MEDIA_CLEAN = 1,
+	PCACHE_MEDIA_BAD = 2,
+} PCacheMediaAnswer;
+
 /* A DIMM below the pool, and how often it lost power before it was flushed. */
 typedef struct PCacheDimm
 {

@@ -20,17 +20,8 @@
 #ifndef PCACHE_MEDIA_H
 #define PCACHE_MEDIA_H
 
-#include <sys/stat.h>
-
 #include "storage/pcache_layout.h"
-
-/* Stored on media, in PCacheSuperblock.dimms_state. */
-typedef enum PCacheMediaAnswer
-{
-	PCACHE_MEDIA_UNKNOWN = 0,
-	PCACHE_MEDIA_CLEAN = 1,
-	PCACHE_MEDIA_BAD = 2,
-} PCacheMediaAnswer;
+#include "storage/pcache_range.h"
 
 /* Where power loss finds data safe; a greater value is a larger domain. */
 typedef enum PCachePersistenceDomain
@@ -56,23 +47,6 @@ typedef enum PCachePersistenceDomain
 #define PCACHE_MEDIA_WHY_LEN		256
 #define PCACHE_MEDIA_NAME_LEN		64
 #define PCACHE_MEDIA_HEALTH_LEN		128 /* holds any PCacheMediaHealthText */
-
-/* More bad ranges than this, and the whole pool counts as bad. */
-#define PCACHE_MEDIA_MAX_RANGES		4096
-
-typedef struct PCacheByteRange
-{
-	uint64		offset;			/* in bytes */
-	uint64		length;			/* in bytes, never 0 */
-} PCacheByteRange;
-
-typedef struct PCacheRangeList
-{
-	PCacheByteRange *ranges;	/* malloc'd; NULL if there are none */
-	uint32		n_ranges;
-	uint32		max_ranges;		/* allocated */
-	bool		truncated;		/* there are more: treat all as bad */
-} PCacheRangeList;
 
 typedef struct PCacheMediaDimmInfo
 {
@@ -121,71 +95,13 @@ extern void PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 extern void PCacheMediaReportFree(PCacheMediaReport *report);
 extern bool PCacheMediaRangeIsBad(const PCacheMediaReport *report,
 								  uint64 offset, uint64 length);
+extern void PCacheMediaRememberDimms(const PCacheMediaReport *report,
+									 PCacheSuperblock *sb);
 extern PCacheDimmComparison PCacheMediaCompareDimms(const PCacheSuperblock *sb,
 													const PCacheMediaReport *now,
 													char *why, size_t why_len);
 extern const char *PCacheMediaAnswerName(PCacheMediaAnswer answer);
 extern const char *PCachePersistenceDomainName(PCachePersistenceDomain domain);
 extern const char *PCacheMediaHealthText(uint32 health, char *buf, size_t len);
-
-/*
- * What follows is between pcache_media*.c and their unit test.
- */
-
-struct fiemap;
-
-/* The outside world, replaced by the unit test. */
-typedef struct PCacheMediaEnv
-{
-	const char *sysfs_root;		/* "/sys" */
-	int			(*stat_file) (int fd, struct stat *st);
-	int			(*get_extents) (int fd, struct fiemap *map);
-	int			(*open_attribute) (const char *path);
-} PCacheMediaEnv;
-
-/* A disk that libnvdimm made of a namespace, or a part of one. */
-typedef struct PCacheMediaDevice
-{
-	char		disk[PCACHE_MEDIA_NAME_LEN];	/* pmem0 */
-	char		claim[PCACHE_MEDIA_NAME_LEN];	/* pfn0.1, btt0.0 or
-												 * namespace0.0 */
-	char		disk_path[MAXPGPATH];	/* in sysfs */
-	char		claim_path[MAXPGPATH];
-	char		region_path[MAXPGPATH];
-	uint64		start;			/* what lies below the pool's file system: in
-								 * bytes, from the disk's start */
-	uint64		length;
-} PCacheMediaDevice;
-
-extern void PCacheMediaQueryEnv(const PCacheMediaEnv *env,
-								const char *pool_path, int fd,
-								PCacheFsKind kind, PCacheMediaReport *report);
-extern bool PCacheMediaReadAttribute(const PCacheMediaEnv *env,
-									 const char *directory, const char *name,
-									 char *value, size_t len);
-extern void PCacheMediaAddRange(PCacheRangeList *list,
-								uint64 offset, uint64 length);
-extern void PCacheMediaMergeRanges(PCacheRangeList *list);
-extern void PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
-							   const char *id, int64 unsafe_shutdowns,
-							   uint32 health);
-extern void PCacheMediaDimmsUnknown(PCacheMediaReport *report,
-									const char *fmt,...) pg_attribute_printf(2, 3);
-extern void PCacheMediaSetPlace(PCacheMediaReport *report,
-								const char *namespace_name,
-								const char *region_name,
-								PCachePersistenceDomain domain, int numa_node);
-
-/*
- * pcache_media_ndctl.c or pcache_media_none.c
- *
- * Add to the report all that is known of the region and of the DIMMs below a
- * device, and to bad the bad blocks, in bytes from the start of the disk,
- * that the disk's own list in sysfs may lack.
- */
-extern void PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
-									  const PCacheMediaDevice *device,
-									  PCacheMediaReport *report,
-									  PCacheRangeList *bad);
 
 #endif							/* PCACHE_MEDIA_H */

@@ -21,8 +21,8 @@
 /* room that a directory's path leaves for the names of files in it */
 #define PCACHE_PATH_RESERVE			64
 
-/* see pcache_statefile.c; also the prefix of its temporary file */
-#define PCACHE_STATE_FILE		"pg_pcache.state"
+/* see pcache_record.c; also the prefix of its temporary file */
+#define PCACHE_RECORD_FILE		"pg_pcache.state"
 
 /* Does a path relative to the data directory belong to the cache? */
 static inline bool
@@ -32,7 +32,7 @@ PCacheOwnsPath(const char *path)
 
 	return strncmp(path, PCACHE_DEFAULT_DIRECTORY, len) == 0 &&
 		(path[len] == '\0' || path[len] == '/' ||
-		 strncmp(path, PCACHE_STATE_FILE, strlen(PCACHE_STATE_FILE)) == 0);
+		 strncmp(path, PCACHE_RECORD_FILE, strlen(PCACHE_RECORD_FILE)) == 0);
 }
 
 #endif							/* PCACHE_PATHS_H */

@@ -15,7 +15,7 @@
 #include "access/xlogdefs.h"
 #include "common/relpath.h"
 #include "datatype/timestamp.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_gate.h"
 #include "storage/relfilelocator.h"
 
 /* What was last heard of the media, without the list of bad ranges. */

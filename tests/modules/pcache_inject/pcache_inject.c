@@ -42,11 +42,11 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "pcache_media_internal.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
 #include "storage/pcache.h"
-#include "storage/pcache_media.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/injection_point.h"
@@ -130,10 +130,10 @@ AddBadBlocks(PCacheMediaReport *report, const char *list)
 		if (sscanf(next, "%llu:%llu%n", &offset, &length, &n) != 2 ||
 			length == 0 || (next[n] != ',' && next[n] != '\0'))
 			elog(FATAL, "invalid pcache_inject.bad_blocks: \"%s\"", list);
-		PCacheMediaAddRange(&report->bad, offset, length);
+		PCacheRangeAdd(&report->bad, offset, length);
 		next += next[n] == ',' ? n + 1 : n;
 	}
-	PCacheMediaMergeRanges(&report->bad);
+	PCacheRangeMerge(&report->bad);
 }
 
 /* Put the DIMMs in a list of "id:unsafe shutdowns" into the report. */

@@ -28,14 +28,14 @@
 /* What the pool and PGDATA's record of it said before this start. */
 static bool remembered = false;
 static PCacheSuperblock superblock_before;
-static PCacheStateFile record_before;
+static PCacheRecord record_before;
 
 /*
  * A pool that is to be kept is about to be adopted.  Remember what is going to
  * be changed by that.
  */
 void
-PCacheRememberPool(const PCacheSuperblock *sb, const PCacheStateFile *record)
+PCacheRememberPool(const PCacheSuperblock *sb, const PCacheRecord *record)
 {
 	superblock_before = *sb;
 	record_before = *record;
@@ -71,7 +71,7 @@ GiveBackPool(void)
 
 	if (!remembered)
 		return false;
-	if (!PCacheStateFileWrite(DataDir, pg_file_create_mode, &record_before, &err))
+	if (!PCacheRecordWrite(DataDir, pg_file_create_mode, &record_before, &err))
 	{
 		PCacheReportError(LOG, &err);
 		return false;

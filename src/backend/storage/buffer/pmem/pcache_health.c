@@ -67,7 +67,7 @@ PCacheCoverBadBlocks(const PCacheMediaReport *report)
 			continue;
 
 		/* first of all, see to it that nobody uses what is covered */
-		PCacheMediaAddRange(&Covered, start, end - start);
+		PCacheRangeAdd(&Covered, start, end - start);
 		if (Covered.truncated ||
 			mmap(map->base + start, end - start, PROT_READ,
 				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
@@ -98,8 +98,8 @@ AddCovered(PCacheMediaReport *report)
 			block += BLCKSZ;
 		if (block >= end)
 			continue;			/* nothing new, as a rule */
-		PCacheMediaAddRange(&report->bad, range->offset, range->length);
-		PCacheMediaMergeRanges(&report->bad);
+		PCacheRangeAdd(&report->bad, range->offset, range->length);
+		PCacheRangeMerge(&report->bad);
 		report->blocks = PCACHE_MEDIA_BAD;
 	}
 }
@@ -196,25 +196,26 @@ PCacheRememberBadDescriptors(void)
 {
 	const uint64 descriptors_end = PCACHE_DESCRIPTORS_OFFSET +
 		(uint64) NBuffers * sizeof(PCacheDescriptor);
-	PCacheMediaReport known = {0};
+	PCacheRangeList known = {0};
 	bool		done = true;
 
 	if (PCacheMedia.bad.n_ranges == 0)
 		return true;
-	PCacheAddMemoryErrors(PCacheThePool.fd, &known);
+	if (PCacheReadMemoryErrors(PCacheThePool.fd, &known))
+		PCacheRangeMerge(&known);
 	for (uint32 i = 0; done && i < PCacheMedia.bad.n_ranges; i++)
 	{
 		const PCacheByteRange *range = &PCacheMedia.bad.ranges[i];
 		uint64		start = Max(range->offset, PCACHE_DESCRIPTORS_OFFSET);
 		uint64		end = Min(range->offset + range->length, descriptors_end);
 
-		if (start >= end || RangeIsIn(&known.bad, start, end))
+		if (start >= end || RangeIsIn(&known, start, end))
 			continue;
 		if (end - start > PG_UINT32_MAX)
 			done = false;
 		else
-			done = PCacheRecordMemoryError(&PCacheThePool.map, start, end - start);
+			done = PCacheNoteMemoryError(&PCacheThePool.map, start, end - start);
 	}
-	PCacheMediaReportFree(&known);
+	free(known.ranges);
 	return done;
 }

@@ -12,11 +12,11 @@
 #ifndef PCACHE_INTERNAL_H
 #define PCACHE_INTERNAL_H
 
-#include "storage/pcache.h"
-#include "storage/pcache_media.h"
 #include "storage/buf_internals.h"
 #include "storage/condition_variable.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache.h"
+#include "storage/pcache_gate.h"
+#include "storage/pcache_memory_error.h"
 #include "storage/pcache_stat.h"
 
 /*
@@ -165,6 +165,7 @@ extern bool PCacheRememberBadDescriptors(void);
 extern Size PCacheQueueShmemSize(void);
 extern void PCacheQueueShmemInit(void);
 extern void PCacheQueueRecover(void);
+extern void PCacheEnqueue(int buf_id);
 extern void PCacheDequeueStart(PCacheQueueWalk *walk);
 extern int	PCacheDequeue(PCacheQueueWalk *walk, int *slots, int max);
 extern void PCacheSetKept(int buf_id);
@@ -199,7 +200,7 @@ extern XLogRecPtr PCacheRebuildMapping(const PCachePageFacts *facts,
 #define PCACHE_SLOTS_PER_CHECK	1024
 
 extern void PCacheRememberPool(const PCacheSuperblock *sb,
-							   const PCacheStateFile *record);
+							   const PCacheRecord *record);
 extern void PCacheKeepPool(void);
 extern void PCacheStartInterrupts(void);
 extern bool PCachePostmasterInterrupted(void);
@@ -228,9 +229,9 @@ extern bool PCacheSeedWatermark(const ControlFileData *control,
 extern XLogRecPtr PCacheWalEnd(XLogSegNo segno, TimeLineID timeline);
 
 /* pcache_next_start.c */
-extern void PCacheGatherFacts(const PCachePool *pool,
-							  const PCacheMediaReport *media,
-							  PCacheStateFile *state, PCacheGateFacts *facts);
+extern void PCacheGatherServerFacts(const PCachePool *pool,
+									PCacheRecord *record,
+									PCacheGateFacts *facts);
 
 /* pcache_stat.c */
 extern void PCacheSealerBegin(void);

@@ -91,7 +91,7 @@ PCacheQueueShmemInit(void)
  * bit can't get lost.
  */
 void
-PersistentCacheEnqueue(int buf_id)
+PCacheEnqueue(int buf_id)
 {
 	uint32		word = buf_id / BITS_PER_WORD;
 	uint64		bit = UINT64CONST(1) << (buf_id % BITS_PER_WORD);
@@ -188,7 +188,7 @@ PersistentCacheMarkBuffer(int buf_id)
 		return;
 
 	(void) PCachePersist(&PCacheThePool.map, desc, sizeof(desc->seq));
-	PersistentCacheEnqueue(buf_id);
+	PCacheEnqueue(buf_id);
 
 	if (likely(MyProcNumber != INVALID_PROC_NUMBER))
 	{
@@ -243,7 +243,7 @@ PersistentCacheRetagBuffer(int buf_id, bool ring)
 		PCacheClearKept(buf_id);
 	PersistentCacheMarkBuffer(buf_id);
 	if (!ring)
-		PersistentCacheEnqueue(buf_id);
+		PCacheEnqueue(buf_id);
 }
 
 /* Remember that a page was kept over the last start. */

@@ -24,57 +24,43 @@
 #include "storage/lwlock.h"
 
 /*
- * Fill in what the gates look at and an open pool, its media, PGDATA and the
- * host tell.  The rest, about the cluster and its recovery, is for the caller.
- *
- * facts must be zeroed; it is going to point to media and to state.
+ * What the server adds to the facts of an open pool.  facts must be zeroed; it
+ * is going to point to record, and to PCacheMedia.
  */
 void
-PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
-				  PCacheStateFile *state, PCacheGateFacts *facts)
+PCacheGatherServerFacts(const PCachePool *pool, PCacheRecord *record,
+						PCacheGateFacts *facts)
 {
-	PCacheWatermark slots[2];
 	PCacheError err;
 
-	facts->file_size = pool->file_size;
-	facts->media = media;
+	PCacheGatherFacts(pool, &PCacheMedia, facts);
 	facts->cold_on_media_unknown =
 		persistent_cache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
-	(void) PCacheReadBootId(facts->boot_id);
-	if (!PCacheReadExact(pool->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(slots, &facts->watermark))
-		facts->watermark.flushed = 0;
-	PCacheReadControlSeen(pool->fd, facts->control_seen);
 
-	PCacheSuspectRead(pool->fd, &facts->suspect);
-
-	/* a damaged state file was reported when the pool was opened */
-	if (PCacheStateFileRead(DataDir, state, &err) == PCACHE_STATEFILE_OK)
-		facts->state = state;
+	/* a damaged one was reported when the pool was opened */
+	if (PCacheRecordRead(DataDir, record, &err) == PCACHE_RECORD_OK)
+		facts->record = record;
 }
 
-/*
- * How the next start will recover, by the files that ask for it, in the way
- * of InitWalRecovery().
- */
+/* How the next start will recover, in the way of InitWalRecovery(). */
 static void
 ForeseeRecovery(PCacheGateFacts *facts)
 {
-	bool		standby = access(STANDBY_SIGNAL_FILE, F_OK) == 0;
-	bool		recovery = access(RECOVERY_SIGNAL_FILE, F_OK) == 0;
 	const ControlFileData *control = facts->control;
+	PCacheSignals signals;
+	TimeLineID	timeline = Max(control->checkPointCopy.ThisTimeLineID,
+							   control->minRecoveryPointTLI);
 
-	facts->backup_label = access(BACKUP_LABEL_FILE, F_OK) == 0;
-	facts->recovery_target = standby ?
-		recoveryTarget != RECOVERY_TARGET_UNSET : recovery;
-	facts->recovery_timeline = Max(control->checkPointCopy.ThisTimeLineID,
-								   control->minRecoveryPointTLI);
-	if (!standby && !recovery)
-		return;
-	if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_LATEST)
-		facts->recovery_timeline = findNewestTimeLine(facts->recovery_timeline);
-	else if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_NUMERIC)
-		facts->recovery_timeline = recoveryTargetTLIRequested;
+	PCacheReadSignals(DataDir, &signals);
+	if (signals.standby || signals.recovery)
+	{
+		if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_LATEST)
+			timeline = findNewestTimeLine(timeline);
+		else if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_NUMERIC)
+			timeline = recoveryTargetTLIRequested;
+	}
+	PCacheSetRecovery(facts, &signals, recoveryTarget != RECOVERY_TARGET_UNSET,
+					  timeline);
 }
 
 static PCacheVerdict
@@ -91,15 +77,12 @@ Cold(PCacheRefusal refusal, const char *detail)
  * Ask the gates about an open pool as it is on its media.
  */
 static PCacheVerdict
-JudgeCrashNow(const PCachePool *pool, PCacheMediaReport *media, bool host_crash)
+JudgeCrashNow(const PCachePool *pool, bool host_crash)
 {
-	static PCacheStateFile state;
-	static PCacheSuperblock superblocks[2];
-	static PCacheSuperblock sb;
+	static PCacheRecord record;
+	static PCacheSuperblocks superblocks;
 	PCacheGateFacts facts = {0};
-	PCacheSuperblockSource source;
 	PCacheVerdict verdict;
-	PCacheError err;
 	ControlFileData *control;
 	bool		crc_ok;
 
@@ -110,13 +93,8 @@ JudgeCrashNow(const PCachePool *pool, PCacheMediaReport *media, bool host_crash)
 	LWLockAcquire(ControlFileLock, LW_SHARED);
 	LWLockAcquire(PersistentCacheLock, LW_SHARED);
 	control = get_controlfile(DataDir, &crc_ok);
-	for (int i = 0; i < 2; i++)
-	{
-		if (!PCacheReadExact(pool->fd, &superblocks[i], sizeof(sb),
-							 i == 0 ? PCACHE_SUPERBLOCK_OFFSET : PCACHE_COPY_OFFSET))
-			memset(&superblocks[i], 0, sizeof(sb));
-	}
-	PCacheGatherFacts(pool, media, &state, &facts);
+	PCacheReadSuperblocks(pool->fd, &superblocks);
+	PCacheGatherServerFacts(pool, &record, &facts);
 	LWLockRelease(PersistentCacheLock);
 	LWLockRelease(ControlFileLock);
 
@@ -124,16 +102,15 @@ JudgeCrashNow(const PCachePool *pool, PCacheMediaReport *media, bool host_crash)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("incorrect checksum in control file")));
-	source = PCacheSuperblockChoose(&superblocks[0], &superblocks[1], &sb, &err);
-	if (source == PCACHE_SB_NONE)
-		return Cold(PCACHE_COLD_SUPERBLOCK, err.message);
+	if (superblocks.source == PCACHE_SB_NONE)
+		return Cold(PCACHE_COLD_SUPERBLOCK, superblocks.first_error.message);
 
 	facts.control = control;
 	ForeseeRecovery(&facts);
 	/* after a crash of the host it is another boot */
 	if (host_crash)
 		facts.boot_id[0] ^= 0xFF;
-	verdict = PCachePoolGate(&sb, &facts);
+	verdict = PCachePoolGate(&superblocks.chosen, &facts);
 	pfree(control);
 	return verdict;
 }
@@ -165,7 +142,7 @@ PersistentCacheNextStart(bool host_crash)
 	PG_TRY();
 	{
 		PCacheAskMedia();
-		verdict = JudgeCrashNow(&pool, &PCacheMedia, host_crash);
+		verdict = JudgeCrashNow(&pool, host_crash);
 		if (verdict.refusal == PCACHE_WARM)
 		{
 			PersistentCacheStats stats;

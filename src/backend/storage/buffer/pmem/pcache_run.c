@@ -103,21 +103,21 @@ PersistentCacheControlConfirmed(const ControlFileData *control)
 void
 PCacheNoteRunWithout(void)
 {
-	PCacheStateFile state;
+	PCacheRecord record;
 	PCacheError err;
 
-	switch (PCacheStateFileRead(DataDir, &state, &err))
+	switch (PCacheRecordRead(DataDir, &record, &err))
 	{
-		case PCACHE_STATEFILE_MISSING:
+		case PCACHE_RECORD_MISSING:
 			return;
-		case PCACHE_STATEFILE_OK:
-			if (state.incarnation == 0)
+		case PCACHE_RECORD_OK:
+			if (record.incarnation == 0)
 				return;
-			state.incarnation = 0;
-			if (PCacheStateFileWrite(DataDir, pg_file_create_mode, &state, &err))
+			record.incarnation = 0;
+			if (PCacheRecordWrite(DataDir, pg_file_create_mode, &record, &err))
 				return;
 			break;
-		case PCACHE_STATEFILE_ERROR:
+		case PCACHE_RECORD_ERROR:
 			break;
 	}
 	ereport(WARNING,

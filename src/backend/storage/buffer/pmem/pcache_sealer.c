@@ -119,7 +119,7 @@ SealBatch(const int *slots, int nslots)
 				n++;
 				break;
 			case SEAL_LATER:
-				PersistentCacheEnqueue(slots[i]);
+				PCacheEnqueue(slots[i]);
 				break;
 			case SEAL_NEVER:
 				break;
@@ -142,7 +142,7 @@ SealBatch(const int *slots, int nslots)
 											candidates[i].seq + 1))
 		{
 			/* whoever marked it took it for queued */
-			PersistentCacheEnqueue(candidates[i].slot);
+			PCacheEnqueue(candidates[i].slot);
 			failed++;
 		}
 		PCacheFlush(map, desc, sizeof(*desc));
@@ -176,7 +176,7 @@ SlowPass(int rounds)
 		if ((state & BM_VALID) && (state & BM_PERMANENT) &&
 			BUF_STATE_GET_USAGECOUNT(state) >= SLOW_PASS_USAGE &&
 			!PCacheSeqIsSealed(pg_atomic_read_u64(PCacheSeq(&PersistentCacheDescriptors[next]))))
-			PersistentCacheEnqueue(next);
+			PCacheEnqueue(next);
 		next++;
 	}
 }

@@ -190,7 +190,7 @@ ConfiguredDirectory(char *directory)
  * a reboot of the host; in any other case the administrator must act.
  */
 static void
-RecreatePool(const char *directory, const PCacheStateFile *state,
+RecreatePool(const char *directory, const PCacheRecord *record,
 			 PCacheError *open_err)
 {
 	PCacheError err;
@@ -198,27 +198,27 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 	bool		is_default = strcmp(persistent_cache_directory,
 									PCACHE_DEFAULT_DIRECTORY) == 0;
 
-	if (state == NULL || (!is_default && strcmp(directory, state->directory) != 0))
+	if (record == NULL || (!is_default && strcmp(directory, record->directory) != 0))
 	{
 		PCacheSetHint(open_err,
 					  _("Run \"pg_pcache init\" to choose size and place of the persistent cache, or set \"persistent_cache_mode\" to \"off\"."));
 		PCacheReportError(FATAL, open_err);
 	}
-	if (state->fs_kind != PCACHE_FS_TMPFS && state->fs_kind != PCACHE_FS_HUGETLBFS)
+	if (record->fs_kind != PCACHE_FS_TMPFS && record->fs_kind != PCACHE_FS_HUGETLBFS)
 	{
 		PCacheSetError(&err, _("persistent cache pool in \"%s\" is gone"),
-					   state->directory);
+					   record->directory);
 		PCacheSetHint(&err, _("Is the file system (%s) with \"%s\" mounted?  Otherwise run \"pg_pcache init --force\" to create the pool anew."),
-					  PCacheFsKindName(state->fs_kind), state->directory);
+					  PCacheFsKindName(record->fs_kind), record->directory);
 		PCacheRefuseToStart(&err);
 	}
 
 	/* shared_buffers may have been raised since */
-	capacity = Max(state->capacity, (uint64) NBuffers);
-	if (!PCacheCanRecreate(state->directory, state->fs_kind, capacity, &err) ||
-		!PCacheMakeDirectory(state->directory, state->fs_kind,
+	capacity = Max(record->capacity, (uint64) NBuffers);
+	if (!PCacheCanRecreate(record->directory, record->fs_kind, capacity, &err) ||
+		!PCacheMakeDirectory(record->directory, record->fs_kind,
 							 pg_dir_create_mode, &err) ||
-		!PCachePoolCreate(state->directory, capacity,
+		!PCachePoolCreate(record->directory, capacity,
 						  GetSystemIdentifier(), pg_file_create_mode,
 						  CATALOG_VERSION_NO,
 						  &PCacheThePool, &PCacheCtl->superblock, &err))
@@ -227,11 +227,11 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
 	PCacheCtl->opened.refusal = PCACHE_COLD_NEW;
 	snprintf(PCacheCtl->opened.detail, sizeof(PCacheCtl->opened.detail),
 			 _("the pool was lost with its %s file system, and was created again"),
-			 PCacheFsKindName(state->fs_kind));
+			 PCacheFsKindName(record->fs_kind));
 	ereport(LOG,
 			(errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
 					PCacheThePool.path, (unsigned long long) capacity),
-			 state->fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
+			 record->fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
 			 errdetail("It is not in huge pages.") : 0));
 }
 
@@ -241,21 +241,21 @@ RecreatePool(const char *directory, const PCacheStateFile *state,
  * the size of the file.
  */
 static void
-ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
+ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
 			 const char *detail)
 {
 	PCacheGeometry g;
 	PCacheError err;
 	uint64		capacity;
 
-	if (!PCachePoolMayFormat(&PCacheThePool, state, &err))
+	if (!PCachePoolMayFormat(&PCacheThePool, record, &err))
 		PCacheReportError(FATAL, &err);
 
 	PCacheCtl->opened.refusal = refusal;
 	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
 
-	if (state != NULL)
-		capacity = state->capacity;
+	if (record != NULL)
+		capacity = record->capacity;
 	else
 		capacity = PCacheCapacityFor(PCacheThePool.file_size);
 	capacity = Min(capacity, PCACHE_MAX_CAPACITY);
@@ -284,7 +284,7 @@ ReformatPool(const PCacheStateFile *state, PCacheRefusal refusal,
  * The file was cut off: what is missing is allocated again, empty.
  */
 static void
-RestorePool(const PCacheStateFile *state)
+RestorePool(const PCacheRecord *record)
 {
 	const PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		cut_at = PCacheThePool.file_size;
@@ -295,7 +295,7 @@ RestorePool(const PCacheStateFile *state)
 		if (PCachePostmasterInterrupted())
 			PCacheRefuseToStart(&err);
 		PCacheReportError(LOG, &err);
-		ReformatPool(state, PCACHE_COLD_GEOMETRY, err.message);
+		ReformatPool(record, PCACHE_COLD_GEOMETRY, err.message);
 		return;
 	}
 	ereport(WARNING,
@@ -324,31 +324,27 @@ RestorePool(const PCacheStateFile *state)
  * pool.
  */
 static void
-AttachPool(const PCacheStateFile *state)
+LoadPool(const PCacheRecord *record)
 {
-	PCacheSuperblock sb[2];
+	PCacheSuperblocks superblocks;
 	PCacheError err;
-	PCacheError first_err;
 	PCacheVerdict verdict;
 	PCacheSuperblock *chosen = &PCacheCtl->superblock;
 
-	/* with read(), which reports a bad block as an error and not as SIGBUS */
-	for (int i = 0; i < 2; i++)
-	{
-		if (!PCacheReadExact(PCacheThePool.fd, &sb[i], sizeof(sb[i]),
-							 i == 0 ? PCACHE_SUPERBLOCK_OFFSET : PCACHE_COPY_OFFSET))
-			memset(&sb[i], 0, sizeof(sb[i]));
-	}
-	switch (PCacheSuperblockChoose(&sb[0], &sb[1], chosen, &first_err))
+	PCacheReadSuperblocks(PCacheThePool.fd, &superblocks);
+	*chosen = superblocks.chosen;
+	switch (superblocks.source)
 	{
 		case PCACHE_SB_NONE:
-			ReformatPool(state, PCACHE_COLD_SUPERBLOCK, first_err.message);
+			ReformatPool(record, PCACHE_COLD_SUPERBLOCK,
+						 superblocks.first_error.message);
 			return;
 		case PCACHE_SB_COPY:
 			ereport(LOG,
 					(errmsg("using the copy of the superblock of persistent cache pool \"%s\"",
 							PCacheThePool.path),
-					 errdetail("The first superblock is damaged: %s.", first_err.message)));
+					 errdetail("The first superblock is damaged: %s.",
+							   superblocks.first_error.message)));
 			break;
 		case PCACHE_SB_FIRST:
 			break;
@@ -363,13 +359,13 @@ AttachPool(const PCacheStateFile *state)
 		snprintf(err.message, sizeof(err.message),
 				 _("the pool has format version %u, this server has %u"),
 				 chosen->format_version, PCACHE_FORMAT_VERSION);
-		ReformatPool(state, PCACHE_COLD_VERSION, err.message);
+		ReformatPool(record, PCACHE_COLD_VERSION, err.message);
 		return;
 	}
 	verdict = PCacheGeometryGate(chosen, PCacheThePool.file_size);
 	if (verdict.refusal != PCACHE_WARM)
 	{
-		ReformatPool(state, verdict.refusal, verdict.detail);
+		ReformatPool(record, verdict.refusal, verdict.detail);
 		return;
 	}
 	if (chosen->capacity < NBuffers)
@@ -381,7 +377,7 @@ AttachPool(const PCacheStateFile *state)
 				 errhint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")));
 
 	if (PCacheThePool.file_size < chosen->pool_size)
-		RestorePool(state);
+		RestorePool(record);
 	else if (!PCachePoolMap(&PCacheThePool, &err))
 		PCacheRefuseToStart(&err);
 }
@@ -393,21 +389,21 @@ static void
 OpenPool(void)
 {
 	char		directory[MAXPGPATH];
-	PCacheStateFile state_file;
-	PCacheStateFile *state = NULL;
+	PCacheRecord record_file;
+	PCacheRecord *record = NULL;
 	PCacheError err;
 	PCacheMediaReport media;
 
 	PCacheDirPgdata = DataDir;
 	ConfiguredDirectory(directory);
-	switch (PCacheStateFileRead(DataDir, &state_file, &err))
+	switch (PCacheRecordRead(DataDir, &record_file, &err))
 	{
-		case PCACHE_STATEFILE_OK:
-			state = &state_file;
+		case PCACHE_RECORD_OK:
+			record = &record_file;
 			break;
-		case PCACHE_STATEFILE_MISSING:
+		case PCACHE_RECORD_MISSING:
 			break;
-		case PCACHE_STATEFILE_ERROR:
+		case PCACHE_RECORD_ERROR:
 			PCacheReportError(LOG, &err);
 			break;
 	}
@@ -415,10 +411,10 @@ OpenPool(void)
 	switch (PCachePoolOpen(directory, PCACHE_OPEN_WRITE, &PCacheThePool, &err))
 	{
 		case PCACHE_OPEN_OK:
-			AttachPool(state);
+			LoadPool(record);
 			break;
 		case PCACHE_OPEN_MISSING:
-			RecreatePool(directory, state, &err);
+			RecreatePool(directory, record, &err);
 			break;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:

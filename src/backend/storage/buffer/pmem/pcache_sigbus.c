@@ -126,7 +126,7 @@ Remember(uint64 offset, const siginfo_t *info)
 
 	/* if nothing can be done for the superblock, admit it */
 	if (start >= PCACHE_DESCRIPTORS_OFFSET)
-		(void) PCacheRecordMemoryError(&PCacheThePool.map, start, size);
+		(void) PCacheNoteMemoryError(&PCacheThePool.map, start, size);
 }
 
 /*

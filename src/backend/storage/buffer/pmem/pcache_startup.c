@@ -140,21 +140,22 @@ static PCacheVerdict
 JudgePool(const ControlFileData *control, bool have_backup_label,
 		  PCacheGateFacts *facts)
 {
-	static PCacheStateFile state;
+	static PCacheRecord record;
+	PCacheSignals signals;
 
 	memset(facts, 0, sizeof(*facts));
 	if (PCacheCtl->opened.refusal != PCACHE_WARM)
 		return PCacheCtl->opened;
 
-	PCacheGatherFacts(&PCacheThePool, &PCacheMedia, &state, facts);
+	PCacheGatherServerFacts(&PCacheThePool, &record, facts);
 	facts->control = control;
-	facts->backup_label = have_backup_label;
-	facts->recovery_timeline = recoveryTargetTLI;
 
-	/* a standby follows its primary; anything else picks where to stop */
-	facts->recovery_target = ArchiveRecoveryRequested &&
-		(access(STANDBY_SIGNAL_FILE, F_OK) != 0 ||
-		 recoveryTarget != RECOVERY_TARGET_UNSET);
+	PCacheReadSignals(DataDir, &signals);
+	/* as InitWalRecovery() found them */
+	signals.backup_label = have_backup_label;
+	signals.recovery = ArchiveRecoveryRequested;
+	PCacheSetRecovery(facts, &signals, recoveryTarget != RECOVERY_TARGET_UNSET,
+					  recoveryTargetTLI);
 
 	return PCachePoolGate(&PCacheCtl->superblock, facts);
 }
@@ -172,20 +173,21 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
  */
 static void
 AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
-		  const PCacheStateFile *record, uint64 completed_epoch)
+		  const PCacheRecord *record, uint64 completed_epoch)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		epoch = sb->checkpoint_epoch + 2;
-	PCacheStateFile state;
+	PCacheRecord next_record;
 	PCacheError err;
 
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 		PCacheRememberPool(sb, record);
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	if (!PCacheSuperblockAdopt(sb, control, PCacheThePool.fs_kind,
-							   persistent_cache_mode, NBuffers, &PCacheMedia))
+							   persistent_cache_mode, NBuffers))
 		ereport(FATAL,
 				(errmsg("could not generate an incarnation for the persistent cache")));
+	PCacheMediaRememberDimms(&PCacheMedia, sb);
 
 	/* beyond any epoch in a descriptor, see PersistentCacheCheckpointStart */
 	sb->checkpoint_epoch = epoch;
@@ -208,13 +210,13 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	/* not before: a pool that was just refused must not agree with pg_control */
 	PCacheBeginControlSeen(control);
 
-	memset(&state, 0, sizeof(state));
-	strlcpy(state.directory, PCachePoolDirectory, sizeof(state.directory));
-	state.capacity = sb->capacity;
-	memcpy(state.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
-	state.fs_kind = PCacheThePool.fs_kind;
-	state.incarnation = sb->incarnation;
-	if (!PCacheStateFileWrite(DataDir, pg_file_create_mode, &state, &err))
+	memset(&next_record, 0, sizeof(next_record));
+	strlcpy(next_record.directory, PCachePoolDirectory, sizeof(next_record.directory));
+	next_record.capacity = sb->capacity;
+	memcpy(next_record.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
+	next_record.fs_kind = PCacheThePool.fs_kind;
+	next_record.incarnation = sb->incarnation;
+	if (!PCacheRecordWrite(DataDir, pg_file_create_mode, &next_record, &err))
 		PCacheReportError(FATAL, &err);
 }
 
@@ -385,7 +387,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		facts.host_restarted = PCacheHostRestarted(&PCacheCtl->superblock, &gate_facts);
 		PCacheSetCompleted(&facts, &PCacheCtl->superblock, control);
 	}
-	AdoptPool(control, control_file, gate_facts.state, facts.completed_epoch);
+	AdoptPool(control, control_file, gate_facts.record, facts.completed_epoch);
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
 	RetireBadSlots();

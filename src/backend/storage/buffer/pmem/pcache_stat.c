@@ -421,7 +421,7 @@ QueueUnsealed(void)
 			continue;
 		if (PCacheSeqIsSealed(pg_atomic_read_u64(PCacheSeq(&PersistentCacheDescriptors[slot]))))
 			continue;
-		PersistentCacheEnqueue(slot);
+		PCacheEnqueue(slot);
 		n++;
 	}
 	return n;

@@ -6,7 +6,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_descriptor.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_descriptor.c
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,8 @@
 #include "catalog/pg_tablespace_d.h"
 #include "port/pg_crc32c.h"
 #include "storage/block.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_descriptor.h"
+#include "storage/pcache_error.h"
 
 /*
  * CRC-32C over all but seq, which changes without the rest.  So it tells

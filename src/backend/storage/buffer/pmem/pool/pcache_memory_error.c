@@ -14,7 +14,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_memory_error.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_memory_error.c
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +26,8 @@
 #endif
 
 #include "port/pg_crc32c.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_error.h"
+#include "storage/pcache_memory_error.h"
 
 static uint32
 MemoryErrorCrc(const PCacheMemoryError *entry)
@@ -49,7 +50,7 @@ MemoryErrorCrc(const PCacheMemoryError *entry)
  * time, and perhaps with the record itself on bad memory.
  */
 bool
-PCacheRecordMemoryError(const PCacheMapping *map, uint64 offset, uint32 length)
+PCacheNoteMemoryError(const PCacheMapping *map, uint64 offset, uint32 length)
 {
 	PCacheMemoryError *entries =
 		(PCacheMemoryError *) (map->base + PCACHE_MEMORY_ERRORS_OFFSET);
@@ -75,35 +76,26 @@ PCacheRecordMemoryError(const PCacheMapping *map, uint64 offset, uint32 length)
 #endif							/* !FRONTEND */
 
 /*
- * Add what the open pool remembers to a report's bad ranges.
+ * Add the ranges that an open pool remembers to a list.  Returns whether there
+ * are any; then the list is to be merged.
  */
-void
-PCacheAddMemoryErrors(int fd, PCacheMediaReport *report)
+bool
+PCacheReadMemoryErrors(int fd, PCacheRangeList *bad)
 {
 	PCacheMemoryError entries[PCACHE_MAX_MEMORY_ERRORS];
 	bool		any = false;
 
 	if (!PCacheReadExact(fd, entries, sizeof(entries), PCACHE_MEMORY_ERRORS_OFFSET))
-		return;
+		return false;
 	for (int i = 0; i < PCACHE_MAX_MEMORY_ERRORS; i++)
 	{
 		if (entries[i].offset == 0 || entries[i].length == 0 ||
 			entries[i].crc != MemoryErrorCrc(&entries[i]))
 			continue;
-		PCacheMediaAddRange(&report->bad, entries[i].offset, entries[i].length);
+		PCacheRangeAdd(bad, entries[i].offset, entries[i].length);
 		any = true;
 	}
-	if (!any)
-		return;
-	PCacheMediaMergeRanges(&report->bad);
-
-	/* what else is bad may still be unknown, and then that is the answer */
-	if (report->blocks == PCACHE_MEDIA_CLEAN)
-	{
-		report->blocks = PCACHE_MEDIA_BAD;
-		strlcpy(report->blocks_why, _("the pool remembers bad memory"),
-				PCACHE_MEDIA_WHY_LEN);
-	}
+	return any;
 }
 
 /*

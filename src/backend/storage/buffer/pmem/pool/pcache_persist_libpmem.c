@@ -9,7 +9,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_persist_libpmem.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_persist_libpmem.c
  *
  *-------------------------------------------------------------------------
  */

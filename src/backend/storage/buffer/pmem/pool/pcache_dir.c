@@ -11,7 +11,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_dir.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_dir.c
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_dir.h"
 
 /* As many links as the kernel follows. */
 #define MAX_SYMLINKS	40

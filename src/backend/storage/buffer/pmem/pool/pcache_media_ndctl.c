@@ -14,7 +14,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_media_ndctl.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_media_ndctl.c
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,7 @@
 #include <linux/ndctl.h>
 #include <ndctl/libndctl.h>
 
-#include "storage/pcache_media.h"
+#include "pcache_media_internal.h"
 
 /* struct badblock counts sectors of this size. */
 #define SECTOR_SIZE				512
@@ -119,7 +119,7 @@ AddRegionBadBlocks(struct ndctl_region *region, struct ndctl_namespace *ndns,
 		if (end <= disk_start)
 			continue;
 		start = Max(start, disk_start);
-		PCacheMediaAddRange(bad, start - disk_start, end - start);
+		PCacheRangeAdd(bad, start - disk_start, end - start);
 	}
 }
 

@@ -6,7 +6,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_witness.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_witness.c
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "access/xlog_internal.h"
 #include "common/hashfn.h"
 #include "port/pg_crc32c.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_witness.h"
 
 uint32
 PCacheWatermarkCrc(const PCacheWatermark *watermark)

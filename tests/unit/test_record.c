@@ -39,10 +39,10 @@ StatePath(void)
 	return Join(datadir, "pg_pcache.state");
 }
 
-static PCacheStateFile
+static PCacheRecord
 MakeState(void)
 {
-	PCacheStateFile s;
+	PCacheRecord s;
 
 	memset(&s, 0, sizeof(s));
 	strlcpy(s.directory, "/dev/shm/my cache = 1/crc = 2", sizeof(s.directory));
@@ -55,7 +55,7 @@ MakeState(void)
 }
 
 static void
-ExpectEqual(const PCacheStateFile *a, const PCacheStateFile *b)
+ExpectEqual(const PCacheRecord *a, const PCacheRecord *b)
 {
 	assert_string_equal(a->directory, b->directory);
 	assert_int_equal(a->capacity, b->capacity);
@@ -67,26 +67,26 @@ ExpectEqual(const PCacheStateFile *a, const PCacheStateFile *b)
 static void
 ExpectDamaged(const char *what)
 {
-	PCacheStateFile got;
+	PCacheRecord got;
 	PCacheError err;
 
 	err.message[0] = err.hint[0] = '\0';
-	if (PCacheStateFileRead(datadir, &got, &err) != PCACHE_STATEFILE_ERROR)
+	if (PCacheRecordRead(datadir, &got, &err) != PCACHE_RECORD_ERROR)
 		fail_msg("%s: not noticed", what);
 	assert_contains(err.message, "is damaged");
 	assert_contains(err.hint, "pg_pcache init --force");
 }
 
 static void
-RoundTrip(const PCacheStateFile *s)
+RoundTrip(const PCacheRecord *s)
 {
-	PCacheStateFile got;
+	PCacheRecord got;
 	PCacheError err;
 
-	if (!PCacheStateFileWrite(datadir, 0600, s, &err))
+	if (!PCacheRecordWrite(datadir, 0600, s, &err))
 		fail_msg("%s", err.message);
 	memset(&got, 0x55, sizeof(got));
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, s);
 	assert_false(Exists(Join(datadir, "pg_pcache.state.tmp")));
 }
@@ -94,7 +94,7 @@ RoundTrip(const PCacheStateFile *s)
 static void
 TestRoundTrip(void **state)
 {
-	PCacheStateFile s = MakeState();
+	PCacheRecord s = MakeState();
 
 	RoundTrip(&s);
 	for (s.fs_kind = PCACHE_FS_FILE; s.fs_kind <= PCACHE_FS_FSDAX; s.fs_kind++)
@@ -147,13 +147,13 @@ TestText(void **state)
 		"pool_uuid = 00112233445566778899aabbccddeeff\n"
 		"file_system = hugetlbfs\n"
 		"incarnation = 0123456789abcdef\n";
-	PCacheStateFile s = MakeState();
+	PCacheRecord s = MakeState();
 	PCacheError err;
 	char		text[4096];
 	char		crc_line[32];
 	size_t		len;
 
-	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
 	len = ReadFile(StatePath(), text, sizeof(text) - 1);
 	text[len] = '\0';
 	assert_memory_equal(text, expected, strlen(expected));
@@ -166,14 +166,14 @@ static void
 TestModes(void **state)
 {
 	static const int modes[] = {0600, 0640};
-	PCacheStateFile s = MakeState();
+	PCacheRecord s = MakeState();
 	PCacheError err;
 	struct stat st;
 	mode_t		old_umask = umask(0);
 
 	for (int i = 0; i < lengthof(modes); i++)
 	{
-		assert_true(PCacheStateFileWrite(datadir, modes[i], &s, &err));
+		assert_true(PCacheRecordWrite(datadir, modes[i], &s, &err));
 		assert_int_equal(stat(StatePath(), &st), 0);
 		assert_int_equal(st.st_mode & 07777, modes[i]);
 	}
@@ -183,23 +183,23 @@ TestModes(void **state)
 static void
 TestMissing(void **state)
 {
-	PCacheStateFile got;
+	PCacheRecord got;
 	PCacheError err;
 
 	unlink(StatePath());
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_MISSING);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_MISSING);
 	assert_contains(err.message, "could not open file");
 	assert_contains(err.message, StatePath());
-	assert_int_equal(PCacheStateFileRead(Join(datadir, "nowhere"), &got, &err),
-					 PCACHE_STATEFILE_MISSING);
+	assert_int_equal(PCacheRecordRead(Join(datadir, "nowhere"), &got, &err),
+					 PCACHE_RECORD_MISSING);
 
 	/* there, but not to be read */
 	assert_int_equal(mkdir(StatePath(), 0700), 0);
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_ERROR);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_ERROR);
 	assert_contains(err.message, "Is a directory");
 	assert_int_equal(rmdir(StatePath()), 0);
 	assert_int_equal(symlink("pg_pcache.state", StatePath()), 0);
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_ERROR);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_ERROR);
 	unlink(StatePath());
 }
 
@@ -210,15 +210,15 @@ TestFlips(void **state)
 	static const uint8 patterns[] = {
 		0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF, 0x0A, 0x55
 	};
-	PCacheStateFile s = MakeState();
-	PCacheStateFile got;
+	PCacheRecord s = MakeState();
+	PCacheRecord got;
 	PCacheError err;
 	char		text[4096];
 	size_t		len;
 	size_t		crc_digits;
 	int			same = 0;
 
-	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
 	len = ReadFile(StatePath(), text, sizeof(text));
 	crc_digits = len - 9;
 	for (size_t i = 0; i < len; i++)
@@ -231,11 +231,11 @@ TestFlips(void **state)
 			text[i] ^= pattern;
 			WriteFile(StatePath(), text, len);
 			text[i] ^= pattern;
-			switch (PCacheStateFileRead(datadir, &got, &err))
+			switch (PCacheRecordRead(datadir, &got, &err))
 			{
-				case PCACHE_STATEFILE_ERROR:
+				case PCACHE_RECORD_ERROR:
 					break;
-				case PCACHE_STATEFILE_OK:
+				case PCACHE_RECORD_OK:
 					/* another way to write the same CRC, at most */
 					if (i < crc_digits || i >= len - 1)
 						fail_msg("byte %zu changed by 0x%02x: not noticed", i, pattern);
@@ -254,12 +254,12 @@ TestFlips(void **state)
 static void
 TestTruncated(void **state)
 {
-	PCacheStateFile s = MakeState();
+	PCacheRecord s = MakeState();
 	PCacheError err;
 	char		text[4096];
 	size_t		len;
 
-	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
 	len = ReadFile(StatePath(), text, sizeof(text));
 	for (size_t i = 0; i < len; i++)
 	{
@@ -317,12 +317,12 @@ TestInvalid(void **state)
 		V "directory = pg_pcache\n" C U F I,
 		V "directory =  /d\n" C U F I,
 	};
-	PCacheStateFile got;
+	PCacheRecord got;
 	PCacheError err;
 	char		text[8192];
 
 	WriteText(V D C U F I);
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	assert_string_equal(got.directory, "/d");
 	for (int i = 0; i < lengthof(invalid); i++)
 	{
@@ -336,7 +336,7 @@ TestInvalid(void **state)
 		snprintf(text, sizeof(text), V "directory = /%0*d\n" C U F I, len - 1, 0);
 		WriteText(text);
 		if (len < MAXPGPATH)
-			assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+			assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 		else
 			ExpectDamaged("long directory");
 	}
@@ -355,24 +355,24 @@ TestInvalid(void **state)
 static void
 TestNewline(void **state)
 {
-	PCacheStateFile s = MakeState();
-	PCacheStateFile bad = s;
-	PCacheStateFile got;
+	PCacheRecord s = MakeState();
+	PCacheRecord bad = s;
+	PCacheRecord got;
 	PCacheError err;
 
-	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
 	strlcpy(bad.directory, "/a\ncapacity = 1", sizeof(bad.directory));
-	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+	assert_false(PCacheRecordWrite(datadir, 0600, &bad, &err));
 	assert_contains(err.message, "contains a newline");
 	strlcpy(bad.directory, "/a\n", sizeof(bad.directory));
-	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+	assert_false(PCacheRecordWrite(datadir, 0600, &bad, &err));
 
 	/* nor what could not be read again */
 	bad = s;
 	bad.capacity = 0;
-	assert_false(PCacheStateFileWrite(datadir, 0600, &bad, &err));
+	assert_false(PCacheRecordWrite(datadir, 0600, &bad, &err));
 	assert_contains(err.message, "capacity of 0 blocks");
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, &s);
 	assert_false(Exists(Join(datadir, "pg_pcache.state.tmp")));
 }
@@ -381,36 +381,36 @@ TestNewline(void **state)
 static void
 TestAtomic(void **state)
 {
-	PCacheStateFile s = MakeState();
-	PCacheStateFile other = s;
-	PCacheStateFile got;
+	PCacheRecord s = MakeState();
+	PCacheRecord other = s;
+	PCacheRecord got;
 	PCacheError err;
 	const char *tmp_path = Join(datadir, "pg_pcache.state.tmp");
 
 	other.capacity = 1;
-	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
 
 	/* no temporary file */
 	assert_int_equal(mkdir(tmp_path, 0700), 0);
-	assert_false(PCacheStateFileWrite(datadir, 0600, &other, &err));
+	assert_false(PCacheRecordWrite(datadir, 0600, &other, &err));
 	assert_contains(err.message, "could not create file");
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, &s);
 	assert_int_equal(rmdir(tmp_path), 0);
 
 	/* no space */
 	assert_int_equal(symlink("/dev/full", tmp_path), 0);
-	assert_false(PCacheStateFileWrite(datadir, 0600, &other, &err));
+	assert_false(PCacheRecordWrite(datadir, 0600, &other, &err));
 	assert_contains(err.message, "could not write file");
 	assert_contains(err.message, "No space left on device");
 	assert_false(Exists(tmp_path));
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, &s);
 
 	/* no rename */
 	unlink(StatePath());
 	assert_int_equal(mkdir(StatePath(), 0700), 0);
-	assert_false(PCacheStateFileWrite(datadir, 0600, &other, &err));
+	assert_false(PCacheRecordWrite(datadir, 0600, &other, &err));
 	assert_contains(err.message, "could not rename file");
 	assert_false(Exists(tmp_path));
 	assert_int_equal(rmdir(StatePath()), 0);
@@ -418,32 +418,32 @@ TestAtomic(void **state)
 	/* what an interrupted write left does not matter */
 	WriteFile(tmp_path, "garbage that is longer than nothing", 30);
 	RoundTrip(&other);
-	assert_false(PCacheStateFileWrite(Join(datadir, "nowhere"), 0600, &other, &err));
+	assert_false(PCacheRecordWrite(Join(datadir, "nowhere"), 0600, &other, &err));
 }
 
 static void
 TestReadOnlyDirectory(void **state)
 {
-	PCacheStateFile s = MakeState();
-	PCacheStateFile other = s;
-	PCacheStateFile got;
+	PCacheRecord s = MakeState();
+	PCacheRecord other = s;
+	PCacheRecord got;
 	PCacheError err;
 	bool		written;
 
 	if (geteuid() == 0)
 		skip();
 	other.capacity = 1;
-	assert_true(PCacheStateFileWrite(datadir, 0600, &s, &err));
+	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
 	assert_int_equal(chmod(datadir, 0500), 0);
-	written = PCacheStateFileWrite(datadir, 0600, &other, &err);
+	written = PCacheRecordWrite(datadir, 0600, &other, &err);
 	assert_int_equal(chmod(datadir, 0700), 0);
 	assert_false(written);
 	assert_contains(err.message, "Permission denied");
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_OK);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, &s);
 
 	assert_int_equal(chmod(StatePath(), 0), 0);
-	assert_int_equal(PCacheStateFileRead(datadir, &got, &err), PCACHE_STATEFILE_ERROR);
+	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_ERROR);
 	assert_contains(err.message, "Permission denied");
 }
 

@@ -9,7 +9,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_relsize.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_relsize.c
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 #ifdef FRONTEND
 #include "common/logging.h"
 #endif
-#include "storage/pcache_pool.h"
+#include "storage/pcache_relsize.h"
 
 typedef struct RelSizeKey
 {

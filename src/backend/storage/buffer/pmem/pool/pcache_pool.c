@@ -6,7 +6,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_pool.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_pool.c
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
+#include "storage/pcache_descriptor.h"
 #include "storage/pcache_pool.h"
 
 /* How often to look whether a lock is free, and how long. */
@@ -51,30 +52,6 @@ Interrupted(PCacheError *err)
 	return true;
 }
 
-void
-PCacheSetError(PCacheError *err, const char *fmt,...)
-{
-	int			save_errno = errno;
-	va_list		ap;
-
-	va_start(ap, fmt);
-	errno = save_errno;			/* for %m */
-	vsnprintf(err->message, sizeof(err->message), fmt, ap);
-	va_end(ap);
-	err->hint[0] = '\0';
-	errno = save_errno;
-}
-
-void
-PCacheSetHint(PCacheError *err, const char *fmt,...)
-{
-	va_list		ap;
-
-	va_start(ap, fmt);
-	vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
-	va_end(ap);
-}
-
 /*
  * Where everything is in a pool for that many blocks.  page_size is the
  * allocation unit of the file system, at least 2 MiB.
@@ -90,29 +67,6 @@ PCacheComputeGeometry(uint64 capacity, uint64 page_size)
 								  capacity * sizeof(PCacheDescriptor));
 	g.pool_size = TYPEALIGN64(page_size, g.blocks_offset + capacity * BLCKSZ);
 	return g;
-}
-
-/* Read exactly len bytes, or return false with errno set (0 at end of file). */
-bool
-PCacheReadExact(int fd, void *buf, size_t len, off_t offset)
-{
-	size_t		done = 0;
-
-	while (done < len)
-	{
-		ssize_t		n = pg_pread(fd, (char *) buf + done, len - done, offset + done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-		{
-			if (n == 0)
-				errno = 0;
-			return false;
-		}
-		done += n;
-	}
-	return true;
 }
 
 /*
@@ -304,6 +258,37 @@ PCachePoolUseHugePages(PCachePool *pool)
 	}
 #endif
 	return pool->huge_pages;
+}
+
+static bool
+HasMagic(int fd, off_t offset)
+{
+	PCacheSuperblock sb;
+
+	return PCacheReadExact(fd, &sb, sizeof(sb), offset) &&
+		(memcmp(sb.magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 ||
+		 memcmp(sb.tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN) == 0);
+}
+
+/*
+ * May an open file be formatted?  It may if it looks like a pool, or if
+ * PGDATA's record (state, NULL if there is none) says that our pool is there.
+ * Otherwise it is somebody's file that was put, or named, in the wrong place.
+ *
+ * Sets err if it may not.
+ */
+bool
+PCachePoolMayFormat(const PCachePool *pool, const PCacheRecord *record,
+					PCacheError *err)
+{
+	if (record != NULL && strcmp(record->directory, pool->directory) == 0)
+		return true;
+	if (HasMagic(pool->fd, PCACHE_SUPERBLOCK_OFFSET) ||
+		HasMagic(pool->fd, PCACHE_COPY_OFFSET))
+		return true;
+	PCacheSetError(err, _("file \"%s\" is not a persistent cache pool"), pool->path);
+	PCacheSetHint(err, _("Move it away, or choose another directory; then run \"pg_pcache init --force\" to create the pool."));
+	return false;
 }
 
 /* Unmap, and release the lock. */

@@ -10,7 +10,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_superblock.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_superblock.c
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,9 @@
 
 #include "port.h"
 #include "port/pg_crc32c.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_dir.h"
+#include "storage/pcache_error.h"
+#include "storage/pcache_superblock.h"
 
 static uint32
 SuperblockCrc(const PCacheSuperblock *sb)
@@ -138,6 +140,38 @@ PCacheSuperblockChoose(const PCacheSuperblock *first,
 }
 
 /*
+ * Read both superblocks of an open pool, and find out which one to believe.
+ *
+ * With read(), which reports a bad block as an error and not as SIGBUS.
+ */
+void
+PCacheReadSuperblocks(int fd, PCacheSuperblocks *superblocks)
+{
+	PCacheSuperblock first;
+	PCacheSuperblock copy;
+	PCacheSuperblock ignored;
+
+	/* what cannot be read has no magic number, either */
+	memset(&first, 0, sizeof(first));
+	memset(&copy, 0, sizeof(copy));
+	memset(superblocks, 0, sizeof(*superblocks));
+	(void) PCacheReadExact(fd, &first, sizeof(first), PCACHE_SUPERBLOCK_OFFSET);
+	(void) PCacheReadExact(fd, &copy, sizeof(copy), PCACHE_COPY_OFFSET);
+
+	superblocks->source =
+		PCacheSuperblockChoose(&first, &copy, &superblocks->chosen,
+							   &superblocks->first_error);
+	superblocks->first_intact = (superblocks->source == PCACHE_SB_FIRST);
+	/* judged beside the chosen one: a foreign format version is damage, then */
+	superblocks->copy_intact =
+		(PCacheSuperblockChoose(&copy,
+								superblocks->source == PCACHE_SB_NONE ?
+								&copy : &superblocks->chosen,
+								&ignored,
+								&superblocks->copy_error) == PCACHE_SB_FIRST);
+}
+
+/*
  * Write the superblock and its copy durably.  Returns false with errno set;
  * then either of the two may have been written, or none.
  *
@@ -203,14 +237,14 @@ PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
  * "attaching": until somebody sets another one, nothing in it is kept.
  *
  * control is the cluster's; mode and slots_used are what the pool will be
- * used with.  Checkpoints and epochs are the caller's business, as is the
- * state file, which must get the same incarnation.  Returns false if there
+ * used with.  Checkpoints, epochs and DIMMs are the caller's business, as is
+ * PGDATA's record, which must get the same incarnation.  Returns false if there
  * are no random numbers.
  */
 bool
 PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
 					  PCacheFsKind fs_kind, PersistentCacheMode mode,
-					  uint64 slots_used, const PCacheMediaReport *media)
+					  uint64 slots_used)
 {
 	if (!pg_strong_random(&sb->incarnation, sizeof(sb->incarnation)))
 		return false;
@@ -225,9 +259,6 @@ PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
 	sb->timeline = control->checkPointCopy.ThisTimeLineID;
 	sb->data_checksum_version = control->data_checksum_version;
 	(void) PCacheReadBootId(sb->boot_id);
-	sb->dimms_state = media->dimms_state;
-	sb->n_dimms = media->n_dimms;
-	memcpy(sb->dimms, media->dimms, sizeof(sb->dimms));
 	return true;
 }
 

@@ -10,7 +10,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_persist_none.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_persist_none.c
  *
  *-------------------------------------------------------------------------
  */

@@ -9,7 +9,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_gate.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_gate.c
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@
 #endif
 
 #include "access/xlogdefs.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_gate.h"
 
 /* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
 #define GIST_BUILD_LSN	1
@@ -110,22 +110,22 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		return Refuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
 					  _("the pool belongs to the cluster with system identifier %llu"),
 					  (unsigned long long) sb->system_identifier);
-	if (facts->state == NULL)
+	if (facts->record == NULL)
 		return Refuse(PCACHE_COLD_INCARNATION,
 					  _("the data directory has no record of a pool"));
-	if (memcmp(sb->pool_uuid, facts->state->pool_uuid, PCACHE_UUID_LEN) != 0)
+	if (memcmp(sb->pool_uuid, facts->record->pool_uuid, PCACHE_UUID_LEN) != 0)
 		return Refuse(PCACHE_COLD_INCARNATION,
 					  _("the data directory was last used with another pool"));
 	if (sb->state == PCACHE_STATE_EMPTY)
 		return Refuse(PCACHE_COLD_NEW, _("the pool is empty"));
-	if (facts->state->incarnation == 0 && sb->state != PCACHE_STATE_ATTACHING)
+	if (facts->record->incarnation == 0 && sb->state != PCACHE_STATE_ATTACHING)
 		return Refuse(PCACHE_COLD_INCARNATION,
 					  _("the cluster was run without the pool"));
-	if (sb->incarnation != facts->state->incarnation)
+	if (sb->incarnation != facts->record->incarnation)
 		return Refuse(PCACHE_COLD_INCARNATION,
 					  _("the pool was last used by incarnation %016llx of the server, the data directory by %016llx"),
 					  (unsigned long long) sb->incarnation,
-					  (unsigned long long) facts->state->incarnation);
+					  (unsigned long long) facts->record->incarnation);
 	return Refuse(PCACHE_WARM, "%s", "");
 }
 

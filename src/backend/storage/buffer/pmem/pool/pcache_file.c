@@ -1,13 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_file.c
- *	  Which file in the pool's directory may be the pool, and which one may
- *	  become it.
+ *	  Which file in the pool's directory may be the pool.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_file.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_file.c
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/pcache_pool.h"
+#include "storage/pcache_dir.h"
 
 /* Is that file the one that the directory has by this name? */
 bool
@@ -112,36 +111,5 @@ PCacheDirHasAllLinks(const PCacheDir *dir, int fd, const char *path,
 	PCacheSetError(err, _("persistent cache pool \"%s\" is the same file as another one: it has %llu links"),
 				   path, (unsigned long long) st.st_nlink);
 	PCacheSetHint(err, _("Remove it, which leaves the other one as it is, or choose another directory for the persistent cache."));
-	return false;
-}
-
-static bool
-HasMagic(int fd, off_t offset)
-{
-	PCacheSuperblock sb;
-
-	return PCacheReadExact(fd, &sb, sizeof(sb), offset) &&
-		(memcmp(sb.magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 ||
-		 memcmp(sb.tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN) == 0);
-}
-
-/*
- * May an open file be formatted?  It may if it looks like a pool, or if
- * PGDATA's record (state, NULL if there is none) says that our pool is there.
- * Otherwise it is somebody's file that was put, or named, in the wrong place.
- *
- * Sets err if it may not.
- */
-bool
-PCachePoolMayFormat(const PCachePool *pool, const PCacheStateFile *state,
-					PCacheError *err)
-{
-	if (state != NULL && strcmp(state->directory, pool->directory) == 0)
-		return true;
-	if (HasMagic(pool->fd, PCACHE_SUPERBLOCK_OFFSET) ||
-		HasMagic(pool->fd, PCACHE_COPY_OFFSET))
-		return true;
-	PCacheSetError(err, _("file \"%s\" is not a persistent cache pool"), pool->path);
-	PCacheSetHint(err, _("Move it away, or choose another directory; then run \"pg_pcache init --force\" to create the pool."));
 	return false;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * pcache_statefile.c
+ * pcache_record.c
  *	  What PGDATA remembers of its pool.
  *
  * A small text file with one "key = value" a line and a CRC-32C at its end.
@@ -11,7 +11,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_statefile.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_record.c
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,8 @@
 #include <unistd.h>
 
 #include "port/pg_crc32c.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_dir.h"
+#include "storage/pcache_record.h"
 
 #define STATE_FILE_VERSION	1
 #define STATE_FILE_MAX		(MAXPGPATH + 1024)
@@ -86,7 +87,7 @@ ParseHex(const char *text, uint8 *bytes, int nbytes)
 }
 
 static bool
-ParseState(const char *text, PCacheStateFile *state)
+ParseState(const char *text, PCacheRecord *record)
 {
 	char		value[MAXPGPATH];
 	unsigned long long number;
@@ -96,15 +97,15 @@ ParseState(const char *text, PCacheStateFile *state)
 		atoi(value) != STATE_FILE_VERSION)
 		return false;
 	/* who looks for the part of it that exists ends at the root directory */
-	if (!GetValue(text, "directory", state->directory, MAXPGPATH) ||
-		!is_absolute_path(state->directory))
+	if (!GetValue(text, "directory", record->directory, MAXPGPATH) ||
+		!is_absolute_path(record->directory))
 		return false;
 	if (!GetValue(text, "capacity", value, sizeof(value)) ||
 		sscanf(value, "%llu", &number) != 1 || number == 0)
 		return false;
-	state->capacity = number;
+	record->capacity = number;
 	if (!GetValue(text, "pool_uuid", value, sizeof(value)) ||
-		!ParseHex(value, state->pool_uuid, PCACHE_UUID_LEN))
+		!ParseHex(value, record->pool_uuid, PCACHE_UUID_LEN))
 		return false;
 	if (!GetValue(text, "file_system", value, sizeof(value)))
 		return false;
@@ -112,7 +113,7 @@ ParseState(const char *text, PCacheStateFile *state)
 	{
 		if (strcmp(value, PCacheFsKindName(kind)) == 0)
 		{
-			state->fs_kind = kind;
+			record->fs_kind = kind;
 			known = true;
 		}
 	}
@@ -121,13 +122,13 @@ ParseState(const char *text, PCacheStateFile *state)
 	if (!GetValue(text, "incarnation", value, sizeof(value)) ||
 		sscanf(value, "%llx", &number) != 1)
 		return false;
-	state->incarnation = number;
+	record->incarnation = number;
 	return true;
 }
 
 /* Read PGDATA's state file. */
-PCacheStateFileResult
-PCacheStateFileRead(const char *datadir, PCacheStateFile *state,
+PCacheRecordResult
+PCacheRecordRead(const char *datadir, PCacheRecord *record,
 					PCacheError *err)
 {
 	char		path[MAXPGPATH];
@@ -137,20 +138,20 @@ PCacheStateFileRead(const char *datadir, PCacheStateFile *state,
 	ssize_t		len;
 	char	   *crc_line;
 
-	memset(state, 0, sizeof(*state));
-	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_STATE_FILE);
+	memset(record, 0, sizeof(*record));
+	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_RECORD_FILE);
 	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 	{
 		PCacheSetError(err, _("could not open file \"%s\": %m"), path);
-		return errno == ENOENT ? PCACHE_STATEFILE_MISSING : PCACHE_STATEFILE_ERROR;
+		return errno == ENOENT ? PCACHE_RECORD_MISSING : PCACHE_RECORD_ERROR;
 	}
 	len = read(fd, text, sizeof(text) - 1);
 	if (len < 0)
 	{
 		PCacheSetError(err, _("could not read file \"%s\": %m"), path);
 		close(fd);
-		return PCACHE_STATEFILE_ERROR;
+		return PCACHE_RECORD_ERROR;
 	}
 	close(fd);
 	text[len] = '\0';
@@ -160,19 +161,19 @@ PCacheStateFileRead(const char *datadir, PCacheStateFile *state,
 		snprintf(expected, sizeof(expected), "crc = %08x\n",
 				 TextCrc(text, crc_line + 1 - text));
 	if (crc_line == NULL || strcmp(crc_line + 1, expected) != 0 ||
-		!ParseState(text, state))
+		!ParseState(text, record))
 	{
 		PCacheSetError(err, _("file \"%s\" is damaged"), path);
 		PCacheSetHint(err, _("Run \"pg_pcache init --force\" to create the persistent cache anew."));
-		return PCACHE_STATEFILE_ERROR;
+		return PCACHE_RECORD_ERROR;
 	}
-	return PCACHE_STATEFILE_OK;
+	return PCACHE_RECORD_OK;
 }
 
 /* Write PGDATA's state file durably, replacing the old one atomically. */
 bool
-PCacheStateFileWrite(const char *datadir, int file_mode,
-					 const PCacheStateFile *state, PCacheError *err)
+PCacheRecordWrite(const char *datadir, int file_mode,
+					 const PCacheRecord *record, PCacheError *err)
 {
 	char		path[MAXPGPATH];
 	char		tmp_path[MAXPGPATH];
@@ -181,19 +182,19 @@ PCacheStateFileWrite(const char *datadir, int file_mode,
 	int			len;
 	int			fd;
 
-	if (strchr(state->directory, '\n') != NULL)
+	if (strchr(record->directory, '\n') != NULL)
 	{
 		PCacheSetError(err, _("directory name \"%s\" contains a newline"),
-					   state->directory);
+					   record->directory);
 		return false;
 	}
-	if (state->capacity == 0)
+	if (record->capacity == 0)
 	{
 		PCacheSetError(err, _("a persistent cache cannot have a capacity of 0 blocks"));
 		return false;
 	}
 	for (int i = 0; i < PCACHE_UUID_LEN; i++)
-		sprintf(uuid + 2 * i, "%02x", state->pool_uuid[i]);
+		sprintf(uuid + 2 * i, "%02x", record->pool_uuid[i]);
 
 	len = snprintf(text, sizeof(text),
 				   "# Where the persistent cache of this cluster is.  Do not edit.\n"
@@ -204,15 +205,15 @@ PCacheStateFileWrite(const char *datadir, int file_mode,
 				   "file_system = %s\n"
 				   "incarnation = %016llx\n",
 				   STATE_FILE_VERSION,
-				   state->directory,
-				   (unsigned long long) state->capacity,
+				   record->directory,
+				   (unsigned long long) record->capacity,
 				   uuid,
-				   PCacheFsKindName(state->fs_kind),
-				   (unsigned long long) state->incarnation);
+				   PCacheFsKindName(record->fs_kind),
+				   (unsigned long long) record->incarnation);
 	len += snprintf(text + len, sizeof(text) - len, "crc = %08x\n",
 					TextCrc(text, len));
 
-	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_STATE_FILE);
+	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_RECORD_FILE);
 	snprintf(tmp_path, sizeof(tmp_path), "%s.tmp", path);
 	fd = open(tmp_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode);
 	if (fd < 0)

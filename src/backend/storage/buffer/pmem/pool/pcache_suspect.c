@@ -14,7 +14,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_suspect.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_suspect.c
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,8 @@
 
 #include "port.h"
 #include "port/pg_crc32c.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_error.h"
+#include "storage/pcache_memory_error.h"
 
 static uint32
 SuspectCrc(const PCacheSuspect *suspect)

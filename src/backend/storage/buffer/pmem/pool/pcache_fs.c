@@ -6,7 +6,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_fs.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_fs.c
  *
  *-------------------------------------------------------------------------
  */
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "common/string.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_dir.h"
 
 /* From statfs(2); <linux/magic.h> is not everywhere. */
 #define TMPFS_SUPER_MAGIC		0x01021994

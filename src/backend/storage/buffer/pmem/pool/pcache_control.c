@@ -9,7 +9,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_control.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_control.c
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,8 @@
 
 #include "common/hashfn.h"
 #include "port/pg_crc32c.h"
-#include "storage/pcache_pool.h"
+#include "storage/pcache_error.h"
+#include "storage/pcache_witness.h"
 
 /*
  * update_controlfile() takes the time after a pending half has been stored.

@@ -9,7 +9,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pcache_media_none.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_media_none.c
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@
 
 #ifndef USE_LIBNDCTL
 
-#include "storage/pcache_media.h"
+#include "pcache_media_internal.h"
 
 #ifdef __linux__
 

@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_facts.c
+ *	  Gather what the pool gates look at.
+ *
+ * A start of the server, its answer about the next start, and pg_pcache all
+ * gather the same facts in the same way, so that they come to the same
+ * verdict.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_facts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <unistd.h>
+
+#include "storage/pcache_gate.h"
+
+/*
+ * Fill in what an open pool, its media and the host tell.  Control file,
+ * record, recovery and policy are for the caller.
+ *
+ * facts must be zeroed; it is going to point to media.
+ */
+void
+PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
+				  PCacheGateFacts *facts)
+{
+	PCacheWatermark slots[2];
+
+	facts->file_size = pool->file_size;
+	facts->media = media;
+	(void) PCacheReadBootId(facts->boot_id);
+	if (!PCacheReadExact(pool->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
+		!PCacheWatermarkChoose(slots, &facts->watermark))
+		facts->watermark.flushed = 0;
+	PCacheReadControlSeen(pool->fd, facts->control_seen);
+	PCacheSuspectRead(pool->fd, &facts->suspect);
+}
+
+static bool
+IsThere(const char *datadir, const char *name)
+{
+	char		path[MAXPGPATH];
+
+	snprintf(path, sizeof(path), "%s/%s", datadir, name);
+	return access(path, F_OK) == 0;
+}
+
+/*
+ * Which files in PGDATA ask for recovery?  Their names are in access/xlog.h,
+ * which only the server can include.
+ */
+void
+PCacheReadSignals(const char *datadir, PCacheSignals *signals)
+{
+	signals->backup_label = IsThere(datadir, "backup_label");
+	signals->recovery = IsThere(datadir, "recovery.signal");
+	signals->standby = IsThere(datadir, "standby.signal");
+}
+
+/*
+ * Fill in how the start will recover.  has_target says whether the
+ * configuration has a recovery target, timeline which one recovery follows.
+ */
+void
+PCacheSetRecovery(PCacheGateFacts *facts, const PCacheSignals *signals,
+				  bool has_target, uint32 timeline)
+{
+	facts->backup_label = signals->backup_label;
+
+	/* a standby follows its primary; anything else picks where to stop */
+	facts->recovery_target = signals->standby ? has_target : signals->recovery;
+	facts->recovery_timeline = timeline;
+}

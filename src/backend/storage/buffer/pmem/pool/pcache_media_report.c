@@ -1,0 +1,323 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_media_report.c
+ *	  The answers to the question about media, and how two of them compare.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_media_report.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include "pcache_media_internal.h"
+#include "storage/pcache_memory_error.h"
+
+/*
+ * Names for answers, as seen by SQL and JSON; not translated.
+ */
+const char *
+PCacheMediaAnswerName(PCacheMediaAnswer answer)
+{
+	switch (answer)
+	{
+		case PCACHE_MEDIA_UNKNOWN:
+			return "unknown";
+		case PCACHE_MEDIA_CLEAN:
+			return "clean";
+		case PCACHE_MEDIA_BAD:
+			return "bad";
+	}
+	return "unknown";
+}
+
+const char *
+PCachePersistenceDomainName(PCachePersistenceDomain domain)
+{
+	switch (domain)
+	{
+		case PCACHE_DOMAIN_UNKNOWN:
+			return "unknown";
+		case PCACHE_DOMAIN_NONE:
+			return "none";
+		case PCACHE_DOMAIN_MEMORY_CONTROLLER:
+			return "memory_controller";
+		case PCACHE_DOMAIN_CPU_CACHE:
+			return "cpu_cache";
+	}
+	return "unknown";
+}
+
+/*
+ * Write the names of health flags into buf, separated by spaces, and return
+ * buf.  "ok" stands for no flag at all.
+ */
+const char *
+PCacheMediaHealthText(uint32 health, char *buf, size_t len)
+{
+	static const struct
+	{
+		uint32		flag;
+		const char *name;
+	}			names[] =
+	{
+		{PCACHE_DIMM_NOT_ARMED, "not_armed"},
+		{PCACHE_DIMM_MAP_FAIL, "map_fail"},
+		{PCACHE_DIMM_FLUSH_FAIL, "flush_fail"},
+		{PCACHE_DIMM_SAVE_FAIL, "save_fail"},
+		{PCACHE_DIMM_RESTORE_FAIL, "restore_fail"},
+		{PCACHE_DIMM_SMART_EVENT, "smart_event"},
+		{PCACHE_DIMM_SMART_CRITICAL, "smart_critical"},
+		{PCACHE_DIMM_FLAGS_UNKNOWN, "flags_unknown"},
+		{PCACHE_DIMM_SMART_UNKNOWN, "smart_unknown"},
+	};
+
+	buf[0] = '\0';
+	for (int i = 0; i < (int) lengthof(names); i++)
+	{
+		if ((health & names[i].flag) == 0)
+			continue;
+		if (buf[0] != '\0')
+			strlcat(buf, " ", len);
+		strlcat(buf, names[i].name, len);
+	}
+	if (buf[0] == '\0')
+		strlcpy(buf, "ok", len);
+	return buf;
+}
+
+/*
+ * Is any byte of [offset, offset + length) of the pool file on a bad block?
+ * If bad blocks are unknown none is: what that is worth is the caller's
+ * policy.
+ */
+bool
+PCacheMediaRangeIsBad(const PCacheMediaReport *report,
+					  uint64 offset, uint64 length)
+{
+	return PCacheRangeOverlaps(&report->bad, offset, length);
+}
+
+/* Answer "unknown" for bad blocks; the first reason given is kept. */
+void
+PCacheMediaBlocksUnknown(PCacheMediaReport *report, const char *fmt,...)
+{
+	va_list		args;
+
+	report->blocks = PCACHE_MEDIA_UNKNOWN;
+	if (report->blocks_why[0] != '\0')
+		return;
+	va_start(args, fmt);
+	vsnprintf(report->blocks_why, sizeof(report->blocks_why), fmt, args);
+	va_end(args);
+}
+
+/*
+ * Answer "unknown" for the counts of unsafe shutdowns; the first reason given
+ * is kept.
+ */
+void
+PCacheMediaDimmsUnknown(PCacheMediaReport *report, const char *fmt,...)
+{
+	va_list		args;
+
+	report->dimms_state = PCACHE_MEDIA_UNKNOWN;
+	if (report->dimms_why[0] != '\0')
+		return;
+	va_start(args, fmt);
+	vsnprintf(report->dimms_why, sizeof(report->dimms_why), fmt, args);
+	va_end(args);
+}
+
+/*
+ * Add one DIMM to the report, in order of ids.
+ *
+ * name is the kernel's (nmem0), and tells whether we have it already: several
+ * namespaces, even several regions, may share a DIMM.  id is the unique id,
+ * which outlives a reboot, NULL if it has none.  A negative number of unsafe
+ * shutdowns means that it is not known.
+ */
+void
+PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
+				   const char *id, int64 unsafe_shutdowns, uint32 health)
+{
+	uint32		place;
+
+	for (uint32 i = 0; i < report->n_dimms; i++)
+	{
+		if (strcmp(report->dimm_info[i].name, name) == 0)
+			return;
+	}
+
+	report->health |= health;
+	if (id == NULL || id[0] == '\0')
+	{
+		PCacheMediaDimmsUnknown(report, _("DIMM %s has no unique id"), name);
+		return;
+	}
+	if (strlen(id) >= PCACHE_DIMM_ID_LEN)
+	{
+		PCacheMediaDimmsUnknown(report, _("the unique id of DIMM %s is too long"), name);
+		return;
+	}
+	if (report->n_dimms == PCACHE_MAX_DIMMS)
+	{
+		PCacheMediaDimmsUnknown(report, _("there are more than %d DIMMs"),
+								PCACHE_MAX_DIMMS);
+		return;
+	}
+	if (unsafe_shutdowns < 0)
+		PCacheMediaDimmsUnknown(report, _("the unsafe shutdown count of DIMM %s is not available"),
+								name);
+
+	place = report->n_dimms++;
+	while (place > 0 && strcmp(report->dimms[place - 1].id, id) > 0)
+	{
+		report->dimms[place] = report->dimms[place - 1];
+		report->dimm_info[place] = report->dimm_info[place - 1];
+		place--;
+	}
+	if (place > 0 && strcmp(report->dimms[place - 1].id, id) == 0)
+		PCacheMediaDimmsUnknown(report, _("DIMMs %s and %s have the same unique id"),
+								report->dimm_info[place - 1].name, name);
+
+	/* The id goes to the media: no stray bytes behind its end. */
+	memset(&report->dimms[place], 0, sizeof(PCacheDimm));
+	strlcpy(report->dimms[place].id, id, PCACHE_DIMM_ID_LEN);
+	report->dimms[place].unsafe_shutdowns = Max(unsafe_shutdowns, 0);
+	memset(&report->dimm_info[place], 0, sizeof(PCacheMediaDimmInfo));
+	strlcpy(report->dimm_info[place].name, name, PCACHE_MEDIA_NAME_LEN);
+	report->dimm_info[place].health = health;
+}
+
+/* Add what the open pool remembers of bad memory. */
+void
+PCacheMediaAddMemoryErrors(PCacheMediaReport *report, int fd)
+{
+	if (!PCacheReadMemoryErrors(fd, &report->bad))
+		return;
+	PCacheRangeMerge(&report->bad);
+
+	/* what else is bad may still be unknown, and then that is the answer */
+	if (report->blocks == PCACHE_MEDIA_CLEAN)
+	{
+		report->blocks = PCACHE_MEDIA_BAD;
+		strlcpy(report->blocks_why, _("the pool remembers bad memory"),
+				PCACHE_MEDIA_WHY_LEN);
+	}
+}
+
+/*
+ * Add a namespace's names, its persistence domain and its NUMA node (-1 if
+ * unknown).  With several namespaces the names are the first one's, the
+ * domain is the weakest, and the node is known only if all agree.
+ */
+void
+PCacheMediaSetPlace(PCacheMediaReport *report,
+					const char *namespace_name, const char *region_name,
+					PCachePersistenceDomain domain, int numa_node)
+{
+	if (report->namespace_name[0] == '\0')
+	{
+		strlcpy(report->namespace_name, namespace_name, PCACHE_MEDIA_NAME_LEN);
+		strlcpy(report->region_name, region_name, PCACHE_MEDIA_NAME_LEN);
+		report->domain = domain;
+		report->numa_node = numa_node;
+		return;
+	}
+	report->domain = Min(report->domain, domain);
+	if (report->numa_node != numa_node)
+		report->numa_node = -1;
+}
+
+/* Have a superblock remember the DIMMs that are there now. */
+void
+PCacheMediaRememberDimms(const PCacheMediaReport *report, PCacheSuperblock *sb)
+{
+	sb->dimms_state = report->dimms_state;
+	sb->n_dimms = report->n_dimms;
+	memcpy(sb->dimms, report->dimms, sizeof(sb->dimms));
+}
+
+/*
+ * Compare the DIMMs that a superblock remembers with those that are there
+ * now.  why gets a translated text unless they are the same.  A DIMM that was
+ * replaced outweighs a count that moved: its contents are another's.
+ */
+PCacheDimmComparison
+PCacheMediaCompareDimms(const PCacheSuperblock *sb,
+						const PCacheMediaReport *now,
+						char *why, size_t why_len)
+{
+	const PCacheDimm *moved_from = NULL;
+	const PCacheDimm *moved_to = NULL;
+
+	why[0] = '\0';
+	if (now->dimms_state != PCACHE_MEDIA_CLEAN)
+	{
+		snprintf(why, why_len, _("unsafe shutdown counts are not known now: %s"),
+				 now->dimms_why);
+		return PCACHE_DIMMS_UNKNOWN;
+	}
+	if (sb->dimms_state != PCACHE_MEDIA_CLEAN ||
+		sb->n_dimms > PCACHE_MAX_DIMMS)
+	{
+		snprintf(why, why_len, _("unsafe shutdown counts were not known when the pool was last used"));
+		return PCACHE_DIMMS_UNKNOWN;
+	}
+
+	if (sb->n_dimms != now->n_dimms)
+	{
+		snprintf(why, why_len, _("there were %u DIMMs below the pool, now there are %u"),
+				 sb->n_dimms, now->n_dimms);
+		return PCACHE_DIMMS_REPLACED;
+	}
+	for (uint32 i = 0; i < now->n_dimms; i++)
+	{
+		const PCacheDimm *before = NULL;
+
+		for (uint32 j = 0; j < sb->n_dimms; j++)
+		{
+			if (strncmp(sb->dimms[j].id, now->dimms[i].id, PCACHE_DIMM_ID_LEN) == 0)
+				before = &sb->dimms[j];
+		}
+		if (before == NULL)
+		{
+			snprintf(why, why_len, _("DIMM %s was not below the pool before"),
+					 now->dimms[i].id);
+			return PCACHE_DIMMS_REPLACED;
+		}
+		if (before->unsafe_shutdowns != now->dimms[i].unsafe_shutdowns &&
+			moved_to == NULL)
+		{
+			moved_from = before;
+			moved_to = &now->dimms[i];
+		}
+	}
+	if (moved_to != NULL)
+	{
+		snprintf(why, why_len, _("unsafe shutdown count of DIMM %s went from %llu to %llu"),
+				 moved_to->id,
+				 (unsigned long long) moved_from->unsafe_shutdowns,
+				 (unsigned long long) moved_to->unsafe_shutdowns);
+		return PCACHE_DIMMS_MOVED;
+	}
+	return PCACHE_DIMMS_SAME;
+}
+
+/*
+ * Release what a query allocated.  The report must not be used any more,
+ * except to be freed again.
+ */
+void
+PCacheMediaReportFree(PCacheMediaReport *report)
+{
+	free(report->bad.ranges);
+	memset(&report->bad, 0, sizeof(report->bad));
+}

@@ -1,0 +1,153 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_gate.h
+ *	  The gates that decide what in the pool can be trusted, and the facts
+ *	  that they look at.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_gate.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_GATE_H
+#define PCACHE_GATE_H
+
+#include "storage/pcache_descriptor.h"
+#include "storage/pcache_media.h"
+#include "storage/pcache_memory_error.h"
+#include "storage/pcache_pool.h"
+#include "storage/pcache_relsize.h"
+#include "storage/pcache_witness.h"
+
+/*
+ * What the pool gates can say.  The first one that is shut decides, and the
+ * whole pool is dropped; pcache_gate.c has the order.
+ */
+typedef enum PCacheRefusal
+{
+	PCACHE_WARM,
+	PCACHE_COLD_NEW,			/* just created, or never used */
+	PCACHE_COLD_SUPERBLOCK,
+	PCACHE_COLD_VERSION,
+	PCACHE_COLD_GEOMETRY,
+	PCACHE_COLD_SYSTEM_IDENTIFIER,
+	PCACHE_COLD_INCARNATION,
+	PCACHE_COLD_ATTACHING,
+	PCACHE_COLD_DIRTY,
+	PCACHE_COLD_CONTROL_STATE,
+	PCACHE_COLD_TIMELINE,
+	PCACHE_COLD_CHECKPOINT,
+	PCACHE_COLD_CONTROL_CHANGED,
+	PCACHE_COLD_CHECKSUMS,
+	PCACHE_COLD_BACKUP_LABEL,
+	PCACHE_COLD_RECOVERY_TARGET,
+	PCACHE_COLD_POWER,
+	PCACHE_COLD_MEDIA,
+	PCACHE_COLD_MEDIA_UNKNOWN,
+	PCACHE_COLD_WATERMARK,
+	PCACHE_COLD_SUSPECT,		/* a process may have overwritten pages */
+	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
+	PCACHE_NUM_REFUSALS
+} PCacheRefusal;
+
+/* All that the pool gates look at beside the superblock. */
+typedef struct PCacheGateFacts
+{
+	const ControlFileData *control; /* as on disk before this start */
+	const PCacheRecord *record;	/* NULL if PGDATA has none */
+	uint64		file_size;		/* of the pool */
+	bool		backup_label;	/* recovery starts from a backup */
+	bool		recovery_target;	/* any recovery but a standby's */
+	const PCacheMediaReport *media;
+	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
+	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
+
+	/* For pools that are in use after an unclean stop */
+	PCacheWatermark watermark;	/* flushed is 0 if there is none */
+	PCacheControlSeen control_seen[2];	/* pending and confirmed */
+	uint32		recovery_timeline;	/* that this start will follow */
+	uint8		boot_id[PCACHE_UUID_LEN];
+} PCacheGateFacts;
+
+/* Files in PGDATA that ask for recovery; standby.signal outweighs the other. */
+typedef struct PCacheSignals
+{
+	bool		backup_label;
+	bool		recovery;
+	bool		standby;
+} PCacheSignals;
+
+/* pcache_facts.c */
+extern void PCacheGatherFacts(const PCachePool *pool,
+							  const PCacheMediaReport *media,
+							  PCacheGateFacts *facts);
+extern void PCacheReadSignals(const char *datadir, PCacheSignals *signals);
+extern void PCacheSetRecovery(PCacheGateFacts *facts,
+							  const PCacheSignals *signals,
+							  bool has_target, uint32 timeline);
+
+/* pcache_gate.c */
+typedef struct PCacheVerdict
+{
+	PCacheRefusal refusal;
+	char		detail[512];	/* translated; "" when warm */
+} PCacheVerdict;
+
+extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
+										uint64 file_size);
+extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
+									const PCacheGateFacts *facts);
+extern PCacheVerdict PCacheEmptyGate(bool was_clean, uint64 found);
+extern const char *PCacheRefusalName(PCacheRefusal refusal);
+
+/* Page gates, asked for each slot of a pool that passed the pool gates. */
+typedef enum PCachePageVerdict
+{
+	PCACHE_PAGE_KEPT,
+	PCACHE_PAGE_FREE,			/* not sealed: free, or in change at the end */
+	PCACHE_PAGE_CRC,
+	PCACHE_PAGE_TAG,
+	PCACHE_PAGE_NO_FILE,
+	PCACHE_PAGE_BEYOND_EOF,
+	PCACHE_PAGE_UNLOGGED,
+	PCACHE_PAGE_LSN,
+	PCACHE_PAGE_NO_LSN,
+	PCACHE_PAGE_BAD_BLOCK,
+	PCACHE_PAGE_DUPLICATE,
+	PCACHE_NUM_PAGE_VERDICTS
+} PCachePageVerdict;
+
+typedef struct PCachePageFacts
+{
+	uint64		lsn_limit;		/* WAL is durable up to here */
+	bool		drop_unlogged;	/* recovery resets unlogged relations */
+	bool		host_restarted; /* files may have lost their last length */
+
+	/*
+	 * Pages sealed before this epoch are on disk, if their LSN is not beyond
+	 * this redo point; see PCachePageIsDirty().
+	 */
+	uint64		completed_epoch;
+	uint64		redo;
+	struct PCacheRelSizes *sizes;
+	const PCacheMediaReport *media;
+	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
+	uint64		file_size;		/* of the pool, in bytes */
+} PCachePageFacts;
+
+extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
+										uint32 slot,
+										const PCachePageFacts *facts);
+extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
+extern void PCacheSetCompleted(PCachePageFacts *facts,
+							   const PCacheSuperblock *sb,
+							   const ControlFileData *control);
+extern bool PCachePageIsDirty(const PCacheDescriptor *desc,
+							  const PCachePageFacts *facts);
+extern bool PCacheHostRestarted(const PCacheSuperblock *sb,
+								const PCacheGateFacts *facts);
+extern uint64 PCacheLsnLimit(const PCacheSuperblock *sb,
+							 const PCacheGateFacts *facts);
+
+#endif							/* PCACHE_GATE_H */

@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_witness.h
+ *	  What the pool remembers of the cluster: how much WAL is durable, and
+ *	  what pg_control looked like.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_witness.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_WITNESS_H
+#define PCACHE_WITNESS_H
+
+#include "catalog/pg_control.h"
+#include "storage/pcache_error.h"
+#include "storage/pcache_layout.h"
+
+/*
+ * pcache_witness.c
+ *
+ * The witness of a watermark is a hash of the last bytes of WAL, up to the
+ * last one that is not zero, before the watermark's LSN.  So WAL that ends
+ * anywhere before that does not match: each record begins with a header that
+ * is not zero, and only padding may follow the witness.
+ */
+#define PCACHE_WITNESS_LEN		64
+
+extern uint32 PCacheWatermarkCrc(const PCacheWatermark *watermark);
+extern bool PCacheWatermarkChoose(const PCacheWatermark slots[2],
+								  PCacheWatermark *chosen);
+extern bool PCacheWatermarkIsBehind(const PCacheWatermark *watermark,
+									uint32 timeline, uint64 flushed);
+extern bool PCacheWatermarkFromDisk(PCacheWatermark *watermark,
+									uint32 timeline, uint64 flushed,
+									uint32 wal_segment_size);
+extern bool PCacheWitnessFind(PCacheWatermark *watermark, const char *bytes,
+							  size_t len, uint64 end, uint32 timeline,
+							  uint32 wal_segment_size);
+extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
+								 uint32 wal_segment_size, PCacheError *err);
+
+/* pcache_control.c */
+extern uint32 PCacheControlSeenCrc(const PCacheControlSeen *seen);
+extern PCacheControlSeen PCacheControlPending(const ControlFileData *control,
+											  uint64 number, int64 now);
+extern PCacheControlSeen PCacheControlConfirmed(const ControlFileData *control,
+												uint64 number);
+extern void PCacheReadControlSeen(int fd, PCacheControlSeen seen[2]);
+extern bool PCacheControlIsAsSeen(const PCacheControlSeen seen[2],
+								  const ControlFileData *control);
+
+#endif							/* PCACHE_WITNESS_H */
