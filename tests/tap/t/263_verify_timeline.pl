@@ -85,9 +85,21 @@ my ($minimum) = $control =~ /Min recovery ending loc's timeline:\s+(\d+)\n/;
 is(verify_json($standby)->{rc}, ($checkpoint > $minimum ? $checkpoint : $minimum) == 2 ? 0 : 2,
 	'the timeline of pg_control: as that says');
 
-# The archive is not asked, which is said.
-$standby->append_conf('postgresql.conf', "recovery_target_timeline = 'latest'\nrestore_command = 'false'");
+# The archive is asked as well, as by the server.
+my $archive = PostgreSQL::Test::Utils::tempdir;
+my $history = slurp_file($standby->data_dir . '/pg_wal/00000002.history');
+
+$standby->append_conf('postgresql.conf', "recovery_target_timeline = 'latest'\nrestore_command = 'cp \"$archive/%f\" \"%p\"'");
+is(verify_json($standby)->{rc}, 0, 'restore_command: warm, as long as the archive has no other timeline');
+append_to_file("$archive/00000003.history", "${history}2\tFF/0\tno recovery target specified\n");
 $verdict = verify_json($standby);
-is($verdict->{rc}, 0, 'restore_command: warm');
-like($verdict->{stderr}, qr/timelines were looked for in "pg_wal", not by "restore_command"/, 'restore_command: what was asked');
+is($verdict->{rc}, 2, 'restore_command: cold, once the archive has the history of another one');
+like($verdict->{detail}, qr/written on timeline 2, recovery follows timeline 3$/, 'restore_command: which is named');
+cold_after_crash($standby, 'timeline', qr/written on timeline 2, recovery follows timeline 3$/,
+	'restore_command');
+$standby->append_conf('postgresql.conf', "restore_command = 'kill -TERM \$\$'");
+$standby->stop('immediate');
+$verdict = verify_json($standby);
+is($verdict->{rc}, 1, 'restore_command dies of a signal: an error');
+like($verdict->{stderr}, qr/"restore_command" failed: .*terminated by signal 15/, 'restore_command dies of a signal: which is named');
 done_testing();
