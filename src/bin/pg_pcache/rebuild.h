@@ -34,16 +34,32 @@ typedef struct Rebuild
 	RebuildResult result;
 } Rebuild;
 
-/* rebuild.c */
+/* poolio.c */
 extern void RebuildStep(const char *name);
-extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
-					  const ControlFileData *control, uint64 capacity);
+extern PCacheSuperblock *RebuildSuperblock(Rebuild *r);
+extern bool SuperblockIsUsable(const Rebuild *r);
 extern PCacheDescriptor *MappedDescriptor(const Rebuild *r, uint64 slot);
+pg_noreturn extern void FailToWrite(const Rebuild *r);
 extern void DrainPool(const Rebuild *r);
 extern void StoreSuperblock(Rebuild *r);
 extern void StoreRecord(Rebuild *r, uint64 incarnation);
+extern void MapPool(Rebuild *r);
+extern void SetPoolSize(PCachePool *pool, uint64 size);
 extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
 extern void FreeSlot(const Rebuild *r, uint64 slot);
+extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);
+extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
+					  const ControlFileData *control, uint64 capacity);
+
+/* clear.c */
+extern void ClearBadBlocks(Rebuild *r);
+
+/* repair.c */
+extern bool IsDamaged(PCachePageVerdict verdict);
+extern void Repair(Rebuild *r);
+
+/* resize.c */
+extern void Resize(Rebuild *r, uint64 capacity);
 
 /* warm.c */
 extern void PlanWarming(Rebuild *r, uint64 capacity);

@@ -1,0 +1,327 @@
+/*-------------------------------------------------------------------------
+ *
+ * clear.c
+ *	  Have the kernel clear bad blocks, and save what was around them.
+ *
+ * Part of "pg_pcache rebuild"; what is looked at, and in which order, is in
+ * rebuild.c.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/clear.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "rebuild.h"
+
+/* In which parts of this size metadata is saved around a bad block. */
+#define SECTOR_SIZE		512
+
+/* Less than the kernel's page is never given back. */
+#define MIN_UNIT		4096
+
+
+/*
+ * The ranges to punch: the bad ones, extended to what the file system can
+ * give back.  The list is malloc'd.
+ */
+static PCacheRangeList
+RangesToClear(const Rebuild *r)
+{
+	const PCacheMediaReport *media = &r->judge.media;
+	PCacheRangeList list = {0};
+	struct statvfs vfs;
+	uint64		unit;
+
+	if (media->bad.n_ranges == 0 && !media->bad.truncated)
+		return list;
+	if (fstatvfs(r->pool.fd, &vfs) < 0)
+		pg_fatal("could not stat file system of \"%s\": %m", r->pool.path);
+	unit = Max(vfs.f_bsize, MIN_UNIT);
+
+	if (media->bad.truncated)
+	{
+		if (!r->options->reset)
+		{
+			pg_log_error("persistent cache pool \"%s\" has too many bad blocks to list",
+						 r->pool.path);
+			pg_log_error_hint("To clear all of it, use option %s.", "--reset");
+			exit(EXIT_ERROR);
+		}
+		PCacheRangeAdd(&list, 0, r->pool.file_size);
+		return list;
+	}
+	for (uint32 i = 0; i < media->bad.n_ranges; i++)
+	{
+		const PCacheByteRange *bad = &media->bad.ranges[i];
+		uint64		start = bad->offset - bad->offset % unit;
+		uint64		end = TYPEALIGN64(unit, bad->offset + bad->length);
+
+		end = Min(end, r->pool.file_size);
+		if (start < end)
+			PCacheRangeAdd(&list, start, end - start);
+	}
+	PCacheRangeMerge(&list);
+	return list;
+}
+
+static bool
+RangesOverlap(const PCacheByteRange *range, uint64 offset, uint64 length)
+{
+	return range->offset < offset + length && offset < range->offset + range->length;
+}
+
+/*
+ * Free the slots whose page is about to be punched, and say so durably
+ * before.  Their descriptors are elsewhere, or are punched too.
+ */
+static void
+FreeSlotsIn(Rebuild *r, const PCacheRangeList *list)
+{
+	const PCacheSuperblock *sb = RebuildSuperblock(r);
+
+	for (uint32 i = 0; i < list->n_ranges; i++)
+	{
+		const PCacheByteRange *range = &list->ranges[i];
+		uint64		end = range->offset + range->length;
+		uint64		first;
+
+		if (end <= sb->blocks_offset)
+			continue;
+		first = range->offset <= sb->blocks_offset ? 0 :
+			(range->offset - sb->blocks_offset) / BLCKSZ;
+		for (uint64 slot = first; slot < sb->capacity &&
+			 sb->blocks_offset + slot * BLCKSZ < end; slot++)
+		{
+			uint64		offset = PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor);
+			bool		punched = false;
+
+			for (uint32 j = 0; j < list->n_ranges && !punched; j++)
+				punched = RangesOverlap(&list->ranges[j], offset, sizeof(PCacheDescriptor));
+			if (!punched)
+				FreeSlot(r, slot);
+		}
+	}
+	DrainPool(r);
+}
+
+/* What of the metadata in a range can still be read. */
+typedef struct SavedSectors
+{
+	char	   *bytes;
+	bool	   *readable;		/* for each sector */
+	uint64		length;
+} SavedSectors;
+
+static SavedSectors
+SaveSectors(const Rebuild *r, const PCacheByteRange *range, uint64 limit)
+{
+	SavedSectors saved = {0};
+	uint64		end = Min(range->offset + range->length, limit);
+
+	if (range->offset >= end)
+		return saved;
+	saved.length = end - range->offset;
+	saved.bytes = pg_malloc0(saved.length);
+	saved.readable = pg_malloc0(saved.length / SECTOR_SIZE);
+	for (uint64 done = 0; done < saved.length; done += SECTOR_SIZE)
+		saved.readable[done / SECTOR_SIZE] =
+			!PCacheMediaRangeIsBad(&r->judge.media, range->offset + done, SECTOR_SIZE) &&
+			PCacheReadExact(r->pool.fd, saved.bytes + done, SECTOR_SIZE,
+							range->offset + done);
+	return saved;
+}
+
+/*
+ * Descriptors that are put back must not speak of pages that are punched.
+ * FreeSlotsIn() saw to the descriptors that stay where they are.
+ */
+static void
+FreeSavedDescriptors(const PCacheSuperblock *sb, const PCacheRangeList *list,
+					 const PCacheByteRange *range, SavedSectors *saved)
+{
+	for (uint64 done = 0; done < saved->length; done += sizeof(PCacheDescriptor))
+	{
+		uint64		offset = range->offset + done;
+		uint64		slot = (offset - PCACHE_DESCRIPTORS_OFFSET) / sizeof(PCacheDescriptor);
+
+		if (offset < PCACHE_DESCRIPTORS_OFFSET || slot >= sb->capacity)
+			continue;
+		for (uint32 i = 0; i < list->n_ranges; i++)
+		{
+			if (RangesOverlap(&list->ranges[i], sb->blocks_offset + slot * BLCKSZ, BLCKSZ))
+				PCacheDescriptorSetFree((PCacheDescriptor *) (saved->bytes + done));
+		}
+	}
+}
+
+static void
+PutBackSectors(const Rebuild *r, const PCacheByteRange *range, SavedSectors *saved)
+{
+	for (uint64 done = 0; done < saved->length; done += SECTOR_SIZE)
+	{
+		if (saved->readable[done / SECTOR_SIZE])
+			PCacheMemcpyNodrain(&r->pool.map,
+								r->pool.map.base + range->offset + done,
+								saved->bytes + done, SECTOR_SIZE);
+	}
+	DrainPool(r);
+}
+
+static void
+PunchAndAllocate(const Rebuild *r, const PCacheByteRange *range)
+{
+	int			rc;
+
+	do
+	{
+		rc = fallocate(r->pool.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					   range->offset, range->length);
+	} while (rc < 0 && errno == EINTR);
+	if (rc < 0)
+		pg_fatal("could not punch a hole of %llu bytes at offset %llu into file \"%s\": %m",
+				 (unsigned long long) range->length,
+				 (unsigned long long) range->offset, r->pool.path);
+	RebuildStep("punched");
+	do
+	{
+		rc = posix_fallocate(r->pool.fd, range->offset, range->length);
+	} while (rc == EINTR);
+	if (rc != 0)
+	{
+		errno = rc;
+		pg_fatal("could not allocate %llu bytes at offset %llu of file \"%s\": %m",
+				 (unsigned long long) range->length,
+				 (unsigned long long) range->offset, r->pool.path);
+	}
+}
+
+/*
+ * Around the time at which the note of a fault is not there, the pool must be
+ * cold: set this state in the superblocks that can be written to.
+ */
+static void
+SetStateAvoiding(Rebuild *r, uint32 state)
+{
+	const bool	bad[2] = {
+		PCacheMediaRangeIsBad(&r->judge.media, PCACHE_SUPERBLOCK_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE),
+		PCacheMediaRangeIsBad(&r->judge.media, PCACHE_COPY_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE),
+	};
+
+	RebuildSuperblock(r)->state = state;
+	if (!PCacheSuperblockStoreAvoiding(&r->pool.map, RebuildSuperblock(r), bad))
+		FailToWrite(r);
+}
+
+/*
+ * The sector with the note of a fault was exchanged.  If it could not be read
+ * before, nobody knows whether there was a note: then there is one now.
+ */
+static void
+RestoreSuspect(const Rebuild *r, const PCacheByteRange *range,
+			   const SavedSectors *saved)
+{
+	uint64		sector = (PCACHE_SUSPECT_OFFSET - range->offset) / SECTOR_SIZE;
+
+	if (saved->readable[sector])
+		return;
+	memset(r->pool.map.base + PCACHE_SUSPECT_OFFSET, 0xFF, sizeof(PCacheSuspect));
+	if (!PCachePersist(&r->pool.map, r->pool.map.base + PCACHE_SUSPECT_OFFSET,
+					   sizeof(PCacheSuspect)))
+		FailToWrite(r);
+}
+
+/*
+ * Clear bad blocks, and what the pool remembers of memory errors: give their
+ * part of the file back, and get a new one.
+ * Pages in it are gone; of superblocks, watermark and its neighbour, and
+ * descriptors what can be read is put back.  Each step leaves the pool valid.
+ */
+void
+ClearBadBlocks(Rebuild *r)
+{
+	PCacheRangeList list = RangesToClear(r);
+	uint64		before = 0;
+	bool		usable = SuperblockIsUsable(r);
+
+	if (list.n_ranges == 0)
+		return;
+	for (uint32 i = 0; i < r->judge.media.bad.n_ranges; i++)
+		before += r->judge.media.bad.ranges[i].length;
+	r->result.bad_ranges = r->judge.media.bad.n_ranges;
+	r->result.bad_bytes = before;
+	if (r->options->dry_run)
+		return;
+
+	if (usable)
+	{
+		FreeSlotsIn(r, &list);
+		RebuildStep("slots-freed");
+	}
+	for (uint32 i = 0; i < list.n_ranges; i++)
+	{
+		const PCacheByteRange *range = &list.ranges[i];
+		bool		note = usable && !r->options->reset &&
+			RangesOverlap(range, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
+		uint32		state = RebuildSuperblock(r)->state;
+		SavedSectors saved;
+
+		if (note)
+		{
+			SetStateAvoiding(r, PCACHE_STATE_ATTACHING);
+			RebuildStep("marked-for-note");
+		}
+		saved = SaveSectors(r, range, usable ? RebuildSuperblock(r)->blocks_offset : 0);
+		FreeSavedDescriptors(RebuildSuperblock(r), &list, range, &saved);
+		PunchAndAllocate(r, range);
+		RebuildStep("allocated");
+		if (!PCacheForgetMemoryErrors(&r->pool.map, range->offset, range->length))
+			FailToWrite(r);
+		RebuildStep("forgotten");
+		/* what is still bad must not be touched */
+		QueryMedia(&r->pool, &r->judge.media);
+		for (uint64 done = 0; done < saved.length; done += SECTOR_SIZE)
+		{
+			if (PCacheMediaRangeIsBad(&r->judge.media, range->offset + done, SECTOR_SIZE))
+			{
+				pg_log_error("could not clear bad blocks at offset %llu of persistent cache pool \"%s\"",
+							 (unsigned long long) (range->offset + done), r->pool.path);
+				pg_log_error_hint("Create a pool on other media with \"pg_pcache init --force\".");
+				exit(EXIT_ERROR);
+			}
+		}
+		PutBackSectors(r, range, &saved);
+		RebuildStep("put-back");
+		if (note)
+		{
+			RestoreSuspect(r, range, &saved);
+			RebuildStep("note-restored");
+			SetStateAvoiding(r, state);
+			RebuildStep("unmarked-for-note");
+		}
+		pg_free(saved.bytes);
+		pg_free(saved.readable);
+	}
+	free(list.ranges);
+
+	for (uint32 i = 0; i < r->judge.media.bad.n_ranges; i++)
+		r->result.still_bad_bytes += r->judge.media.bad.ranges[i].length;
+	if (r->judge.media.bad.truncated)
+		r->result.still_bad_bytes = before;
+	if (r->result.still_bad_bytes > 0)
+	{
+		pg_log_warning("%llu bytes of persistent cache pool \"%s\" are still bad",
+					   (unsigned long long) r->result.still_bad_bytes, r->pool.path);
+		pg_log_warning_detail("The server does not use the slots that they are in.");
+	}
+}
