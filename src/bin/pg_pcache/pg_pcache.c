@@ -19,42 +19,7 @@
 
 #include "common/file_perm.h"
 #include "common/logging.h"
-#include "fe_utils/option_utils.h"
-#include "getopt_long.h"
 #include "pg_pcache.h"
-
-/* Long options without a short form. */
-enum
-{
-	OPT_CONFIG_FILE = 1,
-	OPT_DIRECTORY,
-	OPT_SIZE,
-	OPT_DRY_RUN,
-	OPT_FORCE,
-	OPT_JSON,
-	OPT_RESET,
-	OPT_RESIZE,
-	OPT_WARM_FROM_FILES,
-	OPT_RELATIONS,
-	OPT_PAGES,
-	OPT_DEEP,
-};
-
-typedef struct Verb
-{
-	const char *name;
-	int			(*function) (const PCacheOptions *options);
-} Verb;
-
-static const Verb verbs[] = {
-	{"init", DoInit},
-	{"rebuild", DoRebuild},
-	{"status", DoStatus},
-	{"verify", DoVerify},
-};
-
-/* More threads than that do not make memory faster. */
-#define MAX_JOBS	256
 
 static const char *progname;
 
@@ -121,110 +86,6 @@ Usage(void)
 	printf(_("%s home page: <%s>\n"), PACKAGE_NAME, PACKAGE_URL);
 }
 
-pg_noreturn static void FailWithUsageHint(void);
-
-static void
-FailWithUsageHint(void)
-{
-	pg_log_error_hint("Try \"%s --help\" for more information.", progname);
-	exit(EXIT_ERROR);
-}
-
-/* An option is for one verb, or for either of two. */
-static void
-OnlyWith(const Verb *verb, bool given, const char *option, const char *name,
-		 const char *other_name)
-{
-	if (!given || strcmp(verb->name, name) == 0 ||
-		(other_name != NULL && strcmp(verb->name, other_name) == 0))
-		return;
-	if (other_name == NULL)
-		pg_log_error("option %s can only be used with \"%s\"", option, name);
-	else
-		pg_log_error("option %s can only be used with \"%s\" or \"%s\"",
-					 option, name, other_name);
-	FailWithUsageHint();
-}
-
-/* An option makes no sense without another one. */
-static void
-OnlyBeside(bool given, const char *option, bool other_given, const char *other)
-{
-	if (!given || other_given)
-		return;
-	pg_log_error("option %s can only be used together with %s", option, other);
-	FailWithUsageHint();
-}
-
-/* --relations is a number for status, and a list for rebuild. */
-static void
-CheckRelations(const Verb *verb, const char *value)
-{
-	int			n;
-
-	if (value == NULL)
-		return;
-	OnlyWith(verb, true, "--relations", "status", "rebuild");
-	if (strcmp(verb->name, "rebuild") == 0)
-	{
-		if (value[0] != '\0')
-			return;
-		pg_log_error("option %s needs a list of relations", "--relations");
-		pg_log_error_hint("Write it as --relations=LIST, in one word.");
-		exit(EXIT_ERROR);
-	}
-	if (value[0] != '\0' &&
-		!option_parse_int(value, "--relations", 1, INT_MAX, &n))
-		exit(EXIT_ERROR);
-}
-
-/* Give up if options do not go with the verb, or with each other. */
-static void
-CheckOptions(const Verb *verb, const PCacheOptions *options)
-{
-	bool		rebuild = strcmp(verb->name, "rebuild") == 0;
-
-	OnlyWith(verb, options->size != NULL, "--size", "init", NULL);
-	OnlyWith(verb, options->dry_run, "--dry-run", "init", "rebuild");
-	OnlyWith(verb, options->force, "--force", "init", "rebuild");
-	OnlyWith(verb, options->reset, "--reset", "rebuild", NULL);
-	OnlyWith(verb, options->resize != NULL, "--resize", "rebuild", NULL);
-	OnlyWith(verb, options->warm_from_files, "--warm-from-files", "rebuild", NULL);
-	OnlyWith(verb, options->jobs != 0, "--jobs", "rebuild", NULL);
-	OnlyWith(verb, options->pages, "--pages", "verify", NULL);
-	OnlyWith(verb, options->deep, "--deep", "verify", NULL);
-	OnlyWith(verb, options->host != NULL, "--host", "status", NULL);
-	OnlyWith(verb, options->port != NULL, "--port", "status", NULL);
-	OnlyWith(verb, options->username != NULL, "--username", "status", NULL);
-	OnlyWith(verb, options->dbname != NULL, "--dbname", "status", NULL);
-	OnlyWith(verb, options->prompt_password == TRI_YES, "--password", "status", NULL);
-	OnlyWith(verb, options->prompt_password == TRI_NO, "--no-password", "status", NULL);
-	CheckRelations(verb, options->relations);
-	if (rebuild && options->directory != NULL)
-	{
-		pg_log_error("option %s cannot be used with \"%s\"", "--directory", "rebuild");
-		pg_log_error_hint("The pool is that of the data directory.");
-		exit(EXIT_ERROR);
-	}
-	if (rebuild)
-	{
-		OnlyBeside(options->force, "--force", options->reset, "--reset");
-		OnlyBeside(options->relations != NULL, "--relations",
-				   options->warm_from_files, "--warm-from-files");
-		OnlyBeside(options->jobs != 0, "--jobs",
-				   options->warm_from_files, "--warm-from-files");
-	}
-	else if (strcmp(verb->name, "status") == 0)
-	{
-		bool		relations = options->relations != NULL;
-
-		OnlyBeside(options->host != NULL, "--host", relations, "--relations");
-		OnlyBeside(options->port != NULL, "--port", relations, "--relations");
-		OnlyBeside(options->username != NULL, "--username", relations, "--relations");
-		OnlyBeside(options->dbname != NULL, "--dbname", relations, "--relations");
-	}
-}
-
 /*
  * The tool reads the pool by read(), but has to store to it through a mapping;
  * and a file that is cut off, or a block that goes bad, is no reason to dump
@@ -242,30 +103,14 @@ DieOfBusError(SIGNAL_ARGS)
 	_exit(EXIT_ERROR);
 }
 
-static const Verb *
-FindVerb(const char *name)
-{
-	for (int i = 0; i < lengthof(verbs); i++)
-	{
-		if (strcmp(verbs[i].name, name) == 0)
-			return &verbs[i];
-	}
-	pg_log_error("unrecognized verb \"%s\"", name);
-	FailWithUsageHint();
-}
-
 /* Find the data directory, and go by its permissions from here on. */
 static void
-UseDataDirectory(PCacheOptions *options, const char *pgdata)
+UseDataDirectory(PCacheOptions *options)
 {
+	const char *pgdata = options->datadir;
 	char		resolved[PATH_MAX];
 	struct stat st;
 
-	if (pgdata == NULL || pgdata[0] == '\0')
-	{
-		pg_log_error("no data directory specified");
-		FailWithUsageHint();
-	}
 	if (realpath(pgdata, resolved) == NULL)
 		pg_fatal("could not access directory \"%s\": %m", pgdata);
 	if (stat(resolved, &st) < 0)
@@ -287,37 +132,7 @@ UseDataDirectory(PCacheOptions *options, const char *pgdata)
 int
 main(int argc, char *argv[])
 {
-	static struct option long_options[] = {
-		{"pgdata", required_argument, NULL, 'D'},
-		{"progress", no_argument, NULL, 'P'},
-		{"human", no_argument, NULL, 'u'},
-		{"config-file", required_argument, NULL, OPT_CONFIG_FILE},
-		{"directory", required_argument, NULL, OPT_DIRECTORY},
-		{"size", required_argument, NULL, OPT_SIZE},
-		{"dry-run", no_argument, NULL, OPT_DRY_RUN},
-		{"force", no_argument, NULL, OPT_FORCE},
-		{"json", no_argument, NULL, OPT_JSON},
-		{"reset", no_argument, NULL, OPT_RESET},
-		{"resize", required_argument, NULL, OPT_RESIZE},
-		{"warm-from-files", no_argument, NULL, OPT_WARM_FROM_FILES},
-		{"relations", optional_argument, NULL, OPT_RELATIONS},
-		{"jobs", required_argument, NULL, 'j'},
-		{"pages", no_argument, NULL, OPT_PAGES},
-		{"deep", no_argument, NULL, OPT_DEEP},
-		{"host", required_argument, NULL, 'h'},
-		{"port", required_argument, NULL, 'p'},
-		{"username", required_argument, NULL, 'U'},
-		{"dbname", required_argument, NULL, 'd'},
-		{"no-password", no_argument, NULL, 'w'},
-		{"password", no_argument, NULL, 'W'},
-		{NULL, 0, NULL, 0}
-	};
-
 	PCacheOptions options = {0};
-	const Verb *verb;
-	const char *pgdata = getenv("PGDATA");
-	int			c;
-	int			option_index;
 
 	pg_logging_init(argv[0]);
 	set_pglocale_pgservice(argv[0], PG_TEXTDOMAIN("pg_pcache"));
@@ -341,92 +156,7 @@ main(int argc, char *argv[])
 		}
 	}
 
-	while ((c = getopt_long(argc, argv, "d:D:h:j:p:PuU:wW", long_options, &option_index)) != -1)
-	{
-		switch (c)
-		{
-			case 'D':
-				pgdata = optarg;
-				break;
-			case 'P':
-				options.progress = true;
-				break;
-			case 'u':
-				options.human = true;
-				break;
-			case OPT_CONFIG_FILE:
-				options.config_file = optarg;
-				break;
-			case OPT_DIRECTORY:
-				options.directory = optarg;
-				break;
-			case OPT_SIZE:
-				options.size = optarg;
-				break;
-			case OPT_DRY_RUN:
-				options.dry_run = true;
-				break;
-			case OPT_FORCE:
-				options.force = true;
-				break;
-			case OPT_JSON:
-				options.json = true;
-				break;
-			case OPT_RESET:
-				options.reset = true;
-				break;
-			case OPT_RESIZE:
-				options.resize = optarg;
-				break;
-			case OPT_WARM_FROM_FILES:
-				options.warm_from_files = true;
-				break;
-			case OPT_RELATIONS:
-				options.relations = optarg != NULL ? optarg : "";
-				break;
-			case 'j':
-				if (!option_parse_int(optarg, "-j/--jobs", 1, MAX_JOBS,
-									  &options.jobs))
-					exit(EXIT_ERROR);
-				break;
-			case OPT_PAGES:
-				options.pages = true;
-				break;
-			case OPT_DEEP:
-				options.deep = true;
-				break;
-			case 'h':
-				options.host = optarg;
-				break;
-			case 'p':
-				options.port = optarg;
-				break;
-			case 'U':
-				options.username = optarg;
-				break;
-			case 'd':
-				options.dbname = optarg;
-				break;
-			case 'w':
-				options.prompt_password = TRI_NO;
-				break;
-			case 'W':
-				options.prompt_password = TRI_YES;
-				break;
-			default:
-				/* getopt_long already emitted a complaint */
-				FailWithUsageHint();
-		}
-	}
-
-	verb = FindVerb(optind < argc ? argv[optind++] : "status");
-	if (optind < argc)
-	{
-		pg_log_error("too many command-line arguments (first is \"%s\")",
-					 argv[optind]);
-		FailWithUsageHint();
-	}
-	CheckOptions(verb, &options);
+	ParseOptions(argc, argv, &options);
 
 	/* Files of root in the data directory would keep the server down. */
 	if (geteuid() == 0)
@@ -438,6 +168,17 @@ main(int argc, char *argv[])
 	}
 
 	pqsignal(SIGBUS, DieOfBusError);
-	UseDataDirectory(&options, pgdata);
-	return verb->function(&options);
+	UseDataDirectory(&options);
+	switch (options.verb)
+	{
+		case VERB_INIT:
+			return DoInit(&options);
+		case VERB_REBUILD:
+			return DoRebuild(&options);
+		case VERB_STATUS:
+			return DoStatus(&options);
+		case VERB_VERIFY:
+			return DoVerify(&options);
+	}
+	return EXIT_ERROR;			/* keep compiler quiet */
 }

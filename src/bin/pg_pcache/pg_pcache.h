@@ -30,10 +30,22 @@
 #define MIN_CAPACITY	16
 #define MAX_CAPACITY	(INT_MAX / 2)
 
+/* To be or'ed, see options.c. */
+typedef enum PCacheVerb
+{
+	VERB_INIT = 1,
+	VERB_REBUILD = 2,
+	VERB_STATUS = 4,
+	VERB_VERIFY = 8,
+	VERB_ALL = 15,
+} PCacheVerb;
+
 typedef struct PCacheOptions
 {
 	const char *argv0;
 	const char *progname;
+	int			verb;			/* one PCacheVerb */
+	const char *datadir;		/* as given */
 	char		pgdata[MAXPGPATH];	/* absolute, links resolved */
 	const char *config_file;	/* NULL if not given */
 	const char *directory;		/* likewise */
@@ -268,6 +280,9 @@ extern int	DoInit(const PCacheOptions *options);
 extern int	DoRebuild(const PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
 extern int	DoVerify(const PCacheOptions *options);
+
+/* options.c */
+extern void ParseOptions(int argc, char *argv[], PCacheOptions *options);
 
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);

@@ -1,0 +1,304 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  The options of pg_pcache: which there are, and what they go with.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/options.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <limits.h>
+
+#include "common/logging.h"
+#include "fe_utils/option_utils.h"
+#include "getopt_long.h"
+#include "pg_pcache.h"
+
+/* More threads than that do not make memory faster. */
+#define MAX_JOBS	256
+
+/* What getopt_long() returns for the table's first entry. */
+#define FIRST_OPTION	(CHAR_MAX + 1)
+
+typedef enum OptionKind
+{
+	OPTION_FLAG,				/* bool */
+	OPTION_STRING,				/* const char * */
+	OPTION_OPTIONAL,			/* likewise; "" if given without a value */
+	OPTION_JOBS,				/* int */
+	OPTION_YES,					/* enum trivalue */
+	OPTION_NO,					/* likewise */
+} OptionKind;
+
+typedef struct Option
+{
+	const char *name;			/* without the dashes */
+	char		letter;			/* short form, or 0 */
+	OptionKind	kind;
+	size_t		offset;			/* in PCacheOptions */
+	int			verbs;			/* that it can be used with */
+	const char *beside;			/* it makes no sense without that one ... */
+	int			beside_for;		/* ... with these verbs */
+} Option;
+
+#define AT(member)	offsetof(PCacheOptions, member)
+
+static const Option options_table[] = {
+	{"pgdata", 'D', OPTION_STRING, AT(datadir), VERB_ALL},
+	{"config-file", 0, OPTION_STRING, AT(config_file), VERB_ALL},
+	{"json", 0, OPTION_FLAG, AT(json), VERB_ALL},
+	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
+	{"human", 'u', OPTION_FLAG, AT(human), VERB_ALL},
+	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_INIT | VERB_REBUILD},
+	{"force", 0, OPTION_FLAG, AT(force), VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
+	{"directory", 0, OPTION_STRING, AT(directory), VERB_ALL & ~VERB_REBUILD},
+	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
+	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
+	{"resize", 0, OPTION_STRING, AT(resize), VERB_REBUILD},
+	{"warm-from-files", 0, OPTION_FLAG, AT(warm_from_files), VERB_REBUILD},
+	{"relations", 0, OPTION_OPTIONAL, AT(relations), VERB_STATUS | VERB_REBUILD, "warm-from-files", VERB_REBUILD},
+	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_REBUILD, "warm-from-files", VERB_REBUILD},
+	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
+	{"deep", 0, OPTION_FLAG, AT(deep), VERB_VERIFY},
+	{"host", 'h', OPTION_STRING, AT(host), VERB_STATUS, "relations", VERB_STATUS},
+	{"port", 'p', OPTION_STRING, AT(port), VERB_STATUS, "relations", VERB_STATUS},
+	{"username", 'U', OPTION_STRING, AT(username), VERB_STATUS, "relations", VERB_STATUS},
+	{"dbname", 'd', OPTION_STRING, AT(dbname), VERB_STATUS, "relations", VERB_STATUS},
+	{"no-password", 'w', OPTION_NO, AT(prompt_password), VERB_STATUS},
+	{"password", 'W', OPTION_YES, AT(prompt_password), VERB_STATUS},
+};
+
+static const struct
+{
+	const char *name;
+	int			verb;
+}			verb_names[] = {
+	{"init", VERB_INIT},
+	{"rebuild", VERB_REBUILD},
+	{"status", VERB_STATUS},
+	{"verify", VERB_VERIFY},
+};
+
+pg_noreturn static void FailWithHelp(const PCacheOptions *options);
+
+static void
+FailWithHelp(const PCacheOptions *options)
+{
+	pg_log_error_hint("Try \"%s --help\" for more information.",
+					  options->progname);
+	exit(EXIT_ERROR);
+}
+
+static int
+FindVerb(const PCacheOptions *options, const char *name)
+{
+	for (int i = 0; i < lengthof(verb_names); i++)
+	{
+		if (strcmp(verb_names[i].name, name) == 0)
+			return verb_names[i].verb;
+	}
+	pg_log_error("unrecognized verb \"%s\"", name);
+	FailWithHelp(options);
+}
+
+static const Option *
+FindOption(const char *name)
+{
+	for (int i = 0; i < lengthof(options_table); i++)
+	{
+		if (strcmp(options_table[i].name, name) == 0)
+			return &options_table[i];
+	}
+	return NULL;
+}
+
+static bool
+IsGiven(const PCacheOptions *options, const Option *option)
+{
+	const char *member = (const char *) options + option->offset;
+
+	switch (option->kind)
+	{
+		case OPTION_FLAG:
+			return *(const bool *) member;
+		case OPTION_STRING:
+		case OPTION_OPTIONAL:
+			return *(const char *const *) member != NULL;
+		case OPTION_JOBS:
+			return *(const int *) member != 0;
+		case OPTION_YES:
+			return *(const enum trivalue *) member == TRI_YES;
+		case OPTION_NO:
+			return *(const enum trivalue *) member == TRI_NO;
+	}
+	return false;
+}
+
+static void
+SetOption(PCacheOptions *options, const Option *option, const char *value)
+{
+	char	   *member = (char *) options + option->offset;
+
+	switch (option->kind)
+	{
+		case OPTION_FLAG:
+			*(bool *) member = true;
+			break;
+		case OPTION_STRING:
+		case OPTION_OPTIONAL:
+			*(const char **) member = value != NULL ? value : "";
+			break;
+		case OPTION_JOBS:
+			if (!option_parse_int(value, "-j/--jobs", 1, MAX_JOBS, (int *) member))
+				exit(EXIT_ERROR);
+			break;
+		case OPTION_YES:
+			*(enum trivalue *) member = TRI_YES;
+			break;
+		case OPTION_NO:
+			*(enum trivalue *) member = TRI_NO;
+			break;
+	}
+}
+
+/* An option is for other verbs: name them. */
+pg_noreturn static void
+RefuseOption(const PCacheOptions *options, const Option *option)
+{
+	const char *first = NULL;
+	const char *second = NULL;
+
+	if (strcmp(option->name, "directory") == 0)
+	{
+		pg_log_error("option %s cannot be used with \"%s\"", "--directory", "rebuild");
+		pg_log_error_hint("The pool is that of the data directory.");
+		exit(EXIT_ERROR);
+	}
+	for (int i = lengthof(verb_names) - 1; i >= 0; i--)
+	{
+		if ((option->verbs & verb_names[i].verb) == 0)
+			continue;
+		second = first;
+		first = verb_names[i].name;
+	}
+	if (second == NULL)
+		pg_log_error("option --%s can only be used with \"%s\"", option->name, first);
+	else
+		pg_log_error("option --%s can only be used with \"%s\" or \"%s\"",
+					 option->name, first, second);
+	FailWithHelp(options);
+}
+
+/* --relations is a number for status, and a list for rebuild. */
+static void
+CheckRelations(const PCacheOptions *options)
+{
+	int			n;
+
+	if (options->relations == NULL)
+		return;
+	if (options->verb == VERB_STATUS)
+	{
+		if (options->relations[0] != '\0' &&
+			!option_parse_int(options->relations, "--relations", 1, INT_MAX, &n))
+			exit(EXIT_ERROR);
+	}
+	else if (options->relations[0] == '\0')
+	{
+		pg_log_error("option %s needs a list of relations", "--relations");
+		pg_log_error_hint("Write it as --relations=LIST, in one word.");
+		exit(EXIT_ERROR);
+	}
+}
+
+/* Give up if options do not go with the verb, or with each other. */
+static void
+CheckOptions(const PCacheOptions *options)
+{
+	for (int i = 0; i < lengthof(options_table); i++)
+	{
+		const Option *option = &options_table[i];
+
+		if (IsGiven(options, option) && (option->verbs & options->verb) == 0)
+			RefuseOption(options, option);
+	}
+	CheckRelations(options);
+	for (int i = 0; i < lengthof(options_table); i++)
+	{
+		const Option *option = &options_table[i];
+
+		if (!IsGiven(options, option) || (option->beside_for & options->verb) == 0 ||
+			IsGiven(options, FindOption(option->beside)))
+			continue;
+		pg_log_error("option --%s can only be used together with --%s",
+					 option->name, option->beside);
+		FailWithHelp(options);
+	}
+}
+
+/*
+ * Parse the command line; argv0 and progname are set.  Exits with a message if
+ * it makes no sense.
+ */
+void
+ParseOptions(int argc, char *argv[], PCacheOptions *options)
+{
+	struct option long_options[lengthof(options_table) + 1] = {0};
+	char		letters[2 * lengthof(options_table) + 1];
+	char	   *letter = letters;
+	int			c;
+
+	for (int i = 0; i < lengthof(options_table); i++)
+	{
+		const Option *option = &options_table[i];
+		bool		has_value = option->kind == OPTION_STRING ||
+			option->kind == OPTION_JOBS;
+
+		long_options[i].name = option->name;
+		long_options[i].has_arg = option->kind == OPTION_OPTIONAL ? optional_argument :
+			has_value ? required_argument : no_argument;
+		long_options[i].val = FIRST_OPTION + i;
+		if (option->letter != 0)
+			*letter++ = option->letter;
+		if (option->letter != 0 && has_value)
+			*letter++ = ':';
+	}
+	*letter = '\0';
+
+	while ((c = getopt_long(argc, argv, letters, long_options, NULL)) != -1)
+	{
+		const Option *option = NULL;
+
+		for (int i = 0; i < lengthof(options_table); i++)
+		{
+			if (c == FIRST_OPTION + i ||
+				(options_table[i].letter != 0 && c == options_table[i].letter))
+				option = &options_table[i];
+		}
+		/* getopt_long() has already emitted a complaint */
+		if (option == NULL)
+			FailWithHelp(options);
+		SetOption(options, option, optarg);
+	}
+
+	options->verb = FindVerb(options, optind < argc ? argv[optind++] : "status");
+	if (optind < argc)
+	{
+		pg_log_error("too many command-line arguments (first is \"%s\")",
+					 argv[optind]);
+		FailWithHelp(options);
+	}
+	CheckOptions(options);
+	if (options->datadir == NULL)
+		options->datadir = getenv("PGDATA");
+	if (options->datadir == NULL || options->datadir[0] == '\0')
+	{
+		pg_log_error("no data directory specified");
+		FailWithHelp(options);
+	}
+}
