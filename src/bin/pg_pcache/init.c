@@ -4,7 +4,7 @@
  *	  pg_pcache init: create the pool.
  *
  * All is looked at before anything is changed.  Then, in this order: the pool
- * is made; PGDATA/pg_pcache leads to it; and last the state file tells the
+ * is made; PGDATA/pg_pcache leads to it; and last the record tells the
  * server that all is there.  A failure, or a signal, on the way undoes what was
  * made, and with --force puts back the old pool, which until then has another
  * name.  Nothing old can be taken for the new, as it has another UUID.
@@ -189,7 +189,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 			 plan->existing.path, plan->existing.missing);
 	canonicalize_path(directory);
 	strlcpy(plan->directory, directory, sizeof(plan->directory));
-	/* room for the name of the pool, and for those of the state file */
+	/* room for the name of the pool, and for those of the record */
 	if (strlen(plan->directory) >= MAXPGPATH - 64)
 		pg_fatal("directory name \"%s\" is too long", plan->directory);
 	if (strchr(plan->directory, '\n') != NULL ||

@@ -169,7 +169,7 @@ GeometryFor(const PCachePool *pool, uint64 capacity)
 
 /*
  * Make an open pool an empty one, of this capacity and of the cluster with
- * this pg_control.  It gets a new UUID, so that a state file from before does
+ * this pg_control.  It gets a new UUID, so that a record from before does
  * not match it.  Updates superblocks.
  */
 void

@@ -28,8 +28,8 @@
 #include "storage/pcache_dir.h"
 #include "storage/pcache_record.h"
 
-#define STATE_FILE_VERSION	1
-#define STATE_FILE_MAX		(MAXPGPATH + 1024)
+#define RECORD_VERSION	1
+#define RECORD_MAX		(MAXPGPATH + 1024)
 
 static uint32
 TextCrc(const char *text, size_t len)
@@ -87,14 +87,14 @@ ParseHex(const char *text, uint8 *bytes, int nbytes)
 }
 
 static bool
-ParseState(const char *text, PCacheRecord *record)
+ParseRecord(const char *text, PCacheRecord *record)
 {
 	char		value[MAXPGPATH];
 	unsigned long long number;
 	bool		known = false;
 
 	if (!GetValue(text, "version", value, sizeof(value)) ||
-		atoi(value) != STATE_FILE_VERSION)
+		atoi(value) != RECORD_VERSION)
 		return false;
 	/* who looks for the part of it that exists ends at the root directory */
 	if (!GetValue(text, "directory", record->directory, MAXPGPATH) ||
@@ -126,13 +126,13 @@ ParseState(const char *text, PCacheRecord *record)
 	return true;
 }
 
-/* Read PGDATA's state file. */
+/* Read PGDATA's record. */
 PCacheRecordResult
 PCacheRecordRead(const char *datadir, PCacheRecord *record,
 					PCacheError *err)
 {
 	char		path[MAXPGPATH];
-	char		text[STATE_FILE_MAX];
+	char		text[RECORD_MAX];
 	char		expected[32];
 	int			fd;
 	ssize_t		len;
@@ -161,7 +161,7 @@ PCacheRecordRead(const char *datadir, PCacheRecord *record,
 		snprintf(expected, sizeof(expected), "crc = %08x\n",
 				 TextCrc(text, crc_line + 1 - text));
 	if (crc_line == NULL || strcmp(crc_line + 1, expected) != 0 ||
-		!ParseState(text, record))
+		!ParseRecord(text, record))
 	{
 		PCacheSetError(err, _("file \"%s\" is damaged"), path);
 		PCacheSetHint(err, _("Run \"pg_pcache init --force\" to create the persistent cache anew."));
@@ -170,14 +170,14 @@ PCacheRecordRead(const char *datadir, PCacheRecord *record,
 	return PCACHE_RECORD_OK;
 }
 
-/* Write PGDATA's state file durably, replacing the old one atomically. */
+/* Write PGDATA's record durably, replacing the old one atomically. */
 bool
 PCacheRecordWrite(const char *datadir, int file_mode,
 					 const PCacheRecord *record, PCacheError *err)
 {
 	char		path[MAXPGPATH];
 	char		tmp_path[MAXPGPATH];
-	char		text[STATE_FILE_MAX];
+	char		text[RECORD_MAX];
 	char		uuid[2 * PCACHE_UUID_LEN + 1];
 	int			len;
 	int			fd;
@@ -204,7 +204,7 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 				   "pool_uuid = %s\n"
 				   "file_system = %s\n"
 				   "incarnation = %016llx\n",
-				   STATE_FILE_VERSION,
+				   RECORD_VERSION,
 				   record->directory,
 				   (unsigned long long) record->capacity,
 				   uuid,
