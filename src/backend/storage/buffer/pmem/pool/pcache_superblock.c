@@ -151,12 +151,12 @@ PCacheReadSuperblocks(int fd, PCacheSuperblocks *superblocks)
 	PCacheSuperblock copy;
 	PCacheSuperblock ignored;
 
-	/* what cannot be read has no magic number, either */
-	memset(&first, 0, sizeof(first));
-	memset(&copy, 0, sizeof(copy));
 	memset(superblocks, 0, sizeof(*superblocks));
-	(void) PCacheReadExact(fd, &first, sizeof(first), PCACHE_SUPERBLOCK_OFFSET);
-	(void) PCacheReadExact(fd, &copy, sizeof(copy), PCACHE_COPY_OFFSET);
+	/* what cannot be read as a whole has no magic number, either */
+	if (!PCacheReadExact(fd, &first, sizeof(first), PCACHE_SUPERBLOCK_OFFSET))
+		memset(&first, 0, sizeof(first));
+	if (!PCacheReadExact(fd, &copy, sizeof(copy), PCACHE_COPY_OFFSET))
+		memset(&copy, 0, sizeof(copy));
 
 	superblocks->source =
 		PCacheSuperblockChoose(&first, &copy, &superblocks->chosen,
