@@ -1,0 +1,69 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+PCache::Command - what does pg_pcache say of a cluster?
+
+=head1 DESCRIPTION
+
+The program is run with the data directory of the node, and nothing is expected
+of its exit status.
+
+=cut
+
+package PCache::Command;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use IPC::Run qw();
+use JSON::PP qw();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  pcache
+  verify_json
+  status_json
+);
+
+# Run pg_pcache with these arguments on a node's cluster.  Returns exit status
+# (minus the number of the signal, if one ended it), stdout and stderr.
+sub pcache
+{
+	my ($node, @args) = @_;
+	my @command = ('pg_pcache', '-D' => $node->data_dir, @args);
+
+	note('running: ', join ' ', @command);
+	IPC::Run::run(\@command, '<' => \undef, '>' => \my $out, '2>' => \my $err);
+	note($err) if $err ne '';
+	return (($? & 127) ? -($? & 127) : $? >> 8, $out, $err);
+}
+
+# What pg_pcache verify --json prints, decoded, with exit status (rc) and stderr
+# added.  More options may follow the node.
+sub verify_json
+{
+	my ($node, @args) = @_;
+	my ($rc, $out, $err) = pcache($node, 'verify', '--json', @args);
+	my $json = $out eq '' ? {} : JSON::PP::decode_json($out);
+
+	return { %$json, rc => $rc, stderr => $err };
+}
+
+# The same for pg_pcache status --json.
+sub status_json
+{
+	my ($node, @args) = @_;
+	my ($rc, $out, $err) = pcache($node, 'status', '--json', @args);
+	my $json = $out eq '' ? {} : JSON::PP::decode_json($out);
+
+	return { %$json, rc => $rc, stderr => $err };
+}
+
+1;

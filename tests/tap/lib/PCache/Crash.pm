@@ -1,0 +1,203 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+PCache::Crash - what does the next start make of a server that was killed?
+
+=head1 DESCRIPTION
+
+kill_all() kills a server as a whole.  The other subs give it something to keep
+before that, start it again, and compare what it keeps with what pg_pcache
+verify foretold.
+
+=cut
+
+package PCache::Crash;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Carp;
+use Exporter 'import';
+use PCache::Buffers;
+use PCache::Command;
+use PCache::Start;
+use PCache::Tables;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  wait_for_seals
+  kill_all
+  seal_and_kill
+  change_and_crash
+  warm_after_crash
+  cold_after_crash
+  cold_then_warm
+);
+our @EXPORT_OK = qw(wait_for_death);
+
+# Give the sealer the time, in seconds (default 1), to seal all that is queued:
+# nothing may change meanwhile.
+sub wait_for_seals
+{
+	select undef, undef, undef, $_[0] // 1;
+	return;
+}
+
+# SIGKILL to the postmaster and to all of its children, and wait for them to
+# be gone.
+sub kill_all
+{
+	my ($node) = @_;
+	my $postmaster = $node->{_pid};
+	my @pids = ($postmaster);
+
+	# Nobody may notice that another one has died, and clean up.
+	kill 'STOP', $postmaster;
+	for my $stat (glob '/proc/[0-9]*/stat')
+	{
+		my $line = eval { slurp_file($stat) } // next;
+		push @pids, $1 if $line =~ /^(\d+) \(.*\) \S+ $postmaster /s;
+	}
+	kill 'KILL', reverse @pids;
+	wait_for_death(@pids);
+	$node->{_pid} = undef;
+
+	# A zombie that its new parent is slow to reap still counts as a server.
+	for (1 .. 100)
+	{
+		return if !-e "/proc/$postmaster";
+		select undef, undef, undef, 0.1;
+	}
+	unlink $node->data_dir . '/postmaster.pid';
+	return;
+}
+
+# Wait until none of these processes is alive.
+sub wait_for_death
+{
+	my @pids = @_;
+
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return
+		  if !grep {
+			my $line = eval { slurp_file("/proc/$_/stat") };
+			defined $line && $line !~ /^\d+ \(.*\) [ZX] /s
+		  } @pids;
+		select undef, undef, undef, 0.1;
+	}
+	croak "processes @pids do not die";
+}
+
+# Read all tables, have what is cached sealed, and kill the server.  Returns
+# the number of permanent valid buffers before.
+sub seal_and_kill
+{
+	my ($node) = @_;
+	my $valid;
+
+	warm_up($node);
+	$valid = permanent_buffers($node);
+	wait_for_seals();
+	kill_all($node);
+	return $valid;
+}
+
+# How often change_and_crash() was called.
+my $changes = 0;
+
+# Change the tables, each time in another way, and seal_and_kill().  Returns
+# their checksums, but for the unlogged one, and the number of permanent valid
+# buffers.
+sub change_and_crash
+{
+	my ($node) = @_;
+	my $expected;
+
+	$changes++;
+	$node->safe_psql('postgres',
+		"UPDATE t_heap SET grp = grp + 1 WHERE id % 13 = $changes % 13");
+	$expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+	return ($expected, seal_and_kill($node));
+}
+
+=pod
+
+=item warm_after_crash(node, valid, name, ratio => 0.98)
+
+A server in mode always is down after a crash, with that many permanent valid
+buffers before it.  pg_pcache verify foretells a warm start; start it; it must
+keep the ratio (default: all), and what was foretold.
+
+=cut
+
+sub warm_after_crash
+{
+	my ($node, $valid, $name, %params) = @_;
+	my $ratio = $params{ratio} // 1;
+	my $verdict = verify_json($node);
+	my $offset = log_offset($node);
+	my $outcome;
+
+	is($verdict->{rc}, 0, "$name: pg_pcache verify says warm")
+	  or diag($verdict->{detail} // $verdict->{stderr});
+	$node->start;
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', "$name: warm start")
+	  or diag($outcome->{reason} // 'no word of it in the log');
+	cmp_ok($outcome->{kept}, '>=', $ratio * $valid,
+		"$name: kept $outcome->{kept} of $valid valid buffers");
+	is($outcome->{kept}, $verdict->{pages}{kept},
+		"$name: pg_pcache verify and the server agree");
+	note(join ', ', map { "dropped: $_ $outcome->{dropped}{$_}" } sort keys %{ $outcome->{dropped} });
+	return $outcome;
+}
+
+# The same where nothing may be kept, for a reason as pg_pcache verify gives it
+# (undef: do not ask it) and a message of the server, as a pattern.  Returns the
+# outcome.
+sub cold_after_crash
+{
+	my ($node, $reason, $message, $name) = @_;
+	my ($verdict, $offset, $outcome);
+
+	if (defined $reason)
+	{
+		$verdict = verify_json($node);
+		is($verdict->{rc}, 2, "$name: pg_pcache verify says cold");
+		is($verdict->{reason}, $reason, "$name: pg_pcache verify says why");
+	}
+	$offset = log_offset($node);
+	$node->start;
+	# redo may have read pages of the tables already
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'cold', "$name: cold start");
+	like($outcome->{reason} // '', $message, "$name: for the right reason");
+	is($outcome->{reason}, $verdict->{detail},
+		"$name: pg_pcache verify and the server agree")
+	  if defined $reason && $reason ne 'new';
+	return $outcome;
+}
+
+# A crashed server starts cold (see cold_after_crash) with the contents given,
+# and after the next crash it is warm.  %params are those of warm_after_crash.
+sub cold_then_warm
+{
+	my ($node, $expected, $reason, $message, $name, %params) = @_;
+	my $valid;
+
+	cold_after_crash($node, $reason, $message, $name);
+	contents_right($node, $expected, $name);
+	($expected, $valid) = change_and_crash($node);
+	warm_after_crash($node, $valid, "$name, then a crash", %params);
+	contents_right($node, $expected, "$name, then a crash");
+	return;
+}
+
+1;

@@ -1,0 +1,219 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+PCache::Node - how does a test get a cluster with a pool, and where is what?
+
+=head1 DESCRIPTION
+
+A cluster and its pool belong together by the data directory of the cluster.
+All pools of a test script lie in one directory on tmpfs, below
+$ENV{PCACHE_SHM}, which is removed at the end.
+
+=cut
+
+package PCache::Node;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use File::Path qw(remove_tree);
+use File::Temp qw();
+use PCache::Command;
+use PCache::Layout;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  pool_root
+  new_node
+  add_pool
+  pool_dir
+  pool_file
+  state_file
+  write_state
+  set_mode
+  with_install
+  vanilla_install
+);
+
+my $pool_root;
+my $root_owner;
+my %pool_dirs;
+
+# The directory on tmpfs for all pools of this script; the first call makes it.
+sub pool_root
+{
+	if (!defined $pool_root)
+	{
+		my $parent = $ENV{PCACHE_SHM} // '/dev/shm';
+
+		BAIL_OUT("no directory \"$parent\"") if !-d $parent;
+		$pool_root = File::Temp::tempdir('pools-XXXXXX', DIR => $parent);
+		$root_owner = $$;
+	}
+	return $pool_root;
+}
+
+# After the servers are down: Cluster.pm's END block was compiled earlier, so
+# it runs later than this one.  A mapped file can be unlinked, though.
+END
+{
+	my $rc = $?;
+
+	if (defined $pool_root && $root_owner == $$)
+	{
+		chmod 0700, $pool_root;
+		remove_tree($pool_root, { safe => 0, error => \my $ignored });
+	}
+	$? = $rc;
+}
+
+=pod
+
+=item new_node(name, %params)
+
+A cluster with the cache configured and its pool initialized, not started.
+
+  init            parameters for PostgreSQL::Test::Cluster->init
+  shared_buffers  default 32MB
+  size            of the pool, default as shared_buffers
+  directory       of the pool; default below pool_root()
+  mode            default planned_restart; undef: configure nothing and make no pool
+  conf            more lines for postgresql.conf
+
+=cut
+
+sub new_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%{ $params{init} // {} });
+	configure($node, %params);
+	return $node;
+}
+
+# The settings of new_node(), for a cluster that is initialized and down.
+sub configure
+{
+	my ($node, %params) = @_;
+	my $shared_buffers = $params{shared_buffers} // '32MB';
+	my $mode = exists $params{mode} ? $params{mode} : 'planned_restart';
+
+	# Nothing that reads or writes pages on its own account.
+	$node->append_conf('postgresql.conf', qq{
+shared_buffers = $shared_buffers
+autovacuum = off
+bgwriter_lru_maxpages = 0
+max_parallel_workers_per_gather = 0
+checkpoint_timeout = 1h
+max_wal_size = 1GB
+});
+	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
+	add_pool($node, %params) if defined $mode;
+	return;
+}
+
+=pod
+
+=item add_pool(node, %params)
+
+Initialize a pool for a cluster that is down, and switch the cache on.  Returns
+the directory of the pool.
+
+  size, directory, mode   as for new_node()
+  init_options            reference to a list of more options for pg_pcache init
+
+=cut
+
+sub add_pool
+{
+	my ($node, %params) = @_;
+	my $directory = $params{directory} // pool_root() . '/' . $node->name;
+	my @size = defined $params{size} ? ('--size' => $params{size}) : ();
+
+	my ($rc, $out, $err) = pcache($node, 'init',
+		'--directory' => $directory,
+		@size,
+		@{ $params{init_options} // [] });
+	BAIL_OUT("pg_pcache init failed: $err") if $rc != 0;
+	$pool_dirs{ $node->data_dir } = $directory;
+	set_mode($node, $params{mode} // 'planned_restart');
+	return $directory;
+}
+
+# The directory of a node's pool; undef if add_pool() has not made it.
+sub pool_dir
+{
+	my ($node) = @_;
+	return $pool_dirs{ $node->data_dir };
+}
+
+# The pool file in it.
+sub pool_file
+{
+	my ($node) = @_;
+	return pool_dir($node) . '/pool';
+}
+
+# The file in the data directory that says which pool the cluster has.
+sub state_file
+{
+	my ($node) = @_;
+	return $node->data_dir . '/pg_pcache.state';
+}
+
+# Replace the state file of a node by a text.  %changes are "name => value" for
+# lines "name = value" of it.  The CRC is made right.
+sub write_state
+{
+	my ($who, $text, %changes) = @_;
+
+	$text =~ s/^$_ = .*$/$_ = $changes{$_}/m for keys %changes;
+	$text =~ s/^crc = .*\n//m;
+	$text .= sprintf "crc = %08x\n", crc32c($text);
+	unlink state_file($who);
+	append_to_file(state_file($who), $text);
+	chmod 0600, state_file($who);
+	return;
+}
+
+# Change persistent_cache_mode in postgresql.conf; undef takes it out of there.
+# The server has to be restarted.
+sub set_mode
+{
+	my ($node, $mode) = @_;
+
+	$node->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
+	$node->append_conf('postgresql.conf', "persistent_cache_mode = $mode")
+	  if defined $mode;
+	return;
+}
+
+# The prefix of the installation without the patches, or undef if there is none.
+sub vanilla_install
+{
+	my $bin = $ENV{PCACHE_VANILLA};
+
+	return undef if !defined $bin || !-x "$bin/postgres";
+	$bin =~ s{/bin/?$}{};
+	return $bin;
+}
+
+# Run code with the programs of another installation for this node, given as the
+# prefix.  Returns what the code returns.
+sub with_install
+{
+	my ($node, $install, $code) = @_;
+
+	local $node->{_install_path} = $install;
+	return $code->();
+}
+
+1;
