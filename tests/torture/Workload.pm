@@ -28,6 +28,7 @@ use warnings FATAL => 'all';
 use Exporter 'import';
 
 our @EXPORT = qw(setup_sql sql_stream queue_scripts);
+our @EXPORT_OK = qw(pick number);
 
 my $TABLES = 5;
 my $ROWS = 3000;    # at most, per INSERT
@@ -62,6 +63,7 @@ CREATE INDEX q_b ON q USING hash (b);
 SQL
 }
 
+# One of these; true with that probability; a whole number from $lo to $hi.
 sub pick { return $_[ int rand @_ ]; }
 sub chance { return rand() < $_[0]; }
 sub number { my ($lo, $hi) = @_; return $lo + int rand($hi - $lo + 1); }

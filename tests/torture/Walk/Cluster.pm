@@ -32,6 +32,7 @@ use JSON::PP qw();
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
 
+use Programs;
 use Walk::Client;
 use Walk::Util;
 
@@ -57,7 +58,7 @@ sub make_pool
 	remove_tree($c->{pool});
 	$c->write_conf;
 	make_path($c->{pool}, { mode => 0700 }) if $c->{walk}{powercut};
-	local %Walk::Util::env = $c->shim;
+	local %Programs::env = $c->shim;
 	must_run($c->{out}, "$c->{walk}{bin}/pg_pcache", 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE");
 	return;
 }
@@ -141,7 +142,7 @@ sub spawn
 	$c->{run_plain} = ($how{bin} // '') eq 'stock';
 
 	# copies in steps of 16 bytes, as on a processor that has nothing wider
-	local %Walk::Util::env = (GLIBC_TUNABLES => 'glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM', ($how{bin} // '') eq 'stock' ? () : $c->shim);
+	local %Programs::env = (GLIBC_TUNABLES => 'glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM', ($how{bin} // '') eq 'stock' ? () : $c->shim);
 	$c->{pid} = start_to($c->{log}, $c->bin($how{bin}) . '/postgres', '-D', $c->{data});
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
@@ -247,7 +248,7 @@ sub verify
 	my $file = "$c->{dir}/verify.json";
 	$c->write_conf;
 	unlink $file, "$file.err";
-	local %Walk::Util::env = $c->shim;
+	local %Programs::env = $c->shim;
 	my $rc = run_to("$file.err", 'sh', '-c', 'exec "$0" verify --json -D "$1" > "$2"', "$c->{walk}{bin}/pg_pcache", $c->{data}, $file);
 	my $text = slurp($file);
 	return { rc => $rc, error => slurp("$file.err"), $text ? %{ JSON::PP::decode_json($text) } : () };

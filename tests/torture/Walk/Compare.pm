@@ -17,6 +17,7 @@ use warnings FATAL => 'all';
 use Exporter 'import';
 
 use PageCompare qw(compare_data_dirs);
+use Programs;
 use Walk::Load;
 use Walk::Util;
 
@@ -141,7 +142,7 @@ sub compare_pool
 	return if $c->{conf}{persistent_cache_mode} eq 'off' || !$c->{clean};
 	my $out = "$c->{dir}/verify-pages";
 	unlink $out;
-	local %Walk::Util::env = $c->shim;
+	local %Programs::env = $c->shim;
 	my $rc = run_to($out, "$c->{walk}{bin}/pg_pcache", 'verify', '--pages', '-D', $c->{data});
 	my $text = slurp($out);
 	$c->{walk}{totals}{'pools compared'}++;

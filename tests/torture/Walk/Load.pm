@@ -28,6 +28,7 @@ use warnings FATAL => 'all';
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
 
+use Programs;
 use Walk::Util;
 use Workload;
 
@@ -215,7 +216,7 @@ sub start_load
 	}
 
 	# bitmap scans mark no index entry as dead
-	local %Walk::Util::env = (PGOPTIONS => "-c synchronous_commit=$how{sync}" . ($kind =~ /queue|drain|mixed/ ? ' -c enable_seqscan=off -c enable_bitmapscan=off' : ''));
+	local %Programs::env = (PGOPTIONS => "-c synchronous_commit=$how{sync}" . ($kind =~ /queue|drain|mixed/ ? ' -c enable_seqscan=off -c enable_bitmapscan=off' : ''));
 	push @pids, start_to("$w->{dir}/clients.out", "$w->{bin}/pgbench", '-n', '-h', $w->{sockets}, '-p', $c->{port}, '-U', 'postgres',
 		'-c', $how{clients} // 4, '--random-seed', $how{seed}, $how{transactions} ? ('-t', $how{transactions}) : ('-T', 600),
 		'-M', 'simple', '--max-tries=10', @files, 'postgres');

@@ -18,57 +18,11 @@ use Exporter 'import';
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(slurp spew run_to start_to must_run copy_dir lsn_number format_lsn
-  children_of process_title process_state wait_for_state wait_gone freeze signal_all);
+use PageCompare qw(format_lsn);
+use Programs;
 
-sub slurp
-{
-	my ($file, $offset) = @_;
-	open(my $fh, '<:raw', $file) or return '';
-	seek($fh, $offset, 0) if $offset;
-	local $/;
-	my $s = <$fh>;
-	close $fh;
-	return $s // '';
-}
-
-sub spew
-{
-	my ($file, $text) = @_;
-	open(my $fh, '>:raw', $file) or die "$file: $!";
-	print $fh $text;
-	close $fh or die "$file: $!";
-	return;
-}
-
-our %env;    # more environment for programs
-
-sub start_to
-{
-	my ($file, @cmd) = @_;
-	my $pid = fork // die "fork: $!";
-	if ($pid == 0)
-	{
-		%ENV = (%ENV, %env);
-		setpgrp(0, 0);
-		$SIG{$_} = 'DEFAULT' for qw(INT TERM HUP QUIT PIPE);
-		open(STDIN, '<', '/dev/null');
-		open(STDOUT, '>>', $file) or POSIX::_exit(126);
-		open(STDERR, '>&', \*STDOUT);
-		{ no warnings 'exec'; exec(@cmd); }
-		POSIX::_exit(127);
-	}
-	return $pid;
-}
-
-# Run a program, its output to a file; returns the exit code.
-sub run_to
-{
-	my ($file, @cmd) = @_;
-	my $pid = start_to($file, @cmd);
-	waitpid($pid, 0);
-	return $? >> 8 || $?;
-}
+our @EXPORT = (@Programs::EXPORT, qw(must_run copy_dir lsn_number format_lsn
+  children_of wait_for_state wait_gone freeze signal_all));
 
 sub must_run
 {
@@ -90,23 +44,6 @@ sub lsn_number
 {
 	my ($hi, $lo) = split m{/}, $_[0];
 	return hex($hi) * 2**32 + hex($lo);
-}
-
-sub format_lsn { return sprintf('%X/%X', $_[0] >> 32, $_[0] & 0xFFFFFFFF); }
-
-# State letter and parent of a process, or nothing.
-sub process_state
-{
-	my ($pid) = @_;
-	return slurp("/proc/$pid/stat") =~ /^\d+ \(.*\) (\S) (\d+)/s ? ($1, $2) : ();
-}
-
-sub process_title
-{
-	my ($pid) = @_;
-	my $title = slurp("/proc/$pid/cmdline");
-	$title =~ tr/\0/ /;
-	return $title;
 }
 
 # The live children of a postmaster: pid => title.

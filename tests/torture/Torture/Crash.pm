@@ -1,0 +1,190 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Torture::Crash - how does a server end?
+
+=head1 DESCRIPTION
+
+The kinds, as a plan has them:
+
+  all           SIGKILL to all processes at one moment
+  immediate     pg_ctl stop -m immediate
+  backend, sealer, checkpointer
+                SIGKILL to one such process
+  marker        a backend dies that has marked a slot, but not on the media
+                (with power cuts only)
+  checkpoint    as all, in a checkpoint or soon after
+  cold          as all, soon after a cold start over a pool full of sealed pages
+  recovery      as all; Torture::Round makes it happen during recovery
+  site          the power is cut at a site (Torture::PowerCut)
+  stop          a clean stop, and then the power is cut
+  save          the power is cut while a clean stop saves the cache
+
+If a process dies and restart_after_crash is on, the postmaster starts all over;
+there is more work then, and after that a kill as by "all".
+
+=cut
+
+package Torture::Crash;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use Time::HiRes qw(sleep time);
+
+use Programs;
+use Torture::Load;
+use Torture::Log;
+use Torture::PowerCut;
+use Torture::Processes;
+use Torture::Server;
+use Torture::State;
+use Workload qw(pick number);
+
+our @EXPORT = qw(crash);
+
+# Whose death it is.
+my %VICTIM = (
+	backend => qr/postgres: postgres \S+ \[local\]/,
+	sealer => qr/persistent cache sealer/,
+	checkpointer => qr/postgres: checkpointer/,
+	marker => undef);
+
+# Crash the server of a data directory in one of these ways, in a round with the
+# plan $s.  It is down afterwards.
+sub crash
+{
+	my ($data, $kind, $s) = @_;
+
+	return stop_immediately($data) if $kind eq 'immediate';
+	return crash_and_restart($data, $kind, $s)
+	  if exists $VICTIM{$kind} && $s->{conf}{restart_after_crash} eq 'on';
+	return kill_one($data, $VICTIM{$kind}) || kill_all($data) if $VICTIM{$kind};
+	return cut_at_site($data, "$dir/pool") if $kind eq 'site';
+	return kill_after_cold_start($data, $s) if $kind eq 'cold';
+	return cut_while_saving($data, $s) if $kind eq 'save';
+	return stop_cleanly($data) if $kind eq 'stop';
+	wait_for_checkpoint() if $kind eq 'checkpoint';
+	return kill_all($data);
+}
+
+sub stop_immediately
+{
+	my ($data) = @_;
+	my $pm = postmaster_pid($data);
+	my $p = server_processes($pm);
+	stop_server($data, 'immediate');
+	wait_gone($data, [ keys %$p ]);
+	return 1;
+}
+
+# The postmaster starts all over; work on, then kill all of it.
+sub crash_and_restart
+{
+	my ($data, $kind, $s) = @_;
+	my $pm = postmaster_pid($data);
+	my $p = server_processes($pm);
+	die_while_marking($data, $pm) if $kind eq 'marker';
+	my @victims = !$VICTIM{$kind} ? () : grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
+	kill 'KILL', $victims[0] if @victims;
+	end_load();
+	if ($kind eq 'marker' || rand() < 0.8)
+	{
+		my $deadline = time + 60;
+		sleep 0.1;
+		sleep 0.1
+		  while run_to("$dir/ready.out", "$bin/pg_isready", '-q', '-p', $port) != 0 && time < $deadline;
+		say_line("    restart after the crash of a $kind: " . join(' ', outcome("$dir/server.log")));
+		start_load($s, "restart-" . int(time));
+		sleep(rand(2) + ($kind eq 'marker' ? 1 : 0));
+	}
+	else
+	{
+		sleep rand 0.5;
+	}
+	return kill_all($data);
+}
+
+# seq is odd already, but not on the media; and nobody seals the slot again before
+# the power is cut.
+sub die_while_marking
+{
+	my ($data, $pm) = @_;
+	my $size = -s "$dir/server.log";
+	append_conf($data, 'persistent_cache_seal_delay = 10s');
+	kill 'HUP', $pm;
+	sleep 0.2;
+	my $deadline = time + 5;
+	say_line('    to die at ' . arm_shim("$dir/pool", 'mark', event => 5, most => 300, die => 1));
+	sleep 0.01 while substr(slurp("$dir/server.log"), $size) !~ /terminated by signal 9/ && time < $deadline;
+	unlink "$dir/pool.image.ctl";
+	return;
+}
+
+# A cold start over a pool full of sealed pages, and a slow sealer: what is in the
+# pool must not come back to life when its slots are used.
+sub kill_after_cold_start
+{
+	my ($data, $s) = @_;
+	stop_server($data, 'fast') == 0 or problem('the server does not stop');
+	run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', "$dir/off.log", '-w',
+		'-o', '-c persistent_cache_mode=off', 'start') == 0 or problem('no start without the pool');
+	stop_server($data, 'fast') == 0 or problem('the server does not stop');
+	end_load();
+	append_conf($data, 'persistent_cache_seal_delay = 1s');
+	start_server($data, "$dir/server.log") == 0 or problem('no start with an outdated pool');
+	my ($line) = outcome("$dir/server.log");
+	problem("not cold after a run without the pool: $line") if $line !~ /starting cold/;
+	start_load($s, 'cold');
+	sleep rand 3;
+	return kill_all($data);
+}
+
+# While a clean stop saves the cache.
+sub cut_while_saving
+{
+	my ($data, $s) = @_;
+	my $pm = postmaster_pid($data);
+	my $p = server_processes($pm);
+	my $site = $set{site} // ($s->{mode} eq 'always' ? pick($trace ? 'store' : 'seal', 'seal', 'superblock') : 'superblock');
+	$site = arm_shim("$dir/pool", $site,
+		$site eq 'superblock' ? (event => number(1, 3), most => 2) :
+		$site eq 'seal' ? (event => 1, most => 3000) : (most => 12000));
+	stop_server($data, 'fast');
+	wait_gone($data, [ keys %$p ]);
+	forget_pid($data) if postmaster_pid($data);
+	say_line("    $site: " . (slurp("$dir/server.log") =~ /database system is shut down\n\z/ ? 'did not come to it' : 'cut'));
+	return 1;
+}
+
+# To the end, but the power goes before anything else reaches the media.
+sub stop_cleanly
+{
+	my ($data) = @_;
+	my $pm = postmaster_pid($data);
+	my $p = server_processes($pm);
+	stop_server($data, 'fast') == 0 or problem('the server does not stop');
+	wait_gone($data, [ keys %$p ]);
+	return 1;
+}
+
+# To be in a checkpoint, or soon after: CREATE DATABASE and others ask for them.
+sub wait_for_checkpoint
+{
+	my $size = -s "$dir/server.log";
+	my $deadline = time + 3;
+	while (time < $deadline)
+	{
+		last if substr(slurp("$dir/server.log"), $size) =~ /checkpoint starting/;
+		sleep 0.002;
+	}
+	sleep rand pick(0.005, 0.02, 0.1);
+	return;
+}
+
+1;

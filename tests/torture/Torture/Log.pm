@@ -1,0 +1,71 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Torture::Log - what does a server say in its log?
+
+=head1 DESCRIPTION
+
+$log is the path of a log file.
+
+=cut
+
+package Torture::Log;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+
+use Programs;
+use Torture::State;
+
+our @EXPORT = qw($TOMBSTONE outcome redo_seconds check_log);
+
+# What an unpatched server says as well: an unlogged table was created, and its
+# transaction rolled back without that being durable.  Redo makes its init fork again, beside the empty main
+# fork that waits for a checkpoint.
+our $TOMBSTONE = qr/FATAL:  could not create file "base\/[\d\/]+": File exists/;
+
+# What the last start in it made of the pool, and what it dropped: two texts.
+sub outcome
+{
+	my ($log) = @_;
+	my $text = slurp($log);
+	my @lines = $text =~ /persistent cache: ((?:kept|starting cold)[^\n]*)/g;
+	my @detail = $text =~ /(Dropped: [^\n]*)/g;
+	return (@lines ? $lines[-1] : '', @detail ? $detail[-1] : '');
+}
+
+# How long redo took, 0 if there was none.
+sub redo_seconds
+{
+	my ($log) = @_;
+	return slurp($log) =~ /redo done at .* elapsed: ([0-9.]+) s/ ? $1 : 0;
+}
+
+# What no server should say; check_log() knows the exceptions.
+my $BAD = qr/PANIC|TRAP:|invalid page|unexpected data beyond EOF|xlog flush request|references to invalid pages|page verification failed|could not read block|incorrect resource manager|FATAL:\s++(?!the database system|terminating|sorry|connection to client lost|database .* does not exist|cannot connect to invalid database)|persistent cache.*(?:WARNING|violat)|WARNING: .*persistent cache|visibility map bit is set|incorrectly|corrupt|duplicate key.*pg_|could not access status|tuple concurrently|segfault|was terminated by signal (?!9)/;
+
+# Each kind of line that no server should say is a problem, once.
+sub check_log
+{
+	my ($log, $who) = @_;
+	my %seen;
+	open(my $fh, '<', $log) or return;
+	while (my $line = <$fh>)
+	{
+		next unless $line =~ $BAD;
+		next if $line =~ /tuple concurrently (?:updated|deleted)|possibly corrupted shared memory|This probably means that some data is corrupted/;
+		chomp $line;
+		(my $key = $line) =~ s/\d+/N/g;
+		problem("$who log: $line") unless $seen{$key}++;
+	}
+	close $fh;
+	return;
+}
+
+1;

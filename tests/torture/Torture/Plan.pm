@@ -1,0 +1,139 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Torture::Plan - what does a seed choose?
+
+=head1 DESCRIPTION
+
+What a round is to do is drawn here, before anything is started.  The rest, such
+as how long to wait in a recovery, is drawn where it is needed.  A seed must go
+on meaning the same round, or a failed one cannot be repeated.  So numbers are
+drawn in this order, whatever --set says, and a new choice is drawn last.
+
+=cut
+
+package Torture::Plan;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+
+use Torture::State;
+use Workload qw(pick number);
+
+our @EXPORT = qw(make_plan plan_text count_plan);
+
+# The plan of a round, after srand(): a reference to a hash.
+#
+#   mode, shared_buffers, checksums, segsize (MB), trace   how the cluster is made
+#   conf      settings for postgresql.conf
+#   scale     of pgbench
+#   load      what Workload is to do, see there; queue: with consumers of a queue
+#   cycles    crashes and recoveries before the last crash
+#   duration  seconds of work before the last crash; half of it before the others
+#   kill      how the last crash comes about, see Torture::Crash
+sub make_plan
+{
+	my $s = random_settings();
+	for my $k (grep { $_ ne 'site' } keys %set)
+	{
+		if (exists $s->{load}{$k}) { $s->{load}{$k} = $set{$k} }
+		elsif (exists $s->{$k}) { $s->{$k} = $set{$k} }
+		else { $s->{conf}{$k} = $set{$k} }
+	}
+	$s->{load}{brin} = 0 if $s->{conf}{full_page_writes} eq 'off';
+	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
+	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
+	$trace = $s->{trace} || ($set{site} // '') eq 'store';
+	$s->{mode} = 'always' if $s->{kill} !~ /^(?:stop|save)$/ && !$set{mode};
+	return $s;
+}
+
+# All of it as the seed has it.
+sub random_settings
+{
+	my %s;
+	my $wal_level = pick('minimal', 'replica', 'logical');
+	$s{shared_buffers} = pick('16MB', '24MB', '32MB', '64MB', '256MB');
+	$s{checksums} = pick(0, 1);
+	$s{segsize} = pick(1, 4, 16);
+	$s{scale} = number(1, 4);
+	$s{duration} = 1 + rand 6;
+	$s{conf} = {
+		wal_level => $wal_level,
+		max_wal_senders => $wal_level eq 'minimal' ? 0 : 5,
+		full_page_writes => pick('on', 'on', 'off'),
+		wal_log_hints => pick('on', 'off'),
+		persistent_cache_seal_delay => pick(1, 2, 5, 10, 20, 50),
+		io_method => pick('worker', 'sync'),
+		synchronous_commit => pick('off', 'local', 'on'),
+		wal_compression => pick('off', 'lz4'),
+		max_wal_size => pick('64MB', '256MB', '1GB'),
+		min_wal_size => '32MB',
+		wal_buffers => pick('-1', '64kB'),
+		bgwriter_lru_maxpages => pick(0, 100, 1000),
+		bgwriter_delay => pick('10ms', '200ms'),
+		checkpoint_completion_target => pick(0, 0.5, 0.9),
+		commit_siblings => pick(0, 5),
+		wal_skip_threshold => pick('0', '64kB', '2MB'),
+		recovery_prefetch => pick('try', 'off'),
+	};
+	$s{kill} = pick('all', 'all', 'all', 'immediate', 'immediate', 'backend', 'sealer', 'checkpointer', 'checkpoint', 'recovery');
+	$s{conf}{restart_after_crash} = pick('off', 'off', 'on');
+	$s{load} = { checkpoints => pick(0, 0, 0.004, 0.015), databases => pick(0, 0.006, 0.02),
+		rows => pick(300, 1000, 3000),
+
+		# consumers of a queue, besides the rest of the load or without it
+		queue => pick('off', 'on', 'on', 'only'),
+
+		# brin_xlog_insert_update() crashes on a relation that was dropped later,
+		# without images of its pages (PostgreSQL 18.6, pool or not)
+		brin => $s{conf}{full_page_writes} eq 'on' ? 1 : 0,
+
+		# replay of DROP DATABASE removes what a new database with the same OID
+		# did not log (PostgreSQL 18.6, pool or not)
+		drop_checkpoint => $wal_level eq 'minimal' ? 1 : 0 };
+	$s{cycles} = pick(0, 0, 0, 1, 2);    # crashes and recoveries before the last crash
+	$s{mode} = 'always';
+	if ($opt{powercut})
+	{
+		$s{kill} = pick('site', 'site', 'site', 'stop', 'save') if rand() < 0.6;
+		$s{mode} = 'planned_restart' if $s{kill} =~ /stop|save/ && rand() < 0.4;
+		$s{cycles} = number(1, 2) if $s{kill} =~ /stop|save/;
+		$s{kill} = 'cold' if rand() < 0.05;
+		if (rand() < 0.1)
+		{
+			$s{kill} = 'marker';
+			$s{conf}{restart_after_crash} = 'on';
+		}
+		$s{trace} = pick(0, 0, 1);
+	}
+	return \%s;
+}
+
+# The plan as one line, which is what a report of a failed round begins with.
+sub plan_text
+{
+	my ($round, $s) = @_;
+	return sprintf("round %d seed %d: %s%s, kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
+		$round, $round_seed, $s->{mode}, $trace ? ', stores traced' : '', $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
+		join(' ', (map { "$_ $s->{load}{$_}" } sort keys %{ $s->{load} }),
+			map { "$_=$s->{conf}{$_}" } sort keys %{ $s->{conf} }));
+}
+
+# Note what it covers.
+sub count_plan
+{
+	my ($s) = @_;
+	$totals{"kill $s->{kill}"}++;
+	$totals{"$_ $s->{$_}"}++ for qw(mode shared_buffers checksums segsize cycles);
+	$totals{"$_=$s->{conf}{$_}"}++ for keys %{ $s->{conf} };
+	return;
+}
+
+1;

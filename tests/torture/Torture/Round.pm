@@ -1,0 +1,288 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Torture::Round - what happens in one round?
+
+=head1 DESCRIPTION
+
+A cluster works and crashes, recovers, and crashes again.  What the last crash
+leaves is copied twice: A recovers with a copy of the pool, and B without one.
+Then all of both is compared, A is stopped and started, and works on.
+
+=cut
+
+package Torture::Round;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use File::Path qw(make_path remove_tree);
+use Time::HiRes qw(sleep time);
+
+use Programs;
+use Torture::Compare;
+use Torture::Contents;
+use Torture::Crash;
+use Torture::Load;
+use Torture::Log;
+use Torture::Plan;
+use Torture::PoolFile;
+use Torture::PowerCut;
+use Torture::Processes;
+use Torture::Server;
+use Torture::State;
+use Workload qw(:DEFAULT pick);
+
+our @EXPORT = qw(one_round);
+
+# Returns whether the round has passed.  Its files are in $dir.
+sub one_round
+{
+	my ($round) = @_;
+	my $seed = $round_seed = $opt{seed} + $round;
+	srand($seed);
+	$dir = "$work/r$round";
+	$port = $opt{port};
+	@problems = ();
+	remove_tree($dir);
+	make_path($dir);
+
+	my $s = make_plan();
+	say_line(plan_text($round, $s));
+	count_plan($s);
+	set_up($s);
+	for my $cycle (1 .. $s->{cycles})
+	{
+		last if !crash_and_recover($cycle, $s);
+	}
+	if (!@problems && $s->{kill} ne 'recovery')
+	{
+		start_load($s, 0);
+		sleep($s->{duration});
+		crash("$dir/data", $s->{kill}, $s);
+		end_load();
+	}
+	check_log("$dir/server.log", 'server');
+	cut_power("$dir/pool");
+	return !@problems if $opt{'pool-only'};
+
+	my ($sb, $descs) = check_crashed_pool($s);
+	copy_crashed();
+	my ($ok_a, $ok_b) = recover_both() or return !@problems;
+	my $cold = judge_recovery($s, $descs);
+	compare_both($s, $cold, $sb, $descs) if $ok_a && $ok_b;
+	say_line("    superblock: " . join(', ', map { "$_ $sb->{$_}" } sort keys %$sb)) if @problems;
+	return !@problems;
+}
+
+# Make the cluster and its pool, and start it with the tables that the load wants.
+sub set_up
+{
+	my ($s) = @_;
+	my ($data, $log) = ("$dir/data", "$dir/server.log");
+	copy_dir(template($s->{checksums}, $s->{segsize}), $data);
+	write_conf($data, $s);
+	make_path("$dir/pool", { mode => 0700 }) if $opt{powercut};
+	with_shim("$dir/pool", sub { must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool") });
+	start_server($data, $log) == 0 or die "first start failed: " . slurp($log);
+	spew("$dir/setup.sql", setup_sql());
+	run_to("$dir/setup.out", "$bin/psql", '-Xq', '-p', $port, '-f', "$dir/setup.sql");
+	run_to("$dir/pgbench-init.out", "$bin/pgbench", '-i', '-q', '-s', $s->{scale}, '-I', pick('dtGvp', 'dtgvp', 'dtgpf'), '-p', $port);
+	return;
+}
+
+# A crash before the last one, followed by a recovery in place; in a round with
+# kill "recovery" the last of these recoveries is what is killed.  Returns false
+# if the server does not recover.
+sub crash_and_recover
+{
+	my ($cycle, $s) = @_;
+	my ($data, $log) = ("$dir/data", "$dir/server.log");
+	start_load($s, $cycle);
+	sleep($s->{duration} / 2);
+	my $kind = $s->{kill} eq 'recovery' ? 'all' : pick('all', 'immediate', 'backend', 'sealer');
+	$kind = pick('site', $kind) if $opt{powercut};
+	$kind = 'stop' if $s->{mode} eq 'planned_restart';
+	crash($data, $kind, $s);
+	end_load();
+	cut_power("$dir/pool");
+	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
+	{
+		$kind = crash_in_recovery();
+		say_line("    cycle $cycle: killed all, then $kind");
+		return 1;
+	}
+	if (start_server($data, $log) != 0)
+	{
+		problem("recovery after crash $cycle ($kind) failed");
+		return 0;
+	}
+	say_line("    cycle $cycle: killed $kind, " . join(' ', outcome($log)));
+	rollback_prepared() if rand() < 0.7;
+	return 1;
+}
+
+# Crash again while recovery runs, or soon after.  Returns a text.
+sub crash_in_recovery
+{
+	my ($data, $log) = ("$dir/data", "$dir/server.log");
+	my $kind;
+	my $wait = pick(rand 0.3, rand 1.0, rand 2.5);
+	say_line('    armed: ' . arm_shim("$dir/pool", random_site(), most => 300)) if $opt{powercut} && rand() < 0.5;
+	my $pid = with_shim("$dir/pool",
+		sub { start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start') });
+	my $deadline = time + 20;
+	sleep 0.005 while !postmaster_pid($data) && time < $deadline;
+	sleep $wait;
+	my $pm = postmaster_pid($data) // 0;
+	my $p = $pm && -e "/proc/$pm" ? server_processes($pm) : {};
+	my ($startup) = grep { $p->{$_} =~ /postgres: startup/ } keys %$p;
+	if ($startup && rand() < 0.5)
+	{
+		$kind = sprintf('startup process %.2f s into recovery', $wait);
+		kill 'KILL', $startup;
+		wait_gone($data, [ keys %$p ]);
+		forget_pid($data);
+	}
+	else
+	{
+		$kind = sprintf('all %.2f s after the start of recovery%s', $wait, $startup ? ', during it' : '');
+		%$p ? kill_all($data) : forget_pid($data);
+	}
+	waitpid($pid, 0);
+	return $kind;
+}
+
+# What is wrong with the pool before anybody has recovered?  Returns what
+# read_pool() returns.
+sub check_crashed_pool
+{
+	my ($s) = @_;
+	my ($sb, $descs) = read_pool("$dir/pool/pool");
+	check_lsns($descs) if $s->{mode} eq 'always';
+	my %tags;
+	$tags{ $_->{tag} }++ for @$descs;
+	my @twice = grep { $tags{$_} > 1 } keys %tags;
+	problem("sealed twice: @twice") if @twice;
+	return ($sb, $descs);
+}
+
+# A gets a copy of the data directory and of the pool, B one of the data directory.
+sub copy_crashed
+{
+	my ($a, $b) = ("$dir/a", "$dir/b");
+	copy_dir("$dir/data", $a);
+	copy_dir("$dir/pool", "$dir/pool-a");
+	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for $opt{powercut} ? qw(pool.image pool.image.boot) : ();
+	unlink "$a/pg_pcache";
+	symlink("$dir/pool-a", "$a/pg_pcache") or die;
+	copy_dir("$dir/data", $b);
+	unlink "$b/pg_pcache";
+	unlink "$_/postmaster.pid" for $a, $b;
+	return;
+}
+
+# Returns which of them have recovered, A and B; or nothing if neither has, because
+# of what PostgreSQL does.  They are down afterwards.
+sub recover_both
+{
+	my ($a, $b) = ("$dir/a", "$dir/b");
+	my ($ok_a, $ok_b);
+	$ok_a = start_server($a, "$dir/a.log", @QUIET) == 0;
+	stop_server($a, 'fast') == 0 or problem('A does not stop') if $ok_a;
+	$ok_b = start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') == 0;
+	if (!$ok_a && !$ok_b && 2 == grep { slurp("$dir/$_.log") =~ $TOMBSTONE } qw(a b))
+	{
+		say_line('    neither starts at first: an unlogged table was being created');
+		$totals{'neither starts at first'}++;
+		return;
+	}
+	problem('recovery with the pool failed: ' . substr(slurp("$dir/a.log"), -1500)) if !$ok_a;
+	problem('recovery without the pool failed: ' . substr(slurp("$dir/b.log"), -1500)) if !$ok_b;
+	stop_server($b, 'fast') == 0 or problem('B does not stop') if $ok_b;
+	return ($ok_a, $ok_b);
+}
+
+# How was A's start: as it is to be after such a crash?  Returns whether it was
+# cold.
+sub judge_recovery
+{
+	my ($s, $descs) = @_;
+	check_log("$dir/a.log", 'A');
+	check_log("$dir/b.log", 'B');
+	my ($line, $dropped) = outcome("$dir/a.log");
+	say_line(sprintf('    sealed %d; A: %s %s', scalar @$descs, $line, $dropped));
+	say_line(sprintf('    redo: A %s s, B %s s', redo_seconds("$dir/a.log"), redo_seconds("$dir/b.log")));
+	my $cold = $line !~ /^kept [1-9]/;
+	if ($cold)
+	{
+		if ($s->{mode} eq 'planned_restart' && $s->{kill} eq 'save' && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
+		elsif ($s->{kill} eq 'cold' && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
+		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
+		else { problem("A is cold: $line") }
+	}
+	else { $totals{'warm'}++ }
+	$totals{'kept pages'} += $1 if $line =~ /^kept (\d+)/;
+	return $cold;
+}
+
+# A and B against each other, and A after more starts.
+sub compare_both
+{
+	my ($s, $cold, $sb, $descs) = @_;
+	my ($a, $b) = ("$dir/a", "$dir/b");
+	my ($result, $dead_in_a) = compare_files($a, $b);
+
+	# A from its pool, B from its files
+	if (start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') != 0) { problem('B does not start again') }
+	rollback_prepared();
+	my $cb = contents();
+	my $known = relations();
+	stop_server($b, 'fast');
+	my $dead = check_dead_entries($dead_in_a, $b, $known);
+	say_line("    index entries that are dead in A only: $dead") if $dead;
+
+	cut_power("$dir/pool-a");
+	check_pool_against_files($a, "$dir/pool-a/pool", 'A');
+	unlink "$dir/a2.log";
+	if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start again') }
+	my ($again) = outcome("$dir/a2.log");
+	problem("A is not warm after a clean stop: $again") if $again !~ ($cold ? qr/^kept \d/ : qr/^kept [1-9]/);
+	rollback_prepared();
+	compare_contents(contents(), $cb, 'A after a clean stop, and B');
+	check_sums('A');
+	check_indexes('A');
+	amcheck('A');
+
+	go_on_with_a($s);
+	report_differences($result, $known, $s, "$dir/data", $sb, $descs);
+	return;
+}
+
+# Go on working, stop, start.
+sub go_on_with_a
+{
+	my ($s) = @_;
+	my $a = "$dir/a";
+	start_load($s, 99);
+	sleep 1;
+	end_load();
+	rollback_prepared();
+	stop_server($a, 'fast') == 0 or problem('A does not stop');
+	check_pool_against_files($a, "$dir/pool-a/pool", 'A, second stop');
+	if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start a third time') }
+	my ($again) = outcome("$dir/a2.log");
+	problem("A is not warm after the second clean stop: $again") if $again !~ /^kept [1-9]/;
+	check_sums('A at the end');
+	check_indexes('A at the end');
+	stop_server($a, 'fast');
+	check_log("$dir/a2.log", 'A later');
+	return;
+}
+
+1;
