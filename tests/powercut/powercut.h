@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LINE_SIZE	64
+#include "pmem_interpose.h"
 
 /* As in storage/pcache_layout.h; pools of another format are not known. */
 #define WATERMARK_OFFSET		8192

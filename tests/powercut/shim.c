@@ -9,14 +9,12 @@
  * now and the CPU caches were lost.  A line gets there if a process flushed it
  * and then drained; README says which contents it may have.
  *
- * It also makes the pool look as if it were on fsdax, and the host as if it
- * had been booted when the power came back.  From the environment:
+ * pmem_interpose.c tells of maps, flushes and drains, and fsdax.c makes tmpfs and
+ * the host look like those that have persistent memory.  From the environment:
  *
- *	POWERCUT_DIR		directory of the pool
  *	POWERCUT_IMAGE		the image; made as a copy of the pool if it is missing
  *	POWERCUT_SEED		of what is chosen at random, together with process ids
  *	POWERCUT_TRACE		if set, each store to a descriptor is seen (trace.c)
- *	IMAGE.boot			the boot id, if that file exists
  *	IMAGE.ctl			see powercut.h
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -27,28 +25,21 @@
  *-------------------------------------------------------------------------
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "pmem_interpose.h"
 #include "powercut.h"
-
-#define BOOT_ID			"/proc/sys/kernel/random/boot_id"
-#define TMPFS_MAGIC		0x01021994
-#define EXT4_MAGIC		0xEF53
 
 #define N_LOCKS			8192
 #define MAX_PENDING		(1 << 20)
@@ -89,37 +80,7 @@ static size_t max_pending;
 static uint32_t pending_kinds;
 static uint64_t random_state;
 
-#define REAL(name) \
-	static __typeof__(name) *real; \
-	if (real == NULL && (real = (__typeof__(name) *) dlsym(RTLD_NEXT, #name)) == NULL) \
-		die("there is no " #name "()")
-
-/* Declared here, because libpmem.h need not be installed. */
-extern void *pmem_map_file(const char *path, size_t len, int flags, mode_t mode,
-						   size_t *mapped_len, int *is_pmem);
-extern int	pmem_unmap(void *addr, size_t len);
-extern void pmem_flush(const void *addr, size_t len);
-extern void pmem_drain(void);
-extern void pmem_persist(const void *addr, size_t len);
-extern int	pmem_msync(const void *addr, size_t len);
-extern void *pmem_memcpy_nodrain(void *dest, const void *src, size_t len);
-extern void *pmem_memcpy_persist(void *dest, const void *src, size_t len);
-extern void *pmem_memcpy(void *dest, const void *src, size_t len, unsigned flags);
-
-static void die(const char *fmt,...) __attribute__((noreturn, format(printf, 1, 2)));
-
-static void
-die(const char *fmt,...)
-{
-	va_list		ap;
-
-	fprintf(stderr, "powercut: ");
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "\n");
-	abort();
-}
+const char *const shim_name = "powercut";
 
 /* xorshift64; each process has its own sequence */
 static uint64_t
@@ -324,8 +285,8 @@ event(uint32_t which, uint32_t kinds)
 	}
 }
 
-static void
-drain(void)
+void
+media_drain(void)
 {
 	uint32_t	kinds = pending_kinds;
 
@@ -357,8 +318,8 @@ drain(void)
 }
 
 /* Returns false if that is not memory of the pool. */
-static bool
-flush(const void *addr, size_t len)
+bool
+media_flush(const void *addr, size_t len)
 {
 	size_t		offset = (const char *) addr - base;
 	uint64_t	ticket;
@@ -400,7 +361,7 @@ flush(const void *addr, size_t len)
 
 	/* flushed lines may arrive at any time */
 	if (n_pending >= MAX_PENDING)
-		drain();
+		media_drain();
 	return true;
 }
 
@@ -423,19 +384,6 @@ descriptor_stored(const void *addr)
 	ticket = next_ticket();
 	snapshot(line, contents);
 	arrive(line, ticket, contents);
-}
-
-static void *
-map_shared_file(const char *path, size_t size)
-{
-	int			fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	void	   *p;
-
-	if (fd < 0 || ftruncate(fd, size) < 0 ||
-		(p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-		die("could not map %s: %s", path, strerror(errno));
-	close(fd);
-	return p;
 }
 
 /* The pool is mapped by the name that /proc has for its file descriptor. */
@@ -497,171 +445,25 @@ begin(char *pool, size_t pool_length)
 					descriptor_stored);
 }
 
-void *
-pmem_map_file(const char *path, size_t len, int flags, mode_t mode,
-			  size_t *mapped_len, int *is_pmem)
+void
+media_mapped(const char *path, char *addr, size_t len)
 {
-	size_t		mapped;
-	void	   *p;
-
-	REAL(pmem_map_file);
-	p = real(path, len, flags, mode, &mapped, is_pmem);
-	if (mapped_len != NULL)
-		*mapped_len = mapped;
-	if (p != NULL && is_pool(path))
-	{
-		if (base != NULL)
-			die("a second pool");
-		begin(p, mapped);
-	}
-	return p;
-}
-
-int
-pmem_unmap(void *addr, size_t len)
-{
-	REAL(pmem_unmap);
-	if (addr == base && base != NULL)
-	{
-		trace_end();
-		munmap(image, length);
-		munmap(shared, shared_size);
-		base = NULL;
-		n_pending = 0;
-		pending_kinds = 0;
-	}
-	return real(addr, len);
+	if (!is_pool(path))
+		return;
+	if (base != NULL)
+		die("a second pool");
+	begin(addr, len);
 }
 
 void
-pmem_flush(const void *addr, size_t len)
+media_unmapping(const void *addr)
 {
-	REAL(pmem_flush);
-	if (!flush(addr, len))
-		real(addr, len);
-}
-
-void
-pmem_drain(void)
-{
-	REAL(pmem_drain);
-	drain();
-	real();
-}
-
-void
-pmem_persist(const void *addr, size_t len)
-{
-	REAL(pmem_persist);
-	if (!flush(addr, len))
-		real(addr, len);
-	else
-		drain();
-}
-
-int
-pmem_msync(const void *addr, size_t len)
-{
-	REAL(pmem_msync);
-	if (!flush(addr, len))
-		return real(addr, len);
-	drain();
-	return 0;
-}
-
-void *
-pmem_memcpy_nodrain(void *dest, const void *src, size_t len)
-{
-	void	   *p;
-
-	REAL(pmem_memcpy_nodrain);
-	p = real(dest, src, len);
-	(void) flush(dest, len);
-	return p;
-}
-
-void *
-pmem_memcpy_persist(void *dest, const void *src, size_t len)
-{
-	void	   *p;
-
-	REAL(pmem_memcpy_persist);
-	p = real(dest, src, len);
-	if (flush(dest, len))
-		drain();
-	return p;
-}
-
-void *
-pmem_memcpy(void *dest, const void *src, size_t len, unsigned flags)
-{
-	const unsigned nodrain = 1;
-	const unsigned noflush = 32;
-	void	   *p;
-
-	REAL(pmem_memcpy);
-	p = real(dest, src, len, flags);
-	if ((flags & noflush) == 0 && flush(dest, len) && (flags & nodrain) == 0)
-		drain();
-	return p;
-}
-
-/* The pool's directory is on a file system that knows MAP_SYNC ... */
-static bool
-is_inside(const char *path)
-{
-	const char *dir = getenv("POWERCUT_DIR");
-	char		real[PATH_MAX];
-	size_t		len;
-
-	if (dir == NULL || realpath(path, real) == NULL)
-		return false;
-	len = strlen(dir);
-	return strncmp(real, dir, len) == 0 && (real[len] == '\0' || real[len] == '/');
-}
-
-int
-fstatfs(int fd, struct statfs *buf)
-{
-	char		path[64];
-	int			rc;
-
-	REAL(fstatfs);
-	rc = real(fd, buf);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (rc == 0 && buf->f_type == TMPFS_MAGIC && is_inside(path))
-		buf->f_type = EXT4_MAGIC;
-	return rc;
-}
-
-/* ... which it pretends. */
-void *
-mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-	REAL(mmap);
-	if (flags & MAP_SYNC)
-		flags = (flags & ~(MAP_SYNC | MAP_TYPE)) | MAP_SHARED;
-	return real(addr, len, prot, flags, fd, offset);
-}
-
-void *
-mmap64(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-	return mmap(addr, len, prot, flags, fd, offset);
-}
-
-FILE *
-fopen(const char *path, const char *mode)
-{
-	const char *image_path = getenv("POWERCUT_IMAGE");
-	char		boot[PATH_MAX];
-
-	REAL(fopen);
-	if (image_path != NULL && strcmp(path, BOOT_ID) == 0)
-	{
-		snprintf(boot, sizeof(boot), "%s.boot", image_path);
-		if (access(boot, R_OK) == 0)
-			path = boot;
-	}
-	return real(path, mode);
+	if (addr != base || base == NULL)
+		return;
+	trace_end();
+	munmap(image, length);
+	munmap(shared, shared_size);
+	base = NULL;
+	n_pending = 0;
+	pending_kinds = 0;
 }

@@ -10,7 +10,9 @@
  * in place of the files.
  *
  * A flush takes the bytes as they are then; a drain waits for the flushes of
- * its own process only.
+ * its own process only.  tests/powercut/pmem_interpose.c tells of both.  Unlike
+ * tests/powercut/shim.c, which draws what arrives and when, this does the same in
+ * each run: what is not drained never arrives.
  *
  *	 WAL_MEDIA_WAL		directory of the segments, canonical
  *	 WAL_MEDIA_IMAGES	directory of the images, named by inode number
@@ -27,8 +29,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#define _GNU_SOURCE 1
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
@@ -39,11 +41,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* modules are compiled with hidden symbols */
-#pragma GCC visibility push(default)
+#include "pmem_interpose.h"
 
 #define MAX_MAPPINGS	128
-#define LINE			64
 
 typedef struct Mapping
 {
@@ -65,22 +65,7 @@ static Mapping mappings[MAX_MAPPINGS];
 static Pending *pending_first,
 		  **pending_last = &pending_first;
 
-static void
-give_up(const char *what)
-{
-	fprintf(stderr, "wal_media: %s: %m\n", what);
-	abort();
-}
-
-static void *
-next_symbol(const char *name)
-{
-	void	   *symbol = dlsym(RTLD_NEXT, name);
-
-	if (symbol == NULL)
-		give_up(name);
-	return symbol;
-}
+const char *const shim_name = "wal_media";
 
 /* The image of an open WAL segment, mapped; NULL if fd is something else. */
 static char *
@@ -92,8 +77,6 @@ open_image(int fd, size_t *length)
 	char		path[PATH_MAX];
 	struct stat st;
 	ssize_t		len;
-	int			image_fd;
-	char	   *image;
 
 	if (wal == NULL || images == NULL)
 		return NULL;
@@ -108,16 +91,7 @@ open_image(int fd, size_t *length)
 
 	*length = st.st_size;
 	snprintf(path, sizeof(path), "%s/%lu", images, (unsigned long) st.st_ino);
-	image_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (image_fd < 0)
-		give_up(path);
-	if (ftruncate(image_fd, st.st_size) < 0)
-		give_up("ftruncate");
-	image = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, image_fd, 0);
-	if (image == MAP_FAILED)
-		give_up("mmap");
-	close(image_fd);
-	return image;
+	return map_shared_file(path, st.st_size);
 }
 
 /* All that the file holds is on media. */
@@ -135,19 +109,19 @@ sync_image(int fd)
 		ssize_t		n = pread(fd, image + done, length - done, done);
 
 		if (n <= 0)
-			give_up("pread");
+			die("could not read a WAL segment: %s", strerror(errno));
 		done += n;
 	}
 	munmap(image, length);
 }
 
+/* modules of the server are compiled with hidden symbols */
+#pragma GCC visibility push(default)
+
 int
 fsync(int fd)
 {
-	static int	(*real) (int);
-
-	if (real == NULL)
-		real = next_symbol("fsync");
+	REAL(fsync);
 	sync_image(fd);
 	return real(fd);
 }
@@ -155,30 +129,20 @@ fsync(int fd)
 int
 fdatasync(int fd)
 {
-	static int	(*real) (int);
-
-	if (real == NULL)
-		real = next_symbol("fdatasync");
+	REAL(fdatasync);
 	sync_image(fd);
 	return real(fd);
 }
 
-void *
-pmem_map_file(const char *path, size_t len, int flags, mode_t mode,
-			  size_t *mapped_len, int *is_pmem)
-{
-	static void *(*real) (const char *, size_t, int, mode_t, size_t *, int *);
-	void	   *base;
-	int			fd;
+#pragma GCC visibility pop
 
-	if (real == NULL)
-		real = next_symbol("pmem_map_file");
-	base = real(path, len, flags, mode, mapped_len, is_pmem);
-	if (base == NULL)
-		return base;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+void
+media_mapped(const char *path, char *base, size_t length)
+{
+	int			fd = open(path, O_RDONLY | O_CLOEXEC);
+
 	if (fd < 0)
-		give_up(path);
+		die("could not open %s: %s", path, strerror(errno));
 	for (int i = 0; i < MAX_MAPPINGS; i++)
 	{
 		if (mappings[i].base != NULL)
@@ -187,10 +151,9 @@ pmem_map_file(const char *path, size_t len, int flags, mode_t mode,
 		if (mappings[i].image != NULL)
 			mappings[i].base = base;
 		close(fd);
-		return base;
+		return;
 	}
-	give_up("too many mappings");
-	return NULL;
+	die("too many mappings");
 }
 
 static Mapping *
@@ -218,25 +181,21 @@ count_drain(void)
 		int			fd = open(path, O_RDWR | O_CLOEXEC);
 
 		if (fd < 0)
-			give_up(path);
+			die("could not open %s: %s", path, strerror(errno));
 		count = mmap(NULL, sizeof(*count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (count == MAP_FAILED)
-			give_up(path);
+			die("could not map %s: %s", path, strerror(errno));
 		close(fd);
 	}
 	__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST);
 }
 
 void
-pmem_drain(void)
+media_drain(void)
 {
-	static void (*real) (void);
 	const char *drain = getenv("WAL_MEDIA_DRAIN");
 	const char *delay = getenv("WAL_MEDIA_DELAY");
 
-	if (real == NULL)
-		real = next_symbol("pmem_drain");
-	real();
 	count_drain();
 	if (pending_first != NULL && delay != NULL && atoi(delay) > 0)
 		usleep(rand() % atoi(delay));
@@ -252,89 +211,46 @@ pmem_drain(void)
 	pending_last = &pending_first;
 }
 
-int
-pmem_unmap(void *addr, size_t len)
+void
+media_unmapping(const void *base)
 {
-	static int	(*real) (void *, size_t);
-	Mapping    *mapping = find_mapping(addr);
+	Mapping    *mapping = find_mapping(base);
 
-	if (real == NULL)
-		real = next_symbol("pmem_unmap");
-	if (mapping != NULL)
-	{
-		/* what is still pending will never be drained: forget it */
-		for (Pending *p; (p = pending_first) != NULL; free(p))
-			pending_first = p->next;
-		pending_last = &pending_first;
-		munmap(mapping->image, mapping->length);
-		mapping->base = NULL;
-	}
-	return real(addr, len);
+	if (mapping == NULL)
+		return;
+	/* what is still pending will never be drained: forget it */
+	for (Pending *p; (p = pending_first) != NULL; free(p))
+		pending_first = p->next;
+	pending_last = &pending_first;
+	munmap(mapping->image, mapping->length);
+	mapping->base = NULL;
 }
 
 /* Take the cache lines of a range as they are now. */
-static void
-note_flush(const char *addr, size_t len)
+bool
+media_flush(const void *addr, size_t len)
 {
 	Mapping    *mapping = find_mapping(addr);
-	size_t		start,
+	size_t		offset,
+				start,
 				end;
 	Pending    *p;
 
-	if (mapping == NULL || len == 0)
-		return;
-	start = (addr - mapping->base) / LINE * LINE;
-	end = (addr - mapping->base + len + LINE - 1) / LINE * LINE;
+	if (mapping == NULL)
+		return false;
+	if (len == 0)
+		return true;
+	offset = (const char *) addr - mapping->base;
+	start = offset / LINE_SIZE * LINE_SIZE;
+	end = (offset + len + LINE_SIZE - 1) / LINE_SIZE * LINE_SIZE;
 	p = malloc(sizeof(Pending) + end - start);
 	if (p == NULL)
-		give_up("malloc");
+		die("out of memory");
 	p->next = NULL;
 	p->to = mapping->image + start;
 	p->length = end - start;
 	memcpy(p->bytes, mapping->base + start, end - start);
 	*pending_last = p;
 	pending_last = &p->next;
-}
-
-void *
-pmem_memcpy_nodrain(void *dest, const void *src, size_t len)
-{
-	static void *(*real) (void *, const void *, size_t);
-
-	if (real == NULL)
-		real = next_symbol("pmem_memcpy_nodrain");
-	real(dest, src, len);
-	note_flush(dest, len);
-	return dest;
-}
-
-/* Always flushes; who copies with flags drains by himself. */
-void *
-pmem_memcpy(void *dest, const void *src, size_t len, unsigned flags)
-{
-	static void *(*real) (void *, const void *, size_t, unsigned);
-
-	if (real == NULL)
-		real = next_symbol("pmem_memcpy");
-	real(dest, src, len, flags);
-	note_flush(dest, len);
-	return dest;
-}
-
-void
-pmem_flush(const void *addr, size_t len)
-{
-	static void (*real) (const void *, size_t);
-
-	if (real == NULL)
-		real = next_symbol("pmem_flush");
-	real(addr, len);
-	note_flush(addr, len);
-}
-
-void
-pmem_persist(const void *addr, size_t len)
-{
-	pmem_flush(addr, len);
-	pmem_drain();
+	return true;
 }
