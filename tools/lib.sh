@@ -24,6 +24,13 @@ die() {
 # skip WHY...: end a test that cannot be run here
 skip() { printf 'skipped: %s\n' "$*" && exit 77; }
 
+# skip_suite NAME WHY...: the same for a suite, which says that it has counted nothing
+skip_suite() {
+	printf '%s: 0 passed, 0 failed\n' "$1"
+	shift
+	skip "$@"
+}
+
 # as_unprivileged ARGUMENT...: a script that works in build/ goes on as the user
 # whom build/ belongs to.  Call it first, with the script's arguments.
 as_unprivileged() { [ "$(id -u)" -ne 0 ] || exec "$ROOT/tools/as-user" "$0" "$@"; }
@@ -126,4 +133,107 @@ remove_orphaned_segments() {
 			ipcrm -m "$id" 2>/dev/null || true
 		fi
 	done < <(tail -n +2 /proc/sysvipc/shm 2>/dev/null)
+}
+
+# ---------------------------------------------------------------- what suites need
+
+# need_server BIN [HINT], need_vanilla, need_pg_regress: or die
+need_server() { [ -x "$1/postgres" ] || die "no server in $1" "${2:-run make first}"; }
+need_vanilla() { [ -x "$BUILD/pgsql-vanilla/bin/postgres" ] || die "no unpatched server in build/pgsql-vanilla" "run make vanilla"; }
+need_pg_regress() { [ -x "$1/src/test/regress/pg_regress" ] || die "${1#"$ROOT"/} is not built" "run make first"; }
+
+# has_libpmem BIN: can this server's pool be on persistent memory?
+has_libpmem() { grep -q pmem_flush "$1/postgres"; }
+
+# clean_environment: nothing of the caller's settings reaches PostgreSQL's programs,
+# but for what is meant for its test suites.
+clean_environment() {
+	local v
+	for v in ${!PG*}; do case $v in PG_TEST_* | PGCTLTIMEOUT) ;; *) unset "$v" ;; esac done
+	unset LANGUAGE LC_ALL
+	export LC_MESSAGES=C
+}
+
+# suite_environment PREFIX: what PostgreSQL's own "prove_installcheck" sets, for the
+# server that is installed in PREFIX; sets pg to PostgreSQL's tree.  The caller adds
+# TESTLOGDIR and TESTDATADIR.
+suite_environment() {
+	local prefix=$1
+	pg=$BUILD/postgres
+	need_server "$prefix/bin"
+	need_pg_regress "$pg"
+	clean_environment
+	export PGPORT=65432 top_builddir=$pg
+	export enable_injection_points=yes with_ssl=openssl with_icu=yes
+	export PG_REGRESS=$pg/src/test/regress/pg_regress REGRESS_SHLIB=$pg/src/test/regress/regress.so
+	export PERL5LIB=$pg/src/test/perl${PERL5LIB:+:$PERL5LIB}
+	share_contrib_dir=$("$prefix/bin/pg_config" --sharedir)/extension
+	PATH=$prefix/bin:$pg/src/test/regress:$PATH
+	export share_contrib_dir PATH
+}
+
+# library_path PREFIX: the programs that are installed there take their own libpq
+library_path() {
+	LD_LIBRARY_PATH=$("$1/bin/pg_config" --libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	export LD_LIBRARY_PATH
+}
+
+# run_initdb BIN LOG OPTION...: make a cluster; its output goes to LOG, and is shown if it fails
+run_initdb() {
+	local bin=$1 log=$2
+	shift 2
+	"$bin/initdb" -A trust --no-sync --no-instructions "$@" >"$log" 2>&1 || {
+		cat "$log" >&2
+		die "initdb failed"
+	}
+}
+
+# initdb_template BIN DIR: the cluster that PostgreSQL's TAP tests copy instead of
+# running initdb, so all of theirs have one system identifier
+initdb_template() {
+	run_initdb "$1" "$2/initdb.log" --lc-messages=C --no-clean -D "$2/initdb-template"
+	export INITDB_TEMPLATE=$2/initdb-template
+}
+
+# build_module NAME DIR PREFIX [TARGET]: build tests/modules/NAME in DIR for the
+# server in PREFIX, and install it there unless TARGET says something else
+build_module() {
+	local module=$ROOT/tests/modules/$1
+	mkdir -p "$2"
+	make -s -C "$2" -f "$module/Makefile" VPATH="$module" PG_CONFIG="$3/bin/pg_config" "${4:-install}" >"$2.log" 2>&1 || {
+		cat "$2.log"
+		die "could not build tests/modules/$1"
+	}
+}
+
+# build_powercut DIR: the power cut shim
+build_powercut() { make -s -C "$ROOT/tests/powercut" OUT="$1" || die "could not build tests/powercut"; }
+
+# ---------------------------------------------------------------- what suites have counted
+
+# Each of these prints two numbers, passed and failed.
+
+# sum_results NAME FILE...: of all lines "NAME: N passed, N failed"
+sum_results() {
+	local name=$1
+	shift
+	sed -nE "s/^$name: ([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p" "$@" | awk '{p += $1; f += $2} END {print p + 0, f + 0}'
+}
+
+# regress_results FILE...: of the TAP lines of pg_regress, one for each test script
+regress_results() {
+	awk '/^ok [0-9]+/ {p++} /^not ok [0-9]+/ {f++} END {print p + 0, f + 0}' "$@"
+}
+
+# prove_results FILE RC: of prove's summary, and its exit status.  A file that ended
+# badly without a failed subtest counts as one failure, and so does a bad end as such.
+prove_results() {
+	awk -v rc="$2" '
+		/^Files=[0-9]+, Tests=/ { split($2, a, /[=,]/); tests = a[2] }
+		/\(Wstat: / {
+			wstat = $0; sub(/.*\(Wstat: /, "", wstat); n = $0; sub(/.*Failed: /, "", n)
+			n += 0; failed += n; bad += (n > 0 ? n : (wstat + 0 != 0))
+		}
+		/^  Parse errors:/ { parse++ }
+		END { if (!bad) bad = parse; if (!bad && rc != 0) bad = 1; print tests - failed, bad + 0 }' "$1"
 }

@@ -2,9 +2,8 @@
 # Shared by tools/demo/run and tools/bench/run, which source tools/lib.sh first:
 # servers without a network port, and a few numbers about them and the machine.
 
+clean_environment
 export LC_ALL=C
-unset LANGUAGE
-for v in ${!PG*}; do unset "$v"; done
 
 # What to clean up at exit: sockets and pools outside build/, and servers.
 SOCK=
