@@ -91,6 +91,9 @@ check-pool-attack: all ## another local user against the pool of a server (root)
 check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FULL=--full: demo and unit tests, too; RELEASE=
 	@tests/fresh/run $(FULL) $(RELEASE)
 
+check-abi: all vanilla ## extensions that were compiled for unpatched PostgreSQL, in mode always
+	@$(RUN) tests/abi/run
+
 check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirror" selects
 	@tests/vm/run $(SCENARIOS)
 
