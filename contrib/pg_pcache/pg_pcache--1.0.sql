@@ -3,7 +3,7 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pg_pcache" to load this file. \quit
 
-CREATE FUNCTION pg_stat_pcache(
+CREATE FUNCTION pg_pcache_pool(
 	OUT mode text,
 	OUT buffers int4,
 	OUT pool text,
@@ -21,6 +21,22 @@ CREATE FUNCTION pg_stat_pcache(
 	OUT retired int4,
 	OUT startup_ms float8,
 	OUT rebuild_ms float8,
+	OUT media_checked timestamptz,
+	OUT media text,
+	OUT media_detail text,
+	OUT bad_bytes int8,
+	OUT dimms text,
+	OUT dimms_detail text,
+	OUT dimm_health text,
+	OUT persistence_domain text,
+	OUT numa_node int4)
+AS 'MODULE_PATHNAME', 'pg_pcache_pool'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+CREATE VIEW pg_pcache_pool AS
+	SELECT * FROM pg_pcache_pool();
+
+CREATE FUNCTION pg_stat_pcache(
 	OUT sealer_pid int4,
 	OUT marks int8,
 	OUT seals int8,
@@ -31,16 +47,7 @@ CREATE FUNCTION pg_stat_pcache(
 	OUT sealed int8,
 	OUT sealed_fraction float8,
 	OUT watermark pg_lsn,
-	OUT watermark_timeline int4,
-	OUT media_checked timestamptz,
-	OUT media text,
-	OUT media_detail text,
-	OUT bad_bytes int8,
-	OUT dimms text,
-	OUT dimms_detail text,
-	OUT dimm_health text,
-	OUT persistence_domain text,
-	OUT numa_node int4)
+	OUT watermark_timeline int4)
 AS 'MODULE_PATHNAME', 'pg_stat_pcache'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
@@ -76,15 +83,19 @@ AS 'MODULE_PATHNAME', 'pg_pcache_next_start'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Don't want these to be available to public.
+REVOKE ALL ON FUNCTION pg_pcache_pool() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_stat_pcache() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_pcache_relations() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_pcache_seal() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_pcache_next_start(bool) FROM PUBLIC;
+REVOKE ALL ON pg_pcache_pool FROM PUBLIC;
 REVOKE ALL ON pg_stat_pcache FROM PUBLIC;
 REVOKE ALL ON pg_pcache_relations FROM PUBLIC;
 
+GRANT EXECUTE ON FUNCTION pg_pcache_pool() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_stat_pcache() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_pcache_relations() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_pcache_next_start(bool) TO pg_monitor;
+GRANT SELECT ON pg_pcache_pool TO pg_monitor;
 GRANT SELECT ON pg_stat_pcache TO pg_monitor;
 GRANT SELECT ON pg_pcache_relations TO pg_monitor;

@@ -28,18 +28,34 @@ PG_MODULE_MAGIC_EXT(
 					.version = PG_VERSION
 );
 
-/* Columns of a row, filled in from left to right. */
+/* Number of output arguments (columns) of each function that returns rows */
+#define PG_PCACHE_POOL_COLS			26
+#define PG_STAT_PCACHE_COLS			11
+#define PG_PCACHE_RELATIONS_COLS	7
+#define PG_PCACHE_NEXT_START_COLS	3
+#define PG_PCACHE_MAX_COLS			26	/* maximum of above */
+
+/* A row's columns, which are filled in from left to right. */
 typedef struct Row
 {
-	Datum		values[64];
-	bool		nulls[64];
-	int			n;
+	Datum		values[PG_PCACHE_MAX_COLS];
+	bool		nulls[PG_PCACHE_MAX_COLS];
+	int			n;				/* columns filled in so far */
 } Row;
+
+/* All columns are null until something else is said of them. */
+static void
+InitRow(Row *row)
+{
+	memset(row->values, 0, sizeof(row->values));
+	memset(row->nulls, true, sizeof(row->nulls));
+	row->n = 0;
+}
 
 static void
 AddNull(Row *row)
 {
-	row->nulls[row->n++] = true;
+	row->n++;
 }
 
 static void
@@ -65,17 +81,17 @@ AddDetail(Row *row, const char *text)
 		AddText(row, text);
 }
 
+/* The row as a function's result; columns that were not filled in are null. */
 static Datum
-RowToDatum(FunctionCallInfo fcinfo, Row *row)
+RowToDatum(FunctionCallInfo fcinfo, Row *row, int ncols)
 {
 	TupleDesc	tupdesc;
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	/* what does not apply is at the end */
-	while (row->n < tupdesc->natts)
-		AddNull(row);
-	Assert(row->n == tupdesc->natts);
+	if (tupdesc->natts != ncols)
+		elog(ERROR, "incorrect number of output arguments");
+	Assert(row->n <= ncols);
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, row->values, row->nulls));
 }
 
@@ -162,40 +178,6 @@ AddLastStart(Row *row, const PersistentCacheStats *stats)
 }
 
 static void
-AddProtocol(Row *row, const PersistentCacheStats *stats)
-{
-	if (!stats->protocol)
-	{
-		for (int i = 0; i < 11; i++)
-			AddNull(row);
-		return;
-	}
-
-	if (stats->sealer_pid == 0)
-		AddNull(row);
-	else
-		AddDatum(row, Int32GetDatum(stats->sealer_pid));
-	AddDatum(row, Int64GetDatum(stats->marks));
-	AddDatum(row, Int64GetDatum(stats->seals));
-	AddDatum(row, Int64GetDatum(stats->failed_seals));
-	AddDatum(row, Int64GetDatum(stats->flushed_bytes));
-	AddDatum(row, Int64GetDatum(stats->drains));
-	AddDatum(row, Int64GetDatum(stats->queued));
-	AddDatum(row, Int64GetDatum(stats->sealed));
-	AddDatum(row, Float8GetDatum((double) stats->sealed / NBuffers));
-	if (XLogRecPtrIsInvalid(stats->watermark))
-	{
-		AddNull(row);
-		AddNull(row);
-	}
-	else
-	{
-		AddDatum(row, LSNGetDatum(stats->watermark));
-		AddDatum(row, Int32GetDatum(stats->watermark_timeline));
-	}
-}
-
-static void
 AddMedia(Row *row, const PCacheMediaSummary *media)
 {
 	char		health[PCACHE_MEDIA_HEALTH_LEN];
@@ -224,20 +206,22 @@ AddMedia(Row *row, const PCacheMediaSummary *media)
 }
 
 /*
- * One row with all that is known of the cache.
+ * One row with the pool: how it is configured, what the last start made of it,
+ * and what is known of its media.
  */
-PG_FUNCTION_INFO_V1(pg_stat_pcache);
+PG_FUNCTION_INFO_V1(pg_pcache_pool);
 
 Datum
-pg_stat_pcache(PG_FUNCTION_ARGS)
+pg_pcache_pool(PG_FUNCTION_ARGS)
 {
-	Row			row = {.n = 0};
+	Row			row;
 	PersistentCacheStats *stats;
 
+	InitRow(&row);
 	AddText(&row, ModeName());
 	AddDatum(&row, Int32GetDatum(NBuffers));
 	if (!PersistentCacheEnabled())
-		PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
 
 	stats = palloc(sizeof(PersistentCacheStats));
 	PersistentCacheGetStats(stats);
@@ -247,9 +231,50 @@ pg_stat_pcache(PG_FUNCTION_ARGS)
 	AddDatum(&row, Int64GetDatum(stats->superblock.pool_size));
 	AddText(&row, StateName(stats->superblock.state));
 	AddLastStart(&row, stats);
-	AddProtocol(&row, stats);
 	AddMedia(&row, &stats->media);
-	PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
+}
+
+/*
+ * One row with what the server does: the sealer, its counters since the start,
+ * and how much is sealed.  Only mode always seals while the server runs; in the
+ * other modes all columns are null.
+ */
+PG_FUNCTION_INFO_V1(pg_stat_pcache);
+
+Datum
+pg_stat_pcache(PG_FUNCTION_ARGS)
+{
+	Row			row;
+	PersistentCacheStats *stats;
+
+	InitRow(&row);
+	if (!PersistentCacheEnabled())
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
+
+	stats = palloc(sizeof(PersistentCacheStats));
+	PersistentCacheGetStats(stats);
+	if (!stats->protocol)
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
+
+	if (stats->sealer_pid == 0)
+		AddNull(&row);
+	else
+		AddDatum(&row, Int32GetDatum(stats->sealer_pid));
+	AddDatum(&row, Int64GetDatum(stats->marks));
+	AddDatum(&row, Int64GetDatum(stats->seals));
+	AddDatum(&row, Int64GetDatum(stats->failed_seals));
+	AddDatum(&row, Int64GetDatum(stats->flushed_bytes));
+	AddDatum(&row, Int64GetDatum(stats->drains));
+	AddDatum(&row, Int64GetDatum(stats->queued));
+	AddDatum(&row, Int64GetDatum(stats->sealed));
+	AddDatum(&row, Float8GetDatum((double) stats->sealed / NBuffers));
+	if (!XLogRecPtrIsInvalid(stats->watermark))
+	{
+		AddDatum(&row, LSNGetDatum(stats->watermark));
+		AddDatum(&row, Int32GetDatum(stats->watermark_timeline));
+	}
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
 }
 
 /*
@@ -266,12 +291,15 @@ pg_pcache_relations(PG_FUNCTION_ARGS)
 	uint32		n;
 
 	InitMaterializedSRF(fcinfo, 0);
+	if (rsinfo->setDesc->natts != PG_PCACHE_RELATIONS_COLS)
+		elog(ERROR, "incorrect number of output arguments");
 	relations = PersistentCacheGetRelations(&n);
 	for (uint32 i = 0; i < n; i++)
 	{
 		const PersistentCacheRelation *relation = &relations[i];
-		Row			row = {.n = 0};
+		Row			row;
 
+		InitRow(&row);
 		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.relNumber));
 		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.spcOid));
 		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.dbOid));
@@ -281,11 +309,6 @@ pg_pcache_relations(PG_FUNCTION_ARGS)
 		{
 			AddDatum(&row, Int64GetDatum(relation->sealed));
 			AddDatum(&row, Int64GetDatum(relation->kept));
-		}
-		else
-		{
-			AddNull(&row);
-			AddNull(&row);
 		}
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc,
 							 row.values, row.nulls);
@@ -319,20 +342,21 @@ PG_FUNCTION_INFO_V1(pg_pcache_next_start);
 Datum
 pg_pcache_next_start(PG_FUNCTION_ARGS)
 {
-	Row			row = {.n = 0};
+	Row			row;
 	PCacheVerdict verdict;
 
+	InitRow(&row);
 	if (!PersistentCacheEnabled())
 	{
 		AddDatum(&row, BoolGetDatum(false));
 		AddText(&row, "off");
-		AddText(&row, _("persistent_cache_mode is off"));
-		PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+		AddText(&row, "persistent_cache_mode is off");
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
 	}
 
 	verdict = PersistentCacheNextStart(PG_GETARG_BOOL(0));
 	AddDatum(&row, BoolGetDatum(verdict.refusal == PCACHE_WARM));
 	AddText(&row, PCacheRefusalName(verdict.refusal));
 	AddDetail(&row, verdict.detail);
-	PG_RETURN_DATUM(RowToDatum(fcinfo, &row));
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
 }

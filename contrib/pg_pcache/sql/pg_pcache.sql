@@ -1,8 +1,8 @@
 -- The same output in each persistent_cache_mode, on a primary.
 CREATE EXTENSION pg_pcache;
 
--- One row; what does not apply is null.
-SELECT count(*) FROM pg_stat_pcache;
+-- One row each; what does not apply is null.
+SELECT (SELECT count(*) FROM pg_pcache_pool) AS pool, (SELECT count(*) FROM pg_stat_pcache) AS stat;
 SELECT mode = current_setting('persistent_cache_mode') AS mode,
   buffers = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS buffers,
   (pool IS NULL) = (mode = 'off') AS pool,
@@ -11,39 +11,42 @@ SELECT mode = current_setting('persistent_cache_mode') AS mode,
   (last_start_reason IS NULL) = (mode = 'off' OR last_start = 'warm') AS reason,
   (kept >= 0 AND kept_dirty BETWEEN 0 AND kept) IS DISTINCT FROM (mode = 'off') AS kept,
   (rebuild_ms <= startup_ms) IS DISTINCT FROM (mode = 'off') AS times,
-  (media IS NULL) = (mode = 'off') AS media,
-  (marks IS NOT NULL) = (mode = 'always') AS marks,
+  (media IS NULL) = (mode = 'off') AS media
+FROM pg_pcache_pool;
+SELECT (marks IS NOT NULL) = (mode = 'always') AS marks,
   (sealed_fraction BETWEEN 0 AND 1) IS NOT DISTINCT FROM (CASE mode WHEN 'always' THEN true END) AS sealed
-FROM pg_stat_pcache;
+FROM pg_pcache_pool, pg_stat_pcache;
 SELECT s.mode = 'off' OR s.dropped = (SELECT sum(value::int8) FROM jsonb_each_text(s.dropped_by_reason)) AS dropped
-FROM pg_stat_pcache s;
+FROM pg_pcache_pool s;
 
 -- A relation, cached and sealed.
 CREATE TABLE pcache_test (id int, filler text) WITH (autovacuum_enabled = off);
 INSERT INTO pcache_test SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i;
 SELECT CASE mode WHEN 'always' THEN pg_pcache_seal() >= 0 ELSE pg_pcache_seal() IS NULL END AS seal
-FROM pg_stat_pcache;
+FROM pg_pcache_pool;
 SELECT r.buffers = pg_relation_size('pcache_test') / current_setting('block_size')::int AS buffers,
   r.sealed IS NOT DISTINCT FROM CASE mode WHEN 'always' THEN r.buffers END AS sealed,
   r.kept IS NOT DISTINCT FROM CASE mode WHEN 'always' THEN 0 END AS kept
-FROM pg_pcache_relations r, pg_stat_pcache
+FROM pg_pcache_relations r, pg_pcache_pool
 WHERE relfilenode = pg_relation_filenode('pcache_test') AND relforknumber = 0
   AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database());
 SELECT mode <> 'always' OR seals > 0 AND marks >= 0 AND drains > 0 AND bytes_flushed > seals AS counted
-FROM pg_stat_pcache;
+FROM pg_pcache_pool, pg_stat_pcache;
 DROP TABLE pcache_test;
 
 -- Would a crash now start warm?
 CHECKPOINT;
 SELECT warm = (mode = 'always') AS warm,
   reason = CASE mode WHEN 'off' THEN 'off' WHEN 'always' THEN 'warm' ELSE 'dirty' END AS reason
-FROM pg_pcache_next_start(), pg_stat_pcache;
+FROM pg_pcache_next_start(), pg_pcache_pool;
 SELECT NOT warm OR file_system = 'fsdax' AS warm
-FROM pg_pcache_next_start(host_crash => true), pg_stat_pcache;
+FROM pg_pcache_next_start(host_crash => true), pg_pcache_pool;
 SELECT warm IS NULL AS strict FROM pg_pcache_next_start(NULL);
 
 -- Not for everybody.
 SET ROLE pg_database_owner;
+SELECT * FROM pg_pcache_pool;
+SELECT * FROM pg_pcache_pool();
 SELECT * FROM pg_stat_pcache;
 SELECT * FROM pg_stat_pcache();
 SELECT * FROM pg_pcache_relations;
@@ -53,6 +56,7 @@ SELECT pg_pcache_seal();
 RESET ROLE;
 
 SET ROLE pg_monitor;
+SELECT count(*) FROM pg_pcache_pool;
 SELECT count(*) FROM pg_stat_pcache;
 SELECT count(*) > 0 AS relations FROM pg_pcache_relations;
 SELECT count(*) FROM pg_pcache_next_start();

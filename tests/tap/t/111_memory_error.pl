@@ -96,7 +96,7 @@ sub is_retired
 {
 	my ($node, $buffers, $name) = @_;
 
-	is( $node->safe_psql('postgres', 'SELECT retired, media, bad_bytes FROM pg_stat_pcache'),
+	is( $node->safe_psql('postgres', 'SELECT retired, media, bad_bytes FROM pg_pcache_pool'),
 		"$buffers->{retired}|bad|$buffers->{bytes}", "$name: it is not used any more");
 	$node->safe_psql('postgres', q{
 CREATE TABLE scratch AS SELECT i, repeat('x', 1500) FROM generate_series(1, 25000) i;
@@ -184,7 +184,7 @@ restart_warm($node, 'descriptors, restarted');
 $node->stop;
 is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0], 0, 'init --force');
 $node->start;
-is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_stat_pcache'),
+is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_pcache_pool'),
 	'0|clean', 'a new pool: all slots are used');
 restart_warm($node, 'a new pool');
 
@@ -224,7 +224,7 @@ cmp_ok($node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache
 WHERE relforknumber = 0 AND relfilenode = pg_relation_filenode('t_heap') AND bufferid < $buffer"),
 	'>=', $kept, 'truncated: all before it are kept');
 is(-s pool_file($node), $size, 'truncated: the pool is whole again');
-is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_stat_pcache'),
+is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_pcache_pool'),
 	'0|clean', 'truncated: the new memory is used');
 is(checksums($node, tables => \@logged), $expected, 'truncated: contents are right');
 restart_warm($node, 'truncated, restarted');

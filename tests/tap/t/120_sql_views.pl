@@ -13,9 +13,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# Columns of either view, which have one row each.
 my $stat = sub {
 	my ($node, $columns) = @_;
-	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_pcache");
+	return $node->safe_psql('postgres', "SELECT $columns FROM pg_pcache_pool, pg_stat_pcache");
 };
 
 # As "make installcheck" in contrib/pg_pcache does.
@@ -59,8 +60,8 @@ $node->start;
 load_data($node);
 run_regress($node, 'off');
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
-is($stat->($node, q{mode, num_nulls(pg_stat_pcache.*)}), 'off|0', 'off: a row');
-is($stat->($node, q{(SELECT count(*) FROM jsonb_each(to_jsonb(pg_stat_pcache)) WHERE value <> 'null')}),
+is($stat->($node, q{mode, num_nulls(pg_pcache_pool.*, pg_stat_pcache.*)}), 'off|0', 'off: a row');
+is($stat->($node, q{(SELECT count(*) FROM jsonb_each(to_jsonb(pg_pcache_pool) || to_jsonb(pg_stat_pcache)) WHERE value <> 'null')}),
 	2, 'off: mode and buffers are all there is');
 relations_agree($node, 'off');
 is($node->safe_psql('postgres', 'SELECT * FROM pg_pcache_next_start()'),

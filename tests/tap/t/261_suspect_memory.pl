@@ -183,7 +183,7 @@ scribble($node);
 signal_backend($node, 'SEGV');
 cold_after_crash($node, 'suspect_memory', suspect(11), 'wild store');
 contents_right($node, $expected, 'wild store');
-is($node->safe_psql('postgres', 'SELECT last_start, last_start_reason FROM pg_stat_pcache'),
+is($node->safe_psql('postgres', 'SELECT last_start, last_start_reason FROM pg_pcache_pool'),
 	'cold|suspect memory', 'wild store: the view says why');
 is(read_bytes(pool_file($node), SUSPECT_OFFSET, 8), "\0" x 8,
 	'wild store: the note is gone once the server runs');

@@ -37,7 +37,7 @@ like($rebuilt, qr/^next start: COLD: the last server had not sealed any page$/m,
 $offset = log_offset($node);
 cold_after_crash($node, 'no_pages', qr/^the last server had not sealed any page$/,
 	'no worker process, a crash');
-is($node->safe_psql('postgres', 'SELECT last_start, last_start_reason FROM pg_stat_pcache'),
+is($node->safe_psql('postgres', 'SELECT last_start, last_start_reason FROM pg_pcache_pool'),
 	'cold|no pages', 'no worker process, a crash: the view says so as well');
 like(slurp_file($node->logfile, $offset), $WARNING, 'no worker process, a crash: and there is a warning');
 contents_right($node, $expected, 'no worker process, a crash');

@@ -45,7 +45,7 @@ CREATE FUNCTION touch(int, int) RETURNS int8 AS 'pcache_inject', 'pcache_inject_
 	$node->psql('postgres', "SELECT break($buffers); SELECT touch($buffers, $buffers)", stderr => \$stderr);
 	$node->wait_for_log(qr/was terminated by signal 7: Bus error/, $offset);
 	$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
-	is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_stat_pcache'),
+	is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_pcache_pool'),
 		'1|bad', "$mode: the slot is retired");
 
 	truncate pool_file($node), $size - BLCKSZ or die "could not truncate the pool: $!";
@@ -70,7 +70,7 @@ SELECT count(DISTINCT bufferid) FROM pg_buffercache_numa}, stdout => \$out, stde
 	truncate pool_file($node), $size or die "could not extend the pool: $!";
 	$node->append_conf('postgresql.conf', "pcache_inject.media = 'forgotten'");
 	$node->start;
-	is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_stat_pcache'),
+	is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_pcache_pool'),
 		'1|bad', "$mode: what the postmaster has covered stays retired");
 	$offset = log_offset($node);
 	$node->safe_psql('postgres', q{
@@ -84,7 +84,7 @@ DROP TABLE scratch});
 	$node->adjust_conf('postgresql.conf', 'pcache_inject.media', undef);
 	is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0], 0, "$mode: init --force");
 	$node->start;
-	is($node->safe_psql('postgres', 'SELECT retired FROM pg_stat_pcache'), '0', "$mode: a new pool");
+	is($node->safe_psql('postgres', 'SELECT retired FROM pg_pcache_pool'), '0', "$mode: a new pool");
 	is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]), $expected, "$mode: a new pool: contents are right");
 	$node->stop;
 }

@@ -86,7 +86,7 @@ WHERE relfilenode = pg_relation_filenode('t_heap')});
 	$node->stop;
 	is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0], 0, 'init --force');
 	$node->start;
-	is($node->safe_psql('postgres', 'SELECT retired FROM pg_stat_pcache'), '0',
+	is($node->safe_psql('postgres', 'SELECT retired FROM pg_pcache_pool'), '0',
 		'a new pool: all slots are used');
 	$node->stop;
 }
