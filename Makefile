@@ -69,7 +69,7 @@ check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
 
-check-lint: ## shellcheck over all scripts, and the layers of the shared sources
+check-lint: ## shellcheck over all scripts, the layers of the shared sources, pgindent (tools/indent mends)
 	@$(RUN) tools/check-lint
 
 check-unit: all ## CMocka tests

@@ -81,7 +81,7 @@ InitWorld(World *w)
 
 /* The verdict, which must be well-formed. */
 static PCacheRefusal
-Judge(const World *w)
+JudgeWorld(const World *w)
 {
 	PCacheVerdict verdict;
 
@@ -97,7 +97,7 @@ Judge(const World *w)
 static void
 Expect(const World *w, PCacheRefusal expected, const char *what)
 {
-	PCacheRefusal got = Judge(w);
+	PCacheRefusal got = JudgeWorld(w);
 
 	if (got != expected)
 		fail_msg("%s: \"%s\" instead of \"%s\"", what,
@@ -447,8 +447,8 @@ TestOtherFacts(void **state)
 
 /* One fault for each check, in the order in which the gates ask. */
 
-#define FAULT(name, statement) \
-	static void Fault##name(World *w) { statement; }
+#define FAULT(name, ...) \
+	static void Fault##name(World *w) { __VA_ARGS__; }
 
 FAULT(Format, w->sb.format_version = 2)
 FAULT(Major, w->sb.pg_major = 17)
@@ -471,8 +471,8 @@ FAULT(ControlCrc, w->control.crc++)
 FAULT(Suspect, w->facts.suspect.died = PCacheSuspectDeath(11, 1))
 FAULT(BackupLabel, w->facts.backup_label = true)
 FAULT(Target, w->facts.recovery_target = true)
-FAULT(Truncated, w->media.blocks = PCACHE_MEDIA_BAD; w->media.bad.truncated = true)
-FAULT(Unknown, w->media.blocks = PCACHE_MEDIA_UNKNOWN; w->facts.cold_on_media_unknown = true)
+FAULT(Truncated, w->media.blocks = PCACHE_MEDIA_BAD, w->media.bad.truncated = true)
+FAULT(Unknown, w->media.blocks = PCACHE_MEDIA_UNKNOWN, w->facts.cold_on_media_unknown = true)
 
 static const struct
 {
@@ -540,7 +540,7 @@ TestOrder(void **state)
 static void
 CheckHostile(const World *w)
 {
-	if (Judge(w) == PCACHE_WARM)
+	if (JudgeWorld(w) == PCACHE_WARM)
 	{
 		unsigned __int128 blocks_end = (unsigned __int128) w->sb.blocks_offset +
 			(unsigned __int128) w->sb.capacity * BLCKSZ;
@@ -852,7 +852,7 @@ TestControlSeen(void **state)
 			assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
 			w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
 			assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
-			assert_int_not_equal(Judge(&w), PCACHE_WARM);
+			assert_int_not_equal(JudgeWorld(&w), PCACHE_WARM);
 			((uint8 *) &w.control)[i] ^= 1 << bit;
 			w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
 		}
@@ -1332,11 +1332,11 @@ MakePageFacts(void)
 }
 
 /* Change a field, with the CRC that belongs to it, and expect a verdict. */
-#define EXPECT_PAGE(expected, statement) \
+#define EXPECT_PAGE(expected, ...) \
 	do { \
 		InitPage(&desc); \
 		facts = MakePageFacts(); \
-		statement; \
+		__VA_ARGS__; \
 		desc.crc = BitwiseCrc32c((char *) &desc + 8, 52); \
 		assert_int_equal(JudgePage(&desc, &facts), expected); \
 	} while (0)
@@ -1353,31 +1353,31 @@ TestPages(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.dirty_epoch = PG_UINT64_MAX);
 
 	/* without an LSN only what is on disk, but for free space maps */
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0; desc.dirty_epoch = 9);
-	EXPECT_PAGE(PCACHE_PAGE_NO_LSN, desc.page_lsn = 0; desc.dirty_epoch = 10);
-	EXPECT_PAGE(PCACHE_PAGE_NO_LSN, desc.page_lsn = 1; desc.dirty_epoch = 10);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 2; desc.dirty_epoch = 10);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0; desc.dirty_epoch = 10;
-				desc.fork_number = FSM_FORKNUM; desc.block_number = 2);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0; desc.dirty_epoch = 10; desc.flags = 0);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0, desc.dirty_epoch = 9);
+	EXPECT_PAGE(PCACHE_PAGE_NO_LSN, desc.page_lsn = 0, desc.dirty_epoch = 10);
+	EXPECT_PAGE(PCACHE_PAGE_NO_LSN, desc.page_lsn = 1, desc.dirty_epoch = 10);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 2, desc.dirty_epoch = 10);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0, desc.dirty_epoch = 10,
+				desc.fork_number = FSM_FORKNUM, desc.block_number = 2);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0, desc.dirty_epoch = 10, desc.flags = 0);
 
 	/* what names blocks of its file, if files may have lost their length */
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags |= PCACHE_DESC_NAMES_BLOCKS; desc.dirty_epoch = 10);
-	EXPECT_PAGE(PCACHE_PAGE_NO_LSN, desc.flags |= PCACHE_DESC_NAMES_BLOCKS; desc.dirty_epoch = 10;
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags |= PCACHE_DESC_NAMES_BLOCKS, desc.dirty_epoch = 10);
+	EXPECT_PAGE(PCACHE_PAGE_NO_LSN, desc.flags |= PCACHE_DESC_NAMES_BLOCKS, desc.dirty_epoch = 10,
 				facts.host_restarted = true);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags |= PCACHE_DESC_NAMES_BLOCKS; desc.dirty_epoch = 9;
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags |= PCACHE_DESC_NAMES_BLOCKS, desc.dirty_epoch = 9,
 				facts.host_restarted = true);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.dirty_epoch = 10; facts.host_restarted = true);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.dirty_epoch = 10, facts.host_restarted = true);
 
 	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq = 1);
 	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq = PG_UINT64_MAX);
-	EXPECT_PAGE(PCACHE_PAGE_FREE, memset(&desc, 0, sizeof(desc)); desc.seq = PCACHE_DESC_FREE_SEQ);
+	EXPECT_PAGE(PCACHE_PAGE_FREE, memset(&desc, 0, sizeof(desc)), desc.seq = PCACHE_DESC_FREE_SEQ);
 
 	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.version = 2);
 	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.version = 0);
 	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.slot = SLOT + 1);
 	EXPECT_PAGE(PCACHE_PAGE_CRC, memset(&desc, 0, sizeof(desc)));
-	EXPECT_PAGE(PCACHE_PAGE_CRC, memset(&desc, 0, sizeof(desc)); desc.slot = SLOT);
+	EXPECT_PAGE(PCACHE_PAGE_CRC, memset(&desc, 0, sizeof(desc)), desc.slot = SLOT);
 
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.fork_number = -1);
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.fork_number = MAX_FORKNUM + 1);
@@ -1387,7 +1387,7 @@ TestPages(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = 0);
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.db_oid = 0);
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = GLOBALTABLESPACE_OID);
-	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = 0; desc.db_oid = 0);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = 0, desc.db_oid = 0);
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.block_number = InvalidBlockNumber);
 
 	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.rel_number = 16390);
@@ -1399,25 +1399,25 @@ TestPages(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.block_number = 0);
 	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.block_number = 10);
 	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.block_number = MaxBlockNumber);
-	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.rel_number = 16385; desc.block_number = 0);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.fork_number = FSM_FORKNUM; desc.block_number = 2);
-	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.fork_number = FSM_FORKNUM; desc.block_number = 3);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.fork_number = INIT_FORKNUM; desc.block_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.rel_number = 16385, desc.block_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.fork_number = FSM_FORKNUM, desc.block_number = 2);
+	EXPECT_PAGE(PCACHE_PAGE_BEYOND_EOF, desc.fork_number = FSM_FORKNUM, desc.block_number = 3);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.fork_number = INIT_FORKNUM, desc.block_number = 0);
 	EXPECT_PAGE(PCACHE_PAGE_KEPT,
-				desc.spc_oid = GLOBALTABLESPACE_OID; desc.db_oid = 0;
-				desc.rel_number = 1262; desc.block_number = 0);
+				desc.spc_oid = GLOBALTABLESPACE_OID, desc.db_oid = 0,
+				desc.rel_number = 1262, desc.block_number = 0);
 
 	EXPECT_PAGE(PCACHE_PAGE_LSN, desc.page_lsn = LSN_LIMIT + 1);
 	EXPECT_PAGE(PCACHE_PAGE_LSN, desc.page_lsn = PG_UINT64_MAX);
 	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.lsn_limit = 0);
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0; facts.lsn_limit = 0);
-	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.drop_unlogged = true; desc.page_lsn++);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.page_lsn = 0, facts.lsn_limit = 0);
+	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.drop_unlogged = true, desc.page_lsn++);
 
 	/* an unlogged page's LSN is not one of the WAL's */
-	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags = 0; desc.page_lsn = PG_UINT64_MAX);
-	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED, desc.flags = 0; facts.drop_unlogged = true);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, desc.flags = 0, desc.page_lsn = PG_UINT64_MAX);
+	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED, desc.flags = 0, facts.drop_unlogged = true);
 	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED,
-				desc.flags = (uint16) ~PCACHE_DESC_PERMANENT; facts.drop_unlogged = true);
+				desc.flags = (uint16) ~PCACHE_DESC_PERMANENT, facts.drop_unlogged = true);
 	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.drop_unlogged = true);
 }
 
@@ -1551,24 +1551,24 @@ TestPageOrder(void **state)
 	bad.bad.ranges = &range;
 	bad.bad.n_ranges = bad.bad.max_ranges = 1;
 
-	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad; desc.rel_number = 16390);
-	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.media = &bad; desc.page_lsn++);
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad, desc.rel_number = 16390);
+	EXPECT_PAGE(PCACHE_PAGE_LSN, facts.media = &bad, desc.page_lsn++);
 	EXPECT_PAGE(PCACHE_PAGE_UNLOGGED,
-				facts.media = &bad; desc.page_lsn++;
-				desc.flags = 0; facts.drop_unlogged = true);
-	EXPECT_PAGE(PCACHE_PAGE_TAG, facts.media = &bad; desc.page_lsn++; desc.rel_number = 0);
-	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.rel_number = 0; desc.version++);
-	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq++; desc.rel_number = 0; desc.version++);
+				facts.media = &bad, desc.page_lsn++,
+				desc.flags = 0, facts.drop_unlogged = true);
+	EXPECT_PAGE(PCACHE_PAGE_TAG, facts.media = &bad, desc.page_lsn++, desc.rel_number = 0);
+	EXPECT_PAGE(PCACHE_PAGE_CRC, desc.rel_number = 0, desc.version++);
+	EXPECT_PAGE(PCACHE_PAGE_FREE, desc.seq++, desc.rel_number = 0, desc.version++);
 
 	range.offset = MIB(2) + SLOT * 64;
-	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad; desc.seq++);
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.media = &bad, desc.seq++);
 
 	/* cut off, by a byte or by more */
 	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.file_size++);
 	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size--);
-	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size -= BLCKSZ; desc.rel_number = 16390);
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size -= BLCKSZ, desc.rel_number = 16390);
 	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size = BLOCKS_OFFSET);
-	EXPECT_PAGE(PCACHE_PAGE_FREE, facts.file_size = BLOCKS_OFFSET; desc.seq++);
+	EXPECT_PAGE(PCACHE_PAGE_FREE, facts.file_size = BLOCKS_OFFSET, desc.seq++);
 }
 
 static void

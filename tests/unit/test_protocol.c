@@ -1339,16 +1339,16 @@ Move(void)
 	Change(1, 59);
 }
 
-typedef enum Start
+typedef enum FirstState
 {
 	SEALED,						/* all slots are sealed */
 	QUEUED,						/* slot 0 is marked, and queued */
-} Start;
+} FirstState;
 
 static const struct
 {
 	const char *name;
-	Start		start;
+	FirstState		start;
 	void		(*second) (void);
 	void		(*third) (void);
 	bool		large;			/* not for mutants */

@@ -1734,7 +1734,7 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 }
 
 static void
-Judge(void)
+JudgeCut(void)
 {
 	static Superblocks first;
 	static Superblocks copy;
@@ -1762,9 +1762,9 @@ static void
 JudgeBoth(void)
 {
 	power = false;
-	Judge();
+	JudgeCut();
 	power = true;
-	Judge();
+	JudgeCut();
 	power = false;
 }
 

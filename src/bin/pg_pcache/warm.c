@@ -311,6 +311,7 @@ static void
 AddTask(Warming *w, uint64 *allocated, int file, uint32 block, uint64 slot)
 {
 	Task	   *last = w->n_tasks > 0 ? &w->tasks[w->n_tasks - 1] : NULL;
+	Task	   *task;
 
 	if (last != NULL && last->file == file && last->n_blocks < BLOCKS_PER_TASK &&
 		last->first_block + last->n_blocks == block && block % RELSEG_SIZE != 0)
@@ -323,12 +324,11 @@ AddTask(Warming *w, uint64 *allocated, int file, uint32 block, uint64 slot)
 		*allocated = Max(1024, *allocated * 2);
 		w->tasks = pg_realloc_array(w->tasks, Task, *allocated);
 	}
-	w->tasks[w->n_tasks++] = (Task) {
-		.file = file,
-		.first_block = block,
-		.n_blocks = 1,
-		.first_slot = slot,
-	};
+	task = &w->tasks[w->n_tasks++];
+	task->file = file;
+	task->first_block = block;
+	task->n_blocks = 1;
+	task->first_slot = slot;
 }
 
 /* Decide which block goes into which slot. */

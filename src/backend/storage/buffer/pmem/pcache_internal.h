@@ -115,7 +115,7 @@ typedef struct PersistentCacheControl
 									 * before the pool is ours */
 
 	/* Apart from what others write. */
-	pg_attribute_aligned(PG_CACHE_LINE_SIZE) PCacheSealerControl sealer;
+	PCacheSealerControl sealer pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 } PersistentCacheControl;
 
 /* How far the sealer is in the queue. */
