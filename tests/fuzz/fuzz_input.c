@@ -265,7 +265,7 @@ FuzzWatch(void)
 
 	if (!started)
 	{
-		struct sigaction action = {.sa_handler = CpuSecond, .sa_flags = SA_RESTART};
+		struct sigaction action = {.sa_handler = CpuSecond,.sa_flags = SA_RESTART};
 		struct itimerval second = {{1, 0}, {1, 0}};
 
 		if (sigaction(SIGPROF, &action, NULL) < 0 ||

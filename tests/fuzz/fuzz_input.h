@@ -86,6 +86,7 @@ extern void FuzzExpandSuperblock(const FuzzSuperblock *packed, PCacheSuperblock 
 extern void FuzzPackSuperblock(const PCacheSuperblock *sb, FuzzSuperblock *packed);
 extern size_t FuzzExpandState(const FuzzInput *input, const char *directory,
 							  char *text, size_t size);
+
 /* A bit of FuzzRepair(): the pool agrees with pg_control. */
 #define FUZZ_REPAIR_CLUSTER		0x200
 extern void FuzzRepair(FuzzInput *input, uint32 which);

@@ -55,24 +55,24 @@ static const Command commands[] = {
 	{{"verify"}},
 	{{"verify", "--json"}},
 	{{"verify", "-u", "--json"}},
-	{{"init", "--size=128kB"}, .writes = true},
+	{{"init", "--size=128kB"},.writes = true},
 	{{"init", "--dry-run", "--size=128kB", "--json"}},
 	{{"init", "--dry-run", "--force", "-u"}},
-	{{"init", "--force", "--size=128kB", "--json"}, .writes = true},
+	{{"init", "--force", "--size=128kB", "--json"},.writes = true},
 	{{"status", "--relations", "--json"}},
-	{{"verify", "--pages"}, .reads_files = true},
-	{{"verify", "--pages", "--json"}, .reads_files = true},
-	{{"verify", "--pages", "--deep", "--json"}, .reads_files = true},
+	{{"verify", "--pages"},.reads_files = true},
+	{{"verify", "--pages", "--json"},.reads_files = true},
+	{{"verify", "--pages", "--deep", "--json"},.reads_files = true},
 	{{"rebuild", "--dry-run"}},
 	{{"rebuild", "--dry-run", "--resize=256kB", "--json"}},
-	{{"rebuild"}, .writes = true, .foretells = true},
-	{{"rebuild", "--json"}, .writes = true, .foretells = true},
-	{{"rebuild", "--reset", "--force"}, .writes = true},
-	{{"rebuild", "--resize=256kB", "--json"}, .writes = true, .foretells = true},
-	{{"rebuild", "--resize=4MB"}, .writes = true, .foretells = true},
-	{{"rebuild", "--warm-from-files", "--dry-run", "--json"}, .reads_files = true},
-	{{"rebuild", "--warm-from-files"}, .writes = true, .foretells = true, .reads_files = true},
-	{{"rebuild", "--warm-from-files", "--relations=5/16384,global/1260", "--json"}, .writes = true, .foretells = true, .reads_files = true},
+	{{"rebuild"},.writes = true,.foretells = true},
+	{{"rebuild", "--json"},.writes = true,.foretells = true},
+	{{"rebuild", "--reset", "--force"},.writes = true},
+	{{"rebuild", "--resize=256kB", "--json"},.writes = true,.foretells = true},
+	{{"rebuild", "--resize=4MB"},.writes = true,.foretells = true},
+	{{"rebuild", "--warm-from-files", "--dry-run", "--json"},.reads_files = true},
+	{{"rebuild", "--warm-from-files"},.writes = true,.foretells = true,.reads_files = true},
+	{{"rebuild", "--warm-from-files", "--relations=5/16384,global/1260", "--json"},.writes = true,.foretells = true,.reads_files = true},
 };
 
 extern int	PgPcacheMain(int argc, char *argv[]);
@@ -410,6 +410,7 @@ int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const char *directory;
+
 	/* a file that was cut off gets the size that its superblock says */
 	struct rlimit file_size = {4 * MAX_POOL_SIZE, 4 * MAX_POOL_SIZE};
 

@@ -57,8 +57,8 @@ typedef struct Control
 	_Atomic int64_t countdown;
 	uint32_t	die;			/* no power cut: kill who comes there */
 	uint32_t	reserved;
-	uint64_t	line;			/* EVENT_STORE: to this line of the pool only, if
-								 * not 0 */
+	uint64_t	line;			/* EVENT_STORE: to this line of the pool only,
+								 * if not 0 */
 	uint32_t	reserved2[6];
 
 	/* for information: lines flushed, drains, lines that a drain stored */

@@ -96,7 +96,7 @@ TestTrust(void **state)
 
 	for (int i = 0; i < lengthof(cases); i++)
 	{
-		struct stat st = {.st_uid = cases[i].owner, .st_mode = S_IFDIR | cases[i].mode};
+		struct stat st = {.st_uid = cases[i].owner,.st_mode = S_IFDIR | cases[i].mode};
 		PCacheError err;
 
 		for (int is_pools = 0; is_pools <= 1; is_pools++)
@@ -326,7 +326,10 @@ TestMissing(void **state)
 	assert_int_equal(st.st_mode & 07777, 0700);
 	PCacheDirClose(&open_dir);
 
-	/* somebody else is faster: a link, a file, a directory that is open to all */
+	/*
+	 * somebody else is faster: a link, a file, a directory that is open to
+	 * all
+	 */
 	for (int i = 0; i < 3; i++)
 	{
 		const char *path = Join(dir, "fast");

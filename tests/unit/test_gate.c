@@ -896,7 +896,11 @@ TestControlSeen(void **state)
 		Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "both halves damaged");
 		InitCrash(&w);
 	}
-	/* a line of zeros, as of a pool that an older server has used; and no number */
+
+	/*
+	 * a line of zeros, as of a pool that an older server has used; and no
+	 * number
+	 */
 	memset(w.facts.control_seen, 0, sizeof(w.facts.control_seen));
 	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "no line");
 	for (int half = 0; half < 2; half++)
@@ -1174,7 +1178,7 @@ TestSuspectNote(void **state)
 	char	   *dir = MakeTempDirectory("/tmp");
 	char		path[MAXPGPATH];
 	char		bytes[PCACHE_SUSPECT_OFFSET + sizeof(PCacheSuspect)] = {0};
-	PCacheMapping map = {.base = bytes, .length = sizeof(bytes), .kind = PCACHE_PERSIST_MEMORY};
+	PCacheMapping map = {.base = bytes,.length = sizeof(bytes),.kind = PCACHE_PERSIST_MEMORY};
 	PCacheSuspect *note = (PCacheSuspect *) (bytes + PCACHE_SUSPECT_OFFSET);
 	PCacheSuspect read;
 	int			fd;
@@ -1324,9 +1328,9 @@ JudgePage(const PCacheDescriptor *desc, PCachePageFacts *facts)
 static PCachePageFacts
 MakePageFacts(void)
 {
-	PCachePageFacts facts = {.lsn_limit = LSN_LIMIT, .media = &page_media,
-		.blocks_offset = BLOCKS_OFFSET, .file_size = SLOT_OFFSET + BLCKSZ,
-	.completed_epoch = 10, .redo = LSN_LIMIT};
+	PCachePageFacts facts = {.lsn_limit = LSN_LIMIT,.media = &page_media,
+		.blocks_offset = BLOCKS_OFFSET,.file_size = SLOT_OFFSET + BLCKSZ,
+	.completed_epoch = 10,.redo = LSN_LIMIT};
 
 	return facts;
 }

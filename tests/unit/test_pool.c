@@ -1049,7 +1049,7 @@ TestReadDescriptors(void **state)
 	PCacheDescriptor *stored;
 	PCacheDescriptor descs[CAPACITY];
 	PCacheMediaReport media = {.blocks = PCACHE_MEDIA_CLEAN};
-	PCachePageFacts facts = {.media = &media, .file_size = POOL_SIZE};
+	PCachePageFacts facts = {.media = &media,.file_size = POOL_SIZE};
 
 	Create(&pool, &sb);
 	stored = SealAll(&pool);

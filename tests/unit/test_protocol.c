@@ -1348,7 +1348,7 @@ typedef enum FirstState
 static const struct
 {
 	const char *name;
-	FirstState		start;
+	FirstState	start;
 	void		(*second) (void);
 	void		(*third) (void);
 	bool		large;			/* not for mutants */
@@ -1365,14 +1365,14 @@ static const struct
 	{"eviction, another page, changed", QUEUED, EvictReadChange},
 	{"eviction, a new page", QUEUED, EvictAndZero},
 	{"a page moves to another slot", SEALED, Move},
-	{"eviction, a page read with errors", SEALED, EvictAndReadWithErrors, .errors = true},
-	{"eviction of a marked page, a page read with errors", QUEUED, EvictAndReadWithErrors, .errors = true},
-	{"a page read with errors, changed", QUEUED, ReadWithErrorsAndChange, .errors = true},
-	{"a page read with errors, then another page", QUEUED, ReadWithErrorsAndEvict, .errors = true},
+	{"eviction, a page read with errors", SEALED, EvictAndReadWithErrors,.errors = true},
+	{"eviction of a marked page, a page read with errors", QUEUED, EvictAndReadWithErrors,.errors = true},
+	{"a page read with errors, changed", QUEUED, ReadWithErrorsAndChange,.errors = true},
+	{"a page read with errors, then another page", QUEUED, ReadWithErrorsAndEvict,.errors = true},
 	{"change, and LSN of a hint by another", QUEUED, ChangeOnce, HintOnce},
-	{"changes by two", SEALED, ChangeOnce, ChangeTwice, .large = true},
-	{"changes of two slots", QUEUED, ChangeOnce, ChangeOther, .large = true},
-	{"eviction, and change of another slot", QUEUED, EvictAndRead, ChangeOther, .large = true},
+	{"changes by two", SEALED, ChangeOnce, ChangeTwice,.large = true},
+	{"changes of two slots", QUEUED, ChangeOnce, ChangeOther,.large = true},
+	{"eviction, and change of another slot", QUEUED, EvictAndRead, ChangeOther,.large = true},
 	{"change, and a checkpoint", SEALED, ChangeOnce, Checkpoint},
 	{"change of a marked page, and a checkpoint", QUEUED, ChangeOnce, Checkpoint},
 	{"LSN of a hint, and a checkpoint", QUEUED, HintOnce, Checkpoint},

@@ -199,9 +199,11 @@ typedef enum Expected
 {
 	HARMLESS,					/* no violation at all */
 	WRONG_PAGE,					/* a page is kept that must not be */
-	NO_SUPERBLOCK,				/* neither the first one nor the copy is intact */
+	NO_SUPERBLOCK,				/* neither the first one nor the copy is
+								 * intact */
 	DAMAGED,					/* a descriptor looks damaged, and is not */
-	REFUSED,					/* pg_control is the server's own, and is refused */
+	REFUSED,					/* pg_control is the server's own, and is
+								 * refused */
 } Expected;
 
 static const struct
@@ -218,7 +220,11 @@ static const struct
 	[M_SAVE_NO_PAGE_FLUSH] = {"shutdown: pages not flushed", WRONG_PAGE},
 	[M_SAVE_NO_PAGE_DRAIN] = {"shutdown: no drain between pages and descriptors", WRONG_PAGE},
 	[M_SAVE_NO_DESC_FLUSH] = {"shutdown: descriptors not flushed", WRONG_PAGE},
-	/* unless one of them is bad, each superblock is drained before the other one is stored */
+
+	/*
+	 * unless one of them is bad, each superblock is drained before the other
+	 * one is stored
+	 */
 	[M_SAVE_NO_DESC_DRAIN] = {"shutdown: no drain between descriptors and superblock", HARMLESS},
 	[M_SUPERBLOCK_NO_DRAIN] = {"superblock: no drain before the copy", NO_SUPERBLOCK},
 	[M_SUPERBLOCK_UNSURE] = {"superblock: what a dead process stored taken for durable", NO_SUPERBLOCK},
@@ -231,7 +237,11 @@ static const struct
 	/* nothing here flushes WAL; see tests/powercut/README, start-watermark */
 	[M_WATERMARK_NO_PERSIST] = {"start: watermark not flushed", HARMLESS},
 	[M_CONTROL_NO_PENDING] = {"pg_control: written before the pending half is durable", REFUSED},
-	/* then the pending half counts, and the next one takes it along: it is one line */
+
+	/*
+	 * then the pending half counts, and the next one takes it along: it is
+	 * one line
+	 */
 	[M_CONTROL_NO_CONFIRMED] = {"pg_control: confirmed half not made durable", HARMLESS},
 	[M_RESTORE_ODD_NO_FLUSH] = {"file cut off: slots that are odd already not flushed", WRONG_PAGE},
 	[M_RESTORE_NO_FLUSH] = {"file cut off: slots made free, not flushed", WRONG_PAGE},
@@ -326,7 +336,8 @@ static enum
 static int	drains;				/* in this phase */
 static bool sb_copied;			/* the new superblock is being stored */
 static bool descriptor_stored;	/* before it is flushed */
-static bool seq_written;		/* UnsealOthers() has changed the one it flushes */
+static bool seq_written;		/* UnsealOthers() has changed the one it
+								 * flushes */
 
 /* What the server defines elsewhere. */
 int			NBuffers = N_SLOTS;
@@ -1779,7 +1790,7 @@ FirstLife(int mode)
 {
 	PCacheSuperblock sb;
 	PCacheError err;
-	PCachePool created = {.fd = -1, .path = "pool", .fs_kind = PCACHE_FS_FSDAX};
+	PCachePool	created = {.fd = -1,.path = "pool",.fs_kind = PCACHE_FS_FSDAX};
 
 	memset(&world, 0, sizeof(world));
 	memset(pool, 0, PCACHE_WATERMARK_OFFSET + 2 * LINE);
@@ -2009,25 +2020,25 @@ static const struct
 	bool		warm;			/* is the pool in the end? */
 	bool		sealer;			/* which is cut off first, in each place */
 }			scenarios[] = {
-	{"shutdown, always", RunningAlways, Save, .warm = true},
-	{"shutdown, planned_restart", RunningPlanned, Save, .warm = true},
-	{"shutdown, after one that was killed", RunningAfterKilledSave, Save, .warm = true},
-	{"sealer stops anywhere, shutdown", RunningUnsealed, StopServer, .warm = true, .sealer = true},
-	{"start after clean stop, always", StoppedAlways, StartAndUse, .warm = true},
+	{"shutdown, always", RunningAlways, Save,.warm = true},
+	{"shutdown, planned_restart", RunningPlanned, Save,.warm = true},
+	{"shutdown, after one that was killed", RunningAfterKilledSave, Save,.warm = true},
+	{"sealer stops anywhere, shutdown", RunningUnsealed, StopServer,.warm = true,.sealer = true},
+	{"start after clean stop, always", StoppedAlways, StartAndUse,.warm = true},
 	{"start after clean stop, planned_restart", StoppedPlanned, StartAndUse},
-	{"start after clean stop, always now", PlannedThenAlways, StartAndUse, .warm = true},
+	{"start after clean stop, always now", PlannedThenAlways, StartAndUse,.warm = true},
 	{"start after clean stop, planned_restart now", AlwaysThenPlanned, StartAndUse},
-	{"start after crash", CrashedAlways, StartAndUse, .warm = true},
-	{"cold start after crash", CrashedOther, StartAndUse, .warm = true},
-	{"start given up in the rebuild, always", StoppedAlways, GiveUpRebuild, .warm = true},
-	{"start given up in the rebuild, planned_restart", StoppedPlanned, GiveUpRebuild, .warm = true},
-	{"start given up in the rebuild after crash", CrashedAlways, GiveUpRebuild, .warm = true},
-	{"start given up while unsealing", StoppedAlways, GiveUpUnsealing, .warm = true},
-	{"start given up while unsealing after crash", CrashedAlways, GiveUpUnsealing, .warm = true},
-	{"start, blocks cut off, crash", CutOffBlocks, StartAndUse, .warm = true},
-	{"start, blocks cut off", CutOffBlocksClean, StartAndUse, .warm = true},
-	{"start, descriptors cut off", CutOffDescriptors, StartAndUse, .warm = true},
-	{"start, descriptors cut off, crash", CutOffDescriptorsCrashed, StartAndUse, .warm = true},
+	{"start after crash", CrashedAlways, StartAndUse,.warm = true},
+	{"cold start after crash", CrashedOther, StartAndUse,.warm = true},
+	{"start given up in the rebuild, always", StoppedAlways, GiveUpRebuild,.warm = true},
+	{"start given up in the rebuild, planned_restart", StoppedPlanned, GiveUpRebuild,.warm = true},
+	{"start given up in the rebuild after crash", CrashedAlways, GiveUpRebuild,.warm = true},
+	{"start given up while unsealing", StoppedAlways, GiveUpUnsealing,.warm = true},
+	{"start given up while unsealing after crash", CrashedAlways, GiveUpUnsealing,.warm = true},
+	{"start, blocks cut off, crash", CutOffBlocks, StartAndUse,.warm = true},
+	{"start, blocks cut off", CutOffBlocksClean, StartAndUse,.warm = true},
+	{"start, descriptors cut off", CutOffDescriptors, StartAndUse,.warm = true},
+	{"start, descriptors cut off, crash", CutOffDescriptorsCrashed, StartAndUse,.warm = true},
 };
 
 /* ------------------------------------------------------------------------

@@ -236,7 +236,8 @@ TestMany(void **state)
 			if (i % 10 == 0)
 				assert_int_equal(SizeOf(DEFAULTTABLESPACE_OID, 5, i, FSM_FORKNUM), -1);
 		}
-		assert_int_equal(chdir(".."), 0);	/* the second pass is all from memory */
+		assert_int_equal(chdir(".."), 0);	/* the second pass is all from
+											 * memory */
 	}
 	assert_int_equal(chdir(pgdata), 0);
 }

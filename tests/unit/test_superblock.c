@@ -34,7 +34,7 @@ typedef enum LineState
 
 static struct
 {
-	char		cpu[AREA_SIZE];		/* as seen by the program */
+	char		cpu[AREA_SIZE]; /* as seen by the program */
 	char		media[AREA_SIZE];	/* certain to survive */
 	LineState	lines[N_LINES];
 	bool		memcpy_flushes; /* does memcpy_nodrain flush? */
@@ -45,7 +45,7 @@ static struct
 
 	int			n_persists;
 	int			fail_persist;	/* which one fails; -1: none */
-} pmem;
+}			pmem;
 
 static void
 Step(void)

@@ -593,7 +593,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	record.fs_kind = pool.fs_kind;
 	had_record = FileExists(options->pgdata, PCACHE_RECORD_FILE);
 	if (!PCacheRecordWrite(options->pgdata, pg_file_create_mode, &record,
-							  &err))
+						   &err))
 	{
 		char		path[MAXPGPATH];
 

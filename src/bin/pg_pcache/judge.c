@@ -109,7 +109,7 @@ HasRecoveryTarget(const PCacheOptions *options)
  */
 void
 FindPoolDirectory(const PCacheOptions *options, const Configuration *conf,
-			  const PCacheRecord *record, char *directory)
+				  const PCacheRecord *record, char *directory)
 {
 	const char *from = NULL;
 

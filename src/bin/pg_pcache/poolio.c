@@ -111,7 +111,7 @@ StoreRecord(Rebuild *r, uint64 incarnation)
 	r->record.fs_kind = r->pool.fs_kind;
 	r->record.incarnation = incarnation;
 	if (!PCacheRecordWrite(r->options->pgdata, pg_file_create_mode,
-							  &r->record, &err))
+						   &r->record, &err))
 		FailWith(&err);
 	r->have_record = true;
 }

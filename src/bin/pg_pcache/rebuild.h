@@ -24,8 +24,8 @@ typedef struct Rebuild
 	PCacheRecord record;		/* if have_record */
 	char		directory[MAXPGPATH];	/* of the pool, links resolved */
 	PCachePool	pool;
-	PCacheSuperblocks superblocks;	/* chosen is what is on media, or is about to
-								 * be */
+	PCacheSuperblocks superblocks;	/* chosen is what is on media, or is about
+									 * to be */
 	Judge		judge;
 	PageScan	scan;			/* before anything was changed, of all slots;
 								 * if the superblock is usable */

@@ -230,7 +230,7 @@ DoStatus(const PCacheOptions *options)
 				 options->pgdata);
 	result.server_pid = RunningServer(options->pgdata);
 	result.record_result = PCacheRecordRead(options->pgdata, &result.record,
-											  &state_err);
+											&state_err);
 	if (result.record_result == PCACHE_RECORD_ERROR)
 		pg_log_warning("%s", state_err.message);
 	FindDirectory(options, &result, directory);

@@ -55,7 +55,7 @@ typedef enum PCacheRefusal
 typedef struct PCacheGateFacts
 {
 	const ControlFileData *control; /* as on disk before this start */
-	const PCacheRecord *record;	/* NULL if PGDATA has none */
+	const PCacheRecord *record; /* NULL if PGDATA has none */
 	uint64		file_size;		/* of the pool */
 	bool		backup_label;	/* recovery starts from a backup */
 	bool		recovery_target;	/* any recovery but a standby's */

@@ -280,8 +280,8 @@ StaticAssertDecl(offsetof(PCacheMemoryError, crc) == 12, "PCacheMemoryError");
 
 /* PCacheDescriptor.flags */
 #define PCACHE_DESC_PERMANENT	0x0001	/* BM_PERMANENT */
-#define PCACHE_DESC_NAMES_BLOCKS	0x0002	/* names blocks of its file, without
-										 * WAL */
+#define PCACHE_DESC_NAMES_BLOCKS	0x0002	/* names blocks of its file,
+											 * without WAL */
 
 #define PCACHE_DESC_VERSION		1
 

@@ -19,7 +19,7 @@
 
 /* pcache_memory_error.c */
 extern bool PCacheNoteMemoryError(const PCacheMapping *map,
-									uint64 offset, uint32 length);
+								  uint64 offset, uint32 length);
 extern bool PCacheReadMemoryErrors(int fd, PCacheRangeList *bad);
 extern bool PCacheForgetMemoryErrors(const PCacheMapping *map,
 									 uint64 offset, uint64 length);

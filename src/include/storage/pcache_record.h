@@ -37,10 +37,10 @@ typedef enum PCacheRecordResult
 } PCacheRecordResult;
 
 extern PCacheRecordResult PCacheRecordRead(const char *datadir,
-												 PCacheRecord *record,
-												 PCacheError *err);
+										   PCacheRecord *record,
+										   PCacheError *err);
 extern bool PCacheRecordWrite(const char *datadir, int file_mode,
-								 const PCacheRecord *record,
-								 PCacheError *err);
+							  const PCacheRecord *record,
+							  PCacheError *err);
 
 #endif							/* PCACHE_RECORD_H */

@@ -42,6 +42,7 @@ static const struct
 	const char *name;
 	uint32		info;
 }			wait_events[] =
+
 {
 #define WAIT_EVENT(id)	{#id, id},
 #define TRANCHE(id)

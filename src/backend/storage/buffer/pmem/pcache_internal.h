@@ -101,9 +101,9 @@ typedef struct PersistentCacheControl
 
 	/*
 	 * Recovery with kept pages, see pcache_recovery.c.  The startup process
-	 * writes.  Others look at kept_limit, which is 0 once it was reached, and,
-	 * when they write a page, at kept_lsn and kept_timeline, which were set
-	 * before kept_limit was.
+	 * writes.  Others look at kept_limit, which is 0 once it was reached,
+	 * and, when they write a page, at kept_lsn and kept_timeline, which were
+	 * set before kept_limit was.
 	 */
 	pg_atomic_uint64 kept_limit;	/* recovery must get here to believe them */
 	XLogRecPtr	kept_lsn;		/* the highest LSN of a kept page */

@@ -53,8 +53,9 @@ KeepPage(uint32 slot, const PCacheDescriptor *desc, BufferTag *tag, uint32 hash,
 	/*
 	 * The background writer may be looking at this header already, but it
 	 * writes nothing yet, nor does the checkpointer: kept_limit is unknown
-	 * (PersistentCacheAheadOfReplay), and the pool not in use.  So a page that
-	 * is going to be forgotten as a duplicate may well be dirty meanwhile.
+	 * (PersistentCacheAheadOfReplay), and the pool not in use.  So a page
+	 * that is going to be forgotten as a duplicate may well be dirty
+	 * meanwhile.
 	 */
 	state = LockBufHdr(buf);
 	Assert((state & BM_TAG_VALID) == 0);

@@ -70,8 +70,8 @@ PCacheSetRecoveryLimits(const ControlFileData *control, XLogRecPtr durable,
 
 	/*
 	 * On a primary what is logged was done.  A standby may have received more
-	 * than it had replayed, whatever this start makes of it, and may have been
-	 * replaying the record at minRecoveryPoint.
+	 * than it had replayed, whatever this start makes of it, and may have
+	 * been replaying the record at minRecoveryPoint.
 	 */
 	PCacheCtl->redo_limit = was_replaying ?
 		Max(control->minRecoveryPoint, 1) - 1 : durable;
@@ -85,9 +85,9 @@ PCacheSetRecoveryLimits(const ControlFileData *control, XLogRecPtr durable,
 
 	/*
 	 * Hint bits may depend on any WAL that was durable; on a standby only on
-	 * what is before minRecoveryPoint or before the page's own LSN.  A standby
-	 * that goes on as one must not replay all that it had received before it
-	 * answers: it may lag on purpose.
+	 * what is before minRecoveryPoint or before the page's own LSN.  A
+	 * standby that goes on as one must not replay all that it had received
+	 * before it answers: it may lag on purpose.
 	 */
 	if (was_replaying && ArchiveRecoveryRequested)
 		durable = Max(control->minRecoveryPoint, kept_lsn);

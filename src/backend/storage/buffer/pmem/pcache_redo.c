@@ -73,8 +73,8 @@ MayBeOlder(XLogReaderState *record, uint8 block_id, ForkNumber forknum, Page pag
 		case RM_XLOG_ID:
 
 			/*
-			 * MarkBufferDirtyHint() logs the image before it marks the slot and
-			 * sets the LSN; all that is new in it are hints.
+			 * MarkBufferDirtyHint() logs the image before it marks the slot
+			 * and sets the LSN; all that is new in it are hints.
 			 */
 			return info == XLOG_FPI_FOR_HINT || PageIsNew(page) ||
 				(XLogRecPtrIsInvalid(PageGetLSN(page)) &&

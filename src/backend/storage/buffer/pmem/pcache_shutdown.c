@@ -167,8 +167,8 @@ PersistentCacheShutdown(void)
 	}
 
 	/*
-	 * Pages before descriptors: in mode always, a pool in use is believed, and
-	 * a descriptor must not be durable before its page is.
+	 * Pages before descriptors: in mode always, a pool in use is believed,
+	 * and a descriptor must not be durable before its page is.
 	 */
 	drained = PCacheDrain(map);
 	for (uint32 slot = 0; drained && slot < NBuffers; slot++)

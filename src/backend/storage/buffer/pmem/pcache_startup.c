@@ -104,7 +104,10 @@ RetireBadSlots(void)
 static void
 UnsealOthers(void)
 {
-	/* of two slots with the same page, one would be believed without the other */
+	/*
+	 * of two slots with the same page, one would be believed without the
+	 * other
+	 */
 	if (PCacheCtl->pages[PCACHE_PAGE_DUPLICATE] > 0)
 		PCacheKeepPool();
 	for (uint32 slot = 0; slot < NBuffers; slot++)

@@ -58,13 +58,13 @@ QueryDevice(const PCacheMediaEnv *env, const PCacheMediaDevice *device,
 	if (!PCacheMediaReadBadBlocks(env, device->disk_path, bad))
 	{
 		PCacheMediaBlocksUnknown(report, _("could not read \"%s/%s\": %m"),
-					  device->disk_path, "badblocks");
+								 device->disk_path, "badblocks");
 		ok = false;
 	}
 	if (strncmp(device->claim, "btt", strlen("btt")) == 0)
 	{
 		PCacheMediaBlocksUnknown(report, _("device %s is in sector mode, where blocks have no fixed place"),
-					  device->disk);
+								 device->disk);
 		ok = false;
 	}
 	PCacheRangeMerge(bad);
@@ -81,7 +81,7 @@ QueryDevices(const PCacheMediaEnv *env, const char *pool_path, int fd,
 			 const struct stat *st, const char *path,
 			 PCacheMediaReport *report)
 {
-	PCacheMediaTree	tree;
+	PCacheMediaTree tree;
 	char		why[PCACHE_MEDIA_WHY_LEN];
 	bool		known = true;
 
@@ -123,7 +123,7 @@ QueryDevices(const PCacheMediaEnv *env, const char *pool_path, int fd,
 		else if (tree.stacked && (bad.n_ranges > 0 || bad.truncated))
 		{
 			PCacheMediaBlocksUnknown(report, _("device %s has bad blocks, whose place in %s is not known"),
-						  device->disk, report->block_device);
+									 device->disk, report->block_device);
 			known = false;
 		}
 		else if (bad.truncated)
@@ -131,7 +131,7 @@ QueryDevices(const PCacheMediaEnv *env, const char *pool_path, int fd,
 		else if (known && bad.n_ranges > 0)
 		{
 			PCacheMediaMapToFile(env, pool_path, fd, (uint64) st->st_size,
-					  &bad, device->start, report);
+								 &bad, device->start, report);
 			known = report->blocks_why[0] == '\0';
 		}
 		free(bad.ranges);

@@ -48,8 +48,8 @@
  */
 void
 PCacheMediaMapToFile(const PCacheMediaEnv *env, const char *pool_path, int fd,
-		  uint64 file_size, const PCacheRangeList *bad, uint64 fs_start,
-		  PCacheMediaReport *report)
+					 uint64 file_size, const PCacheRangeList *bad, uint64 fs_start,
+					 PCacheMediaReport *report)
 {
 	union
 	{
@@ -74,7 +74,7 @@ PCacheMediaMapToFile(const PCacheMediaEnv *env, const char *pool_path, int fd,
 		if (env->get_extents(fd, map) < 0)
 		{
 			PCacheMediaBlocksUnknown(report, _("could not get extents of file \"%s\": %m"),
-						  pool_path);
+									 pool_path);
 			return;
 		}
 
@@ -90,7 +90,7 @@ PCacheMediaMapToFile(const PCacheMediaEnv *env, const char *pool_path, int fd,
 			if (extent->fe_flags & EXTENT_NOT_MAPPED)
 			{
 				PCacheMediaBlocksUnknown(report, _("extent at offset %llu of file \"%s\" has no fixed place on the device"),
-							  (unsigned long long) extent->fe_logical, pool_path);
+										 (unsigned long long) extent->fe_logical, pool_path);
 				return;
 			}
 			if (extent->fe_logical >= file_size)
@@ -102,7 +102,7 @@ PCacheMediaMapToFile(const PCacheMediaEnv *env, const char *pool_path, int fd,
 				physical + length < physical)
 			{
 				PCacheMediaBlocksUnknown(report, _("extents of file \"%s\" make no sense"),
-							  pool_path);
+										 pool_path);
 				return;
 			}
 			next = extent->fe_logical + length;
@@ -117,8 +117,8 @@ PCacheMediaMapToFile(const PCacheMediaEnv *env, const char *pool_path, int fd,
 									  physical + length);
 
 				PCacheRangeAdd(&report->bad,
-									extent->fe_logical + (start - physical),
-									end - start);
+							   extent->fe_logical + (start - physical),
+							   end - start);
 			}
 			if (extent->fe_flags & FIEMAP_EXTENT_LAST)
 				last = true;

@@ -144,7 +144,7 @@ ReadSectors(const PCacheMediaEnv *env, const char *directory, const char *name,
  */
 bool
 PCacheMediaReadBadBlocks(const PCacheMediaEnv *env, const char *disk_path,
-			  PCacheRangeList *bad)
+						 PCacheRangeList *bad)
 {
 	char		path[MAXPGPATH];
 	const size_t page_size = sysconf(_SC_PAGESIZE);
@@ -246,7 +246,7 @@ PCacheMediaBaseName(const char *path)
  */
 bool
 PCacheMediaCollectDevices(const PCacheMediaEnv *env, const char *path, int depth,
-			   PCacheMediaTree *tree, char *why, size_t why_len)
+						  PCacheMediaTree *tree, char *why, size_t why_len)
 {
 	PCacheMediaDevice device;
 	char		disk_path[MAXPGPATH];

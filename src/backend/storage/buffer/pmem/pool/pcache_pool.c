@@ -461,8 +461,8 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 
 	/*
 	 * In parts, since tmpfs clears all memory and begins anew after a signal.
-	 * So we have to ask first: what does not fit must not fill the memory of the
-	 * host before that is found out.
+	 * So we have to ask first: what does not fit must not fill the memory of
+	 * the host before that is found out.
 	 */
 	if (!HasRoom(pool->fd, size))
 		rc = errno;

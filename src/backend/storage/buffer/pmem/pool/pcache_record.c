@@ -129,7 +129,7 @@ ParseRecord(const char *text, PCacheRecord *record)
 /* Read PGDATA's record. */
 PCacheRecordResult
 PCacheRecordRead(const char *datadir, PCacheRecord *record,
-					PCacheError *err)
+				 PCacheError *err)
 {
 	char		path[MAXPGPATH];
 	char		text[RECORD_MAX];
@@ -173,7 +173,7 @@ PCacheRecordRead(const char *datadir, PCacheRecord *record,
 /* Write PGDATA's record durably, replacing the old one atomically. */
 bool
 PCacheRecordWrite(const char *datadir, int file_mode,
-					 const PCacheRecord *record, PCacheError *err)
+				  const PCacheRecord *record, PCacheError *err)
 {
 	char		path[MAXPGPATH];
 	char		tmp_path[MAXPGPATH];
