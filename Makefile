@@ -60,8 +60,8 @@ bench: all vanilla ## measurements against unpatched PostgreSQL
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks; as root: a bare machine, hostile users
-	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short
+check: all vanilla ## lint, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; as root: a bare machine, hostile users
+	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts
 	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root abi tap regress regress-off vm-smoke -- series meson pg-suites torture fresh-full -- walk -- torture-powercut
