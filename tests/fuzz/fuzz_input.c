@@ -80,7 +80,7 @@ FuzzMakeSuspect(const FuzzInput *input, PCacheSuspect *suspect)
 }
 
 /*
- * Where the checksum of a state file stands, and what it ought to be.  Returns
+ * Where the checksum of a record stands, and what it ought to be.  Returns
  * NULL if there is none.
  */
 static char *
@@ -96,7 +96,7 @@ FindStateCrc(char *text, size_t len, char expected[9])
 }
 
 /*
- * The text of the state file, with the name of the pool's directory put in.
+ * The text of the record, with the name of the pool's directory put in.
  * Its checksum is right if that of the input is.  Returns its length.
  */
 size_t

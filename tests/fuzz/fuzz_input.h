@@ -26,7 +26,7 @@
 #define FUZZ_PAGES			2
 #define FUZZ_PAGE_PART		384
 
-/* In the text of the state file: the directory that the fuzzer has made. */
+/* In the text of the record: the directory that the fuzzer has made. */
 #define FUZZ_DIRECTORY		"@POOL@"
 
 /* FuzzInput.facts */

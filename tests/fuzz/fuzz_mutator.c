@@ -135,7 +135,7 @@ PokeInteger(FuzzInput *input, const Part *part)
 	memcpy(bytes + place, &value, width);
 }
 
-/* Make a value in the state file longer. */
+/* Make a value in the record longer. */
 static void
 StretchState(FuzzInput *input)
 {

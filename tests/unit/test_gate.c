@@ -343,7 +343,7 @@ TestStateFile(void **state)
 
 	InitWorld(&w);
 	w.facts.record = NULL;
-	Expect(&w, PCACHE_COLD_INCARNATION, "no state file");
+	Expect(&w, PCACHE_COLD_INCARNATION, "no record");
 
 	InitWorld(&w);
 	for (int bit = 0; bit < PCACHE_UUID_LEN * 8; bit++)
@@ -487,7 +487,7 @@ static const struct
 	{FaultCapacity, PCACHE_COLD_GEOMETRY, "capacity"},
 	{FaultFileSize, PCACHE_COLD_GEOMETRY, "file size"},
 	{FaultSystem, PCACHE_COLD_SYSTEM_IDENTIFIER, "system identifier"},
-	{FaultNoStateFile, PCACHE_COLD_INCARNATION, "no state file"},
+	{FaultNoStateFile, PCACHE_COLD_INCARNATION, "no record"},
 	{FaultUuid, PCACHE_COLD_INCARNATION, "UUID"},
 	{FaultEmpty, PCACHE_COLD_NEW, "empty"},
 	{FaultIncarnation, PCACHE_COLD_INCARNATION, "incarnation"},

@@ -185,38 +185,78 @@ QueryMedia(const PCachePool *pool, PCacheMediaReport *media)
 #endif
 }
 
-/* Can the archive restore this file? */
-static bool
-ArchiveHas(const char *restore_command, const char *name)
+/*
+ * Run a command; what it prints goes to stderr, since stdout is for what we
+ * say, which may be JSON.
+ */
+static int
+RunQuietly(const char *command)
 {
-	char		directory[] = "/tmp/pg_pcache.XXXXXX";
+	int			out;
+	int			rc;
+
+	fflush(NULL);
+	out = dup(STDOUT_FILENO);
+	if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		pg_fatal("could not redirect the output of \"%s\": %m", "restore_command");
+	rc = system(command);
+	if (dup2(out, STDOUT_FILENO) < 0)
+		pg_fatal("could not redirect the output of \"%s\": %m", "restore_command");
+	close(out);
+	return rc;
+}
+
+/*
+ * Can the archive restore this file?
+ *
+ * A command that is not there, or dies of a signal, is no answer: the server
+ * would not start then.  verify says so; rebuild has other things to do.
+ */
+static bool
+ArchiveHas(const PCacheOptions *options, const ControlFileData *control,
+		   const char *restore_command, const char *name)
+{
+	const char *tmpdir = getenv("TMPDIR");
+	char		directory[MAXPGPATH];
 	char		path[MAXPGPATH];
+	char		restart_file[MAXFNAMELEN];
 	char	   *command;
 	int			rc;
 	bool		restored;
 
+	snprintf(directory, sizeof(directory), "%s/pg_pcache.XXXXXX",
+			 tmpdir != NULL && tmpdir[0] != '\0' ? tmpdir : "/tmp");
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	/* for %r: the archive must keep all that it has */
+	XLogFileName(restart_file, 0, 0, control->xlog_seg_size);
+	/* exits if restore_command makes no sense, as the server's start does */
+	command = BuildRestoreCommand(restore_command, path, name, restart_file);
+	pg_free(command);
+
 	if (mkdtemp(directory) == NULL)
 		pg_fatal("could not create directory \"%s\": %m", directory);
 	snprintf(path, sizeof(path), "%s/%s", directory, name);
-	command = BuildRestoreCommand(restore_command, path, name, NULL);
-	fflush(NULL);
-	rc = system(command);
-	restored = rc == 0 && access(path, F_OK) == 0;
+	command = BuildRestoreCommand(restore_command, path, name, restart_file);
+	rc = RunQuietly(command);
 	pg_free(command);
+	restored = rc == 0 && access(path, F_OK) == 0;
 	(void) unlink(path);
 	if (rmdir(directory) < 0)
 		pg_log_warning("could not remove directory \"%s\": %m", directory);
 
-	/* as for the server: a command that is not there is no answer */
 	if (wait_result_is_any_signal(rc, true))
-		pg_fatal("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));
+		pg_log_generic(options->verb == VERB_VERIFY ? PG_LOG_ERROR : PG_LOG_WARNING,
+					   PG_LOG_PRIMARY, "\"%s\" failed: %s", "restore_command",
+					   wait_result_to_str(rc));
+	if (wait_result_is_any_signal(rc, true) && options->verb == VERB_VERIFY)
+		exit(EXIT_ERROR);
 	return restored;
 }
 
 /* Is there a history of this timeline?  As existsTimeLineHistory() looks. */
 static bool
-TimelineHasHistory(const PCacheOptions *options, const char *restore_command,
-				   uint32 timeline)
+TimelineHasHistory(const PCacheOptions *options, const ControlFileData *control,
+				   const char *restore_command, uint32 timeline)
 {
 	char		name[MAXFNAMELEN];
 	char		path[MAXPGPATH];
@@ -225,7 +265,7 @@ TimelineHasHistory(const PCacheOptions *options, const char *restore_command,
 	snprintf(path, sizeof(path), XLOGDIR "/%s", name);
 	return FileExists(options->pgdata, path) ||
 		(restore_command != NULL && restore_command[0] != '\0' &&
-		 ArchiveHas(restore_command, name));
+		 ArchiveHas(options, control, restore_command, name));
 }
 
 /* Which timeline recovery will follow, as InitWalRecovery() finds out. */
@@ -245,7 +285,7 @@ RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 	{
 		/* as findNewestTimeLine(); it is what happens by default, too */
 		restore_command = ReadSetting(options, "restore_command");
-		while (TimelineHasHistory(options, restore_command, timeline + 1))
+		while (TimelineHasHistory(options, control, restore_command, timeline + 1))
 			timeline++;
 		free(restore_command);
 	}

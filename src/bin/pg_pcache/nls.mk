@@ -1,7 +1,8 @@
 # src/bin/pg_pcache/nls.mk
 CATALOG_NAME     = pg_pcache
 # The build links the pool's sources here, as pcache_*.c.  They are listed where
-# they are; all of their messages, like ours, are marked with _() or ngettext().
+# they are.  All of their messages are marked with _() or ngettext(); most of ours
+# are arguments of the triggers below.
 PG_PCACHE_SOURCES = $(filter-out pcache_%.c,$(notdir $(wildcard $(srcdir)/*.c)))
 PCACHE_POOL_SOURCES = $(wildcard $(srcdir)/../../backend/storage/buffer/pmem/pool/*.c)
 GETTEXT_FILES    = $(FRONTEND_COMMON_GETTEXT_FILES) \

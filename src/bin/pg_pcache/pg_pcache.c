@@ -168,6 +168,9 @@ main(int argc, char *argv[])
 	}
 
 	pqsignal(SIGBUS, DieOfBusError);
+	/* the working directory is going to change */
+	if (options.config_file != NULL)
+		options.config_file = make_absolute_path(options.config_file);
 	UseDataDirectory(&options);
 	switch (options.verb)
 	{

@@ -97,7 +97,7 @@ typedef struct PCacheCheckpoint
 	uint32		control_crc;
 } PCacheCheckpoint;
 
-/* Answers of pcache_media.c; stored in PCacheSuperblock.dimms_state. */
+/* What is known of media; stored in PCacheSuperblock.dimms_state. */
 typedef enum PCacheMediaAnswer
 {
 	PCACHE_MEDIA_UNKNOWN = 0,

@@ -8,6 +8,8 @@
 use strict;
 use warnings FATAL => 'all';
 
+use Cwd;
+use File::Basename qw(dirname);
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -89,7 +91,7 @@ is(verify_json($standby)->{rc}, ($checkpoint > $minimum ? $checkpoint : $minimum
 my $archive = PostgreSQL::Test::Utils::tempdir;
 my $history = slurp_file($standby->data_dir . '/pg_wal/00000002.history');
 
-$standby->append_conf('postgresql.conf', "recovery_target_timeline = 'latest'\nrestore_command = 'cp \"$archive/%f\" \"%p\"'");
+$standby->append_conf('postgresql.conf', "recovery_target_timeline = 'latest'\nrestore_command = 'echo %r; cp \"$archive/%f\" \"%p\"'");
 is(verify_json($standby)->{rc}, 0, 'restore_command: warm, as long as the archive has no other timeline');
 append_to_file("$archive/00000003.history", "${history}2\tFF/0\tno recovery target specified\n");
 $verdict = verify_json($standby);
@@ -97,9 +99,32 @@ is($verdict->{rc}, 2, 'restore_command: cold, once the archive has the history o
 like($verdict->{detail}, qr/written on timeline 2, recovery follows timeline 3$/, 'restore_command: which is named');
 cold_after_crash($standby, 'timeline', qr/written on timeline 2, recovery follows timeline 3$/,
 	'restore_command');
-$standby->append_conf('postgresql.conf', "restore_command = 'kill -TERM \$\$'");
 $standby->stop('immediate');
+
+# What it prints is not ours to say.
+$standby->append_conf('postgresql.conf', "restore_command = 'echo noise; false'");
+my ($rc, $out, $err) = pcache($standby, 'verify', '--json');
+like($out, qr/^\{.*\}\s*$/s, 'restore_command that prints something: that is not in the answer');
+like($err, qr/^noise$/m, 'restore_command that prints something: it is passed on');
+
+# A configuration file by a relative name.
+{
+	my $file = PostgreSQL::Test::Utils::tempdir . '/x.conf';
+	my $cwd = Cwd::getcwd();
+
+	PostgreSQL::Test::Utils::append_to_file($file, slurp_file($standby->data_dir . '/postgresql.conf'));
+	chdir dirname($file) or die $!;
+	my $relative = verify_json($standby, '--config-file' => 'x.conf');
+	chdir $cwd or die $!;
+	is($relative->{detail}, verify_json($standby)->{detail}, 'a relative --config-file: the same answer');
+	unlike($relative->{stderr}, qr/could not read/, 'a relative --config-file: it is found');
+}
+
+$standby->append_conf('postgresql.conf', "restore_command = 'kill -TERM \$\$'");
 $verdict = verify_json($standby);
 is($verdict->{rc}, 1, 'restore_command dies of a signal: an error');
 like($verdict->{stderr}, qr/"restore_command" failed: .*terminated by signal 15/, 'restore_command dies of a signal: which is named');
+is((pcache($standby, 'rebuild'))[0], 2, 'restore_command dies of a signal: pg_pcache rebuild does what it can');
+like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*terminated by signal 15/,
+	'restore_command dies of a signal: and warns');
 done_testing();

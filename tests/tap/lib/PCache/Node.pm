@@ -169,7 +169,7 @@ sub state_file
 	return $node->data_dir . '/pg_pcache.state';
 }
 
-# Replace the state file of a node by a text.  %changes are "name => value" for
+# Replace the record of a node by a text.  %changes are "name => value" for
 # lines "name = value" of it.  The CRC is made right.
 sub write_state
 {

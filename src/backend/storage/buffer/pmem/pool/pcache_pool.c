@@ -272,7 +272,7 @@ HasMagic(int fd, off_t offset)
 
 /*
  * May an open file be formatted?  It may if it looks like a pool, or if
- * PGDATA's record (state, NULL if there is none) says that our pool is there.
+ * PGDATA's record (NULL if there is none) says that our pool is there.
  * Otherwise it is somebody's file that was put, or named, in the wrong place.
  *
  * Sets err if it may not.
