@@ -276,6 +276,8 @@ __wrap_popen(const char *command, const char *type)
 
 	if (strstr(name, "persistent_cache_mode"))
 		strcpy(answer, current->nbuffers == 0 ? "off\n" : "always\n");
+	else if (strstr(name, "persistent_cache_size"))
+		strcpy(answer, "0\n");
 	else if (strstr(name, "persistent_cache_directory"))
 		strcpy(answer, "pg_pcache\n");
 	else if (strstr(name, "shared_buffers"))

@@ -212,11 +212,14 @@ ReadSetting(const PCacheOptions *options, const char *name)
 	return line;
 }
 
-/* shared_buffers at the next start, in blocks, or -1 if that is unknown. */
+/*
+ * A size at the next start, in blocks, or -1 if that is unknown: shared_buffers
+ * or persistent_cache_size.
+ */
 int64
-ReadSharedBuffers(const PCacheOptions *options)
+ReadSizeSetting(const PCacheOptions *options, const char *name)
 {
-	char	   *value = ReadSetting(options, "shared_buffers");
+	char	   *value = ReadSetting(options, name);
 	char	   *end;
 	int			blocks;
 
@@ -226,10 +229,10 @@ ReadSharedBuffers(const PCacheOptions *options)
 	/* "postgres -C" prints integers in the parameter's own unit */
 	errno = 0;
 	blocks = strtoint(value, &end, 10);
-	if (errno != 0 || end == value || *end != '\0' || blocks <= 0)
+	if (errno != 0 || end == value || *end != '\0' || blocks < 0)
 	{
 		pg_log_warning("could not understand the value \"%s\" of \"%s\"",
-					   value, "shared_buffers");
+					   value, name);
 		blocks = -1;
 	}
 	free(value);

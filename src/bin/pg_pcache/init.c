@@ -52,6 +52,7 @@ typedef struct InitPlan
 	char		directory[MAXPGPATH];	/* of the pool, links resolved */
 	PCacheDir	existing;		/* the part of it that exists, open */
 	bool		is_default;		/* the pool is in PGDATA */
+	bool		is_configured;	/* the server finds it without a link */
 	PCachePool	old_pool;		/* open and locked, if there is one */
 	bool		in_place;		/* no room for both */
 	uint64		capacity;
@@ -142,8 +143,10 @@ ChooseCapacity(const PCacheOptions *options)
 	if (options->size != NULL)
 		return ParseSize(options->size, "--size");
 
-	blocks = ReadSharedBuffers(options);
-	if (blocks < 0)
+	blocks = ReadSizeSetting(options, "persistent_cache_size");
+	if (blocks <= 0)
+		blocks = ReadSizeSetting(options, "shared_buffers");
+	if (blocks <= 0)
 	{
 		pg_log_error("could not determine the size of the pool");
 		pg_log_error_hint("Use option %s.", "--size");
@@ -160,8 +163,14 @@ static void
 ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 {
 	char		directory[MAXPGPATH];
+	char	   *configured = ReadSetting(options, "persistent_cache_directory");
 	PCacheError err;
 
+	if (configured != NULL && strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0)
+	{
+		free(configured);
+		configured = NULL;
+	}
 	snprintf(plan->link, sizeof(plan->link), "%s/%s",
 			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
 
@@ -174,7 +183,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 			pg_fatal("persistent cache directory location must be an absolute path");
 	}
 	else
-		strlcpy(directory, plan->link, MAXPGPATH);
+		strlcpy(directory, configured != NULL ? configured : plan->link, MAXPGPATH);
 
 	switch (PCacheDirOpenExisting(directory, &plan->existing, &err))
 	{
@@ -198,6 +207,21 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 				 plan->directory);
 
 	plan->is_default = (strcmp(plan->directory, plan->link) == 0);
+	if (configured != NULL)
+	{
+		char		resolved[MAXPGPATH];
+
+		ResolvePath(configured, resolved);
+		plan->is_configured = (strcmp(plan->directory, resolved) == 0);
+		if (!plan->is_configured)
+		{
+			pg_log_error("\"%s\" is \"%s\", so the server would not use a pool in \"%s\"",
+						 "persistent_cache_directory", configured, plan->directory);
+			pg_log_error_hint("Leave out %s, or change the setting.", "--directory");
+			exit(EXIT_ERROR);
+		}
+	}
+	free(configured);
 	if (!plan->is_default && PCacheIsInside(plan->directory, options->pgdata))
 	{
 		pg_log_error("directory \"%s\" is inside the data directory",
@@ -508,7 +532,7 @@ MakeDirectory(InitPlan *plan)
 static void
 MakeLink(const PCacheOptions *options, const InitPlan *plan)
 {
-	if (plan->is_default || plan->link_state == LINK_RIGHT)
+	if (plan->is_default || plan->is_configured || plan->link_state == LINK_RIGHT)
 		return;
 
 	strlcpy(undo.link, plan->link, sizeof(undo.link));
@@ -665,7 +689,8 @@ DoInit(const PCacheOptions *options)
 	RefuseRunningServer(options->pgdata);
 	ChooseDirectory(options, &plan);
 	CheckOldPool(options, &plan);
-	CheckLink(options, &plan);
+	if (!plan.is_configured)
+		CheckLink(options, &plan);
 	CheckDirectory(&plan);
 	plan.capacity = ChooseCapacity(options);
 	CheckSpace(&plan, &result);
@@ -674,7 +699,7 @@ DoInit(const PCacheOptions *options)
 	result.replaced = (plan.old_pool.fd >= 0);
 	result.system_identifier = plan.control->system_identifier;
 	strlcpy(result.directory, plan.directory, sizeof(result.directory));
-	if (!plan.is_default)
+	if (!plan.is_default && !plan.is_configured)
 		strlcpy(result.link, plan.link, sizeof(result.link));
 	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
 						&page_size))

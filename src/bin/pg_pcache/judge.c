@@ -62,16 +62,20 @@ void
 ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 {
 	char	   *on_media_unknown;
+	int64		pool_size;
 
 	conf->mode = ReadSetting(options, "persistent_cache_mode");
 	conf->nbuffers = -1;
 	conf->directory = NULL;
+	conf->pool_size = 0;
 	conf->cold_on_media_unknown = false;
 	/* who does not know the one, does not know the others */
 	if (conf->mode != NULL)
 	{
 		conf->directory = ReadSetting(options, "persistent_cache_directory");
-		conf->nbuffers = ReadSharedBuffers(options);
+		conf->nbuffers = ReadSizeSetting(options, "shared_buffers");
+		pool_size = ReadSizeSetting(options, "persistent_cache_size");
+		conf->pool_size = Max(pool_size, 0);
 
 		on_media_unknown = ReadSetting(options, "persistent_cache_on_media_unknown");
 		conf->cold_on_media_unknown = on_media_unknown != NULL &&

@@ -132,6 +132,7 @@ typedef struct Configuration
 	char	   *mode;			/* NULL if unknown */
 	char	   *directory;		/* NULL if unknown */
 	int64		nbuffers;		/* -1 if unknown */
+	uint64		pool_size;		/* persistent_cache_size, in blocks */
 	bool		cold_on_media_unknown;
 } Configuration;
 
@@ -290,7 +291,7 @@ extern int	RunningServer(const char *pgdata);
 extern void RefuseRunningServer(const char *pgdata);
 extern bool FileExists(const char *directory, const char *name);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
-extern int64 ReadSharedBuffers(const PCacheOptions *options);
+extern int64 ReadSizeSetting(const PCacheOptions *options, const char *name);
 extern void ResolvePath(const char *path, char *resolved);
 extern uint64 ParseSize(const char *size, const char *option);
 

@@ -43,39 +43,38 @@ ConcludeCold(VerifyResult *result, PCacheRefusal refusal, const char *detail)
 	Conclude(result, NEXT_START_COLD, PCacheRefusalName(refusal), "%s", detail);
 }
 
-/* Does the server create a missing pool again?  If not, it won't start. */
+/* Does the server create a missing pool?  If not, it won't start. */
 static void
 JudgeMissingPool(const PCacheOptions *options, const char *directory,
-				 const PCacheRecord *record, int64 nbuffers,
+				 const PCacheRecord *record, const Configuration *conf,
 				 PCacheError *err, VerifyResult *result)
 {
 	char		default_directory[MAXPGPATH];
+	PCacheMissing plan;
 
+	/* with --directory, only the pool that was lost is created again */
 	snprintf(default_directory, sizeof(default_directory), "%s/%s",
 			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
-
-	if (record == NULL ||
-		(strcmp(directory, record->directory) != 0 &&
-		 strcmp(directory, default_directory) != 0))
+	if (options->directory != NULL &&
+		(record == NULL || strcmp(directory, record->directory) != 0))
 	{
 		PCacheSetHint(err, _("Run \"pg_pcache init\" to create the persistent cache."));
 		FailWith(err);
 	}
-	if (record->fs_kind != PCACHE_FS_TMPFS &&
-		record->fs_kind != PCACHE_FS_HUGETLBFS)
-	{
-		PCacheSetHint(err, _("Is the file system (%s) with \"%s\" mounted?  Otherwise run \"pg_pcache init --force\" to create the pool anew."),
-					  PCacheFsKindName(record->fs_kind), record->directory);
+	if (!PCacheMayCreateMissing(directory,
+								strcmp(directory, default_directory) == 0 ||
+								conf->directory == NULL ||
+								strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) == 0,
+								record, conf->pool_size, Max(conf->nbuffers, 0),
+								&plan, err))
 		FailWith(err);
-	}
-
-	/* as the server will ask; without shared_buffers, at least the old size */
-	if (!PCacheCanRecreate(record->directory, record->fs_kind,
-						   Max(record->capacity, (uint64) Max(nbuffers, 0)), err))
-		FailWith(err);
-	Conclude(result, NEXT_START_COLD, PCacheRefusalName(PCACHE_COLD_NEW),
-			 _("the pool was lost with its %s file system, and will be created again"),
-			 PCacheFsKindName(record->fs_kind));
+	if (plan.again)
+		Conclude(result, NEXT_START_COLD, PCacheRefusalName(PCACHE_COLD_NEW),
+				 _("the pool was lost with its %s file system, and will be created again"),
+				 PCacheFsKindName(plan.fs_kind));
+	else
+		Conclude(result, NEXT_START_COLD, PCacheRefusalName(PCACHE_COLD_NEW),
+				 _("there is no pool yet, and the server will create it"));
 }
 
 /* Ask the pool gates. */
@@ -207,8 +206,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			JudgeMissingPool(options, directory, record, conf->nbuffers, &err,
-							 result);
+			JudgeMissingPool(options, directory, record, conf, &err, result);
 			return;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:

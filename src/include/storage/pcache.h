@@ -41,6 +41,7 @@ extern PGDLLIMPORT int persistent_cache_mode;
 extern PGDLLIMPORT int persistent_cache_numa;
 extern PGDLLIMPORT int persistent_cache_on_media_unknown;
 extern PGDLLIMPORT int persistent_cache_seal_delay;
+extern PGDLLIMPORT int persistent_cache_size;
 extern PGDLLIMPORT char *persistent_cache_directory;
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_mode_options[];
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_numa_options[];

@@ -93,4 +93,18 @@ extern bool PCachePoolMayFormat(const PCachePool *pool,
 								const PCacheRecord *record,
 								PCacheError *err);
 
+/* pcache_missing.c: where a pool that is not there is to be created. */
+typedef struct PCacheMissing
+{
+	char		directory[MAXPGPATH];
+	PCacheFsKind fs_kind;
+	uint64		capacity;		/* in blocks */
+	bool		again;			/* it was lost with its file system */
+} PCacheMissing;
+
+extern bool PCacheMayCreateMissing(const char *directory, bool is_default,
+								   const PCacheRecord *record, uint64 size,
+								   uint64 nbuffers, PCacheMissing *plan,
+								   PCacheError *err);
+
 #endif							/* PCACHE_POOL_H */

@@ -40,6 +40,7 @@ int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
 int			persistent_cache_numa = PERSISTENT_CACHE_NUMA_WARN;
 int			persistent_cache_seal_delay = 10;
 int			persistent_cache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
+int			persistent_cache_size = 0;
 char	   *persistent_cache_directory = NULL;
 
 const struct config_enum_entry persistent_cache_mode_options[] = {
@@ -186,53 +187,47 @@ ConfiguredDirectory(char *directory)
 }
 
 /*
- * There is no pool where it should be.  Create it again if it was lost with
- * a reboot of the host; in any other case the administrator must act.
+ * There is no pool where it should be: create it, or give up.
  */
 static void
-RecreatePool(const char *directory, const PCacheRecord *record,
-			 PCacheError *open_err)
+CreateMissingPool(const char *directory, const PCacheRecord *record,
+				  PCacheError *open_err)
 {
-	PCacheError err;
-	uint64		capacity;
 	bool		is_default = strcmp(persistent_cache_directory,
 									PCACHE_DEFAULT_DIRECTORY) == 0;
+	PCacheMissing plan;
 
-	if (record == NULL || (!is_default && strcmp(directory, record->directory) != 0))
-	{
-		PCacheSetHint(open_err,
-					  _("Run \"pg_pcache init\" to choose size and place of the persistent cache, or set \"persistent_cache_mode\" to \"off\"."));
-		PCacheReportError(FATAL, open_err);
-	}
-	if (record->fs_kind != PCACHE_FS_TMPFS && record->fs_kind != PCACHE_FS_HUGETLBFS)
-	{
-		PCacheSetError(&err, _("persistent cache pool in \"%s\" is gone"),
-					   record->directory);
-		PCacheSetHint(&err, _("Is the file system (%s) with \"%s\" mounted?  Otherwise run \"pg_pcache init --force\" to create the pool anew."),
-					  PCacheFsKindName(record->fs_kind), record->directory);
-		PCacheRefuseToStart(&err);
-	}
-
-	/* shared_buffers may have been raised since */
-	capacity = Max(record->capacity, (uint64) NBuffers);
-	if (!PCacheCanRecreate(record->directory, record->fs_kind, capacity, &err) ||
-		!PCacheMakeDirectory(record->directory, record->fs_kind,
-							 pg_dir_create_mode, &err) ||
-		!PCachePoolCreate(record->directory, capacity,
+	if (!PCacheMayCreateMissing(directory, is_default, record,
+								persistent_cache_size, NBuffers, &plan, open_err) ||
+		!PCacheMakeDirectory(plan.directory, plan.fs_kind,
+							 pg_dir_create_mode, open_err) ||
+		!PCachePoolCreate(plan.directory, plan.capacity,
 						  GetSystemIdentifier(), pg_file_create_mode,
 						  CATALOG_VERSION_NO,
-						  &PCacheThePool, &PCacheCtl->superblock, &err))
-		PCacheRefuseToStart(&err);
+						  &PCacheThePool, &PCacheCtl->superblock, open_err))
+		PCacheRefuseToStart(open_err);
 
 	PCacheCtl->opened.refusal = PCACHE_COLD_NEW;
-	snprintf(PCacheCtl->opened.detail, sizeof(PCacheCtl->opened.detail),
-			 _("the pool was lost with its %s file system, and was created again"),
-			 PCacheFsKindName(record->fs_kind));
+	if (plan.again)
+		snprintf(PCacheCtl->opened.detail, sizeof(PCacheCtl->opened.detail),
+				 _("the pool was lost with its %s file system, and was created again"),
+				 PCacheFsKindName(plan.fs_kind));
+	else
+		strlcpy(PCacheCtl->opened.detail, _("the pool was created by this start"),
+				sizeof(PCacheCtl->opened.detail));
 	ereport(LOG,
-			(errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
-					PCacheThePool.path, (unsigned long long) capacity),
-			 record->fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
+			(plan.again ?
+			 errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
+					PCacheThePool.path, (unsigned long long) plan.capacity) :
+			 errmsg("created persistent cache pool \"%s\", for %llu blocks",
+					PCacheThePool.path, (unsigned long long) plan.capacity),
+			 PCacheThePool.fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
 			 errdetail("It is not in huge pages.") : 0));
+	if (record != NULL && strcmp(record->directory, PCacheThePool.directory) != 0)
+		ereport(LOG,
+				(errmsg("the pool in \"%s\", which the cluster was last used with, is left behind",
+						record->directory),
+				 errhint("Remove it if no other cluster uses it.")));
 }
 
 /*
@@ -383,7 +378,7 @@ LoadPool(const PCacheRecord *record)
 }
 
 /*
- * Open the pool, or do as RecreatePool() says, and have it mapped.
+ * Open the pool, or do as CreateMissingPool() says, and have it mapped.
  */
 static void
 OpenPool(void)
@@ -414,7 +409,7 @@ OpenPool(void)
 			LoadPool(record);
 			break;
 		case PCACHE_OPEN_MISSING:
-			RecreatePool(directory, record, &err);
+			CreateMissingPool(directory, record, &err);
 			break;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:
