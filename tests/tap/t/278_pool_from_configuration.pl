@@ -117,6 +117,12 @@ restart_warm($node, 'pg_pcache init');
 is(checksums($node), $expected, 'pg_pcache init: contents are right');
 $node->stop;
 
+# Inside the data directory, by a name that does not show it.
+symlink $data, "$disk/link" or die $!;
+$node->append_conf('postgresql.conf', "persistent_cache_directory = '$disk/link/base/there'");
+start_fails($node, qr/FATAL:  persistent cache directory "\Q$disk\E\/link\/base\/there" is inside the data directory/, 'inside the data directory');
+ok(!-e "$data/base/there", 'inside the data directory: nothing was created');
+
 # A directory that others may write to is not trusted with a new pool, either.
 mkdir "$top/open", 0700 or die $!;
 chmod 0777, "$top/open";

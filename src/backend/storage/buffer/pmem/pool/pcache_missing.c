@@ -26,6 +26,8 @@
 #include "postgres_fe.h"
 #endif
 
+#include <limits.h>
+
 #include "storage/pcache_pool.h"
 
 static bool
@@ -39,6 +41,7 @@ static bool
 FindKind(const char *directory, PCacheFsKind *kind, PCacheError *err)
 {
 	PCacheDir	existing;
+	char		pgdata[PATH_MAX];
 	uint64		page_size;
 	bool		ok = false;
 
@@ -52,7 +55,14 @@ FindKind(const char *directory, PCacheFsKind *kind, PCacheError *err)
 		case PCACHE_DIR_UNTRUSTED:
 			return false;
 	}
-	if (!PCacheFsKindOf(&existing, existing.fd, kind, &page_size))
+	if (PCacheDirPgdata != NULL && realpath(PCacheDirPgdata, pgdata) != NULL &&
+		PCacheIsInside(existing.path, pgdata))
+	{
+		PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
+					   directory);
+		PCacheSetHint(err, _("Choose a directory outside."));
+	}
+	else if (!PCacheFsKindOf(&existing, existing.fd, kind, &page_size))
 		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
 					   existing.path);
 	else if (*kind == PCACHE_FS_FILE)
