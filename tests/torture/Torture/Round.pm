@@ -252,7 +252,9 @@ sub compare_both
 	unlink "$dir/a2.log";
 	if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start again') }
 	my ($again) = outcome("$dir/a2.log");
-	problem("A is not warm after a clean stop: $again") if $again !~ ($cold ? qr/^kept \d/ : qr/^kept [1-9]/);
+	# a server that starts cold may be stopped before it has read a page
+	my $may_be = $cold ? qr/^kept \d|^starting cold: the last server saved no page when/ : qr/^kept [1-9]/;
+	problem("A is not warm after a clean stop: $again") if $again !~ $may_be;
 	rollback_prepared();
 	compare_contents(contents(), $cb, 'A after a clean stop, and B');
 	check_sums('A');
