@@ -249,11 +249,11 @@ ArchiveHas(const PCacheOptions *options, const ControlFileData *control,
 		pg_log_warning("could not remove directory \"%s\": %m", directory);
 
 	if (wait_result_is_any_signal(rc, true))
-		pg_log_generic(options->verb == VERB_VERIFY ? PG_LOG_ERROR : PG_LOG_WARNING,
-					   PG_LOG_PRIMARY, "\"%s\" failed: %s", "restore_command",
-					   wait_result_to_str(rc));
-	if (wait_result_is_any_signal(rc, true) && options->verb == VERB_VERIFY)
-		exit(EXIT_ERROR);
+	{
+		if (options->verb == VERB_VERIFY)
+			pg_fatal("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));
+		pg_log_warning("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));
+	}
 	return restored;
 }
 

@@ -49,10 +49,19 @@ extern bool PCacheDirSync(const PCacheDir *dir);
 extern void PCacheDirClose(PCacheDir *dir);
 
 /* pcache_fs.c */
+/* Is it memory, which outlives the server but not the host? */
+static inline bool
+PCacheFsIsMemory(PCacheFsKind kind)
+{
+	return kind == PCACHE_FS_TMPFS || kind == PCACHE_FS_HUGETLBFS;
+}
+
 extern bool PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
 						   uint64 *page_size);
 extern const char *PCacheFsKindName(PCacheFsKind kind);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
+extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
+								   PCacheFsKind *kind, PCacheError *err);
 extern bool PCacheExistingPart(const char *directory, PCacheFsKind expected,
 							   PCacheDir *existing, PCacheError *err);
 extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,

@@ -151,15 +151,13 @@ PCacheIsInside(const char *path, const char *directory)
 }
 
 /*
- * Open the deepest part of a path that exists, which must be on a file system
- * of the expected kind: otherwise a mount is missing, and what would be filled
- * is the disk below it.  The caller closes it.
+ * Open the deepest part of a path that exists, and find out what it is on.
+ * The caller closes it.
  */
 bool
-PCacheExistingPart(const char *directory, PCacheFsKind expected,
-				   PCacheDir *existing, PCacheError *err)
+PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
+					   PCacheFsKind *kind, PCacheError *err)
 {
-	PCacheFsKind kind;
 	uint64		page_size;
 
 	switch (PCacheDirOpenExisting(directory, existing, err))
@@ -172,13 +170,29 @@ PCacheExistingPart(const char *directory, PCacheFsKind expected,
 		case PCACHE_DIR_UNTRUSTED:
 			return false;
 	}
-	if (!PCacheFsKindOf(existing, existing->fd, &kind, &page_size))
+	if (!PCacheFsKindOf(existing, existing->fd, kind, &page_size))
 	{
 		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
 					   existing->path);
 		PCacheDirClose(existing);
 		return false;
 	}
+	return true;
+}
+
+/*
+ * Open the deepest part of a path that exists, which must be on a file system
+ * of the expected kind: otherwise a mount is missing, and what would be filled
+ * is the disk below it.  The caller closes it.
+ */
+bool
+PCacheExistingPart(const char *directory, PCacheFsKind expected,
+				   PCacheDir *existing, PCacheError *err)
+{
+	PCacheFsKind kind;
+
+	if (!PCacheOpenExistingPart(directory, existing, &kind, err))
+		return false;
 	if (kind != expected)
 	{
 		PCacheSetError(err, _("persistent cache directory \"%s\" is gone, and \"%s\" is on %s instead of %s"),

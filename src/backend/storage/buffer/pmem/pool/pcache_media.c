@@ -40,6 +40,7 @@
 #endif
 
 #include "pcache_media_internal.h"
+#include "storage/pcache_dir.h"
 
 #ifdef __linux__
 
@@ -222,7 +223,7 @@ PCacheMediaQueryEnv(const PCacheMediaEnv *env, const char *pool_path, int fd,
 	memset(report, 0, sizeof(*report));
 	report->numa_node = -1;
 
-	if (kind == PCACHE_FS_TMPFS || kind == PCACHE_FS_HUGETLBFS)
+	if (PCacheFsIsMemory(kind))
 	{
 		report->blocks = PCACHE_MEDIA_CLEAN;
 		report->dimms_state = PCACHE_MEDIA_CLEAN;

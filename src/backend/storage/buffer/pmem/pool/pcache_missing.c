@@ -30,31 +30,16 @@
 
 #include "storage/pcache_pool.h"
 
-static bool
-IsMemory(PCacheFsKind kind)
-{
-	return kind == PCACHE_FS_TMPFS || kind == PCACHE_FS_HUGETLBFS;
-}
-
 /* On what a pool in this directory, of which a part may be missing, would be. */
 static bool
 FindKind(const char *directory, PCacheFsKind *kind, PCacheError *err)
 {
 	PCacheDir	existing;
 	char		pgdata[PATH_MAX];
-	uint64		page_size;
 	bool		ok = false;
 
-	switch (PCacheDirOpenExisting(directory, &existing, err))
-	{
-		case PCACHE_DIR_OK:
-			break;
-		case PCACHE_DIR_FAILED:
-			PCacheSetError(err, _("could not open directory \"%s\": %m"), directory);
-			return false;
-		case PCACHE_DIR_UNTRUSTED:
-			return false;
-	}
+	if (!PCacheOpenExistingPart(directory, &existing, kind, err))
+		return false;
 	if (PCacheDirPgdata != NULL && realpath(PCacheDirPgdata, pgdata) != NULL &&
 		PCacheIsInside(existing.path, pgdata))
 	{
@@ -62,9 +47,6 @@ FindKind(const char *directory, PCacheFsKind *kind, PCacheError *err)
 					   directory);
 		PCacheSetHint(err, _("Choose a directory outside."));
 	}
-	else if (!PCacheFsKindOf(&existing, existing.fd, kind, &page_size))
-		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
-					   existing.path);
 	else if (*kind == PCACHE_FS_FILE)
 	{
 		PCacheSetError(err, _("there is no persistent cache pool in directory \"%s\", and \"%s\" is on an ordinary file system"),
@@ -100,7 +82,7 @@ PCacheMayCreateMissing(const char *directory, bool is_default,
 		PCacheSetHint(err, _("Run \"pg_pcache init\" to choose size and place of the persistent cache, set \"persistent_cache_directory\" to a directory on tmpfs, hugetlbfs or fsdax, or set \"persistent_cache_mode\" to \"off\"."));
 		return false;
 	}
-	if (is_default && !IsMemory(record->fs_kind))
+	if (is_default && !PCacheFsIsMemory(record->fs_kind))
 	{
 		PCacheSetError(err, _("persistent cache pool in \"%s\" is gone"),
 					   record->directory);
@@ -109,7 +91,7 @@ PCacheMayCreateMissing(const char *directory, bool is_default,
 		return false;
 	}
 
-	plan->again = recorded && IsMemory(record->fs_kind);
+	plan->again = recorded && PCacheFsIsMemory(record->fs_kind);
 	strlcpy(plan->directory, recorded ? record->directory : directory,
 			sizeof(plan->directory));
 	/* what is mounted there must be what was */

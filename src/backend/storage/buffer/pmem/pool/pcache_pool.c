@@ -206,12 +206,10 @@ fail:
 bool
 PCachePoolMap(PCachePool *pool, PCacheError *err)
 {
-	bool		volatile_memory = (pool->fs_kind == PCACHE_FS_TMPFS ||
-								   pool->fs_kind == PCACHE_FS_HUGETLBFS);
 	char		name[64];
 
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", pool->fd);
-	if (!PCacheMap(name, volatile_memory, &pool->map))
+	if (!PCacheMap(name, PCacheFsIsMemory(pool->fs_kind), &pool->map))
 	{
 		PCacheSetError(err, _("could not map persistent cache pool \"%s\": %m"),
 					   pool->path);
