@@ -48,10 +48,11 @@ Usage(void)
 	printf(_("\nOptions for init and rebuild:\n"));
 	printf(_("      --dry-run            only tell what would be done\n"));
 	printf(_("\nOptions for init:\n"));
-	printf(_("      --directory=DIR      create the pool there, and make DATADIR/pg_pcache a\n"
-			 "                           symbolic link to it (default: in DATADIR/pg_pcache)\n"));
+	printf(_("      --directory=DIR      create the pool there (default: by\n"
+			 "                           persistent_cache_directory)\n"));
 	printf(_("      --size=SIZE          how much data to cache at most, in kB, MB, GB or TB\n"
-			 "                           (default: the cluster's shared_buffers)\n"));
+			 "                           (default: by persistent_cache_size, or\n"
+			 "                           shared_buffers if that is 0)\n"));
 	printf(_("      --force              replace the pool that there is\n"));
 	printf(_("\nOptions for rebuild:\n"));
 	printf(_("      --reset              drop all pages\n"));

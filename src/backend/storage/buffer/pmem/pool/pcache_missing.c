@@ -30,7 +30,10 @@
 
 #include "storage/pcache_pool.h"
 
-/* On what a pool in this directory, of which a part may be missing, would be. */
+/*
+ * Find the kind of file system that a pool in this directory would be on.  The
+ * last components of its path may be missing.
+ */
 static bool
 FindKind(const char *directory, PCacheFsKind *kind, PCacheError *err)
 {
