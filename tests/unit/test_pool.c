@@ -65,7 +65,7 @@ Create(PCachePool *pool, PCacheSuperblock *sb)
 {
 	PCacheError err;
 
-	if (!PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+	if (!PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
 						  pool, sb, &err))
 		fail_msg("%s", err.message);
 }
@@ -196,7 +196,7 @@ TestCreate(void **state)
 
 	for (int i = 0; i < lengthof(modes); i++)
 	{
-		if (!PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, modes[i],
+		if (!PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, modes[i],
 							  CATALOG_VERSION, &pool, &sb, &err))
 			fail_msg("%s", err.message);
 		assert_string_equal(pool.path, Join(dir, "pool"));
@@ -537,7 +537,7 @@ TestInterrupted(void **state)
 	for (interrupt_at = 1; !created && interrupt_at < 100; interrupt_at++)
 	{
 		times_asked = 0;
-		created = PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+		created = PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600,
 								   CATALOG_VERSION, &pool, &sb, &err);
 		assert_false(Exists(Join(dir, "pool.tmp")));
 		/* the question about huge pages is not one of life and death */
@@ -566,6 +566,39 @@ TestInterrupted(void **state)
 	PCachePoolInterrupted = NULL;
 }
 
+/* Who was not told to replace a pool leaves the one that is there alone. */
+static void
+TestNoReplacement(void **state)
+{
+	PCachePool	pool;
+	PCachePool	other;
+	PCacheSuperblock sb;
+	PCacheError err;
+	struct stat before;
+	struct stat after;
+
+	assert_true(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+								 CATALOG_VERSION, &pool, &sb, &err));
+	assert_int_equal(fstat(pool.fd, &before), 0);
+	/* in use, and not */
+	for (int i = 0; i < 2; i++)
+	{
+		assert_false(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+									  CATALOG_VERSION, &other, &sb, &err));
+		assert_contains(err.message, "already exists");
+		assert_int_equal(stat(Join(dir, "pool"), &after), 0);
+		assert_int_equal(after.st_ino, before.st_ino);
+		assert_false(Exists(Join(dir, "pool.tmp")));
+		PCachePoolClose(&pool);
+	}
+	/* nor what is no pool */
+	unlink(Join(dir, "pool"));
+	assert_int_equal(symlink("nowhere", Join(dir, "pool")), 0);
+	assert_false(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+								  CATALOG_VERSION, &other, &sb, &err));
+	assert_contains(err.message, "already exists");
+}
+
 static void
 ExpectNoCreation(uint64 capacity, const char *message)
 {
@@ -575,7 +608,7 @@ ExpectNoCreation(uint64 capacity, const char *message)
 
 	memset(&pool, 0x55, sizeof(pool));
 	memset(&err, 0, sizeof(err));
-	assert_false(PCachePoolCreate(dir, capacity, SYSTEM_IDENTIFIER, 0600,
+	assert_false(PCachePoolCreate(dir, true, capacity, SYSTEM_IDENTIFIER, 0600,
 								  CATALOG_VERSION, &pool, &sb, &err));
 	assert_contains(err.message, message);
 	assert_int_equal(pool.fd, -1);
@@ -759,7 +792,7 @@ CreationFails(void *arg)
 	PCacheSuperblock sb;
 	PCacheError err;
 
-	if (PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+	if (PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600,
 						 CATALOG_VERSION, &pool, &sb, &err))
 		return 2;
 	return pool.fd == -1 && strstr(err.message, "could not allocate 8 MB") != NULL ? 0 : 3;
@@ -1004,7 +1037,7 @@ TestCreateConcurrently(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
 	ExpectNoCreation(CAPACITY, "could not lock file");
-	assert_false(PCachePoolCreate(dir, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+	assert_false(PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600,
 								  CATALOG_VERSION, &pool, &sb, &err));
 	assert_contains(err.hint, "another pg_pcache");
 	assert_int_equal(ReadFile(tmp_path, buf, sizeof(buf)), 6);
@@ -1221,11 +1254,10 @@ TestMakeDirectory(void **state)
 		if (kind == dir_kind)
 			continue;
 		assert_false(PCacheMakeDirectory(deep, kind, 0700, &err));
-		assert_contains(err.message, "is gone");
+		assert_contains(err.message, "cannot be created");
 		assert_contains(err.message, deep);
 		assert_contains(err.message, PCacheFsKindName(kind));
 		assert_contains(err.message, PCacheFsKindName(dir_kind));
-		assert_contains(err.hint, "Mount the file system");
 		assert_false(Exists(Join(dir, "a")));
 		/* even if the directory itself is there */
 		assert_false(PCacheMakeDirectory(dir, kind, 0700, &err));
@@ -1375,6 +1407,7 @@ main(void)
 		BOTH(TestFsKind),
 		BOTH(TestMakeDirectory),
 		BOTH(TestInterrupted),
+		BOTH(TestNoReplacement),
 		cmocka_unit_test(TestIsInside),
 		cmocka_unit_test(TestIsInsideRoot),
 		cmocka_unit_test(TestBootId),

@@ -150,6 +150,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_watermark.c"
 #include "pcache_checkpoint.c"
 #include "pcache_recovery.c"
+#include "pcache_open.c"
 #include "pcache_shmem.c"
 #define time(ptr) HookTime()
 #include "pcache_run.c"
@@ -1072,6 +1073,27 @@ PCachePoolMayFormat(const PCachePool *opened, const PCacheRecord *record,
 					PCacheError *err)
 {
 	return true;
+}
+
+void
+PCacheFindDirectory(const char *pgdata, const char *configured,
+					const PCacheRecord *record, char *directory)
+{
+	abort();
+}
+
+bool
+PCachePoolMayGrow(const PCachePool *opened, uint64 capacity,
+				  const PCacheMediaReport *media, PCacheError *err)
+{
+	abort();
+}
+
+bool
+PCachePoolResize(PCachePool *opened, PCacheSuperblock *sb, PCacheResize *resize,
+				 PCacheError *err)
+{
+	abort();
 }
 
 bool

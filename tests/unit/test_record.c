@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * test_statefile.c
+ * test_record.c
  *	  What PGDATA remembers of its pool, damaged in every way.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  tests/unit/test_statefile.c
+ *	  tests/unit/test_record.c
  *
  *-------------------------------------------------------------------------
  */
@@ -447,6 +447,47 @@ TestReadOnlyDirectory(void **state)
 	assert_contains(err.message, "Permission denied");
 }
 
+/* Which directory server and pg_pcache look in. */
+static void
+TestPlace(void **state)
+{
+	PCacheRecord s = MakeState();
+	char		directory[MAXPGPATH];
+	char		in_pgdata[MAXPGPATH];
+
+	strlcpy(in_pgdata, Join(datadir, "pg_pcache"), sizeof(in_pgdata));
+	/* as configured, whatever is recorded */
+	PCacheFindDirectory(datadir, "/srv/pool", NULL, directory);
+	assert_string_equal(directory, "/srv/pool");
+	PCacheFindDirectory(datadir, "/srv/pool", &s, directory);
+	assert_string_equal(directory, "/srv/pool");
+
+	/* by default: as recorded, unless there is a pool in PGDATA */
+	for (int i = 0; i < 2; i++)
+	{
+		const char *configured = i == 0 ? NULL : PCACHE_DEFAULT_DIRECTORY;
+
+		PCacheFindDirectory(datadir, configured, NULL, directory);
+		assert_string_equal(directory, in_pgdata);
+		PCacheFindDirectory(datadir, configured, &s, directory);
+		assert_string_equal(directory, s.directory);
+		/* what a base backup leaves */
+		assert_int_equal(mkdir(in_pgdata, 0700), 0);
+		PCacheFindDirectory(datadir, configured, &s, directory);
+		assert_string_equal(directory, s.directory);
+		WriteFile(Join(in_pgdata, "pool"), "x", 1);
+		PCacheFindDirectory(datadir, configured, &s, directory);
+		assert_string_equal(directory, in_pgdata);
+		unlink(Join(in_pgdata, "pool"));
+		assert_int_equal(rmdir(in_pgdata), 0);
+		/* a file in place of the directory is an error, not overlooked */
+		WriteFile(in_pgdata, "x", 1);
+		PCacheFindDirectory(datadir, configured, &s, directory);
+		assert_string_equal(directory, in_pgdata);
+		unlink(in_pgdata);
+	}
+}
+
 int
 main(void)
 {
@@ -461,6 +502,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(TestNewline, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestAtomic, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestReadOnlyDirectory, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestPlace, SetUp, TearDown),
 	};
 
 	return cmocka_run_group_tests_name("state file", tests, NULL, NULL);

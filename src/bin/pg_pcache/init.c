@@ -4,8 +4,8 @@
  *	  pg_pcache init: create the pool.
  *
  * All is looked at before anything is changed.  Then, in this order: the pool
- * is made; PGDATA/pg_pcache leads to it; and last the record tells the
- * server that all is there.  A failure, or a signal, on the way undoes what was
+ * is made; a symbolic link PGDATA/pg_pcache that led elsewhere leads to it; and
+ * last the record tells the server that all is there, and where.  A failure, or a signal, on the way undoes what was
  * made, and with --force puts back the old pool, which until then has another
  * name.  Nothing old can be taken for the new, as it has another UUID.
  *
@@ -37,10 +37,9 @@
 /* What is at PGDATA/pg_pcache. */
 typedef enum LinkState
 {
-	LINK_NONE,					/* nothing */
+	LINK_NONE,					/* nothing, or what a base backup leaves */
 	LINK_RIGHT,					/* a way to the pool's directory */
 	LINK_ELSEWHERE,				/* a symbolic link to another one */
-	LINK_EMPTY_DIRECTORY,		/* what a base backup leaves */
 } LinkState;
 
 /* Everything that init finds out before it starts. */
@@ -69,7 +68,6 @@ static struct
 	volatile sig_atomic_t made_pool;
 	volatile sig_atomic_t kept_pool;
 	volatile sig_atomic_t made_link;
-	volatile sig_atomic_t removed_directory;
 	volatile sig_atomic_t removed_link;
 	char		directory[MAXPGPATH];
 	size_t		existing_length;
@@ -86,8 +84,6 @@ Undo(void)
 		(void) unlink(undo.link);
 	if (undo.removed_link)
 		(void) symlink(undo.old_target, undo.link);
-	if (undo.removed_directory)
-		(void) mkdir(undo.link, pg_dir_create_mode);
 	if (undo.made_pool)
 	{
 		(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE_TMP, 0);
@@ -116,7 +112,7 @@ Undo(void)
 			undo.directory[length] = '\0';
 		}
 	}
-	undo.made_link = undo.removed_link = undo.removed_directory = 0;
+	undo.made_link = undo.removed_link = 0;
 	undo.made_pool = undo.kept_pool = undo.made_directory = 0;
 }
 
@@ -138,14 +134,17 @@ UndoAtExit(void)
 static uint64
 ChooseCapacity(const PCacheOptions *options)
 {
+	int64		size;
+	int64		nbuffers;
 	int64		blocks;
 
 	if (options->size != NULL)
 		return ParseSize(options->size, "--size");
 
-	blocks = ReadSizeSetting(options, "persistent_cache_size");
-	if (blocks <= 0)
-		blocks = ReadSizeSetting(options, "shared_buffers");
+	/* as the server does */
+	size = ReadSizeSetting(options, "persistent_cache_size");
+	nbuffers = ReadSizeSetting(options, "shared_buffers");
+	blocks = Max(size, nbuffers);
 	if (blocks <= 0)
 	{
 		pg_log_error("could not determine the size of the pool");
@@ -164,6 +163,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 {
 	char		directory[MAXPGPATH];
 	char	   *configured = ReadSetting(options, "persistent_cache_directory");
+	PCacheRecord record;
 	PCacheError err;
 
 	if (configured != NULL && strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0)
@@ -183,7 +183,19 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 			pg_fatal("persistent cache directory location must be an absolute path");
 	}
 	else
-		strlcpy(directory, configured != NULL ? configured : plan->link, MAXPGPATH);
+	{
+		PCacheRecordResult result = PCacheRecordRead(options->pgdata, &record, &err);
+
+		PCacheFindDirectory(options->pgdata, configured,
+							result == PCACHE_RECORD_OK ? &record : NULL, directory);
+		/* no reason to fill the disk below the data directory */
+		if (result == PCACHE_RECORD_ERROR && configured == NULL &&
+			!FileExists(options->pgdata, PCACHE_DEFAULT_DIRECTORY))
+		{
+			PCacheSetHint(&err, _("Use options --force and --directory to create the persistent cache anew."));
+			FailWith(&err);
+		}
+	}
 
 	switch (PCacheDirOpenExisting(directory, &plan->existing, &err))
 	{
@@ -287,7 +299,7 @@ CheckLink(const PCacheOptions *options, InitPlan *plan)
 	switch (pg_check_dir(plan->link))
 	{
 		case 1:
-			plan->link_state = LINK_EMPTY_DIRECTORY;
+			plan->link_state = LINK_NONE;
 			break;
 		case -1:
 			pg_fatal("could not access directory \"%s\": %m", plan->link);
@@ -295,8 +307,7 @@ CheckLink(const PCacheOptions *options, InitPlan *plan)
 		default:
 			pg_log_error("directory \"%s\" exists but is not empty",
 						 plan->link);
-			pg_log_error_hint("Remove or empty it, so that it can be replaced by a symbolic link to \"%s\".",
-							  plan->directory);
+			pg_log_error_hint("Remove or empty it, because the server looks for a pool there first.");
 			exit(EXIT_ERROR);
 	}
 }
@@ -529,31 +540,18 @@ MakeDirectory(InitPlan *plan)
 		FailWith(&err);
 }
 
+/* A link that led to another pool would be taken before the record. */
 static void
-MakeLink(const PCacheOptions *options, const InitPlan *plan)
+ChangeLink(const PCacheOptions *options, const InitPlan *plan)
 {
-	if (plan->is_default || plan->is_configured || plan->link_state == LINK_RIGHT)
+	if (plan->is_configured || plan->link_state != LINK_ELSEWHERE)
 		return;
 
 	strlcpy(undo.link, plan->link, sizeof(undo.link));
 	strlcpy(undo.old_target, plan->old_target, sizeof(undo.old_target));
-	switch (plan->link_state)
-	{
-		case LINK_ELSEWHERE:
-			undo.removed_link = 1;
-			if (unlink(plan->link) < 0)
-				pg_fatal("could not remove symbolic link \"%s\": %m",
-						 plan->link);
-			break;
-		case LINK_EMPTY_DIRECTORY:
-			undo.removed_directory = 1;
-			if (rmdir(plan->link) < 0)
-				pg_fatal("could not remove directory \"%s\": %m", plan->link);
-			break;
-		case LINK_NONE:
-		case LINK_RIGHT:
-			break;
-	}
+	undo.removed_link = 1;
+	if (unlink(plan->link) < 0)
+		pg_fatal("could not remove symbolic link \"%s\": %m", plan->link);
 	undo.made_link = 1;
 	if (symlink(plan->directory, plan->link) < 0)
 		pg_fatal("could not create symbolic link \"%s\": %m", plan->link);
@@ -584,7 +582,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	if (plan->in_place)
 	{
 		/* what can be undone first */
-		MakeLink(options, plan);
+		ChangeLink(options, plan);
 		ReuseOldPool(plan, &pool, &sb);
 	}
 	else
@@ -594,7 +592,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		if (options->progress)
 			progress = StartProgress(undo.dir_fd, result->geometry.pool_size);
 		undo.made_pool = 1;
-		created = PCachePoolCreate(plan->directory, plan->capacity,
+		created = PCachePoolCreate(plan->directory, plan->old_pool.fd >= 0, plan->capacity,
 								   plan->control->system_identifier,
 								   pg_file_create_mode,
 								   plan->control->catalog_version_no,
@@ -608,7 +606,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 			FailWith(&err);
 		}
 		RebuildStep("init-created");
-		MakeLink(options, plan);
+		ChangeLink(options, plan);
 	}
 
 	strlcpy(record.directory, plan->directory, sizeof(record.directory));
@@ -675,6 +673,9 @@ PrintResult(const InitResult *result, bool human)
 
 	printf(_("\nTo use it, put this into postgresql.conf:\n\n"));
 	printf("    persistent_cache_mode = planned_restart\n");
+	if (!result->is_default)
+		printf("    persistent_cache_directory = '%s'\n",
+			   escape_single_quotes_ascii(result->directory));
 	printf("    shared_buffers = %s\n", FormatSetting(data_size));
 }
 
@@ -699,8 +700,9 @@ DoInit(const PCacheOptions *options)
 	result.replaced = (plan.old_pool.fd >= 0);
 	result.system_identifier = plan.control->system_identifier;
 	strlcpy(result.directory, plan.directory, sizeof(result.directory));
-	if (!plan.is_default && !plan.is_configured)
+	if (!plan.is_default && !plan.is_configured && plan.link_state != LINK_NONE)
 		strlcpy(result.link, plan.link, sizeof(result.link));
+	result.is_default = plan.is_default || result.link[0] != '\0';
 	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
 						&page_size))
 		pg_fatal("could not stat file system of \"%s\": %m",

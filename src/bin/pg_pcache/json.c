@@ -268,6 +268,8 @@ InitResultToJson(const InitResult *result, bool human)
 		AddBoolean(&w, "huge_pages", result->huge_pages);
 	OpenObject(&w, "settings");
 	AddString(&w, "persistent_cache_mode", "planned_restart");
+	if (!result->is_default)
+		AddString(&w, "persistent_cache_directory", result->directory);
 	AddString(&w, "shared_buffers", FormatSetting(data_size));
 	CloseObject(&w);
 	Finish(&w);

@@ -24,6 +24,7 @@
 #include "common/hashfn.h"
 #include "common/logging.h"
 #include "pg_pcache.h"
+#include "storage/pcache_resize.h"
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
@@ -115,21 +116,10 @@ void
 FindPoolDirectory(const PCacheOptions *options, const Configuration *conf,
 				  const PCacheRecord *record, char *directory)
 {
-	const char *from = NULL;
-
-	if (options->directory != NULL)
-		from = options->directory;
-	else if (conf->directory == NULL && record != NULL)
-		from = record->directory;
-	else if (conf->directory != NULL &&
-			 strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) != 0)
-		from = conf->directory;
-
-	if (from == NULL)
-		snprintf(directory, MAXPGPATH, "%s/%s",
-				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
-	else if (strlcpy(directory, from, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
-		pg_fatal("directory name \"%s\" is too long", from);
+	if (options->directory == NULL)
+		PCacheFindDirectory(options->pgdata, conf->directory, record, directory);
+	else if (strlcpy(directory, options->directory, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
+		pg_fatal("directory name \"%s\" is too long", options->directory);
 	canonicalize_path(directory);
 	if (!is_absolute_path(directory))
 		pg_fatal("persistent cache directory location must be an absolute path");
@@ -354,28 +344,39 @@ JudgePool(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts)
 }
 
 /*
- * The server won't start on a pool that has no room for shared_buffers: tell
- * so, as an error or a warning.  nbuffers may be -1: unknown.
+ * The server won't start on a pool that has no room for shared_buffers, unless
+ * it can make it larger: tell so, as an error or a warning.  Without media it
+ * matters only that there is no room now.
  */
 bool
-PoolIsTooSmall(const PCachePool *pool, uint64 capacity, int64 nbuffers,
+PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
+			   const Configuration *conf, const PCacheMediaReport *media,
 			   enum pg_log_level level, const char *hint)
 {
-	if (nbuffers < 0 || capacity >= (uint64) nbuffers)
+	PCacheError err = {{0}};
+
+	/* not known, or enough */
+	if (conf->nbuffers < 0 || capacity >= (uint64) conf->nbuffers)
+		return false;
+	if (media != NULL &&
+		PCachePoolMayGrow(pool, Max(conf->nbuffers, conf->pool_size), media, &err))
 		return false;
 	pg_log_generic(level, PG_LOG_PRIMARY,
 				   "persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
 				   pool->path, (unsigned long long) capacity,
-				   (long long) nbuffers);
+				   (long long) conf->nbuffers);
+	if (media != NULL)
+		pg_log_generic(level, PG_LOG_DETAIL, "%s", err.message);
 	pg_log_generic(level, PG_LOG_HINT, "%s", hint);
 	return true;
 }
 
 /* The same as an error, which ends the program. */
 void
-RefuseSmallPool(const PCachePool *pool, uint64 capacity, int64 nbuffers)
+RefuseSmallPool(const PCachePool *pool, uint64 capacity,
+				const Configuration *conf, const PCacheMediaReport *media)
 {
-	if (PoolIsTooSmall(pool, capacity, nbuffers, PG_LOG_ERROR,
+	if (PoolIsTooSmall(pool, capacity, conf, media, PG_LOG_ERROR,
 					   _("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")))
 		exit(EXIT_ERROR);
 }

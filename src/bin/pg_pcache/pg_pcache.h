@@ -74,6 +74,7 @@ typedef struct InitResult
 	bool		dry_run;
 	bool		replaced;		/* there was a pool, --force replaced it */
 	char		directory[MAXPGPATH];
+	bool		is_default;		/* PGDATA/pg_pcache is, or leads to, it */
 	char		link[MAXPGPATH];	/* PGDATA/pg_pcache if that is a symbolic
 									 * link, else "" */
 	PCacheFsKind fs_kind;
@@ -310,10 +311,12 @@ extern void FreeFacts(Judge *judge);
 extern PCacheVerdict JudgePool(const PCacheSuperblocks *superblocks,
 							   const PCacheGateFacts *facts);
 extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
-						   int64 nbuffers, enum pg_log_level level,
-						   const char *hint);
+						   const Configuration *conf,
+						   const PCacheMediaReport *media,
+						   enum pg_log_level level, const char *hint);
 extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
-							int64 nbuffers);
+							const Configuration *conf,
+							const PCacheMediaReport *media);
 extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,
 					  const PCacheSuperblock *sb,
 					  const ControlFileData *control, int64 nbuffers,

@@ -193,8 +193,8 @@ Conclude(Rebuild *r)
 	else
 	{
 		/* no reason to fail: who makes the pool smaller may change that next */
-		(void) PoolIsTooSmall(&r->pool, result->capacity, r->conf.nbuffers,
-							  PG_LOG_WARNING,
+		(void) PoolIsTooSmall(&r->pool, result->capacity, &r->conf,
+							  &r->judge.media, PG_LOG_WARNING,
 							  _("Decrease \"shared_buffers\" before you start the server."));
 	}
 }

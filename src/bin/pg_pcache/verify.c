@@ -80,7 +80,7 @@ JudgeMissingPool(const PCacheOptions *options, const char *directory,
 /* Ask the pool gates. */
 static void
 JudgeForResult(const PCachePool *pool, const PCacheSuperblocks *superblocks,
-			   const PCacheGateFacts *facts, int64 nbuffers,
+			   const PCacheGateFacts *facts, const Configuration *conf,
 			   VerifyResult *result)
 {
 	PCacheVerdict verdict = JudgePool(superblocks, facts);
@@ -97,7 +97,7 @@ JudgeForResult(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (superblocks->source != PCACHE_SB_NONE &&
 		superblocks->chosen.format_version == PCACHE_FORMAT_VERSION &&
 		verdict.refusal != PCACHE_COLD_GEOMETRY)
-		RefuseSmallPool(pool, superblocks->chosen.capacity, nbuffers);
+		RefuseSmallPool(pool, superblocks->chosen.capacity, conf, facts->media);
 	if (verdict.refusal != PCACHE_WARM)
 		ConcludeCold(result, verdict.refusal, verdict.detail);
 }
@@ -216,7 +216,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 
 	GatherFacts(options, control, conf, record, &pool, &judge);
 	PCacheReadSuperblocks(pool.fd, &superblocks);
-	JudgeForResult(&pool, &superblocks, &judge.facts, conf->nbuffers, result);
+	JudgeForResult(&pool, &superblocks, &judge.facts, conf, result);
 	if (result->next_start != NEXT_START_COLD)
 	{
 		ScanPages(options, &pool, &superblocks.chosen, control,

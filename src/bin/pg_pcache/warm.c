@@ -94,7 +94,7 @@ PlanWarming(Rebuild *r, uint64 capacity)
 						  "--config-file");
 		exit(EXIT_ERROR);
 	}
-	RefuseSmallPool(&r->pool, capacity, r->conf.nbuffers);
+	RefuseSmallPool(&r->pool, capacity, &r->conf, NULL);
 
 	/* would the gates keep what we are about to make? */
 	sb.format_version = PCACHE_FORMAT_VERSION;

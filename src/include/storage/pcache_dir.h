@@ -62,8 +62,6 @@ extern const char *PCacheFsKindName(PCacheFsKind kind);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
 extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 								   PCacheFsKind *kind, PCacheError *err);
-extern bool PCacheExistingPart(const char *directory, PCacheFsKind expected,
-							   PCacheDir *existing, PCacheError *err);
 extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 								int dir_mode, PCacheError *err);
 extern bool PCacheIsInside(const char *path, const char *directory);

@@ -70,7 +70,7 @@ extern PCacheOpenResult PCachePoolOpen(const char *directory,
 									   PCachePool *pool, PCacheError *err);
 extern bool PCachePoolMap(PCachePool *pool, PCacheError *err);
 extern void PCachePoolClose(PCachePool *pool);
-extern bool PCachePoolCreate(const char *directory, uint64 capacity,
+extern bool PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
 							 uint64 system_identifier, int file_mode,
 							 uint32 catalog_version,
 							 PCachePool *pool, PCacheSuperblock *sb,
@@ -82,9 +82,8 @@ extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 PCacheSuperblock *sb, PCacheError *err);
 extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
-extern bool PCacheCanRecreate(const char *directory, PCacheFsKind expected,
-							  uint64 capacity, PCacheError *err);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
+extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 extern bool PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 								  uint64 *lost, PCacheError *err);

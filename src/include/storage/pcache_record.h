@@ -43,4 +43,8 @@ extern bool PCacheRecordWrite(const char *datadir, int file_mode,
 							  const PCacheRecord *record,
 							  PCacheError *err);
 
+/* pcache_place.c */
+extern void PCacheFindDirectory(const char *pgdata, const char *configured,
+								const PCacheRecord *record, char *directory);
+
 #endif							/* PCACHE_RECORD_H */

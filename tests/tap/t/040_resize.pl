@@ -80,31 +80,84 @@ $node->adjust_conf('postgresql.conf', 'shared_buffers', '8191');
 $node->start;
 restart_warm($node, 'one block less than the capacity');
 
-# Beyond the capacity.
+# Beyond the capacity, and no room: two blocks of 2 MB are needed.
 $node->stop;
-$node->adjust_conf('postgresql.conf', 'shared_buffers', '8193');
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '1TB');
 start_fails(
 	$node,
-	qr/FATAL:  persistent cache pool ".*" is too small for "shared_buffers": it has room for 8192 blocks, 8193 are needed\n.*HINT:  Decrease "shared_buffers", or make the pool larger with "pg_pcache rebuild --resize"\./,
-	'one block more than the capacity');
+	qr/FATAL:  persistent cache pool ".*" is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*DETAIL:  There is no room to make it larger: the file needs 1056\d{3} MB\.\n.*HINT:  Decrease "shared_buffers", or make the pool larger with "pg_pcache rebuild --resize"\./,
+	'more than there is room for');
 my ($rc, undef, $err) = pcache($node, 'verify');
-is($rc, 1, 'beyond the capacity: pg_pcache verify fails');
-like($err, qr/is too small for "shared_buffers": it has room for 8192 blocks, 8193 are needed/,
-	'beyond the capacity: pg_pcache verify says why');
+is($rc, 1, 'more than there is room for: pg_pcache verify fails');
+like($err, qr/is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*detail: There is no room to make it larger: the file needs 1056\d{3} MB\./,
+	'more than there is room for: pg_pcache verify says why');
 
 # That cost nothing.
 $node->adjust_conf('postgresql.conf', 'shared_buffers', '8192');
 is(verify_json($node)->{rc}, 0, 'after the refusal: the pool is untouched');
 
-# A larger pool is cold, once.
-$node->adjust_conf('postgresql.conf', 'shared_buffers', '96MB');
-is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0],
-	0, 'a larger pool');
+# With room, the server makes the pool larger, and keeps what is in it.  How far
+# the pages are moved depends on the size: by one, by many, and by more than there
+# are in use.
+$node->start;
+warm_up($node);
+$node->stop;
+for my $case ([ '8193', 8193 ], [ '160MB', 20480 ], [ '1GB', 131072 ], [ '1GB', 262144, '2GB' ])
+{
+	my ($buffers, $capacity, $size) = @$case;
+	my $name = "larger, $buffers" . (defined $size ? " and $size" : '');
+
+	$node->start;
+	$valid = valid_buffers($node);
+	$node->stop;
+	$node->adjust_conf('postgresql.conf', 'shared_buffers', $buffers);
+	if (defined $size)
+	{
+		# nothing asks for that as long as shared_buffers fit
+		$node->append_conf('postgresql.conf', "persistent_cache_size = $size");
+		is(verify_json($node)->{rc}, 0, "$name: pg_pcache verify says warm");
+		$node->start;
+		is($node->safe_psql('postgres', 'SELECT 1'), 1, "$name: starts");
+		is(status_json($node)->{capacity}, 131072, "$name: not larger than needed");
+		$node->stop;
+		$node->adjust_conf('postgresql.conf', 'shared_buffers', '131073');
+	}
+	my $verdict = verify_json($node);
+	is($verdict->{rc}, 0, "$name: pg_pcache verify says warm");
+	$offset = log_offset($node);
+	$node->start;
+	$outcome = is_warm($node, $offset, $valid, $name);
+	is($outcome->{kept}, $verdict->{pages}{kept}, "$name: what pg_pcache verify said was kept");
+	like(slurp_file($node->logfile, $offset), qr/LOG:  made persistent cache pool ".*" larger, from \d+ to $capacity blocks\n/,
+		"$name: a LOG line tells");
+	is(status_json($node)->{capacity}, $capacity, "$name: capacity");
+	is(checksums($node), $expected, "$name: contents are the same");
+	is(relation_reads($node), 0, "$name: no block is read again");
+	is($node->safe_psql('postgres', 'SELECT count(*), sum(hashtextextended(v, 0)) FROM big'),
+		$checksum_big, "$name: contents of the large table are the same");
+	restart_warm($node, $name);
+	$node->stop;
+}
+
+# After a crash in mode always.
+$node->append_conf('postgresql.conf', "persistent_cache_size = 0\nshared_buffers = 131073");
+set_mode($node, 'always');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache; UPDATE big SET v = reverse(v) WHERE id % 7 = 0; SELECT pg_pcache_seal()');
+$checksum_big = $node->safe_psql('postgres', 'SELECT count(*), sum(hashtextextended(v, 0)) FROM big');
+my $logged = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+$node->stop('immediate');
+$node->append_conf('postgresql.conf', 'shared_buffers = 2200MB');
+my $verdict = verify_json($node);
+is($verdict->{rc}, 0, 'larger, after a crash: pg_pcache verify says warm');
 $offset = log_offset($node);
 $node->start;
-is_cold($node, $offset, qr/^the pool is empty$/, 'a larger pool');
-restart_warm($node, 'a larger pool');
-is(checksums($node), $expected, 'a larger pool: contents are the same');
+$outcome = start_outcome($node, $offset);
+is($outcome->{start}, 'warm', 'larger, after a crash: warm');
+is($outcome->{kept}, $verdict->{pages}{kept}, 'larger, after a crash: what pg_pcache verify said was kept');
+is($node->safe_psql('postgres', 'SELECT count(*), sum(hashtextextended(v, 0)) FROM big'),
+	$checksum_big, 'larger, after a crash: contents are right');
+is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]), $logged, 'larger, after a crash: so are those of the others');
 
 $node->stop;
 done_testing();

@@ -67,12 +67,12 @@ unlink "$data/pg_pcache";
 symlink "$disk/not/mounted", "$data/pg_pcache" or die $!;
 start_fails(
 	$node,
-	qr/FATAL:  persistent cache directory "\Q$disk\E\/not\/mounted" is gone, and "\Q$disk\E" is on file instead of tmpfs\n.*HINT:  Mount the file system that held the pool, or run "pg_pcache init --force" to choose another place\./,
+	qr/FATAL:  there is no persistent cache pool in directory "\Q$disk\E\/not\/mounted", and "\Q$disk\E" is on an ordinary file system\n.*HINT:  Is the file system for the pool mounted\?  On an ordinary file system, only "pg_pcache init" creates a pool\./,
 	'directory not on tmpfs any more');
 ok(!-e "$disk/not", 'directory not on tmpfs any more: nothing was created');
 my ($rc, undef, $err) = pcache($node, 'verify');
 is($rc, 1, 'directory not on tmpfs any more: pg_pcache verify fails');
-like($err, qr/is gone, and "\Q$disk\E" is on file instead of tmpfs/,
+like($err, qr/and "\Q$disk\E" is on an ordinary file system/,
 	'directory not on tmpfs any more: pg_pcache verify says why');
 unlink "$data/pg_pcache";
 symlink "$top/where/deep", "$data/pg_pcache" or die $!;

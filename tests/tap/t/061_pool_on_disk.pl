@@ -34,6 +34,7 @@ SKIP:
 like($err, qr/warning: directory "\Q$directory\E" is on an ordinary file system\n/,
 	'pg_pcache init warns');
 
+$node->append_conf('postgresql.conf', "persistent_cache_directory = '$directory'");
 $node->append_conf('postgresql.conf', q{
 shared_buffers = 32MB
 autovacuum = off
@@ -114,8 +115,11 @@ for my $case (
 	restart_warm($node, "$name, then a clean stop");
 }
 
-# Gone: first the pool, then the directory with it.
+# Gone: first the pool, then the directory with it.  With the default of the
+# setting, the record says where it was.
 $node->stop;
+$node->adjust_conf('postgresql.conf', 'persistent_cache_directory', "'pg_pcache'");
+is(verify_json($node)->{rc}, 0, 'the record leads to the pool');
 for my $lose (sub { unlink "$directory/pool" }, sub { remove_tree($directory) })
 {
 	my $name = -e "$directory/pool" ? 'pool deleted' : 'directory deleted';

@@ -168,7 +168,7 @@ unlink "$data/pg_pcache";
 mkdir "$data/pg_pcache";
 append_to_file("$data/pg_pcache/something", 'x');
 refused('pg_pcache is not empty',
-	qr/^pg_pcache: error: directory "\Q$data\E\/pg_pcache" exists but is not empty\n.*hint: Remove or empty it, so that it can be replaced by a symbolic link to "\Q$root\E\/main"\.\n/,
+	qr/^pg_pcache: error: directory "\Q$data\E\/pg_pcache" exists but is not empty\n.*hint: Remove or empty it, because the server looks for a pool there first\.\n/,
 	'-D' => $data, 'init', '--size' => '1MB', '--directory' => "$root/main");
 unlink "$data/pg_pcache/something";
 rmdir "$data/pg_pcache";
@@ -213,9 +213,9 @@ ok(!-e "$root/a", '--dry-run: no directory was made');
 ($rc, $out, $err) = pcache($node, 'init', '--directory' => "$root/a/b/main/");
 is($rc, 0, 'init: exit status');
 is($err, '', 'init: nothing on stderr');
-like($out, qr/^pool: +\Q$root\E\/a\/b\/main\/pool\nsymbolic link: +\Q$data\E\/pg_pcache\nfile system: +tmpfs\ncapacity: +2048 blocks\ncached data: +16777216 bytes\nfile size: +\d+ bytes\nsystem identifier: +\d+\npool uuid: +[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\nhuge pages: +(?:yes|no)\n\n.*postgresql\.conf:\n\n    persistent_cache_mode = planned_restart\n    shared_buffers = 16MB\n$/s,
+like($out, qr/^pool: +\Q$root\E\/a\/b\/main\/pool\nfile system: +tmpfs\ncapacity: +2048 blocks\ncached data: +16777216 bytes\nfile size: +\d+ bytes\nsystem identifier: +\d+\npool uuid: +[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\nhuge pages: +(?:yes|no)\n\n.*postgresql\.conf:\n\n    persistent_cache_mode = planned_restart\n    persistent_cache_directory = '\Q$root\E\/a\/b\/main'\n    shared_buffers = 16MB\n$/s,
 	'init: output');
-is(readlink "$data/pg_pcache", "$root/a/b/main", 'init: the link');
+ok(!-l "$data/pg_pcache", 'init: no link, which tools that copy files would follow');
 is((stat "$root/a/b/main/pool")[2] & 07777, 0600, 'init: mode of the pool');
 is((stat "$root/a/b/main")[2] & 07777, 0700, 'init: mode of the directory');
 is((stat "$data/pg_pcache.state")[2] & 07777, 0600, 'init: mode of the record');
@@ -232,7 +232,7 @@ is(scalar(sealed_slots("$root/a/b/main/pool")), 0, 'init: no slot is used');
 my $before = slurp_file("$root/a/b/main/pool");
 refused('existing pool', qr/^pg_pcache: error: persistent cache pool "\Q$root\E\/a\/b\/main\/pool" already exists\n.*detail: It belongs to this cluster\.\n.*hint: Use --force to replace it, or choose another directory\.\n/,
 	'-D' => $data, 'init', '--directory' => "$root/a/b/main");
-refused('existing pool, found by the link', qr/already exists\n/, '-D' => $data, 'init');
+refused('existing pool, found by the record', qr/already exists\n/, '-D' => $data, 'init');
 refused('existing pool, other place', qr/^pg_pcache: error: the cluster has a persistent cache already, in directory "\Q$root\E\/a\/b\/main"\n.*hint: Use --force to replace it\.\n/,
 	'-D' => $data, 'init', '--directory' => "$root/other");
 ok(slurp_file("$root/a/b/main/pool") eq $before, 'existing pool: it was not touched');
@@ -274,6 +274,9 @@ is($json->{settings}{shared_buffers}, '12MB', '--force: settings');
 
 ($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => '0.5GB', '--directory' => "$root/other", '--dry-run', '--human');
 like($out, qr/^cached data: +512\.00 MiB \(536\.87 MB\)$/m, '--human: size');
+# A link, as older clusters have it, is taken before the record: so it must not
+# lead to the old place.
+symlink "$root/a/b/main", "$data/pg_pcache" or die $!;
 ($rc, $out, $err) = pcache($node, 'init', '--force', '--progress', '--size' => '8 MB', '--directory' => "$root/other");
 is($rc, 0, '--force, another place: exit status');
 like($err, qr/^pg_pcache: warning: the old pool "\Q$root\E\/a\/b\/main\/pool" is left behind\n.*hint: Remove it if no other cluster uses it\.$/m,
@@ -349,7 +352,7 @@ SKIP:
 		{
 			local $ENV{PG_PCACHE_KILL_AT} = $step;
 			is((pcache($node, 'init', '--force', '--size' => $size))[0], -9, "in place, $size, killed at $step");
-			is((pcache($node, 'verify'))[0] & ~2, $size eq '8MB' && $step eq 'reset-formatted' ? 1 : 0,
+			is((pcache($node, 'verify'))[0] & ~2, 0,
 				"in place, $size, killed at $step: the next start will be cold, or warm");
 		}
 		($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');

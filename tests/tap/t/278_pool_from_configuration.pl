@@ -86,6 +86,24 @@ $replica->append_conf('postgresql.conf', "persistent_cache_directory = '$top/els
 start_fails($replica, qr/FATAL:  persistent cache pool ".*" is locked by another process/, "a replica in its primary's place");
 $node->stop;
 
+# With the default of the setting, the record leads to the pool, as nothing else
+# does.  A copy of the data directory has the record, too: it must not take the
+# pool from its owner.
+my $owner = new_node('owner', link => 0);
+ok(!-l $owner->data_dir . '/pg_pcache', 'by record: there is no link');
+$owner->start;
+load_data($owner, rows => 500);
+restart_warm($owner, 'by record');
+my $copy = PostgreSQL::Test::Cluster->new('copy');
+run_command([ 'cp', '-a', $owner->data_dir, $copy->data_dir ]);
+unlink $copy->data_dir . '/postmaster.pid';
+$copy->append_conf('postgresql.conf', 'port = ' . $copy->port);
+my $inode = (stat pool_file($owner))[1];
+start_fails($copy, qr/FATAL:  persistent cache pool "\Q${\pool_file($owner)}\E" is locked by another process/, 'a copy with the record of a running server');
+is((stat pool_file($owner))[1], $inode, 'a copy with the record of a running server: the pool is the same file');
+restart_warm($owner, 'by record, after somebody else tried');
+$owner->stop;
+
 # What a missing mount leaves is on an ordinary file system.
 my $disk = PostgreSQL::Test::Utils::tempdir();
 chmod 0700, $disk;

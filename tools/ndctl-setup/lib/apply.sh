@@ -408,8 +408,9 @@ fs_kind() {
 step_pool() {
 	local directory pgdata
 	directory=$(get directory) pgdata=$(config pgdata)
-	if [ -e "$directory/pool" ] && [ -L "$pgdata/pg_pcache" ] &&
-		[ "$(readlink -f "$pgdata/pg_pcache")" = "$(readlink -f "$directory")" ]; then
+	# the record of the data directory says which pool is its own
+	if [ -e "$directory/pool" ] &&
+		[ "$(as_server sed -n 's/^directory = //p' "$pgdata/pg_pcache.state" 2>/dev/null)" = "$(readlink -f "$directory")" ]; then
 		return 0
 	fi
 	change "pool:$directory" "$(undo_object pool directory "$directory" pgdata "$pgdata")" \

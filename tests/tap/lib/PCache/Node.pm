@@ -128,6 +128,8 @@ Initialize a pool for a cluster that is down, and switch the cache on.  Returns
 the directory of the pool.
 
   size, directory, mode   as for new_node()
+  link                    0 to have the record alone lead to the pool, and not a
+                          symbolic link as well, which tests can change
   init_options            reference to a list of more options for pg_pcache init
 
 =cut
@@ -138,6 +140,12 @@ sub add_pool
 	my $directory = $params{directory} // pool_root() . '/' . $node->name;
 	my @size = defined $params{size} ? ('--size' => $params{size}) : ();
 
+	my $link = $node->data_dir . '/pg_pcache';
+
+	if (($params{link} // 1) && !-e $link && $directory ne $link)
+	{
+		symlink $directory, $link or BAIL_OUT("could not create \"$link\": $!");
+	}
 	my ($rc, $out, $err) = pcache($node, 'init',
 		'--directory' => $directory,
 		@size,

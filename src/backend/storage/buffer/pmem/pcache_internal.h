@@ -152,6 +152,9 @@ PCacheWatermarkSlots(void)
 extern bool PCacheStoreSuperblock(int elevel);
 extern void PCacheReportError(int elevel, const PCacheError *err);
 
+/* pcache_open.c */
+extern void PCacheOpenPool(void);
+
 /* pcache_health.c */
 extern PCacheMediaReport PCacheMedia;
 extern void PCacheCoverBadBlocks(const PCacheMediaReport *report);

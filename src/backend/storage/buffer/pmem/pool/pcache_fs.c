@@ -182,11 +182,11 @@ PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 
 /*
  * Open the deepest part of a path that exists, which must be on a file system
- * of the expected kind: otherwise a mount is missing, and what would be filled
- * is the disk below it.  The caller closes it.
+ * of the expected kind: otherwise it is not what was there when it was asked
+ * whether a pool can be created.  The caller closes it.
  */
-bool
-PCacheExistingPart(const char *directory, PCacheFsKind expected,
+static bool
+OpenExistingPartOf(const char *directory, PCacheFsKind expected,
 				   PCacheDir *existing, PCacheError *err)
 {
 	PCacheFsKind kind;
@@ -195,10 +195,9 @@ PCacheExistingPart(const char *directory, PCacheFsKind expected,
 		return false;
 	if (kind != expected)
 	{
-		PCacheSetError(err, _("persistent cache directory \"%s\" is gone, and \"%s\" is on %s instead of %s"),
+		PCacheSetError(err, _("persistent cache directory \"%s\" cannot be created: \"%s\" is on %s instead of %s"),
 					   directory, existing->path,
 					   PCacheFsKindName(kind), PCacheFsKindName(expected));
-		PCacheSetHint(err, _("Mount the file system that held the pool, or run \"pg_pcache init --force\" to choose another place."));
 		PCacheDirClose(existing);
 		return false;
 	}
@@ -217,7 +216,7 @@ PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 	PCacheDir	dir;
 	bool		ok;
 
-	if (!PCacheExistingPart(directory, expected, &dir, err))
+	if (!OpenExistingPartOf(directory, expected, &dir, err))
 		return false;
 	ok = PCacheDirMakeMissing(&dir, dir_mode, err);
 	PCacheDirClose(&dir);

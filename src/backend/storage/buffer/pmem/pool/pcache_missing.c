@@ -3,10 +3,10 @@
  * pcache_missing.c
  *	  There is no pool where one should be: may it be created?
  *
- * A pool that was lost with its memory file system, as after a reboot of the
- * host, is created again where it was.  Otherwise the configuration decides:
- * persistent_cache_directory says where, if it is an absolute path, as base
- * backups, restored backups and new replicas bring it along.  A missing mount
+ * The configuration decides: persistent_cache_directory says where, if it is an
+ * absolute path, as base backups, restored backups and new replicas bring it
+ * along.  With the default, a pool that was lost with its memory file system, as
+ * after a reboot of the host, is created again where it was.  A missing mount
  * must not be mistaken for an empty one, or the pool would fill the disk below
  * it: so the server creates none on an ordinary file system.
  *
@@ -27,45 +27,69 @@
 #endif
 
 #include <limits.h>
+#include <unistd.h>
 
 #include "storage/pcache_pool.h"
 
+/* Would a pool in the directory, of which that part exists, be in PGDATA? */
+static bool
+IsInPgdata(const PCacheDir *existing, const char *directory, PCacheError *err)
+{
+	char		pgdata[PATH_MAX];
+
+	if (PCacheDirPgdata == NULL || realpath(PCacheDirPgdata, pgdata) == NULL ||
+		!PCacheIsInside(existing->path, pgdata))
+		return false;
+	PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
+				   directory);
+	PCacheSetHint(err, _("Choose a directory outside."));
+	return true;
+}
+
+/* Only in a directory where we may write can its kind be told, see MapSyncWorks(). */
+static bool
+IsWritable(const PCacheDir *existing, const char *directory, PCacheError *err)
+{
+	if (faccessat(existing->fd, ".", W_OK | X_OK, 0) == 0)
+		return true;
+	PCacheSetError(err, _("could not create the persistent cache pool: directory \"%s\" is not writable: %m"),
+				   existing->path);
+	if (errno == EACCES)
+		PCacheSetHint(err, _("Create directory \"%s\" for the user that owns the server process."),
+					  directory);
+	return false;
+}
+
 /*
- * Find the kind of file system that a pool in this directory would be on.  The
- * last components of its path may be missing.
+ * Is the file system one to create a pool on?  It must be of the kind that the
+ * pool was on, unless any memory will do.
  */
 static bool
-FindKind(const char *directory, PCacheFsKind *kind, PCacheError *err)
+KindWillDo(const PCacheDir *existing, const PCacheRecord *record,
+		   bool any_memory, const PCacheMissing *plan, PCacheError *err)
 {
-	PCacheDir	existing;
-	char		pgdata[PATH_MAX];
-	bool		ok = false;
-
-	if (!PCacheOpenExistingPart(directory, &existing, kind, err))
-		return false;
-	if (PCacheDirPgdata != NULL && realpath(PCacheDirPgdata, pgdata) != NULL &&
-		PCacheIsInside(existing.path, pgdata))
-	{
-		PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
-					   directory);
-		PCacheSetHint(err, _("Choose a directory outside."));
-	}
-	else if (*kind == PCACHE_FS_FILE)
+	if (plan->fs_kind == PCACHE_FS_FILE)
 	{
 		PCacheSetError(err, _("there is no persistent cache pool in directory \"%s\", and \"%s\" is on an ordinary file system"),
-					   directory, existing.path);
+					   plan->directory, existing->path);
 		PCacheSetHint(err, _("Is the file system for the pool mounted?  On an ordinary file system, only \"pg_pcache init\" creates a pool."));
+		return false;
 	}
-	else
-		ok = true;
-	PCacheDirClose(&existing);
-	return ok;
+	if (record == NULL || record->fs_kind == PCACHE_FS_FILE ||
+		record->fs_kind == plan->fs_kind ||
+		(any_memory && PCacheFsIsMemory(record->fs_kind)))
+		return true;
+	PCacheSetError(err, _("there is no persistent cache pool in directory \"%s\", and \"%s\" is on %s instead of %s"),
+				   plan->directory, existing->path,
+				   PCacheFsKindName(plan->fs_kind), PCacheFsKindName(record->fs_kind));
+	PCacheSetHint(err, _("Mount the file system that held the pool, or run \"pg_pcache init --force\" to choose another place."));
+	return false;
 }
 
 /*
  * May the server create the pool that is missing in this directory?
  *
- * directory is absolute, and is_default says that it is the one in PGDATA.
+ * directory is absolute, and is_default says that it was not configured.
  * record is PGDATA's, or NULL.  size is persistent_cache_size and nbuffers
  * shared_buffers, both in blocks.
  *
@@ -77,9 +101,13 @@ PCacheMayCreateMissing(const char *directory, bool is_default,
 					   const PCacheRecord *record, uint64 size, uint64 nbuffers,
 					   PCacheMissing *plan, PCacheError *err)
 {
-	bool		recorded = record != NULL &&
-		(is_default || strcmp(directory, record->directory) == 0);
+	PCacheDir	existing;
+	PCacheGeometry geometry = {0};	/* filled in once the rest is found right */
+	bool		ok;
 
+	/* a record of another place says nothing of this one */
+	if (record != NULL && !is_default && strcmp(directory, record->directory) != 0)
+		record = NULL;
 	if (is_default && record == NULL)
 	{
 		PCacheSetHint(err, _("Run \"pg_pcache init\" to choose size and place of the persistent cache, set \"persistent_cache_directory\" to a directory on tmpfs, hugetlbfs or fsdax, or set \"persistent_cache_mode\" to \"off\"."));
@@ -94,17 +122,28 @@ PCacheMayCreateMissing(const char *directory, bool is_default,
 		return false;
 	}
 
-	plan->again = recorded && PCacheFsIsMemory(record->fs_kind);
-	strlcpy(plan->directory, recorded ? record->directory : directory,
+	strlcpy(plan->directory, record != NULL ? record->directory : directory,
 			sizeof(plan->directory));
-	/* what is mounted there must be what was */
-	if (recorded && record->fs_kind != PCACHE_FS_FILE)
-		plan->fs_kind = record->fs_kind;
-	else if (!FindKind(plan->directory, &plan->fs_kind, err))
+	if (!PCacheOpenExistingPart(plan->directory, &existing, &plan->fs_kind, err))
 		return false;
+	plan->again = record != NULL && record->fs_kind == plan->fs_kind &&
+		PCacheFsIsMemory(plan->fs_kind);
 
 	/* shared_buffers may have been raised since */
-	plan->capacity = size > 0 || !recorded ? size : record->capacity;
+	plan->capacity = record != NULL && size == 0 ? record->capacity : size;
 	plan->capacity = Max(plan->capacity, nbuffers);
-	return PCacheCanRecreate(plan->directory, plan->fs_kind, plan->capacity, err);
+	ok = !IsInPgdata(&existing, directory, err) &&
+		IsWritable(&existing, plan->directory, err) &&
+		KindWillDo(&existing, record, !is_default, plan, err) &&
+		PCacheSpaceFor(&existing, plan->capacity, &geometry, err);
+
+	/* the record may be that of a server with a larger file system */
+	if (!ok && size == 0 && nbuffers > 0 && geometry.pool_size > 0 &&
+		PCacheSpaceFor(&existing, nbuffers, &geometry, err))
+	{
+		plan->capacity = nbuffers;
+		ok = true;
+	}
+	PCacheDirClose(&existing);
+	return ok;
 }

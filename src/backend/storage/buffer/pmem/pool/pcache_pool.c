@@ -352,37 +352,6 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 }
 
 /*
- * A pool is gone, and perhaps directories above it as well.  Can it be created
- * again, with that capacity, on a file system of the kind that it was on?
- *
- * The server asks before it creates anything, and "pg_pcache verify" to say
- * whether it would.
- */
-bool
-PCacheCanRecreate(const char *directory, PCacheFsKind expected,
-				  uint64 capacity, PCacheError *err)
-{
-	PCacheDir	existing;
-	PCacheGeometry geometry;
-	bool		ok = false;
-
-	if (!PCacheExistingPart(directory, expected, &existing, err))
-		return false;
-	if (faccessat(existing.fd, ".", W_OK | X_OK, 0) < 0)
-	{
-		PCacheSetError(err, _("could not create the persistent cache pool again: directory \"%s\" is not writable: %m"),
-					   existing.path);
-		if (errno == EACCES)
-			PCacheSetHint(err, _("Create directory \"%s\" for the user that owns the server process."),
-						  directory);
-	}
-	else
-		ok = PCacheSpaceFor(&existing, capacity, &geometry, err);
-	PCacheDirClose(&existing);
-	return ok;
-}
-
-/*
  * The largest capacity of a pool in a file of that many bytes; 0 if it is too
  * small for any.
  */
@@ -415,18 +384,18 @@ PCacheCapacityFor(uint64 file_size)
  * Is there room for what the file lacks of that many bytes?  Fails with ENOSPC
  * if not.  A file system that does not say how large it is has room.
  */
-static bool
-HasRoom(int fd, uint64 size)
+bool
+PCachePoolHasRoom(const PCachePool *pool, uint64 size)
 {
 	struct statvfs vfs;
 	struct stat st;
 	uint64		allocated;
 
-	if (fstatvfs(fd, &vfs) < 0)
+	if (fstatvfs(pool->fd, &vfs) < 0)
 		return false;
 	if (vfs.f_blocks == 0)
 		return true;
-	if (fstat(fd, &st) < 0)
+	if (fstat(pool->fd, &st) < 0)
 		return false;
 	/* hugetlbfs also counts blocks of 512 bytes */
 	allocated = (uint64) st.st_blocks * 512;
@@ -462,7 +431,7 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 	 * So we have to ask first: what does not fit must not fill the memory of
 	 * the host before that is found out.
 	 */
-	if (!HasRoom(pool->fd, size))
+	if (!PCachePoolHasRoom(pool, size))
 		rc = errno;
 	for (uint64 done = 0; rc == 0 && done < size; done += ALLOCATE_AT_ONCE)
 	{
@@ -688,10 +657,12 @@ RemoveLeftover(const PCacheDir *dir, const char *path, PCacheError *err)
  * mapped and locked.
  *
  * The file gets its name last, so that an interrupted creation leaves no
- * half-made pool behind.  A pool that was there is replaced.
+ * half-made pool behind.  A pool that is there is replaced only if replace says
+ * so, for which the caller must have it locked.  Otherwise it may be that of
+ * another server that was first.
  */
 bool
-PCachePoolCreate(const char *directory, uint64 capacity,
+PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
 				 uint64 system_identifier, int file_mode,
 				 uint32 catalog_version,
 				 PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
@@ -734,6 +705,13 @@ PCachePoolCreate(const char *directory, uint64 capacity,
 	if (flock(pool->fd, LOCK_EX | LOCK_NB) < 0)
 	{
 		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	/* whoever creates one here has our name for it first, so none comes later */
+	if (!replace && fstatat(dir.fd, PCACHE_POOL_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" already exists"), final_path);
+		PCacheSetHint(err, _("Is another server, or pg_pcache, creating it?"));
 		goto fail;
 	}
 

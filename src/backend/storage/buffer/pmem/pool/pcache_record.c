@@ -164,7 +164,7 @@ PCacheRecordRead(const char *datadir, PCacheRecord *record,
 		!ParseRecord(text, record))
 	{
 		PCacheSetError(err, _("file \"%s\" is damaged"), path);
-		PCacheSetHint(err, _("Run \"pg_pcache init --force\" to create the persistent cache anew."));
+		PCacheSetHint(err, _("Run \"pg_pcache init --force\" with option --directory to create the persistent cache anew."));
 		return PCACHE_RECORD_ERROR;
 	}
 	return PCACHE_RECORD_OK;

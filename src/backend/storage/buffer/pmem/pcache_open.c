@@ -1,0 +1,340 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_open.c
+ *	  How the postmaster gets its pool.
+ *
+ * The postmaster opens, locks and maps the pool while it creates shared
+ * memory; its children inherit the mapping and, with the file descriptor,
+ * the lock.  So the pool stays locked as long as any process of the server
+ * lives that could still write to it, and somewhat longer: who opens it waits
+ * (see LockFile()).
+ *
+ * What is wrong here is wrong with the set-up (no pool, no permission, no
+ * room, in use): the server does not start, and tells how to mend it.  What
+ * makes the contents doubtful is for pcache_startup.c, and only costs them.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_open.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/catversion.h"
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "storage/pcache_resize.h"
+
+static bool
+IsDefaultDirectory(void)
+{
+	return strcmp(persistent_cache_directory, PCACHE_DEFAULT_DIRECTORY) == 0;
+}
+
+/*
+ * The directory as configured, which is absolute and canonical, see
+ * check_persistent_cache_directory().  Inside PGDATA only the default is
+ * allowed: base backups and pg_rewind leave out a pool by that name only.
+ */
+static void
+CheckConfiguredDirectory(const char *directory)
+{
+	char		real[MAXPGPATH];
+
+	if (IsDefaultDirectory())
+		return;
+	if (realpath(directory, real) == NULL)
+		strlcpy(real, directory, MAXPGPATH);
+	if (PCacheIsInside(real, DataDir))
+		ereport(FATAL,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("persistent cache directory \"%s\" is inside the data directory",
+						directory),
+				 errhint("Set \"persistent_cache_directory\" to \"%s\", or to a directory outside.",
+						 PCACHE_DEFAULT_DIRECTORY)));
+}
+
+/*
+ * There is no pool where it should be: create it, or give up.
+ */
+static void
+CreateMissingPool(const char *directory, const PCacheRecord *record,
+				  PCacheError *open_err)
+{
+	PCacheMissing plan;
+
+	if (!PCacheMayCreateMissing(directory, IsDefaultDirectory(), record,
+								persistent_cache_size, NBuffers, &plan, open_err) ||
+		!PCacheMakeDirectory(plan.directory, plan.fs_kind,
+							 pg_dir_create_mode, open_err) ||
+		!PCachePoolCreate(plan.directory, false, plan.capacity,
+						  GetSystemIdentifier(), pg_file_create_mode,
+						  CATALOG_VERSION_NO,
+						  &PCacheThePool, &PCacheCtl->superblock, open_err))
+		PCacheRefuseToStart(open_err);
+
+	PCacheCtl->opened.refusal = PCACHE_COLD_NEW;
+	if (plan.again)
+		snprintf(PCacheCtl->opened.detail, sizeof(PCacheCtl->opened.detail),
+				 _("the pool was lost with its %s file system, and was created again"),
+				 PCacheFsKindName(plan.fs_kind));
+	else
+		strlcpy(PCacheCtl->opened.detail, _("the pool was created by this start"),
+				sizeof(PCacheCtl->opened.detail));
+	ereport(LOG,
+			(plan.again ?
+			 errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
+					PCacheThePool.path, (unsigned long long) plan.capacity) :
+			 errmsg("created persistent cache pool \"%s\", for %llu blocks",
+					PCacheThePool.path, (unsigned long long) plan.capacity),
+			 PCacheThePool.fs_kind == PCACHE_FS_TMPFS && !PCacheThePool.huge_pages ?
+			 errdetail("It is not in huge pages.") : 0));
+	if (record != NULL && strcmp(record->directory, PCacheThePool.directory) != 0)
+		ereport(LOG,
+				(errmsg("the pool in \"%s\", which the cluster was last used with, is left behind",
+						record->directory),
+				 errhint("Remove it if no other cluster uses it.")));
+}
+
+/*
+ * The pool can't be used as it is: make it an empty one of the same
+ * capacity.  If even the capacity is in doubt, go by PGDATA's record, else by
+ * the size of the file.
+ */
+static void
+ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
+			 const char *detail)
+{
+	PCacheGeometry g;
+	PCacheError err;
+	uint64		capacity;
+
+	if (!PCachePoolMayFormat(&PCacheThePool, record, &err))
+		PCacheReportError(FATAL, &err);
+
+	PCacheCtl->opened.refusal = refusal;
+	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
+
+	if (record != NULL)
+		capacity = record->capacity;
+	else
+		capacity = PCacheCapacityFor(PCacheThePool.file_size);
+	capacity = Min(capacity, PCACHE_MAX_CAPACITY);
+	if (capacity < NBuffers)
+		capacity = NBuffers;
+
+	/* whatever is missing, as after a truncation, is allocated again */
+	g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
+	if (PCacheThePool.file_size < g.pool_size)
+	{
+		/* all zeros unless a superblock was found intact */
+		if (PCacheCtl->superblock.format_version == PCACHE_FORMAT_VERSION &&
+			!PCachePoolMarkEmpty(&PCacheThePool, &PCacheCtl->superblock, &err))
+			PCacheRefuseToStart(&err);
+		if (!PCachePoolSetSize(&PCacheThePool, g.pool_size, &err))
+			PCacheRefuseToStart(&err);
+	}
+
+	if (!PCachePoolMap(&PCacheThePool, &err) ||
+		!PCachePoolFormat(&PCacheThePool, capacity, GetSystemIdentifier(),
+						  CATALOG_VERSION_NO, &PCacheCtl->superblock, &err))
+		PCacheRefuseToStart(&err);
+}
+
+/*
+ * The file was cut off: what is missing is allocated again, empty.
+ */
+static void
+RestorePool(const PCacheRecord *record)
+{
+	const PCacheSuperblock *sb = &PCacheCtl->superblock;
+	uint64		cut_at = PCacheThePool.file_size;
+	PCacheError err;
+
+	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, &err))
+	{
+		if (PCachePostmasterInterrupted())
+			PCacheRefuseToStart(&err);
+		PCacheReportError(LOG, &err);
+		ReformatPool(record, PCACHE_COLD_GEOMETRY, err.message);
+		return;
+	}
+	ereport(WARNING,
+			(errmsg("persistent cache pool \"%s\" was cut off at %llu of %llu bytes",
+					PCacheThePool.path, (unsigned long long) cut_at,
+					(unsigned long long) sb->pool_size),
+			 errdetail_plural("The %llu saved page that was there is lost; the rest was allocated again.",
+							  "The %llu saved pages that were there are lost; the rest was allocated again.",
+							  PCacheCtl->cut_off,
+							  (unsigned long long) PCacheCtl->cut_off)));
+
+	/* who met the end of the file took it for bad memory; there is other now */
+	if (!PCachePoolMap(&PCacheThePool, &err))
+		PCacheRefuseToStart(&err);
+	(void) PCachePoolUseHugePages(&PCacheThePool);
+	cut_at -= (cut_at - sb->blocks_offset) % BLCKSZ;
+	if (!PCacheForgetMemoryErrors(&PCacheThePool.map, cut_at, sb->pool_size - cut_at))
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+/*
+ * The pool has become too small for shared_buffers: make it larger.  Only
+ * pg_pcache clears bad blocks, which must not be met here.
+ */
+static void
+GrowPool(void)
+{
+	PCacheSuperblock *sb = &PCacheCtl->superblock;
+	uint64		capacity = Max(NBuffers, persistent_cache_size);
+	uint64		old_capacity = sb->capacity;
+	uint32		state = sb->state;
+	PCacheMediaReport media = {0};
+	PCacheResize resize = {.capacity = capacity,.media = &media};
+	PCacheError err;
+
+	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd, PCacheThePool.fs_kind,
+					 &media);
+	if (!PCachePoolMayGrow(&PCacheThePool, capacity, &media, &err))
+		ereport(FATAL,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %d are needed",
+						PCacheThePool.path, (unsigned long long) old_capacity, NBuffers),
+				 errdetail_internal("%s", err.message),
+				 errhint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")));
+	if (!PCachePoolResize(&PCacheThePool, sb, &resize, &err))
+		PCacheRefuseToStart(&err);
+	sb->state = state;
+	if (!PCacheSuperblockStore(&PCacheThePool.map, sb))
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+	PCacheMediaReportFree(&media);
+	ereport(LOG,
+			(errmsg("made persistent cache pool \"%s\" larger, from %llu to %llu blocks",
+					PCacheThePool.path, (unsigned long long) old_capacity,
+					(unsigned long long) capacity)));
+}
+
+/*
+ * Read the superblock of a pool that was just opened and locked, and map the
+ * pool.
+ */
+static void
+LoadPool(const PCacheRecord *record)
+{
+	PCacheSuperblocks superblocks;
+	PCacheError err;
+	PCacheVerdict verdict;
+	PCacheSuperblock *chosen = &PCacheCtl->superblock;
+
+	PCacheReadSuperblocks(PCacheThePool.fd, &superblocks);
+	*chosen = superblocks.chosen;
+	switch (superblocks.source)
+	{
+		case PCACHE_SB_NONE:
+			ReformatPool(record, PCACHE_COLD_SUPERBLOCK,
+						 superblocks.first_error.message);
+			return;
+		case PCACHE_SB_COPY:
+			ereport(LOG,
+					(errmsg("using the copy of the superblock of persistent cache pool \"%s\"",
+							PCacheThePool.path),
+					 errdetail("The first superblock is damaged: %s.",
+							   superblocks.first_error.message)));
+			break;
+		case PCACHE_SB_FIRST:
+			break;
+	}
+
+	/*
+	 * The geometry decides what we touch, so it is looked at already here.
+	 * The gates will look at the rest.
+	 */
+	if (chosen->format_version != PCACHE_FORMAT_VERSION)
+	{
+		snprintf(err.message, sizeof(err.message),
+				 _("the pool has format version %u, this server has %u"),
+				 chosen->format_version, PCACHE_FORMAT_VERSION);
+		ReformatPool(record, PCACHE_COLD_VERSION, err.message);
+		return;
+	}
+	verdict = PCacheGeometryGate(chosen, PCacheThePool.file_size);
+	if (verdict.refusal != PCACHE_WARM)
+	{
+		ReformatPool(record, verdict.refusal, verdict.detail);
+		return;
+	}
+	if (PCacheThePool.file_size < chosen->pool_size)
+		RestorePool(record);
+	else if (!PCachePoolMap(&PCacheThePool, &err))
+		PCacheRefuseToStart(&err);
+	/* a pool that was formatted meanwhile is large enough */
+	if (PCacheCtl->superblock.capacity < NBuffers)
+		GrowPool();
+}
+
+/*
+ * Open the pool, or do as CreateMissingPool() says, and have it mapped.  Called
+ * by the postmaster.  Does not return if the server cannot start with it.
+ */
+void
+PCacheOpenPool(void)
+{
+	char		directory[MAXPGPATH];
+	PCacheRecord record_file;
+	PCacheRecord *record = NULL;
+	PCacheError err;
+	PCacheMediaReport media;
+
+	PCacheDirPgdata = DataDir;
+	switch (PCacheRecordRead(DataDir, &record_file, &err))
+	{
+		case PCACHE_RECORD_OK:
+			record = &record_file;
+			break;
+		case PCACHE_RECORD_MISSING:
+			break;
+		case PCACHE_RECORD_ERROR:
+			PCacheReportError(LOG, &err);
+			break;
+	}
+	PCacheFindDirectory(DataDir, persistent_cache_directory, record, directory);
+	CheckConfiguredDirectory(directory);
+
+	switch (PCachePoolOpen(directory, PCACHE_OPEN_WRITE, &PCacheThePool, &err))
+	{
+		case PCACHE_OPEN_OK:
+			LoadPool(record);
+			break;
+		case PCACHE_OPEN_MISSING:
+			CreateMissingPool(directory, record, &err);
+			break;
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			PCacheRefuseToStart(&err);
+			break;
+	}
+	strlcpy(PCachePoolDirectory, PCacheThePool.directory, MAXPGPATH);
+
+	if (PCacheThePool.map.kind == PCACHE_PERSIST_FILE)
+		ereport(WARNING,
+				(errmsg("persistent cache pool \"%s\" is an ordinary file on disk",
+						PCacheThePool.path),
+				 errdetail("The kernel will write changed pages back to it while the server runs."),
+				 errhint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs.")));
+
+	memset(&media, 0, sizeof(media));
+	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd,
+					 PCacheThePool.fs_kind, &media);
+	PCacheApplyNuma(media.numa_node);
+	PCacheCoverBadBlocks(&media);
+	PCacheMediaReportFree(&media);
+}
