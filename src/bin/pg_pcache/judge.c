@@ -16,7 +16,9 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
@@ -180,24 +182,50 @@ QueryMedia(const PCachePool *pool, PCacheMediaReport *media)
 }
 
 /*
- * Run a command; what it prints goes to stderr, since stdout is for what we
- * say, which may be JSON.
+ * Run a command.  What it prints goes to stderr, since stdout is for what we
+ * say, which may be JSON; and it reads nothing that is meant for us.
  */
 static int
 RunQuietly(const char *command)
 {
-	int			out;
+	int			in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+	int			out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	int			null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	int			rc;
 
 	fflush(NULL);
-	out = dup(STDOUT_FILENO);
-	if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-		pg_fatal("could not redirect the output of \"%s\": %m", "restore_command");
+	if (out < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
+		dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		pg_fatal("could not redirect input and output of \"%s\": %m", "restore_command");
 	rc = system(command);
 	if (dup2(out, STDOUT_FILENO) < 0)
-		pg_fatal("could not redirect the output of \"%s\": %m", "restore_command");
+		pg_fatal("could not redirect input and output of \"%s\": %m", "restore_command");
+	/* it may have been closed */
+	if (in >= 0)
+		(void) dup2(in, STDIN_FILENO);
+	else
+		close(STDIN_FILENO);
+	close(in);
 	close(out);
+	close(null);
 	return rc;
+}
+
+/*
+ * Where the archive may put a file.  restore_command gets the name as it is, in
+ * a shell.
+ */
+static const char *
+TemporaryParent(void)
+{
+	const char *tmpdir = getenv("TMPDIR");
+	static const char harmless[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
+
+	if (tmpdir != NULL && tmpdir[0] == '/' &&
+		tmpdir[strspn(tmpdir, harmless)] == '\0')
+		return tmpdir;
+	return "/tmp";
 }
 
 /*
@@ -210,7 +238,6 @@ static bool
 ArchiveHas(const PCacheOptions *options, const ControlFileData *control,
 		   const char *restore_command, const char *name)
 {
-	const char *tmpdir = getenv("TMPDIR");
 	char		directory[MAXPGPATH];
 	char		path[MAXPGPATH];
 	char		restart_file[MAXFNAMELEN];
@@ -218,8 +245,7 @@ ArchiveHas(const PCacheOptions *options, const ControlFileData *control,
 	int			rc;
 	bool		restored;
 
-	snprintf(directory, sizeof(directory), "%s/pg_pcache.XXXXXX",
-			 tmpdir != NULL && tmpdir[0] != '\0' ? tmpdir : "/tmp");
+	snprintf(directory, sizeof(directory), "%s/pg_pcache.XXXXXX", TemporaryParent());
 	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	/* for %r: the archive must keep all that it has */
 	XLogFileName(restart_file, 0, 0, control->xlog_seg_size);
@@ -240,7 +266,9 @@ ArchiveHas(const PCacheOptions *options, const ControlFileData *control,
 
 	if (wait_result_is_any_signal(rc, true))
 	{
-		if (options->verb == VERB_VERIFY)
+		/* who interrupts the command means us as well */
+		if (options->verb == VERB_VERIFY || wait_result_is_signal(rc, SIGINT) ||
+			wait_result_is_signal(rc, SIGQUIT) || wait_result_is_signal(rc, SIGTERM))
 			pg_fatal("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));
 		pg_log_warning("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));
 	}

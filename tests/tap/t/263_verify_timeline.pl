@@ -124,7 +124,23 @@ $standby->append_conf('postgresql.conf', "restore_command = 'kill -TERM \$\$'");
 $verdict = verify_json($standby);
 is($verdict->{rc}, 1, 'restore_command dies of a signal: an error');
 like($verdict->{stderr}, qr/"restore_command" failed: .*terminated by signal 15/, 'restore_command dies of a signal: which is named');
-is((pcache($standby, 'rebuild'))[0], 2, 'restore_command dies of a signal: pg_pcache rebuild does what it can');
-like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*terminated by signal 15/,
-	'restore_command dies of a signal: and warns');
+is((pcache($standby, 'rebuild'))[0], 1, 'restore_command is interrupted: so is pg_pcache rebuild');
+$standby->append_conf('postgresql.conf', "restore_command = 'kill -HUP \$\$'");
+is((pcache($standby, 'verify'))[0], 1, 'restore_command dies of another signal: an error');
+is((pcache($standby, 'rebuild'))[0], 2, 'restore_command dies of another signal: pg_pcache rebuild does what it can');
+like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*terminated by signal 1:/,
+	'restore_command dies of another signal: and warns');
+
+# It is not given what is meant for us, nor a name that a shell would split.
+{
+	my $odd = PostgreSQL::Test::Utils::tempdir . "/a b; touch split;";
+
+	mkdir $odd or die $!;
+	local $ENV{TMPDIR} = $odd;
+	$standby->append_conf('postgresql.conf', "restore_command = 'cat >&2; echo got=%p >&2; false'");
+	IPC::Run::run([ 'pg_pcache', '-D' => $standby->data_dir, 'verify', '--json' ], '<' => \"secret\n", '>' => \$out, '2>' => \$err);
+	unlike($err, qr/secret/, 'restore_command: our input is not its own');
+	like($err, qr{^got=/tmp/pg_pcache\.}m, 'restore_command: an odd TMPDIR is not used');
+	ok(!-e $standby->data_dir . "/split", 'restore_command: the shell has not run it');
+}
 done_testing();
