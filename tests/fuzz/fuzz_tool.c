@@ -73,6 +73,9 @@ static const Command commands[] = {
 	{{"rebuild", "--warm-from-files", "--dry-run", "--json"},.reads_files = true},
 	{{"rebuild", "--warm-from-files"},.writes = true,.foretells = true,.reads_files = true},
 	{{"rebuild", "--warm-from-files", "--relations=5/16384,global/1260", "--json"},.writes = true,.foretells = true,.reads_files = true},
+	{{"drop", "--dry-run", "--json"}},
+	{{"drop", "--json"},.writes = true},
+	{{"drop", "--force"},.writes = true},
 };
 
 extern int	PgPcacheMain(int argc, char *argv[]);
@@ -608,6 +611,10 @@ WriteCluster(const FuzzInput *input, const Command *command)
 	size_t		len = FuzzExpandState(input, pool_directory, text, sizeof(text));
 	int			fd;
 
+	/* they may have been dropped */
+	if ((mkdir(pool_directory, 0700) < 0 && errno != EEXIST) ||
+		(symlink(pool_directory, PCACHE_DEFAULT_DIRECTORY) < 0 && errno != EEXIST))
+		Fail(pool_directory);
 	FuzzWriteFile(control_fd, &input->control, sizeof(input->control), 0);
 	unlink(PCACHE_RECORD_FILE);
 	if (!(input->facts & FUZZ_NO_RECORD))
@@ -721,6 +728,36 @@ PoolIsTooSmall(void)
 	return known && current->nbuffers >= 0 && sb.capacity < current->nbuffers;
 }
 
+/*
+ * Only "drop" takes the pool away, and without --force only one that is known to
+ * be the cluster's.  Nobody takes anything else.
+ */
+static void
+CheckFiles(const FuzzInput *input, const char *const *args)
+{
+	bool		drops = strcmp(args[0], "drop") == 0;
+	bool		force = false;
+	PCacheSuperblock first;
+	PCacheSuperblock copy;
+
+	FuzzExpect(access(CONTROL_FILE, F_OK) == 0 && access("pg_wal", F_OK) == 0 &&
+			   access("pg_tblspc", F_OK) == 0 && access("base/5", F_OK) == 0);
+	if ((input->facts & FUZZ_NO_POOL) || access(pool_path, F_OK) == 0)
+		return;
+	for (int i = 1; args[i] != NULL; i++)
+	{
+		force = force || strcmp(args[i], "--force") == 0;
+		drops = drops && strcmp(args[i], "--dry-run") != 0;
+	}
+	FuzzExpandSuperblock(&input->first, &first);
+	FuzzExpandSuperblock(&input->copy, &copy);
+	FuzzExpect(drops);
+	FuzzExpect(force ||
+			   (!(input->facts & FUZZ_NO_RECORD) &&
+				(first.system_identifier == input->control.system_identifier ||
+				 copy.system_identifier == input->control.system_identifier)));
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -736,6 +773,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	WriteCluster(&input, command);
 	status = Run(command->args);
 	CheckOutput(command->args, status);
+	CheckFiles(&input, command->args);
 	n_exits[command - commands][status]++;
 	EmptyRelations();
 	if (command->writes)

@@ -231,6 +231,17 @@ CloseArray(JsonWriter *w)
 	w->empty = false;
 }
 
+/* A string in an array. */
+static void
+AddElement(JsonWriter *w, const char *value)
+{
+	if (!w->empty)
+		appendStringInfoChar(&w->buf, ',');
+	NewLine(w);
+	EscapeJson(&w->buf, value);
+	w->empty = false;
+}
+
 static void
 AddCheckpoint(JsonWriter *w, const char *key, const PCacheCheckpoint *checkpoint)
 {
@@ -244,6 +255,32 @@ AddCheckpoint(JsonWriter *w, const char *key, const PCacheCheckpoint *checkpoint
 	AddLsn(w, "redo", checkpoint->redo);
 	AddNumber(w, "timeline", checkpoint->timeline);
 	CloseObject(w);
+}
+
+void
+DropResultToJson(const DropResult *result, bool human)
+{
+	JsonWriter	w;
+	bool		has_directory = result->directory[0] != '\0';
+
+	Begin(&w);
+	AddBoolean(&w, "dry_run", result->dry_run);
+	AddBoolean(&w, "nothing_to_drop", result->nothing);
+	AddString(&w, "pool", result->pool[0] != '\0' ? result->pool : NULL);
+	OpenArray(&w, "leftovers");
+	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
+	{
+		if (result->leftovers[i] != NULL)
+			AddElement(&w, result->leftovers[i]);
+	}
+	CloseArray(&w);
+	AddString(&w, "directory", has_directory ? result->directory : NULL);
+	AddBoolean(&w, "directory_removed",
+			   has_directory && result->directory_stays == NULL);
+	AddString(&w, "record", result->record[0] != '\0' ? result->record : NULL);
+	AddString(&w, "symbolic_link", result->link[0] != '\0' ? result->link : NULL);
+	AddBytes(&w, "freed", result->freed, human);
+	Finish(&w);
 }
 
 void

@@ -54,8 +54,8 @@ static const Option options_table[] = {
 	{"json", 0, OPTION_FLAG, AT(json), VERB_ALL},
 	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
 	{"human", 'u', OPTION_FLAG, AT(human), VERB_ALL},
-	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_INIT | VERB_REBUILD},
-	{"force", 0, OPTION_FLAG, AT(force), VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
+	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_REBUILD},
+	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
 	{"directory", 0, OPTION_STRING, AT(directory), VERB_ALL & ~VERB_REBUILD},
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
 	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
@@ -78,6 +78,7 @@ static const struct
 	const char *name;
 	int			verb;
 }			verb_names[] = {
+	{"drop", VERB_DROP},
 	{"init", VERB_INIT},
 	{"rebuild", VERB_REBUILD},
 	{"status", VERB_STATUS},
@@ -170,8 +171,8 @@ SetOption(PCacheOptions *options, const Option *option, const char *value)
 pg_noreturn static void
 RefuseOption(const PCacheOptions *options, const Option *option)
 {
-	const char *first = NULL;
-	const char *second = NULL;
+	const char *names[lengthof(verb_names)];
+	int			n = 0;
 
 	if (strcmp(option->name, "directory") == 0)
 	{
@@ -179,18 +180,20 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 		pg_log_error_hint("The pool is that of the data directory.");
 		exit(EXIT_ERROR);
 	}
-	for (int i = lengthof(verb_names) - 1; i >= 0; i--)
+	for (int i = 0; i < lengthof(verb_names); i++)
 	{
-		if ((option->verbs & verb_names[i].verb) == 0)
-			continue;
-		second = first;
-		first = verb_names[i].name;
+		if ((option->verbs & verb_names[i].verb) != 0)
+			names[n++] = verb_names[i].name;
 	}
-	if (second == NULL)
-		pg_log_error("option --%s can only be used with \"%s\"", option->name, first);
-	else
+	if (n == 1)
+		pg_log_error("option --%s can only be used with \"%s\"",
+					 option->name, names[0]);
+	else if (n == 2)
 		pg_log_error("option --%s can only be used with \"%s\" or \"%s\"",
-					 option->name, first, second);
+					 option->name, names[0], names[1]);
+	else
+		pg_log_error("option --%s can only be used with \"%s\", \"%s\" or \"%s\"",
+					 option->name, names[0], names[1], names[2]);
 	FailWithHelp(options);
 }
 

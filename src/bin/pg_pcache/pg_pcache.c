@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pg_pcache.c
- *	  Create, repair and look at the persistent cache of a cluster.
+ *	  Create, repair, look at and remove the persistent cache of a cluster.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -26,10 +26,12 @@ static const char *progname;
 static void
 Usage(void)
 {
-	printf(_("%s creates, repairs and examines the persistent cache of a PostgreSQL database cluster.\n\n"), progname);
+	printf(_("%s creates, repairs, examines and drops the persistent cache of a PostgreSQL cluster.\n\n"), progname);
 	printf(_("Usage:\n"));
 	printf(_("  %s [OPTION]... [VERB]\n"), progname);
 	printf(_("\nVerbs:\n"));
+	printf(_("  drop                     remove the pool and all traces of it from the data\n"
+			 "                           directory; the server must be down\n"));
 	printf(_("  init                     create the pool; the server must be down\n"));
 	printf(_("  rebuild                  repair the pool in place, keeping what is sound; the\n"
 			 "                           server must be down\n"));
@@ -45,8 +47,11 @@ Usage(void)
 	printf(_("  -u, --human              print sizes in human-readable units\n"));
 	printf(_("  -V, --version            output version information, then exit\n"));
 	printf(_("  -?, --help               show this help, then exit\n"));
-	printf(_("\nOptions for init and rebuild:\n"));
+	printf(_("\nOptions for drop, init and rebuild:\n"));
 	printf(_("      --dry-run            only tell what would be done\n"));
+	printf(_("\nOptions for drop:\n"));
+	printf(_("      --directory=DIR      remove the pool there\n"));
+	printf(_("      --force              also a pool that is not known to be the cluster's\n"));
 	printf(_("\nOptions for init:\n"));
 	printf(_("      --directory=DIR      create the pool there (default: by\n"
 			 "                           persistent_cache_directory)\n"));
@@ -175,6 +180,8 @@ main(int argc, char *argv[])
 	UseDataDirectory(&options);
 	switch (options.verb)
 	{
+		case VERB_DROP:
+			return DoDrop(&options);
 		case VERB_INIT:
 			return DoInit(&options);
 		case VERB_REBUILD:

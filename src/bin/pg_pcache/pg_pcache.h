@@ -37,7 +37,8 @@ typedef enum PCacheVerb
 	VERB_REBUILD = 2,
 	VERB_STATUS = 4,
 	VERB_VERIFY = 8,
-	VERB_ALL = 15,
+	VERB_DROP = 16,
+	VERB_ALL = 31,
 } PCacheVerb;
 
 typedef struct PCacheOptions
@@ -83,6 +84,23 @@ typedef struct InitResult
 	uint8		pool_uuid[PCACHE_UUID_LEN]; /* not in a dry run */
 	bool		huge_pages;		/* on tmpfs; not in a dry run */
 } InitResult;
+
+/* A pool can have left files under that many other names. */
+#define DROP_MAX_LEFTOVERS	2
+
+/* What was removed, or would be; each path is "" if there is no such thing. */
+typedef struct DropResult
+{
+	bool		dry_run;
+	bool		nothing;		/* none of the rest */
+	char		pool[MAXPGPATH];	/* of the file */
+	char	   *leftovers[DROP_MAX_LEFTOVERS];	/* likewise, or NULL */
+	char		directory[MAXPGPATH];
+	const char *directory_stays;	/* why it is not removed, or NULL */
+	char		record[MAXPGPATH];
+	char		link[MAXPGPATH];
+	uint64		freed;			/* bytes */
+} DropResult;
 
 /* What a comparison of a page with its data file can say. */
 typedef enum PageComparison
@@ -277,7 +295,8 @@ typedef enum PageCheck
 struct RelationCounter;
 struct RelationChoices;
 
-/* init.c, rebuild.c, status.c, verify.c: the verbs, which return the exit status */
+/* drop.c, init.c, rebuild.c, status.c, verify.c: the verbs, which return the exit status */
+extern int	DoDrop(const PCacheOptions *options);
 extern int	DoInit(const PCacheOptions *options);
 extern int	DoRebuild(const PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
@@ -375,6 +394,7 @@ extern void PrintNextStart(NextStart next_start, const char *detail,
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
 /* json.c */
+extern void DropResultToJson(const DropResult *result, bool human);
 extern void InitResultToJson(const InitResult *result, bool human);
 extern void RebuildResultToJson(const RebuildResult *result, bool human);
 extern void StatusResultToJson(const StatusResult *result, bool human);

@@ -1,0 +1,207 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_foretell.c
+ *	  How will the next start be: warm, cold, or not at all?
+ *
+ * Asks the gates and the other questions that a start asks, about what it will
+ * find.  pg_pcache asks while the server is down or runs, and the server itself
+ * for pg_pcache_next_start() and at a clean stop.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_foretell.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <sys/statvfs.h>
+
+#include "storage/pcache_foretell.h"
+#include "storage/pcache_resize.h"
+
+static void ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal,
+						 const char *fmt,...) pg_attribute_printf(3, 4);
+
+static void
+ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal, const char *fmt,...)
+{
+	va_list		ap;
+
+	forecast->starts = true;
+	forecast->verdict.refusal = refusal;
+	va_start(ap, fmt);
+	vsnprintf(forecast->verdict.detail, sizeof(forecast->verdict.detail), fmt, ap);
+	va_end(ap);
+}
+
+/*
+ * There is no pool in the directory, which open_error says: is one created?
+ * directory is what PCacheFindDirectory() found.
+ */
+void
+PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
+					  const PCacheRecord *record,
+					  const PCacheError *open_error, PCacheForecast *forecast)
+{
+	bool		is_default = config->directory == NULL ||
+		strcmp(config->directory, PCACHE_DEFAULT_DIRECTORY) == 0;
+	PCacheMissing plan;
+
+	memset(forecast, 0, sizeof(*forecast));
+	forecast->error = *open_error;
+	if (!PCacheMayCreateMissing(directory, is_default, record, config->size,
+								config->nbuffers, &plan, &forecast->error))
+		return;
+	if (plan.again)
+		ForetellCold(forecast, PCACHE_COLD_NEW,
+					 _("the pool was lost with its %s file system, and will be created again"),
+					 PCacheFsKindName(plan.fs_kind));
+	else
+		ForetellCold(forecast, PCACHE_COLD_NEW,
+					 _("there is no pool yet, and the server will create it"));
+}
+
+/* Mode always promises more than a file in the page cache can keep. */
+static bool
+KindSurvives(const PCachePool *pool, const PCacheNextConfig *config,
+			 PCacheForecast *forecast)
+{
+	bool		is_file = pool->fs_kind == PCACHE_FS_FILE;
+
+#ifndef USE_LIBPMEM
+	is_file |= pool->fs_kind == PCACHE_FS_FSDAX;
+#endif
+	if (config->mode != PERSISTENT_CACHE_ALWAYS || !is_file)
+		return true;
+	PCacheSetError(&forecast->error, _("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\""),
+				   pool->path);
+	PCacheSetHint(&forecast->error, _("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\"."));
+	return false;
+}
+
+/* Can the pool have as many blocks as shared_buffers? */
+static bool
+CapacityWillDo(const PCachePool *pool, uint64 capacity,
+			   const PCacheNextConfig *config, const PCacheMediaReport *media,
+			   PCacheForecast *forecast)
+{
+	PCacheError why;
+
+	if (capacity >= config->nbuffers ||
+		PCachePoolMayGrow(pool, Max(config->nbuffers, config->size), media, &why))
+		return true;
+	PCacheSetError(&forecast->error, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
+				   pool->path, (unsigned long long) capacity,
+				   (unsigned long long) config->nbuffers);
+	PCacheSetHint(&forecast->error, _("%s  Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\"."),
+				  why.message);
+	return false;
+}
+
+/*
+ * The pool is going to be lost with its memory, and created again in an empty
+ * file system of the same size.
+ */
+static void
+ForetellLost(const PCachePool *pool, uint64 capacity,
+			 const PCacheNextConfig *config, PCacheForecast *forecast)
+{
+	struct statvfs vfs;
+	uint64		needed = Max(config->nbuffers, config->size > 0 ? config->size : capacity);
+
+	if (fstatvfs(pool->fd, &vfs) < 0)
+	{
+		PCacheSetError(&forecast->error, _("could not stat file system of \"%s\": %m"),
+					   pool->path);
+		return;
+	}
+	/* as PCacheMayCreateMissing(): what shared_buffers need will do */
+	if (config->size == 0 && config->nbuffers > 0)
+		needed = config->nbuffers;
+	if (vfs.f_blocks > 0 &&
+		PCacheComputeGeometry(needed, pool->page_size).pool_size >
+		(uint64) vfs.f_blocks * vfs.f_frsize)
+	{
+		PCacheSetError(&forecast->error, _("the file system of persistent cache pool \"%s\" is too small for \"shared_buffers\""),
+					   pool->path);
+		PCacheSetHint(&forecast->error, _("Make it larger, or decrease \"shared_buffers\"."));
+		return;
+	}
+	ForetellCold(forecast, PCACHE_COLD_NEW,
+				 _("the pool will be lost with its %s file system, and created again"),
+				 PCacheFsKindName(pool->fs_kind));
+}
+
+/* Ask the gates, after what is going to happen. */
+static PCacheVerdict
+JudgeAfter(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
+		   PCacheNextEvent event)
+{
+	PCacheSuperblock next_sb = *sb;
+	PCacheGateFacts next_facts = *facts;
+	ControlFileData next_control = *facts->control;
+
+	switch (event)
+	{
+		case PCACHE_NEXT_NOTHING:
+		case PCACHE_NEXT_CRASH:
+			break;
+		case PCACHE_NEXT_HOST_CRASH:
+			/* it will be another boot */
+			next_facts.boot_id[0] ^= 0xFF;
+			break;
+		case PCACHE_NEXT_RESTART:
+			/* a server that is not consistent yet saves nothing */
+			if (sb->state != PCACHE_STATE_DIRTY)
+				break;
+			next_control.state = DB_SHUTDOWNED;
+			next_facts.control = &next_control;
+			PCacheSuperblockSetClean(&next_sb, &next_control, 1);
+			break;
+	}
+	return PCachePoolGate(&next_sb, &next_facts);
+}
+
+/*
+ * How will the start with an open pool be?  facts are those of now, and sb is
+ * what is on media now.  If the server runs, it must be its own pool, unless
+ * event is PCACHE_NEXT_NOTHING.  The page gates are not asked.
+ */
+void
+PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
+				   const PCacheGateFacts *facts, const PCacheNextConfig *config,
+				   PCacheNextEvent event, PCacheForecast *forecast)
+{
+	const PCacheSuperblock *sb = &superblocks->chosen;
+
+	memset(forecast, 0, sizeof(*forecast));
+	if (!KindSurvives(pool, config, forecast))
+		return;
+	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
+	{
+		ForetellLost(pool, superblocks->source != PCACHE_SB_NONE ? sb->capacity : 0,
+					 config, forecast);
+		return;
+	}
+	if (superblocks->source == PCACHE_SB_NONE)
+	{
+		if (PCachePoolMayFormat(pool, facts->record, &forecast->error))
+			ForetellCold(forecast, PCACHE_COLD_SUPERBLOCK, "%s",
+						 superblocks->first_error.message);
+		return;
+	}
+
+	forecast->verdict = JudgeAfter(sb, facts, event);
+	/* of a pool that is too damaged the server makes a new one */
+	if (sb->format_version == PCACHE_FORMAT_VERSION &&
+		forecast->verdict.refusal != PCACHE_COLD_GEOMETRY &&
+		!CapacityWillDo(pool, sb->capacity, config, facts->media, forecast))
+		return;
+	forecast->starts = true;
+}

@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_foretell.h
+ *	  How will the next start be?
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_foretell.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_FORETELL_H
+#define PCACHE_FORETELL_H
+
+#include "storage/pcache_gate.h"
+#include "storage/pcache_pool.h"
+
+/* What comes before the start. */
+typedef enum PCacheNextEvent
+{
+	PCACHE_NEXT_NOTHING,		/* the server is down */
+	PCACHE_NEXT_RESTART,		/* the running server is shut down cleanly */
+	PCACHE_NEXT_CRASH,			/* all its processes die */
+	PCACHE_NEXT_HOST_CRASH,		/* so does the host */
+} PCacheNextEvent;
+
+/* The settings of that start. */
+typedef struct PCacheNextConfig
+{
+	int			mode;			/* PersistentCacheMode */
+	const char *directory;		/* persistent_cache_directory */
+	uint64		size;			/* persistent_cache_size, in blocks */
+	uint64		nbuffers;		/* shared_buffers; 0 if unknown */
+	bool		cold_on_media_unknown;
+} PCacheNextConfig;
+
+typedef struct PCacheForecast
+{
+	bool		starts;			/* otherwise error says why not */
+	PCacheVerdict verdict;		/* warm, or the reason of a cold start */
+	PCacheError error;
+} PCacheForecast;
+
+extern void PCacheForetellMissing(const char *directory,
+								  const PCacheNextConfig *config,
+								  const PCacheRecord *record,
+								  const PCacheError *open_error,
+								  PCacheForecast *forecast);
+extern void PCacheForetellPool(const PCachePool *pool,
+							   const PCacheSuperblocks *superblocks,
+							   const PCacheGateFacts *facts,
+							   const PCacheNextConfig *config,
+							   PCacheNextEvent event,
+							   PCacheForecast *forecast);
+
+#endif							/* PCACHE_FORETELL_H */
