@@ -54,6 +54,7 @@ static const Option options_table[] = {
 	{"json", 0, OPTION_FLAG, AT(json), VERB_ALL},
 	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
 	{"human", 'u', OPTION_FLAG, AT(human), VERB_ALL},
+	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL},
 	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_REBUILD},
 	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
 	{"directory", 0, OPTION_STRING, AT(directory), VERB_ALL & ~VERB_REBUILD},
@@ -116,6 +117,26 @@ FindOption(const char *name)
 			return &options_table[i];
 	}
 	return NULL;
+}
+
+/* The verbs that an option can be used with; 0 if there is no such option. */
+int
+VerbsOfOption(const char *name)
+{
+	const Option *option = FindOption(name);
+
+	return option != NULL ? option->verbs : 0;
+}
+
+const char *
+VerbName(int verb)
+{
+	for (int i = 0; i < lengthof(verb_names); i++)
+	{
+		if (verb_names[i].verb == verb)
+			return verb_names[i].name;
+	}
+	return "unknown";
 }
 
 static bool
@@ -246,7 +267,7 @@ CheckOptions(const PCacheOptions *options)
 
 /*
  * Parse the command line; argv0 and progname are set.  Exits with a message if
- * it makes no sense.
+ * it makes no sense, and with the help if that is asked for.
  */
 void
 ParseOptions(int argc, char *argv[], PCacheOptions *options)
@@ -273,6 +294,12 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 	}
 	*letter = '\0';
 
+	/* getopt_long() would take the short form for an error */
+	for (int i = 1; i < argc; i++)
+	{
+		if (strcmp(argv[i], "-?") == 0)
+			argv[i] = "--help";
+	}
 	while ((c = getopt_long(argc, argv, letters, long_options, NULL)) != -1)
 	{
 		const Option *option = NULL;
@@ -289,6 +316,12 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 		SetOption(options, option, optarg);
 	}
 
+	if (options->help)
+	{
+		ShowHelp(options->progname,
+				 optind < argc ? FindVerb(options, argv[optind]) : 0);
+		exit(0);
+	}
 	options->verb = FindVerb(options, optind < argc ? argv[optind++] : "status");
 	if (optind < argc)
 	{

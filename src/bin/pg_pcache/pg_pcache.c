@@ -23,75 +23,6 @@
 
 static const char *progname;
 
-static void
-Usage(void)
-{
-	printf(_("%s creates, repairs, examines and drops the persistent cache of a PostgreSQL cluster.\n\n"), progname);
-	printf(_("Usage:\n"));
-	printf(_("  %s [OPTION]... [VERB]\n"), progname);
-	printf(_("\nVerbs:\n"));
-	printf(_("  drop                     remove the pool and all traces of it from the data\n"
-			 "                           directory; the server must be down\n"));
-	printf(_("  init                     create the pool; the server must be down\n"));
-	printf(_("  rebuild                  repair the pool in place, keeping what is sound; the\n"
-			 "                           server must be down\n"));
-	printf(_("  status                   show the state of the pool (default)\n"));
-	printf(_("  verify                   tell whether the next start will be warm, changing\n"
-			 "                           nothing; the server must be down\n"));
-	printf(_("\nOptions:\n"));
-	printf(_("  -D, --pgdata=DATADIR     data directory\n"));
-	printf(_("      --config-file=FILE   main server configuration file, if it is not in\n"
-			 "                           the data directory\n"));
-	printf(_("      --json               print one JSON object\n"));
-	printf(_("  -P, --progress           show progress information\n"));
-	printf(_("  -u, --human              print sizes in human-readable units\n"));
-	printf(_("  -V, --version            output version information, then exit\n"));
-	printf(_("  -?, --help               show this help, then exit\n"));
-	printf(_("\nOptions for drop, init and rebuild:\n"));
-	printf(_("      --dry-run            only tell what would be done\n"));
-	printf(_("\nOptions for drop:\n"));
-	printf(_("      --directory=DIR      remove the pool there\n"));
-	printf(_("      --force              also a pool that is not known to be the cluster's\n"));
-	printf(_("\nOptions for init:\n"));
-	printf(_("      --directory=DIR      create the pool there (default: by\n"
-			 "                           persistent_cache_directory)\n"));
-	printf(_("      --size=SIZE          how much data to cache at most, in kB, MB, GB or TB\n"
-			 "                           (default: by persistent_cache_size, or\n"
-			 "                           shared_buffers if that is 0)\n"));
-	printf(_("      --force              replace the pool that there is\n"));
-	printf(_("\nOptions for rebuild:\n"));
-	printf(_("      --reset              drop all pages\n"));
-	printf(_("      --force              with --reset: also a pool that is not the cluster's\n"));
-	printf(_("      --resize=SIZE        give the pool another size, keeping what fits\n"));
-	printf(_("      --warm-from-files    fill the pool from the data files\n"));
-	printf(_("      --relations=LIST     only from those of these relations\n"));
-	printf(_("  -j, --jobs=NUM           use this many threads to fill the pool (default: 1)\n"));
-	printf(_("\nOptions for status and verify:\n"));
-	printf(_("      --directory=DIR      look at the pool there\n"));
-	printf(_("\nOptions for verify:\n"));
-	printf(_("      --pages              compare pages with the data files, too\n"));
-	printf(_("      --deep               likewise, with a summary for each relation\n"));
-	printf(_("\nOptions for status:\n"));
-	printf(_("      --relations[=NUM]    list the relations with most pages (default: 10)\n"));
-	printf(_("  -d, --dbname=DBNAME      database to connect to, to look up names\n"
-			 "                           (default: postgres)\n"));
-	printf(_("  -h, --host=HOSTNAME      database server host or socket directory\n"));
-	printf(_("  -p, --port=PORT          database server port\n"));
-	printf(_("  -U, --username=USERNAME  user name to connect as\n"));
-	printf(_("  -w, --no-password        never prompt for password\n"));
-	printf(_("  -W, --password           force password prompt\n"));
-	printf(_("\nIf no data directory (DATADIR) is specified, "
-			 "the environment variable PGDATA\nis used.\n"));
-	printf(_("\nExit status:\n"));
-	printf(_("  0  success; for verify and rebuild: the next start will be warm\n"
-			 "  1  an error, or refused; for verify: there are pages that must not be there\n"
-			 "  2  for verify and rebuild: the next start will be cold\n"
-			 "  3  for verify and rebuild: nothing speaks against a warm start, but the\n"
-			 "     server's configuration could not be read\n"));
-	printf(_("\nReport bugs to <%s>.\n"), PACKAGE_BUGREPORT);
-	printf(_("%s home page: <%s>\n"), PACKAGE_NAME, PACKAGE_URL);
-}
-
 /*
  * The tool reads the pool by read(), but has to store to it through a mapping;
  * and a file that is cut off, or a block that goes bad, is no reason to dump
@@ -152,7 +83,7 @@ main(int argc, char *argv[])
 	{
 		if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0)
 		{
-			Usage();
+			ShowHelp(progname, 0);
 			exit(0);
 		}
 		if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)

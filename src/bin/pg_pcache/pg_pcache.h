@@ -68,6 +68,7 @@ typedef struct PCacheOptions
 	bool		json;
 	bool		human;
 	bool		progress;
+	bool		help;			/* never set once options are parsed */
 } PCacheOptions;
 
 typedef struct InitResult
@@ -304,6 +305,11 @@ extern int	DoVerify(const PCacheOptions *options);
 
 /* options.c */
 extern void ParseOptions(int argc, char *argv[], PCacheOptions *options);
+extern int	VerbsOfOption(const char *name);
+extern const char *VerbName(int verb);
+
+/* help.c */
+extern void ShowHelp(const char *progname, int verb);
 
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);

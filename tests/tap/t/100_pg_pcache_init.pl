@@ -83,6 +83,30 @@ for my $verb (qw(status verify))
 	}
 }
 
+# The help of each verb has the options that it takes, and no others.
+{
+	my %verbs = map { $_ => (command_output($_, '--help'))[1] } qw(drop init rebuild status verify);
+	my %options = map { $_ => 1 } map { /^ +(?:-\w, )?--([a-z-]+)/mg } values %verbs;
+	my ($rc, $all, $err) = command_output('--help');
+
+	unlike($all, qr/\@|postgresql\.org/, 'the help sends nobody to PostgreSQL');
+	for my $verb (sort keys %verbs)
+	{
+		like($verbs{$verb}, qr/^Usage:\n  pg_pcache \[OPTION\]\.\.\. $verb\n\n  $verb  /, "$verb --help: usage");
+		is($verbs{$verb}, (command_output('-D' => '/none', $_, $verb))[1], "$verb --help: $_ before the verb") for '--help', '-?';
+		for my $option (sort grep { !/^(?:help|version)$/ } keys %options)
+		{
+			my $shown = $verbs{$verb} =~ /^ +(?:-\w, )?--$option\b/m;
+			my $needs_value = $all =~ /--$option=/ && $option ne 'relations';
+			my (undef, undef, $message) = command_output('-D' => '/none', $verb, "--$option" . ($needs_value ? '=1' : ''));
+
+			is($message !~ /can only be used with "|cannot be used with "/, $shown, "$verb --help: shows --$option if it can be used");
+		}
+	}
+	is((command_output('rebuild-all', '--help'))[0], 1, 'help of an unknown verb: refused');
+	is((command_output('--help', 'no'))[1], $all, 'help of everything, whatever follows');
+}
+
 # The data directory.
 append_to_file("$tmp/file", 'x');
 mkdir "$tmp/empty";

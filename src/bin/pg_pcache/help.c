@@ -1,0 +1,211 @@
+/*-------------------------------------------------------------------------
+ *
+ * help.c
+ *	  What pg_pcache says of itself, as a whole and verb by verb.
+ *
+ * The text of an option is here, and which verbs it goes with is in options.c.
+ * Where an option means different things it has several lines, each with the
+ * verbs that it speaks of.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/help.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "lib/stringinfo.h"
+#include "pg_pcache.h"
+
+typedef struct HelpLine
+{
+	const char *option;			/* long name; NULL if it goes with no verb */
+	int			verbs;
+	const char *text;
+} HelpLine;
+
+/* Lines next to each other with the same verbs have one heading. */
+static const HelpLine help_lines[] = {
+	{"pgdata", VERB_ALL,
+	gettext_noop("  -D, --pgdata=DATADIR     data directory\n")},
+	{"config-file", VERB_ALL,
+		gettext_noop("      --config-file=FILE   main server configuration file, if it is not in\n"
+					 "                           the data directory\n")},
+	{"json", VERB_ALL,
+	gettext_noop("      --json               print one JSON object\n")},
+	{"progress", VERB_ALL,
+	gettext_noop("  -P, --progress           show progress information\n")},
+	{"human", VERB_ALL,
+	gettext_noop("  -u, --human              print sizes in human-readable units\n")},
+	{NULL, VERB_ALL,
+	gettext_noop("  -V, --version            output version information, then exit\n")},
+	{"help", VERB_ALL,
+	gettext_noop("  -?, --help               show this help, or that of a verb, then exit\n")},
+	{"dry-run", VERB_DROP | VERB_INIT | VERB_REBUILD,
+	gettext_noop("      --dry-run            only tell what would be done\n")},
+	{"directory", VERB_DROP,
+	gettext_noop("      --directory=DIR      remove the pool there\n")},
+	{"force", VERB_DROP,
+	gettext_noop("      --force              also a pool that is not known to be the cluster's\n")},
+	{"directory", VERB_INIT,
+		gettext_noop("      --directory=DIR      create the pool there (default: by\n"
+					 "                           persistent_cache_directory)\n")},
+	{"size", VERB_INIT,
+		gettext_noop("      --size=SIZE          how much data to cache at most, in kB, MB, GB or TB\n"
+					 "                           (default: by persistent_cache_size, or\n"
+					 "                           shared_buffers if that is 0)\n")},
+	{"force", VERB_INIT,
+	gettext_noop("      --force              replace the pool that there is\n")},
+	{"reset", VERB_REBUILD,
+	gettext_noop("      --reset              drop all pages\n")},
+	{"force", VERB_REBUILD,
+	gettext_noop("      --force              with --reset: also a pool that is not the cluster's\n")},
+	{"resize", VERB_REBUILD,
+	gettext_noop("      --resize=SIZE        give the pool another size, keeping what fits\n")},
+	{"warm-from-files", VERB_REBUILD,
+	gettext_noop("      --warm-from-files    fill the pool from the data files\n")},
+	{"relations", VERB_REBUILD,
+	gettext_noop("      --relations=LIST     only from those of these relations\n")},
+	{"jobs", VERB_REBUILD,
+	gettext_noop("  -j, --jobs=NUM           use this many threads to fill the pool (default: 1)\n")},
+	{"directory", VERB_STATUS | VERB_VERIFY,
+	gettext_noop("      --directory=DIR      look at the pool there\n")},
+	{"pages", VERB_VERIFY,
+	gettext_noop("      --pages              compare pages with the data files, too\n")},
+	{"deep", VERB_VERIFY,
+	gettext_noop("      --deep               likewise, with a summary for each relation\n")},
+	{"relations", VERB_STATUS,
+	gettext_noop("      --relations[=NUM]    list the relations with most pages (default: 10)\n")},
+	{"dbname", VERB_STATUS,
+		gettext_noop("  -d, --dbname=DBNAME      database to connect to, to look up names\n"
+					 "                           (default: postgres)\n")},
+	{"host", VERB_STATUS,
+	gettext_noop("  -h, --host=HOSTNAME      database server host or socket directory\n")},
+	{"port", VERB_STATUS,
+	gettext_noop("  -p, --port=PORT          database server port\n")},
+	{"username", VERB_STATUS,
+	gettext_noop("  -U, --username=USERNAME  user name to connect as\n")},
+	{"no-password", VERB_STATUS,
+	gettext_noop("  -w, --no-password        never prompt for password\n")},
+	{"password", VERB_STATUS,
+	gettext_noop("  -W, --password           force password prompt\n")},
+};
+
+static const struct
+{
+	int			verb;
+	const char *text;
+}			verb_lines[] = {
+
+	{VERB_DROP,
+		gettext_noop("  drop                     remove the pool and all traces of it from the data\n"
+					 "                           directory; the server must be down\n")},
+	{VERB_INIT,
+	gettext_noop("  init                     create the pool; the server must be down\n")},
+	{VERB_REBUILD,
+		gettext_noop("  rebuild                  repair the pool in place, keeping what is sound; the\n"
+					 "                           server must be down\n")},
+	{VERB_STATUS,
+	gettext_noop("  status                   show the state of the pool (default)\n")},
+	{VERB_VERIFY,
+		gettext_noop("  verify                   tell whether the next start will be warm, changing\n"
+					 "                           nothing; the server must be down\n")},
+};
+
+/* For which verbs is this line to be shown? */
+static int
+VerbsOfLine(const HelpLine *line)
+{
+	return line->option == NULL ? line->verbs :
+		line->verbs & VerbsOfOption(line->option);
+}
+
+static void
+PrintHeading(int verbs)
+{
+	StringInfoData list;
+	int			left = 0;
+
+	if (verbs == VERB_ALL)
+	{
+		printf(_("\nOptions:\n"));
+		return;
+	}
+	for (int i = 0; i < lengthof(verb_lines); i++)
+		left += (verbs & verb_lines[i].verb) != 0;
+	initStringInfo(&list);
+	for (int i = 0; i < lengthof(verb_lines); i++)
+	{
+		if ((verbs & verb_lines[i].verb) == 0)
+			continue;
+		appendStringInfoString(&list, VerbName(verb_lines[i].verb));
+		left--;
+		if (left > 0)
+			appendStringInfoString(&list, left == 1 ? _(" and ") : ", ");
+	}
+	printf(_("\nOptions for %s:\n"), list.data);
+	pfree(list.data);
+}
+
+static void
+ShowVerbHelp(const char *progname, int verb)
+{
+	printf(_("Usage:\n"));
+	printf(_("  %s [OPTION]... %s\n\n"), progname, VerbName(verb));
+	for (int i = 0; i < lengthof(verb_lines); i++)
+	{
+		if (verb_lines[i].verb == verb)
+			printf("%s", _(verb_lines[i].text));
+	}
+	printf(_("\nOptions:\n"));
+	for (int i = 0; i < lengthof(help_lines); i++)
+	{
+		if (help_lines[i].option != NULL &&
+			(VerbsOfLine(&help_lines[i]) & verb) != 0)
+			printf("%s", _(help_lines[i].text));
+	}
+}
+
+/* Print the help for a verb, or for all of them if that is 0. */
+void
+ShowHelp(const char *progname, int verb)
+{
+	int			heading = 0;
+
+	if (verb != 0)
+	{
+		ShowVerbHelp(progname, verb);
+		return;
+	}
+
+	printf(_("%s creates, repairs, examines and drops the persistent cache of a PostgreSQL cluster.\n\n"), progname);
+	printf(_("Usage:\n"));
+	printf(_("  %s [OPTION]... [VERB]\n"), progname);
+	printf(_("  %s VERB --help\n"), progname);
+	printf(_("\nVerbs:\n"));
+	for (int i = 0; i < lengthof(verb_lines); i++)
+		printf("%s", _(verb_lines[i].text));
+	for (int i = 0; i < lengthof(help_lines); i++)
+	{
+		int			verbs = VerbsOfLine(&help_lines[i]);
+
+		if (verbs == 0)
+			continue;
+		if (verbs != heading)
+			PrintHeading(verbs);
+		heading = verbs;
+		printf("%s", _(help_lines[i].text));
+	}
+	printf(_("\nIf no data directory (DATADIR) is specified, "
+			 "the environment variable PGDATA\nis used.\n"));
+	printf(_("\nExit status:\n"));
+	printf(_("  0  success; for verify and rebuild: the next start will be warm\n"
+			 "  1  an error, or refused; for verify: there are pages that must not be there\n"
+			 "  2  for verify and rebuild: the next start will be cold\n"
+			 "  3  for verify and rebuild: nothing speaks against a warm start, but the\n"
+			 "     server's configuration could not be read\n"));
+	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"
+			 "PostgreSQL.\n"));
+}
