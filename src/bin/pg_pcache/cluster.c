@@ -167,11 +167,13 @@ FindPostgres(const PCacheOptions *options)
 }
 
 /*
- * The value that a configuration parameter will have at the next start, by
- * asking "postgres -C".  Returns NULL, after a warning, if that is unknown.
+ * The value that a configuration parameter has in a server that is started with
+ * -D directory, and with this configuration file if that is not NULL, by asking
+ * "postgres -C".  Returns NULL, after a warning, if that is unknown.
  */
 char *
-ReadSetting(const PCacheOptions *options, const char *name)
+AskPostgres(const PCacheOptions *options, const char *directory,
+			const char *config_file, const char *name)
 {
 	const char *postgres = FindPostgres(options);
 	PQExpBuffer command;
@@ -184,11 +186,11 @@ ReadSetting(const PCacheOptions *options, const char *name)
 	command = createPQExpBuffer();
 	appendShellString(command, postgres);
 	appendPQExpBufferStr(command, " -D ");
-	appendShellString(command, options->pgdata);
-	if (options->config_file != NULL)
+	appendShellString(command, directory);
+	if (config_file != NULL)
 	{
 		appendPQExpBufferStr(command, " -c config_file=");
-		appendShellString(command, options->config_file);
+		appendShellString(command, config_file);
 	}
 	appendPQExpBufferStr(command, " -C ");
 	appendShellString(command, name);
@@ -210,6 +212,22 @@ ReadSetting(const PCacheOptions *options, const char *name)
 		(void) pg_strip_crlf(line);
 	destroyPQExpBuffer(command);
 	return line;
+}
+
+/*
+ * The value that a configuration parameter will have at the next start, or
+ * NULL, after a warning, if that is unknown.
+ */
+char *
+ReadSetting(const PCacheOptions *options, const char *name)
+{
+	static const char *config_file;
+	static bool located = false;
+
+	if (!located)
+		config_file = LocateConfigFile(options);
+	located = true;
+	return AskPostgres(options, options->pgdata, config_file, name);
 }
 
 /*

@@ -198,8 +198,9 @@ ShowHelp(const char *progname, int verb)
 		heading = verbs;
 		printf("%s", _(help_lines[i].text));
 	}
-	printf(_("\nIf no data directory (DATADIR) is specified, "
-			 "the environment variable PGDATA\nis used.\n"));
+	printf(_("\nDATADIR may also be a directory with the server's configuration.  If it is not\n"
+			 "specified, the environment variable PGDATA is used, or else the only cluster of\n"
+			 "version %s in /etc/postgresql.\n"), PG_MAJORVERSION);
 	printf(_("\nExit status:\n"));
 	printf(_("  0  success; for verify and rebuild: the next start will be warm\n"
 			 "  1  an error, or refused; for verify: there are pages that must not be there\n"

@@ -330,11 +330,4 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 		FailWithHelp(options);
 	}
 	CheckOptions(options);
-	if (options->datadir == NULL)
-		options->datadir = getenv("PGDATA");
-	if (options->datadir == NULL || options->datadir[0] == '\0')
-	{
-		pg_log_error("no data directory specified");
-		FailWithHelp(options);
-	}
 }

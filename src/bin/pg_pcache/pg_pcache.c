@@ -108,6 +108,7 @@ main(int argc, char *argv[])
 	/* the working directory is going to change */
 	if (options.config_file != NULL)
 		options.config_file = make_absolute_path(options.config_file);
+	LocateCluster(&options);
 	UseDataDirectory(&options);
 	switch (options.verb)
 	{

@@ -316,10 +316,16 @@ extern ControlFileData *ReadControlFile(const PCacheOptions *options);
 extern int	RunningServer(const char *pgdata);
 extern void RefuseRunningServer(const char *pgdata);
 extern bool FileExists(const char *directory, const char *name);
+extern char *AskPostgres(const PCacheOptions *options, const char *directory,
+						 const char *config_file, const char *name);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern int64 ReadSizeSetting(const PCacheOptions *options, const char *name);
 extern void ResolvePath(const char *path, char *resolved);
 extern uint64 ParseSize(const char *size, const char *option);
+
+/* locate.c */
+extern void LocateCluster(PCacheOptions *options);
+extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* judge.c */
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);

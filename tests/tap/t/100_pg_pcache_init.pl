@@ -60,6 +60,7 @@ sub traces
 {
 	local %ENV = %ENV;
 	delete $ENV{PGDATA};
+	$ENV{PG_CLUSTER_CONF_ROOT} = "$tmp/none";
 	refused('no data directory', qr/^pg_pcache: error: no data directory specified\n$usage/, 'init');
 	$ENV{PGDATA} = '';
 	refused('empty PGDATA', qr/^pg_pcache: error: no data directory specified\n$usage/, 'init');

@@ -135,6 +135,85 @@ append_to_file("$data/elsewhere.conf", slurp_file("$data/postgresql.conf"));
 rename "$data/postgresql.conf", "$data/postgresql.conf.away" or die $!;
 is((pcache($node, 'verify'))[0], 3, 'no configuration file: not known');
 is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '--config-file');
+
+# Directories with the configuration, as Debian's packages have them.
+{
+	local %ENV = %ENV;
+	my $etc = PostgreSQL::Test::Utils::tempdir();
+	my $conf = "$etc/18/main";
+	my $run = sub {
+		my ($exit, $name, $pattern, @args) = @_;
+		my ($stdout, $stderr) = run_command([ 'pg_pcache', @args ]);
+
+		is($? >> 8, $exit, "$name: exit status");
+		like($stderr, $pattern, "$name: message") if defined $pattern;
+		return $stdout;
+	};
+	my $using = qr/^pg_pcache: using data directory "\Q$data\E" of the configuration in "\Q$conf\E"$/;
+
+	$ENV{PG_CLUSTER_CONF_ROOT} = $etc;
+	delete $ENV{PGDATA};
+	$run->(1, 'no cluster at all', qr/^pg_pcache: error: no data directory specified\n/, 'verify');
+	mkdir $_ or die $! for "$etc/17", "$etc/17/main", "$etc/18", "$etc/18/empty", $conf;
+	append_to_file("$etc/17/main/postgresql.conf", "data_directory = '$data'\n");
+	$run->(1, 'no cluster of this version', qr/^pg_pcache: error: no data directory specified\n/, 'verify');
+	append_to_file("$conf/postgresql.conf", slurp_file("$data/elsewhere.conf") . "\ndata_directory = '$data'\n");
+
+	like($run->(0, 'the only cluster', $using, 'verify'), qr/^next start: WARM/, 'the only cluster: warm');
+	like($run->(0, 'the only cluster, status', $using), qr/^pool: +\Q$pool\E$/m, 'the only cluster, status: its pool');
+	$run->(0, '-D is a configuration directory', qr/^$/, 'verify', '-D' => $conf);
+	$run->(1, '-D is an empty directory', qr/pg_control/, 'verify', '-D' => "$etc/18/empty");
+	$run->(3, '--config-file counts more', qr/could not read/, 'verify', '-D' => $data, '--config-file' => "$etc/none.conf");
+	{
+		local $ENV{PGDATA} = $conf;
+		$run->(0, 'PGDATA is a configuration directory', qr/^$/, 'verify');
+		local $ENV{PGDATA} = "$etc/18/empty";
+		$run->(1, 'PGDATA counts more than what can be found', qr/pg_control/, 'verify');
+	}
+
+	# what the server was last started with
+	my $opts = slurp_file("$data/postmaster.opts");
+	my $started = sub {
+		unlink "$data/postmaster.opts";
+		append_to_file("$data/postmaster.opts", join(' ', '/usr/bin/postgres', map { qq{"$_"} } @_) . "\n");
+	};
+	for my $case (
+		[ 0, '-c', '-D', $data, '-c', "config_file=$conf/postgresql.conf" ],
+		[ 0, '-c in one word', '-D', $data, "-cconfig_file=$conf/postgresql.conf", '-c', 'port=1' ],
+		[ 0, '--config-file', "--config-file=$conf/postgresql.conf" ],
+		[ 0, '-D', '-D', $conf ],
+		[ 3, 'relative', '-D', $data, '-c', 'config_file=postgresql.conf' ],
+		[ 3, 'a missing file', '-D', $data, '-c', "config_file=$etc/none.conf" ],
+		[ 3, 'nothing', '-i' ],
+		[ 3, 'a word that lacks its value', '-c' ])
+	{
+		my ($exit, $name, @command) = @$case;
+
+		$started->(@command);
+		$run->($exit, "last started with $name", $exit == 0 ? qr/^$/ : undef, 'verify', '-D' => $data);
+	}
+	append_to_file("$etc/other.conf", slurp_file("$data/elsewhere.conf") . "\ndata_directory = '" . $none->data_dir . "'\n");
+	$started->('-c', "config_file=$etc/other.conf");
+	$run->(3, 'last started with the configuration of another cluster', undef, 'verify', '-D' => $data);
+	unlink "$data/postmaster.opts";
+	append_to_file("$data/postmaster.opts", $_), $run->(3, 'damaged postmaster.opts', undef, 'verify', '-D' => $data)
+	  for '', ' "', '"-c" "', ' "-c" "config_file=', "\0";
+
+	# by a server
+	unlink "$data/postmaster.opts";
+	command_ok([ 'pg_ctl', '-w', '-D' => $data, '-l' => $node->logfile, '-o' => "-c config_file=$conf/postgresql.conf", 'start' ],
+		'a server with its configuration elsewhere: start');
+	$run->(1, 'a server with its configuration elsewhere, running', qr/cluster must be shut down/, 'verify', '-D' => $data);
+	command_ok([ 'pg_ctl', '-w', '-D' => $data, 'stop' ], 'a server with its configuration elsewhere: stop');
+	$run->(0, 'a server with its configuration elsewhere, stopped', qr/^$/, 'verify', '-D' => $data);
+	unlink "$data/postmaster.opts";
+	append_to_file("$data/postmaster.opts", $opts);
+
+	mkdir "$etc/18/second";
+	append_to_file("$etc/18/second/postgresql.conf", 'nonsense');
+	$run->(1, 'two clusters', qr/^pg_pcache: error: no data directory specified\npg_pcache: detail: There are several clusters: "\Q$etc\E\/18\/(?:main|second)", "\Q$etc\E\/18\/(?:main|second)"\.\npg_pcache: hint: Choose one of these directories with -D\.$/, 'verify');
+	$run->(1, 'a configuration that cannot be read', qr/error: could not find the data directory of the configuration in "\Q$etc\E\/18\/second"/, 'verify', '-D' => "$etc/18/second");
+}
 rename "$data/postgresql.conf.away", "$data/postgresql.conf" or die $!;
 
 # Damage.

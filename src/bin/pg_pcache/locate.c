@@ -1,0 +1,234 @@
+/*-------------------------------------------------------------------------
+ *
+ * locate.c
+ *	  Where are the cluster's data directory and its configuration?
+ *
+ * The data directory is what -D says, or else PGDATA, or else that of the only
+ * cluster of this major version in the layout of Debian's packages.  Both may
+ * name a directory with the configuration instead, as they may for pg_ctl.
+ *
+ * The configuration is the file that --config-file names, or else the one in
+ * such a directory, or else the one that the server was last started with, or
+ * else the one in the data directory.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/locate.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog_internal.h"
+#include "common/logging.h"
+#include "lib/stringinfo.h"
+#include "pg_pcache.h"
+
+#define CONFIG_FILE			"postgresql.conf"
+#define OPTIONS_FILE		"postmaster.opts"
+#define MAX_OPTIONS_SIZE	65536
+
+/* Debian's tools have the same default and environment variable. */
+#define DEBIAN_ROOT			"/etc/postgresql"
+#define DEBIAN_ROOT_VAR		"PG_CLUSTER_CONF_ROOT"
+
+static bool
+Has(const char *directory, const char *name)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+
+	return snprintf(path, sizeof(path), "%s/%s", directory, name) < MAXPGPATH &&
+		stat(path, &st) == 0;
+}
+
+/*
+ * Find the only cluster that Debian's packages have of this major version, by
+ * its configuration.  Returns NULL if there is none.
+ */
+static char *
+FindDebianCluster(void)
+{
+	const char *root = getenv(DEBIAN_ROOT_VAR);
+	char	   *version;
+	char	   *found = NULL;
+	StringInfoData names;
+	int			n = 0;
+	DIR		   *clusters;
+	struct dirent *entry;
+
+	version = psprintf("%s/%s", root != NULL ? root : DEBIAN_ROOT, PG_MAJORVERSION);
+	clusters = opendir(version);
+	if (clusters == NULL)
+		return NULL;
+	initStringInfo(&names);
+	while ((entry = readdir(clusters)) != NULL)
+	{
+		char	   *directory = psprintf("%s/%s", version, entry->d_name);
+
+		if (entry->d_name[0] == '.' || !Has(directory, CONFIG_FILE))
+			continue;
+		appendStringInfo(&names, "%s\"%s\"", n == 0 ? "" : ", ", directory);
+		found = directory;
+		n++;
+	}
+	closedir(clusters);
+	if (n > 1)
+	{
+		pg_log_error("no data directory specified");
+		pg_log_error_detail("There are several clusters: %s.", names.data);
+		pg_log_error_hint("Choose one of these directories with %s.", "-D");
+		exit(EXIT_ERROR);
+	}
+	return found;
+}
+
+/*
+ * Set the data directory, and the configuration file if the directory that was
+ * given is one with a configuration.
+ */
+void
+LocateCluster(PCacheOptions *options)
+{
+	char	   *config_file;
+	char	   *datadir;
+	bool		was_given;
+
+	if (options->datadir == NULL)
+		options->datadir = getenv("PGDATA");
+	was_given = options->datadir != NULL && options->datadir[0] != '\0';
+	if (!was_given)
+		options->datadir = FindDebianCluster();
+	if (options->datadir == NULL)
+	{
+		pg_log_error("no data directory specified");
+		pg_log_error_hint("Try \"%s --help\" for more information.",
+						  options->progname);
+		exit(EXIT_ERROR);
+	}
+	if (Has(options->datadir, XLOG_CONTROL_FILE) || !Has(options->datadir, CONFIG_FILE))
+		return;
+
+	config_file = psprintf("%s/%s", options->datadir, CONFIG_FILE);
+	if (options->config_file == NULL)
+		options->config_file = make_absolute_path(config_file);
+	datadir = AskPostgres(options, options->datadir, options->config_file,
+						  "data_directory");
+	if (datadir == NULL)
+		pg_fatal("could not find the data directory of the configuration in \"%s\"",
+				 options->datadir);
+	if (!was_given)
+		pg_log_info("using data directory \"%s\" of the configuration in \"%s\"",
+					datadir, options->datadir);
+	options->datadir = datadir;
+}
+
+/* Get the next word of postmaster.opts, where each but the first is in quotes. */
+static char *
+NextWord(char **rest)
+{
+	char	   *word = strstr(*rest, " \"");
+	char	   *end;
+
+	if (word == NULL)
+		return NULL;
+	word += 2;
+	end = strstr(word, "\" \"");
+	if (end == NULL)
+		end = strrchr(word, '"');
+	if (end == NULL)
+		return NULL;
+	*end = '\0';
+	*rest = end + 1;
+	return word;
+}
+
+/* The value of "-cNAME", "-c NAME", likewise -D; NULL if it is another word. */
+static char *
+ShortOption(char *word, char letter, char **rest)
+{
+	if (word[0] != '-' || word[1] != letter)
+		return NULL;
+	return word[2] != '\0' ? word + 2 : NextWord(rest);
+}
+
+/* The configuration file that a command line of the server names, or NULL. */
+static char *
+ConfigFileOfCommand(char *command)
+{
+	char	   *rest = command;
+	char	   *config_file = NULL;
+	char	   *directory = NULL;
+	char	   *word;
+
+	while ((word = NextWord(&rest)) != NULL)
+	{
+		char	   *next = ShortOption(word, 'D', &rest);
+		char	   *setting;
+
+		if (next != NULL)
+		{
+			directory = next;
+			continue;
+		}
+		setting = ShortOption(word, 'c', &rest);
+		if (setting == NULL && strncmp(word, "--", 2) == 0)
+			setting = word + 2;
+		if (setting != NULL && (strncmp(setting, "config_file=", 12) == 0 ||
+								strncmp(setting, "config-file=", 12) == 0))
+			config_file = setting + 12;
+	}
+	if (config_file != NULL)
+		return config_file;
+	return directory != NULL ? psprintf("%s/%s", directory, CONFIG_FILE) : NULL;
+}
+
+/*
+ * The configuration file of the server: the one that was given, or the one
+ * that the server was last started with.  Returns NULL for that in the data
+ * directory.
+ *
+ * The file is asked whose it is, since a data directory may have been copied
+ * together with its postmaster.opts.
+ */
+const char *
+LocateConfigFile(const PCacheOptions *options)
+{
+	char		command[MAX_OPTIONS_SIZE];
+	char		path[MAXPGPATH];
+	char		resolved[PATH_MAX];
+	char	   *config_file;
+	char	   *datadir;
+	bool		is_ours;
+	FILE	   *file;
+	size_t		len;
+
+	if (options->config_file != NULL)
+		return options->config_file;
+	snprintf(path, sizeof(path), "%s/%s", options->pgdata, OPTIONS_FILE);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return NULL;
+	len = fread(command, 1, sizeof(command) - 1, file);
+	fclose(file);
+	command[len] = '\0';
+
+	config_file = ConfigFileOfCommand(command);
+	if (config_file == NULL || !is_absolute_path(config_file) ||
+		access(config_file, R_OK) < 0)
+		return NULL;
+	snprintf(path, sizeof(path), "%s/%s", options->pgdata, CONFIG_FILE);
+	if (strcmp(config_file, path) == 0)
+		return NULL;
+	datadir = AskPostgres(options, options->pgdata, config_file, "data_directory");
+	is_ours = datadir != NULL && realpath(datadir, resolved) != NULL &&
+		strcmp(resolved, options->pgdata) == 0;
+	free(datadir);
+	return is_ours ? pg_strdup(config_file) : NULL;
+}
