@@ -75,10 +75,11 @@ AS 'MODULE_PATHNAME', 'pg_pcache_seal'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION pg_pcache_next_start(
-	host_crash bool DEFAULT false,
+	what text DEFAULT 'restart',
 	OUT warm bool,
 	OUT reason text,
-	OUT detail text)
+	OUT detail text,
+	OUT hint text)
 AS 'MODULE_PATHNAME', 'pg_pcache_next_start'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
@@ -87,7 +88,7 @@ REVOKE ALL ON FUNCTION pg_pcache_pool() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_stat_pcache() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_pcache_relations() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_pcache_seal() FROM PUBLIC;
-REVOKE ALL ON FUNCTION pg_pcache_next_start(bool) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_pcache_next_start(text) FROM PUBLIC;
 REVOKE ALL ON pg_pcache_pool FROM PUBLIC;
 REVOKE ALL ON pg_stat_pcache FROM PUBLIC;
 REVOKE ALL ON pg_pcache_relations FROM PUBLIC;
@@ -95,7 +96,7 @@ REVOKE ALL ON pg_pcache_relations FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_pcache_pool() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_stat_pcache() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_pcache_relations() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION pg_pcache_next_start(bool) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_pcache_next_start(text) TO pg_monitor;
 GRANT SELECT ON pg_pcache_pool TO pg_monitor;
 GRANT SELECT ON pg_stat_pcache TO pg_monitor;
 GRANT SELECT ON pg_pcache_relations TO pg_monitor;

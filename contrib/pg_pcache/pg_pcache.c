@@ -32,7 +32,7 @@ PG_MODULE_MAGIC_EXT(
 #define PG_PCACHE_POOL_COLS			26
 #define PG_STAT_PCACHE_COLS			11
 #define PG_PCACHE_RELATIONS_COLS	7
-#define PG_PCACHE_NEXT_START_COLS	3
+#define PG_PCACHE_NEXT_START_COLS	4
 #define PG_PCACHE_MAX_COLS			26	/* maximum of above */
 
 /* A row's columns, which are filled in from left to right. */
@@ -335,28 +335,42 @@ pg_pcache_seal(PG_FUNCTION_ARGS)
 }
 
 /*
- * Would the start after a crash that happened now be warm?
+ * How will the next start be, after what the argument names?
  */
 PG_FUNCTION_INFO_V1(pg_pcache_next_start);
+
+static PCacheNextEvent
+GetEvent(const char *what)
+{
+	if (strcmp(what, "restart") == 0)
+		return PCACHE_NEXT_RESTART;
+	if (strcmp(what, "crash") == 0)
+		return PCACHE_NEXT_CRASH;
+	if (strcmp(what, "host crash") == 0)
+		return PCACHE_NEXT_HOST_CRASH;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized event: \"%s\"", what),
+			 errhint("Valid events are \"restart\", \"crash\", and \"host crash\".")));
+}
 
 Datum
 pg_pcache_next_start(PG_FUNCTION_ARGS)
 {
 	Row			row;
-	PCacheVerdict verdict;
+	PCacheForecast *forecast = palloc_object(PCacheForecast);
+	PCacheRefusal refusal;
+
+	PersistentCacheNextStart(GetEvent(text_to_cstring(PG_GETARG_TEXT_PP(0))), forecast);
+	refusal = forecast->verdict.refusal;
 
 	InitRow(&row);
-	if (!PersistentCacheEnabled())
-	{
-		AddDatum(&row, BoolGetDatum(false));
-		AddText(&row, "off");
-		AddText(&row, "persistent_cache_mode is off");
-		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
-	}
-
-	verdict = PersistentCacheNextStart(PG_GETARG_BOOL(0));
-	AddDatum(&row, BoolGetDatum(verdict.refusal == PCACHE_WARM));
-	AddText(&row, PCacheRefusalName(verdict.refusal));
-	AddDetail(&row, verdict.detail);
+	AddDatum(&row, BoolGetDatum(forecast->starts && !forecast->is_off &&
+								refusal == PCACHE_WARM));
+	AddText(&row, !forecast->starts ? "refused" :
+			forecast->is_off ? "off" : PCacheRefusalName(refusal));
+	AddDetail(&row, !forecast->starts ? forecast->error.message :
+			  forecast->is_off ? "persistent_cache_mode is off" : forecast->verdict.detail);
+	AddDetail(&row, forecast->starts ? "" : forecast->error.hint);
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
 }

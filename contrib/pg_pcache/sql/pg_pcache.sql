@@ -38,10 +38,14 @@ DROP TABLE pcache_test;
 CHECKPOINT;
 SELECT warm = (mode = 'always') AS warm,
   reason = CASE mode WHEN 'off' THEN 'off' WHEN 'always' THEN 'warm' ELSE 'dirty' END AS reason
-FROM pg_pcache_next_start(), pg_pcache_pool;
+FROM pg_pcache_next_start('crash'), pg_pcache_pool;
 SELECT NOT warm OR file_system = 'fsdax' AS warm
-FROM pg_pcache_next_start(host_crash => true), pg_pcache_pool;
+FROM pg_pcache_next_start('host crash'), pg_pcache_pool;
 SELECT warm IS NULL AS strict FROM pg_pcache_next_start(NULL);
+SELECT warm = (mode <> 'off') AS warm,
+  reason = CASE mode WHEN 'off' THEN 'off' ELSE 'warm' END AS reason, hint
+FROM pg_pcache_next_start(), pg_pcache_pool;
+SELECT * FROM pg_pcache_next_start('an earthquake');
 
 -- Not for everybody.
 SET ROLE pg_database_owner;
@@ -51,7 +55,7 @@ SELECT * FROM pg_stat_pcache;
 SELECT * FROM pg_stat_pcache();
 SELECT * FROM pg_pcache_relations;
 SELECT * FROM pg_pcache_relations();
-SELECT * FROM pg_pcache_next_start();
+SELECT * FROM pg_pcache_next_start('crash');
 SELECT pg_pcache_seal();
 RESET ROLE;
 
@@ -59,7 +63,7 @@ SET ROLE pg_monitor;
 SELECT count(*) FROM pg_pcache_pool;
 SELECT count(*) FROM pg_stat_pcache;
 SELECT count(*) > 0 AS relations FROM pg_pcache_relations;
-SELECT count(*) FROM pg_pcache_next_start();
+SELECT count(*) FROM pg_pcache_next_start('crash');
 SELECT pg_pcache_seal();
 RESET ROLE;
 

@@ -99,6 +99,9 @@ static const struct
 	const char *text;
 }			verb_lines[] = {
 
+	{VERB_CHECK,
+		gettext_noop("  check                    tell whether a restart now would be warm, by the\n"
+					 "                           configuration on disk; the server may run\n")},
 	{VERB_DROP,
 		gettext_noop("  drop                     remove the pool and all traces of it from the data\n"
 					 "                           directory; the server must be down\n")},
@@ -202,11 +205,12 @@ ShowHelp(const char *progname, int verb)
 			 "specified, the environment variable PGDATA is used, or else the only cluster of\n"
 			 "version %s in /etc/postgresql.\n"), PG_MAJORVERSION);
 	printf(_("\nExit status:\n"));
-	printf(_("  0  success; for verify and rebuild: the next start will be warm\n"
-			 "  1  an error, or refused; for verify: there are pages that must not be there\n"
-			 "  2  for verify and rebuild: the next start will be cold\n"
-			 "  3  for verify and rebuild: nothing speaks against a warm start, but the\n"
-			 "     server's configuration could not be read\n"));
+	printf(_("  0  success; for check, verify and rebuild: the next start will be warm\n"
+			 "  1  an error, or refused; for check and verify: the server would not start;\n"
+			 "     for verify: there are pages that must not be there\n"
+			 "  2  for check, verify and rebuild: the next start will be cold\n"
+			 "  3  for check, verify and rebuild: nothing speaks against a warm start, but\n"
+			 "     the server's configuration could not be read\n"));
 	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"
 			 "PostgreSQL.\n"));
 }

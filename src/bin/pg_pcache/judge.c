@@ -30,6 +30,10 @@
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
+/* A superblock that a server is just writing looks damaged, but not long. */
+#define READ_ATTEMPTS		5
+#define READ_RETRY_USEC		20000L
+
 /* So that nobody can forge a pool whose pages have the same hash values. */
 static uint64 hash_seed;
 
@@ -84,6 +88,35 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 		conf->cold_on_media_unknown = on_media_unknown != NULL &&
 			strcmp(on_media_unknown, "cold") == 0;
 		free(on_media_unknown);
+	}
+}
+
+/* The same, as the questions about the next start want it. */
+PCacheNextConfig
+NextConfig(const Configuration *conf)
+{
+	PCacheNextConfig config = {
+		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 ?
+		PERSISTENT_CACHE_ALWAYS : PERSISTENT_CACHE_PLANNED_RESTART,
+		.directory = conf->directory,
+		.size = conf->pool_size,
+		.nbuffers = Max(conf->nbuffers, 0),
+		.cold_on_media_unknown = conf->cold_on_media_unknown,
+	};
+
+	return config;
+}
+
+/* Read the superblocks of a pool that a server may be writing to. */
+void
+ReadLiveSuperblocks(const PCachePool *pool, PCacheSuperblocks *superblocks)
+{
+	PCacheReadSuperblocks(pool->fd, superblocks);
+	for (int i = 1; i < READ_ATTEMPTS &&
+		 !(superblocks->first_intact && superblocks->copy_intact); i++)
+	{
+		pg_usleep(READ_RETRY_USEC);
+		PCacheReadSuperblocks(pool->fd, superblocks);
 	}
 }
 

@@ -57,7 +57,7 @@ static const Option options_table[] = {
 	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL},
 	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_REBUILD},
 	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
-	{"directory", 0, OPTION_STRING, AT(directory), VERB_ALL & ~VERB_REBUILD},
+	{"directory", 0, OPTION_STRING, AT(directory), VERB_ALL & ~VERB_REBUILD & ~VERB_CHECK},
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
 	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
 	{"resize", 0, OPTION_STRING, AT(resize), VERB_REBUILD},
@@ -79,6 +79,7 @@ static const struct
 	const char *name;
 	int			verb;
 }			verb_names[] = {
+	{"check", VERB_CHECK},
 	{"drop", VERB_DROP},
 	{"init", VERB_INIT},
 	{"rebuild", VERB_REBUILD},
@@ -197,7 +198,7 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 
 	if (strcmp(option->name, "directory") == 0)
 	{
-		pg_log_error("option %s cannot be used with \"%s\"", "--directory", "rebuild");
+		pg_log_error("option %s cannot be used with \"%s\"", "--directory", VerbName(options->verb));
 		pg_log_error_hint("The pool is that of the data directory.");
 		exit(EXIT_ERROR);
 	}

@@ -120,6 +120,7 @@ main(int argc, char *argv[])
 			return DoRebuild(&options);
 		case VERB_STATUS:
 			return DoStatus(&options);
+		case VERB_CHECK:
 		case VERB_VERIFY:
 			return DoVerify(&options);
 	}

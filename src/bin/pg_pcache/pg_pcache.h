@@ -18,7 +18,7 @@
 
 #include "common/logging.h"
 #include "fe_utils/connect_utils.h"
-#include "storage/pcache_gate.h"
+#include "storage/pcache_foretell.h"
 
 /* Exit status; see usage(). */
 #define EXIT_WARM		0
@@ -38,7 +38,8 @@ typedef enum PCacheVerb
 	VERB_STATUS = 4,
 	VERB_VERIFY = 8,
 	VERB_DROP = 16,
-	VERB_ALL = 31,
+	VERB_CHECK = 32,
+	VERB_ALL = 63,
 } PCacheVerb;
 
 typedef struct PCacheOptions
@@ -329,6 +330,9 @@ extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* judge.c */
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
+extern PCacheNextConfig NextConfig(const Configuration *conf);
+extern void ReadLiveSuperblocks(const PCachePool *pool,
+								PCacheSuperblocks *superblocks);
 extern void FindPoolDirectory(const PCacheOptions *options,
 							  const Configuration *conf,
 							  const PCacheRecord *record, char *directory);

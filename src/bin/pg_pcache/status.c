@@ -19,10 +19,6 @@
 #include "common/logging.h"
 #include "pg_pcache.h"
 
-/* A superblock that a server is just writing looks damaged, but not long. */
-#define READ_ATTEMPTS		5
-#define READ_RETRY_USEC		20000L
-
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
 /* As many relations are shown if the user does not say how many. */
@@ -252,14 +248,10 @@ DoStatus(const PCacheOptions *options)
 			FailWith(&err);
 	}
 
-	PCacheReadSuperblocks(result.pool.fd, &result.superblocks);
-	for (int i = 1; i < READ_ATTEMPTS &&
-		 !(result.superblocks.first_intact && result.superblocks.copy_intact) &&
-		 result.server_pid != 0; i++)
-	{
-		pg_usleep(READ_RETRY_USEC);
+	if (result.server_pid != 0)
+		ReadLiveSuperblocks(&result.pool, &result.superblocks);
+	else
 		PCacheReadSuperblocks(result.pool.fd, &result.superblocks);
-	}
 	if (result.superblocks.source == PCACHE_SB_NONE)
 	{
 		pg_log_error("both superblocks of persistent cache pool \"%s\" are damaged",

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * verify.c
- *	  pg_pcache verify: will the next start be warm?
+ *	  pg_pcache verify and check: will the next start be warm?
  *
- * Asks the same gates as pcache_startup.c does, about the same facts, and
- * changes nothing.
+ * Both ask the same gates as pcache_startup.c does, about the same facts, and
+ * change nothing.  verify looks at what a server has left, and refuses one that
+ * runs.  check is also for a server that runs: it tells how the next start will
+ * be if that is shut down cleanly now, with the configuration as it is on disk.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -43,63 +45,85 @@ ConcludeCold(VerifyResult *result, PCacheRefusal refusal, const char *detail)
 	Conclude(result, NEXT_START_COLD, PCacheRefusalName(refusal), "%s", detail);
 }
 
+/* What comes before the next start has told how that will be. */
+static void
+ConcludeForecast(VerifyResult *result, const PCacheForecast *forecast)
+{
+	if (!forecast->starts)
+		FailWith(&forecast->error);
+	if (forecast->verdict.refusal != PCACHE_WARM)
+		ConcludeCold(result, forecast->verdict.refusal, forecast->verdict.detail);
+}
+
 /* Does the server create a missing pool?  If not, it won't start. */
 static void
 JudgeMissingPool(const PCacheOptions *options, const char *directory,
 				 const PCacheRecord *record, const Configuration *conf,
 				 PCacheError *err, VerifyResult *result)
 {
-	char		default_directory[MAXPGPATH];
-	PCacheMissing plan;
+	PCacheNextConfig config = NextConfig(conf);
+	PCacheForecast forecast;
 
 	/* with --directory, only the pool that was lost is created again */
-	snprintf(default_directory, sizeof(default_directory), "%s/%s",
-			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
-	if (options->directory != NULL &&
-		(record == NULL || strcmp(directory, record->directory) != 0))
+	if (options->directory != NULL)
 	{
-		PCacheSetHint(err, _("Run \"pg_pcache init\" to create the persistent cache."));
-		FailWith(err);
+		if (record == NULL || strcmp(directory, record->directory) != 0)
+		{
+			PCacheSetHint(err, _("Run \"pg_pcache init\" to create the persistent cache."));
+			FailWith(err);
+		}
+		config.directory = NULL;
 	}
-	if (!PCacheMayCreateMissing(directory,
-								strcmp(directory, default_directory) == 0 ||
-								conf->directory == NULL ||
-								strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) == 0,
-								record, conf->pool_size, Max(conf->nbuffers, 0),
-								&plan, err))
-		FailWith(err);
-	if (plan.again)
-		Conclude(result, NEXT_START_COLD, PCacheRefusalName(PCACHE_COLD_NEW),
-				 _("the pool was lost with its %s file system, and will be created again"),
-				 PCacheFsKindName(plan.fs_kind));
-	else
-		Conclude(result, NEXT_START_COLD, PCacheRefusalName(PCACHE_COLD_NEW),
-				 _("there is no pool yet, and the server will create it"));
+	PCacheForetellMissing(directory, &config, record, err, &forecast);
+	ConcludeForecast(result, &forecast);
 }
 
 /* Ask the pool gates. */
 static void
 JudgeForResult(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 			   const PCacheGateFacts *facts, const Configuration *conf,
-			   VerifyResult *result)
+			   PCacheNextEvent event, VerifyResult *result)
 {
-	PCacheVerdict verdict = JudgePool(superblocks, facts);
-	PCacheError err;
+	PCacheNextConfig config = NextConfig(conf);
+	PCacheForecast forecast;
 
-	if (superblocks->source == PCACHE_SB_NONE &&
-		!PCachePoolMayFormat(pool, facts->record, &err))
-		FailWith(&err);
-	if (superblocks->source == PCACHE_SB_COPY)
+	PCacheForetellPool(pool, superblocks, facts, &config, event, &forecast);
+	if (superblocks->source == PCACHE_SB_COPY && event == PCACHE_NEXT_NOTHING)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
 					superblocks->first_error.message);
+	ConcludeForecast(result, &forecast);
+}
 
-	/* of a pool that is too damaged the server makes a new one */
-	if (superblocks->source != PCACHE_SB_NONE &&
-		superblocks->chosen.format_version == PCACHE_FORMAT_VERSION &&
-		verdict.refusal != PCACHE_COLD_GEOMETRY)
-		RefuseSmallPool(pool, superblocks->chosen.capacity, conf, facts->media);
-	if (verdict.refusal != PCACHE_WARM)
-		ConcludeCold(result, verdict.refusal, verdict.detail);
+/*
+ * Open the pool for a look.  If a server runs with it, what that has locked is
+ * read as it is; any other pool that is locked keeps the next start from it.
+ */
+static PCacheOpenResult
+OpenForLook(const char *directory, const PCacheRecord *record, bool running,
+			PCachePool *pool, PCacheSuperblocks *superblocks,
+			PCacheNextEvent *event, PCacheError *err)
+{
+	PCacheOpenResult opened;
+
+	*event = PCACHE_NEXT_NOTHING;
+	if (running && record != NULL)
+	{
+		opened = PCachePoolOpen(directory, PCACHE_OPEN_PEEK, pool, err);
+		if (opened != PCACHE_OPEN_OK)
+			return opened;
+		ReadLiveSuperblocks(pool, superblocks);
+		if (superblocks->source != PCACHE_SB_NONE &&
+			memcmp(superblocks->chosen.pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0)
+		{
+			*event = PCACHE_NEXT_RESTART;
+			return PCACHE_OPEN_OK;
+		}
+		PCachePoolClose(pool);
+	}
+	opened = PCachePoolOpen(directory, PCACHE_OPEN_READ, pool, err);
+	if (opened == PCACHE_OPEN_OK)
+		PCacheReadSuperblocks(pool->fd, superblocks);
+	return opened;
 }
 
 /*
@@ -172,10 +196,10 @@ ComparePool(const PCacheOptions *options, const PCachePool *pool,
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
-/* Look at the pool, as the server will. */
+/* Look at the pool, as the server will at its next start. */
 static void
 Verify(const PCacheOptions *options, const ControlFileData *control,
-	   const Configuration *conf, VerifyResult *result)
+	   const Configuration *conf, bool running, VerifyResult *result)
 {
 	PCacheRecord record_file;
 	PCacheRecord *record = NULL;
@@ -183,6 +207,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	PCacheError err;
 	char		directory[MAXPGPATH];
 	PCacheSuperblocks superblocks;
+	PCacheNextEvent event;
 	Judge		judge;
 	PageScan	scan;
 	const char *cold;
@@ -201,7 +226,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	}
 	FindPoolDirectory(options, conf, record, directory);
 
-	switch (PCachePoolOpen(directory, PCACHE_OPEN_READ, &pool, &err))
+	switch (OpenForLook(directory, record, running, &pool, &superblocks, &event, &err))
 	{
 		case PCACHE_OPEN_OK:
 			break;
@@ -215,9 +240,9 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	ResolvePath(pool.path, result->pool);
 
 	GatherFacts(options, control, conf, record, &pool, &judge);
-	PCacheReadSuperblocks(pool.fd, &superblocks);
-	JudgeForResult(&pool, &superblocks, &judge.facts, conf, result);
-	if (result->next_start != NEXT_START_COLD)
+	JudgeForResult(&pool, &superblocks, &judge.facts, conf, event, result);
+	/* which pages there will be is not known as long as a server runs */
+	if (result->next_start != NEXT_START_COLD && event == PCACHE_NEXT_NOTHING)
 	{
 		ScanPages(options, &pool, &superblocks.chosen, control,
 				  conf->nbuffers, &judge, &scan);
@@ -241,6 +266,11 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 static void
 PrintResult(const VerifyResult *result)
 {
+	if (result->next_start == NEXT_START_WARM && !result->scanned)
+	{
+		printf(_("next start: WARM, if the server is shut down cleanly\n"));
+		return;
+	}
 	PrintNextStart(result->next_start, result->detail,
 				   result->counts[PCACHE_PAGE_KEPT], result->saved);
 	if (!result->scanned)
@@ -286,8 +316,10 @@ DoVerify(const PCacheOptions *options)
 	Configuration conf;
 	const ControlFileData *control = ReadControlFile(options);
 	int			exit_status = EXIT_ERROR;
+	bool		running = RunningServer(options->pgdata) != 0;
 
-	RefuseRunningServer(options->pgdata);
+	if (options->verb == VERB_VERIFY)
+		RefuseRunningServer(options->pgdata);
 	memset(&result, 0, sizeof(result));
 	result.next_start = NEXT_START_WARM;
 	ReadConfiguration(options, &conf);
@@ -296,7 +328,7 @@ DoVerify(const PCacheOptions *options)
 		Conclude(&result, NEXT_START_COLD, "off",
 				 _("persistent_cache_mode is off"));
 	else
-		Verify(options, control, &conf, &result);
+		Verify(options, control, &conf, running, &result);
 
 	if (result.next_start == NEXT_START_WARM &&
 		(conf.mode == NULL || conf.nbuffers < 0))

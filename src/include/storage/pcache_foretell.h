@@ -37,6 +37,7 @@ typedef struct PCacheNextConfig
 typedef struct PCacheForecast
 {
 	bool		starts;			/* otherwise error says why not */
+	bool		is_off;			/* it starts without the cache */
 	PCacheVerdict verdict;		/* warm, or the reason of a cold start */
 	PCacheError error;
 } PCacheForecast;

@@ -15,7 +15,7 @@
 #include "access/xlogdefs.h"
 #include "common/relpath.h"
 #include "datatype/timestamp.h"
-#include "storage/pcache_gate.h"
+#include "storage/pcache_foretell.h"
 #include "storage/relfilelocator.h"
 
 /* What was last heard of the media, without the list of bad ranges. */
@@ -80,6 +80,7 @@ extern PersistentCacheRelation *PersistentCacheGetRelations(uint32 *n);
 extern uint32 PersistentCacheSealNow(uint32 wait_event_info);
 
 /* pcache_next_start.c */
-extern PCacheVerdict PersistentCacheNextStart(bool host_crash);
+extern void PersistentCacheNextStart(PCacheNextEvent event,
+									 PCacheForecast *forecast);
 
 #endif							/* PCACHE_STAT_H */

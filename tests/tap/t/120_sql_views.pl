@@ -64,7 +64,7 @@ is($stat->($node, q{mode, num_nulls(pg_pcache_pool.*, pg_stat_pcache.*)}), 'off|
 is($stat->($node, q{(SELECT count(*) FROM jsonb_each(to_jsonb(pg_pcache_pool) || to_jsonb(pg_stat_pcache)) WHERE value <> 'null')}),
 	2, 'off: mode and buffers are all there is');
 relations_agree($node, 'off');
-is($node->safe_psql('postgres', 'SELECT * FROM pg_pcache_next_start()'),
+is($node->safe_psql('postgres', 'SELECT warm, reason, detail FROM pg_pcache_next_start($$crash$$)'),
 	'f|off|persistent_cache_mode is off', 'off: the next start');
 is($node->safe_psql('postgres', 'SELECT pg_pcache_seal() IS NULL'), 't', 'off: nothing to seal');
 $node->stop;
@@ -88,7 +88,7 @@ is($stat->($node, 'last_start, kept, dropped'), "warm|$outcome->{kept}|0",
 is($stat->($node, 'num_nonnulls(sealer_pid, marks, seals, seal_failures, bytes_flushed, drains, queue_length, sealed, sealed_fraction, watermark)'),
 	0, 'planned_restart: nothing is sealed while running');
 relations_agree($node, 'planned_restart');
-is($node->safe_psql('postgres', 'SELECT * FROM pg_pcache_next_start()'),
+is($node->safe_psql('postgres', 'SELECT warm, reason, detail FROM pg_pcache_next_start($$crash$$)'),
 	'f|dirty|the server was not shut down cleanly', 'planned_restart: the next start');
 
 # Dropped pages, by reason.
@@ -156,9 +156,9 @@ is($stat->($node, 'watermark <= pg_current_wal_flush_lsn() AND watermark_timelin
 	't', 'always: the watermark');
 
 # Warm after a crash, as foretold, with the counters beginning anew.
-is($node->safe_psql('postgres', 'SELECT * FROM pg_pcache_next_start()'), 't|warm|', 'always: the next start');
-is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start(true)'),
-	'f|power', 'always: tmpfs does not survive the host');
+is($node->safe_psql('postgres', 'SELECT warm, reason, detail FROM pg_pcache_next_start($$crash$$)'), 't|warm|', 'always: the next start');
+is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start($$host crash$$)'),
+	'f|new', 'always: tmpfs does not survive the host');
 # redo is not to evict what was kept
 $node->safe_psql('postgres', 'CHECKPOINT');
 $node->safe_psql('postgres', 'UPDATE t_heap SET filler = filler WHERE id <= 1000; SELECT pg_pcache_seal()');
@@ -211,19 +211,19 @@ for my $case (
 	my ($name, $reason, $damage) = @$case;
 
 	$damage->();
-	is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start()'),
+	is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start($$crash$$)'),
 		"f|$reason", "$name: cold");
 	write_bytes(pool_file($node), 0, $superblocks);
-	is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start()'), 't', "$name, mended: warm");
+	is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start($$crash$$)'), 't', "$name, mended: warm");
 }
 rename pool_file($node), pool_file($node) . '.moved' or die "rename: $!";
-is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start()'), 'f|new', 'no pool: cold');
+is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start($$crash$$)'), 'f|new', 'no pool: cold');
 rename pool_file($node) . '.moved', pool_file($node) or die "rename: $!";
 append_to_file($node->data_dir . '/recovery.signal', '');
-is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start()'),
+is($node->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start($$crash$$)'),
 	'f|recovery target', 'recovery.signal: cold');
 unlink $node->data_dir . '/recovery.signal';
-is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start()'), 't', 'all is well again');
+is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start($$crash$$)'), 't', 'all is well again');
 $node->stop;
 
 # ---------------------------------------------------------------------------
@@ -248,7 +248,7 @@ $node = $standby;
 counters_agree('standby');
 relations_agree($standby, 'standby');
 $valid = permanent_buffers($standby);
-my $foretold = $standby->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start()');
+my $foretold = $standby->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start($$crash$$)');
 is($foretold, 't|warm', 'standby: the next start');
 kill_all($standby);
 warm_after_crash($standby, $valid, 'standby, kill -9', ratio => 0.95);

@@ -84,7 +84,7 @@ sub control_crc_offset
 sub query_next_start
 {
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_pcache');
-	return { warm => $node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start()') };
+	return { warm => $node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start($$crash$$)') };
 }
 
 # --- a start that dies before it changes anything leaves no trace

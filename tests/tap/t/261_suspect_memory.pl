@@ -187,7 +187,7 @@ is($node->safe_psql('postgres', 'SELECT last_start, last_start_reason FROM pg_pc
 	'cold|suspect memory', 'wild store: the view says why');
 is(read_bytes(pool_file($node), SUSPECT_OFFSET, 8), "\0" x 8,
 	'wild store: the note is gone once the server runs');
-is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start()'),
+is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start($$crash$$)'),
 	't', 'wild store: the next crash would be warm');
 $valid = settle($node);
 signal_backend($node, 'KILL');
@@ -505,7 +505,7 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	select undef, undef, undef, 0.1;
 }
 isnt(logger_pid($node), $logger, 'another logging collector was started');
-is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start()'),
+is($node->safe_psql('postgres', 'SELECT warm FROM pg_pcache_next_start($$crash$$)'),
 	't', 'the next start would be warm');
 $node->stop;
 done_testing();

@@ -27,7 +27,7 @@ $expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
 warm_up($node);
 is($node->safe_psql('postgres', 'SELECT sealer_pid IS NULL FROM pg_stat_pcache'),
 	't', 'no worker process: the view shows that there is no sealer');
-is($node->safe_psql('postgres', q{SELECT warm, reason FROM pg_pcache_next_start()}),
+is($node->safe_psql('postgres', q{SELECT warm, reason FROM pg_pcache_next_start($$crash$$)}),
 	'f|no pages', 'no worker process: so the next start will be cold after a crash');
 kill_all($node);
 my ($rc, $rebuilt) = pcache($node, 'rebuild');

@@ -57,7 +57,7 @@ for my $goal (undef, 'latest', 2)
 	$standby->safe_psql('postgres', 'SELECT pg_pcache_seal()');
 	$valid = permanent_buffers($standby);
 	# it asks the same gates about a crash that happens now
-	$crash_now = $standby->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start()');
+	$crash_now = $standby->safe_psql('postgres', 'SELECT warm, reason FROM pg_pcache_next_start($$crash$$)');
 	is($crash_now, 't|warm', "$name: pg_pcache_next_start() says warm");
 	kill_all($standby);
 	my ($control) = run_command([ 'pg_controldata', $standby->data_dir ]);

@@ -243,7 +243,7 @@ is(checksums($node), $expected, 'a leftover: contents are right');
 
 # ------------------------------------------------------------ foresight
 
-my $sql = 'SELECT * FROM pg_pcache_next_start()';
+my $sql = 'SELECT * FROM pg_pcache_next_start($$crash$$)';
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
 chmod 0777, $top or die $!;
 like($node->safe_psql('postgres', $sql), qr/other users can replace the persistent cache/,

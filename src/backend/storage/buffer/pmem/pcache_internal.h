@@ -236,6 +236,9 @@ extern void PCacheGatherServerFacts(const PCachePool *pool,
 									PCacheRecord *record,
 									PCacheGateFacts *facts);
 
+/* pcache_next_config.c */
+extern bool PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err);
+
 /* pcache_stat.c */
 extern void PCacheSealerBegin(void);
 extern void PCacheRoundBegin(void);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_next_start.c
- *	  What the pool gates have to know, and what they would say of a crash
- *	  that happened now.
+ *	  What the pool gates have to know, and what they would say of a restart
+ *	  or a crash that happened now.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/timeline.h"
@@ -22,6 +23,7 @@
 #include "miscadmin.h"
 #include "pcache_internal.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_foretell.h"
 
 /*
  * What the server adds to the facts of an open pool.  facts must be zeroed; it
@@ -63,26 +65,17 @@ ForeseeRecovery(PCacheGateFacts *facts)
 					  timeline);
 }
 
-static PCacheVerdict
-Cold(PCacheRefusal refusal, const char *detail)
-{
-	PCacheVerdict verdict;
-
-	verdict.refusal = refusal;
-	strlcpy(verdict.detail, detail, sizeof(verdict.detail));
-	return verdict;
-}
-
 /*
  * Ask the gates about an open pool as it is on its media.
  */
-static PCacheVerdict
-JudgeCrashNow(const PCachePool *pool, bool host_crash)
+static void
+JudgeOpenPool(const PCachePool *pool, const PCacheMediaReport *media,
+			  const PCacheNextConfig *config, PCacheNextEvent event,
+			  PCacheForecast *forecast)
 {
 	static PCacheRecord record;
 	static PCacheSuperblocks superblocks;
 	PCacheGateFacts facts = {0};
-	PCacheVerdict verdict;
 	ControlFileData *control;
 	bool		crc_ok;
 
@@ -102,59 +95,108 @@ JudgeCrashNow(const PCachePool *pool, bool host_crash)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("incorrect checksum in control file")));
-	if (superblocks.source == PCACHE_SB_NONE)
-		return Cold(PCACHE_COLD_SUPERBLOCK, superblocks.first_error.message);
-
 	facts.control = control;
+	facts.media = media;
+	facts.cold_on_media_unknown = config->cold_on_media_unknown;
 	ForeseeRecovery(&facts);
-	/* after a crash of the host it is another boot */
-	if (host_crash)
-		facts.boot_id[0] ^= 0xFF;
-	verdict = PCachePoolGate(&superblocks.chosen, &facts);
+	PCacheForetellPool(pool, &superblocks, &facts, config, event, forecast);
 	pfree(control);
-	return verdict;
 }
 
-/*
- * If all processes of the server died now, or if the host did: would the next
- * start keep pages, and if not, why not?
- *
- * This asks for the state of the media anew.  Only if PersistentCacheEnabled().
- */
-PCacheVerdict
-PersistentCacheNextStart(bool host_crash)
+/* Is this the pool that this server runs with? */
+static bool
+IsOwnPool(const PCachePool *pool)
+{
+	struct stat theirs;
+	struct stat ours;
+
+	return fstat(pool->fd, &theirs) == 0 && fstat(PCacheThePool.fd, &ours) == 0 &&
+		theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+}
+
+/* Open the pool of the next start for a look, and judge it. */
+static void
+JudgePoolIn(const char *directory, const PCacheNextConfig *config,
+			const PCacheRecord *record, PCacheNextEvent event,
+			PCacheForecast *forecast)
 {
 	PCachePool	pool;
-	PCacheVerdict verdict;
-	PCacheError err;
+	PCacheOpenResult opened;
+	PCacheMediaReport media = {0};
 
-	switch (PCachePoolOpen(PCachePoolDirectory, PCACHE_OPEN_PEEK, &pool, &err))
+	memset(forecast, 0, sizeof(*forecast));
+	opened = PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &pool, &forecast->error);
+	if (opened == PCACHE_OPEN_OK && !IsOwnPool(&pool))
 	{
-		case PCACHE_OPEN_OK:
-			break;
-		case PCACHE_OPEN_MISSING:
-			return Cold(PCACHE_COLD_NEW, err.message);
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			return Cold(PCACHE_COLD_SUPERBLOCK, err.message);
+		/* who has it locked keeps the next start from it */
+		PCachePoolClose(&pool);
+		opened = PCachePoolOpen(directory, PCACHE_OPEN_READ, &pool, &forecast->error);
+		event = PCACHE_NEXT_NOTHING;
 	}
+	if (opened == PCACHE_OPEN_MISSING)
+	{
+		PCacheError err = forecast->error;
+
+		PCacheForetellMissing(directory, config, record, &err, forecast);
+	}
+	if (opened != PCACHE_OPEN_OK)
+		return;
 
 	PG_TRY();
 	{
-		PCacheAskMedia();
-		verdict = JudgeCrashNow(&pool, host_crash);
-		if (verdict.refusal == PCACHE_WARM)
-		{
-			PersistentCacheStats stats;
-
-			PersistentCacheGetStats(&stats);
-			verdict = PCacheEmptyGate(false, stats.sealed);
-		}
+		if (event != PCACHE_NEXT_NOTHING)
+			PCacheAskMedia();
+		else
+			PCacheMediaQuery(pool.path, pool.fd, pool.fs_kind, &media);
+		JudgeOpenPool(&pool, event != PCACHE_NEXT_NOTHING ? &PCacheMedia : &media,
+					  config, event, forecast);
 	}
 	PG_FINALLY();
 	{
+		PCacheMediaReportFree(&media);
 		PCachePoolClose(&pool);
 	}
 	PG_END_TRY();
-	return verdict;
+}
+
+/*
+ * How will the start be that follows this event?  By the configuration as it is
+ * in the files, and by the state of the media, which is asked for anew.
+ *
+ * For any process with access to shared memory; takes ControlFileLock and
+ * PersistentCacheLock in share mode.
+ */
+void
+PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+{
+	PCacheNextConfig config;
+	PCacheRecord record_file;
+	PCacheRecord *record = NULL;
+	PCacheError err;
+	char		directory[MAXPGPATH];
+
+	memset(forecast, 0, sizeof(*forecast));
+	if (!PCacheReadNextConfig(&config, &forecast->error))
+		return;
+	if (config.mode == PERSISTENT_CACHE_OFF)
+	{
+		forecast->starts = forecast->is_off = true;
+		return;
+	}
+	if (PCacheRecordRead(DataDir, &record_file, &err) == PCACHE_RECORD_OK)
+		record = &record_file;
+	PCacheFindDirectory(DataDir, config.directory, record, directory);
+	JudgePoolIn(directory, &config, record, event, forecast);
+
+	/* after a crash only what is sealed is kept */
+	if (event == PCACHE_NEXT_CRASH || event == PCACHE_NEXT_HOST_CRASH)
+	{
+		PersistentCacheStats stats;
+
+		if (!forecast->starts || forecast->verdict.refusal != PCACHE_WARM ||
+			!PersistentCacheEnabled())
+			return;
+		PersistentCacheGetStats(&stats);
+		forecast->verdict = PCacheEmptyGate(false, stats.sealed);
+	}
 }

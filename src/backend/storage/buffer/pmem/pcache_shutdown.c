@@ -107,6 +107,31 @@ ForbidNextStart(void)
 }
 
 /*
+ * Tell now if the next start will not be warm, or none, because somebody has
+ * changed the configuration or the set-up.
+ */
+static void
+LogNextStart(void)
+{
+	PCacheForecast forecast;
+
+	PersistentCacheNextStart(PCACHE_NEXT_RESTART, &forecast);
+	if (!forecast.starts)
+		ereport(LOG,
+				(errmsg("persistent cache: the server will not start again: %s",
+						forecast.error.message),
+				 forecast.error.hint[0] != '\0' ?
+				 errhint_internal("%s", forecast.error.hint) : 0));
+	else if (forecast.is_off)
+		ereport(LOG,
+				(errmsg("persistent cache: the next start will be without it, because persistent_cache_mode is off")));
+	else if (forecast.verdict.refusal != PCACHE_WARM)
+		ereport(LOG,
+				(errmsg("persistent cache: the next start will be cold: %s",
+						forecast.verdict.detail)));
+}
+
+/*
  * Save all buffers durably, then say so in the superblock.  Whatever goes
  * wrong, the pool stays marked dirty, and the next start is cold.
  */
@@ -218,4 +243,5 @@ PersistentCacheShutdown(void)
 						pg_atomic_read_u64(&PCacheCtl->sealer.flushed_bytes) >> 20,
 						PCacheCountMarks(), PCacheCountDrains(),
 						PCacheQueueLength())));
+	LogNextStart();
 }

@@ -109,11 +109,11 @@ CapacityWillDo(const PCachePool *pool, uint64 capacity,
  * file system of the same size.
  */
 static void
-ForetellLost(const PCachePool *pool, uint64 capacity,
-			 const PCacheNextConfig *config, PCacheForecast *forecast)
+ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
+			 PCacheForecast *forecast)
 {
 	struct statvfs vfs;
-	uint64		needed = Max(config->nbuffers, config->size > 0 ? config->size : capacity);
+	uint64		needed = Max(config->nbuffers, config->size);
 
 	if (fstatvfs(pool->fd, &vfs) < 0)
 	{
@@ -121,9 +121,6 @@ ForetellLost(const PCachePool *pool, uint64 capacity,
 					   pool->path);
 		return;
 	}
-	/* as PCacheMayCreateMissing(): what shared_buffers need will do */
-	if (config->size == 0 && config->nbuffers > 0)
-		needed = config->nbuffers;
 	if (vfs.f_blocks > 0 &&
 		PCacheComputeGeometry(needed, pool->page_size).pool_size >
 		(uint64) vfs.f_blocks * vfs.f_frsize)
@@ -185,8 +182,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		return;
 	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
 	{
-		ForetellLost(pool, superblocks->source != PCACHE_SB_NONE ? sb->capacity : 0,
-					 config, forecast);
+		ForetellLost(pool, config, forecast);
 		return;
 	}
 	if (superblocks->source == PCACHE_SB_NONE)
