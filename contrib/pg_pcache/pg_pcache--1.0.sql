@@ -12,6 +12,7 @@ CREATE FUNCTION pg_pcache_pool(
 	OUT pool_size int8,
 	OUT state text,
 	OUT last_start text,
+	OUT last_start_time timestamptz,
 	OUT last_start_reason text,
 	OUT last_start_detail text,
 	OUT kept int8,

@@ -29,11 +29,11 @@ PG_MODULE_MAGIC_EXT(
 );
 
 /* Number of output arguments (columns) of each function that returns rows */
-#define PG_PCACHE_POOL_COLS			26
+#define PG_PCACHE_POOL_COLS			27
 #define PG_STAT_PCACHE_COLS			11
 #define PG_PCACHE_RELATIONS_COLS	7
 #define PG_PCACHE_NEXT_START_COLS	4
-#define PG_PCACHE_MAX_COLS			26	/* maximum of above */
+#define PG_PCACHE_MAX_COLS			27	/* maximum of above */
 
 /* A row's columns, which are filled in from left to right. */
 typedef struct Row
@@ -152,6 +152,7 @@ AddLastStart(Row *row, const PersistentCacheStats *stats)
 	bool		warm = stats->start.refusal == PCACHE_WARM;
 
 	AddText(row, warm ? "warm" : "cold");
+	AddDatum(row, TimestampTzGetDatum(stats->started_at));
 	if (warm)
 	{
 		AddNull(row);

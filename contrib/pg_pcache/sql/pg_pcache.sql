@@ -11,6 +11,7 @@ SELECT mode = current_setting('persistent_cache_mode') AS mode,
   (last_start_reason IS NULL) = (mode = 'off' OR last_start = 'warm') AS reason,
   (kept >= 0 AND kept_dirty BETWEEN 0 AND kept) IS DISTINCT FROM (mode = 'off') AS kept,
   (rebuild_ms <= startup_ms) IS DISTINCT FROM (mode = 'off') AS times,
+  (last_start_time BETWEEN pg_postmaster_start_time() AND now()) IS DISTINCT FROM (mode = 'off') AS last_start_time,
   (media IS NULL) = (mode = 'off') AS media
 FROM pg_pcache_pool;
 SELECT (marks IS NOT NULL) = (mode = 'always') AS marks,

@@ -42,6 +42,7 @@ typedef struct PersistentCacheStats
 
 	/* The outcome of the last start */
 	PCacheVerdict start;
+	TimestampTz started_at;
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		kept_dirty;
 	uint32		retired;		/* slots that are not used: bad blocks */

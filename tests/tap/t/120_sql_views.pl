@@ -200,6 +200,13 @@ like($stderr, qr/canceling statement due to statement timeout/, 'stuck sealer: i
 kill 'CONT', $sealer;
 counters_agree('stuck sealer goes on');
 
+# A restart after a crash of a process is a start, too, and has its own time.
+my $started = $stat->($node, 'last_start_time');
+is($stat->($node, "last_start_time > pg_postmaster_start_time()"), 't', 'restart after a crash: the time of the start of the server');
+kill 'KILL', $stat->($node, 'sealer_pid');
+ok($node->poll_query_until('postgres', "SELECT last_start_time > '$started' FROM pg_pcache_pool"), 'restart after a crash: a later time');
+ok($node->poll_query_until('postgres', 'SELECT sealer_pid IS NOT NULL FROM pg_stat_pcache'), 'restart after a crash: there is a sealer again');
+
 # What keeps the next start cold shows at once.
 my $superblocks = read_bytes(pool_file($node), 0, 2 * SUPERBLOCK_SIZE);
 for my $case (

@@ -64,8 +64,9 @@ typedef struct PersistentCacheControl
 	PCacheVerdict opened;
 	uint64		cut_off;		/* saved pages that the file had lost by then */
 
-	/* The outcome of the last start. */
+	/* The outcome of the last start, and when it was known. */
 	PCacheVerdict verdict;
+	TimestampTz started_at;
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		kept_dirty;		/* of the pages kept */
 	uint64		startup_usec;	/* spent on all of it */

@@ -424,6 +424,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 		PCacheCtl->verdict =
 			PCacheEmptyGate(!after_crash, Max(found, PCacheCtl->pages[PCACHE_PAGE_KEPT]));
+	PCacheCtl->started_at = GetCurrentTimestamp();
 	LogOutcome(found);
 
 	INJECTION_POINT("persistent-cache-attaching", NULL);

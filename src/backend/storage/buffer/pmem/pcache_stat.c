@@ -223,6 +223,7 @@ PersistentCacheGetStats(PersistentCacheStats *stats)
 
 	/* written by the startup process, before anybody could connect */
 	stats->start = PCacheCtl->verdict;
+	stats->started_at = PCacheCtl->started_at;
 	memcpy(stats->pages, PCacheCtl->pages, sizeof(stats->pages));
 	stats->kept_dirty = PCacheCtl->kept_dirty;
 	stats->retired = PCacheCtl->retired;
