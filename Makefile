@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-pool-attack check-fresh check-vm check-lint check-meson check-patroni check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-pool-attack check-fresh check-vm check-lint check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -64,7 +64,7 @@ check: all vanilla ## lint, lists of mutants, unit, a short round of fuzzing, st
 	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts
-	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root abi tap regress regress-off vm-smoke -- series meson patroni pg-suites torture fresh-full -- walk -- torture-powercut
+	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root abi tap regress regress-off vm-smoke -- series meson patroni containers pg-suites torture fresh-full -- walk -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -77,6 +77,9 @@ check-meson: all ## the tree built with meson: the same sources, unit tests, a w
 
 check-patroni: all ## three members under Patroni and etcd: restarts, switchover, failover with pg_rewind; PATRONI=, MODE=
 	@$(RUN) tests/patroni/run || [ $$? -eq 77 ]
+
+check-containers: all ## the server as the first process of a container (bubblewrap): volumes, modes, stops and kills
+	@$(RUN) tests/containers/run || [ $$? -eq 77 ]
 
 check-unit: all ## CMocka tests
 	@$(RUN) tests/run-unit
