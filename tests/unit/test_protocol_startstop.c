@@ -108,6 +108,7 @@ extern bool RealMayFormat(const PCachePool *opened, const PCacheRecord *record,
 						  PCacheError *err);
 extern bool RealWitnessMatches(const PCacheWatermark *watermark,
 							   uint32 segment_size, PCacheError *err);
+extern void RealMovePages(const PCachePageFacts *facts, uint64 slots_used);
 extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 								  uint64 flushed, uint32 segment_size);
 
@@ -159,6 +160,10 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_mapping.c"
 #undef PCACHE_SLOTS_PER_CHECK
 #define PCACHE_SLOTS_PER_CHECK	4
+#define MOVES_PER_DRAIN	2
+#define PCacheMovePages RealMovePages
+#include "pcache_move.c"
+#undef PCacheMovePages
 #include "pcache_startup.c"
 #include "pcache_shutdown.c"
 #undef pg_atomic_write_u64
@@ -193,6 +198,14 @@ typedef enum Mutant
 	M_RESTORE_NO_FLUSH,
 	M_RESTORE_NO_DRAIN,
 	M_REFORMAT_NOT_MARKED,
+	M_MOVE_NO_PAGE_FLUSH,
+	M_MOVE_NO_DESC_FLUSH,
+	M_MOVE_NO_DRAIN,
+	M_MOVE_SOURCE_SEALED,
+	M_MOVE_EARLY,
+	M_MOVE_EARLY_NO_DRAIN_1,
+	M_MOVE_EARLY_NO_DRAIN_2,
+	M_MOVE_EARLY_NO_DRAIN_3,
 	N_MUTANTS
 } Mutant;
 
@@ -205,6 +218,8 @@ typedef enum Expected
 	DAMAGED,					/* a descriptor looks damaged, and is not */
 	REFUSED,					/* pg_control is the server's own, and is
 								 * refused */
+	TWICE,						/* a page is in two slots, and both are
+								 * believed */
 } Expected;
 
 static const struct
@@ -248,6 +263,20 @@ static const struct
 	[M_RESTORE_NO_FLUSH] = {"file cut off: slots made free, not flushed", WRONG_PAGE},
 	[M_RESTORE_NO_DRAIN] = {"file cut off: no drain before it is extended", WRONG_PAGE},
 	[M_REFORMAT_NOT_MARKED] = {"file cut off, formatted: not \"empty\" before it is extended", WRONG_PAGE},
+	[M_MOVE_NO_PAGE_FLUSH] = {"fewer slots: pages that were moved not flushed", WRONG_PAGE},
+	[M_MOVE_NO_DESC_FLUSH] = {"fewer slots: descriptors not flushed", WRONG_PAGE},
+
+	/*
+	 * the pool is "attaching", and each store of a superblock begins with a
+	 * drain
+	 */
+	[M_MOVE_NO_DRAIN] = {"fewer slots: no drain at all", HARMLESS},
+	[M_MOVE_SOURCE_SEALED] = {"fewer slots: where the page was is not made free", TWICE},
+	/* without that state the order is needed; at worst both slots are dropped */
+	[M_MOVE_EARLY] = {"fewer slots: pages moved before the pool is \"attaching\"", TWICE},
+	[M_MOVE_EARLY_NO_DRAIN_1] = {"the same, no drain before the page is copied", WRONG_PAGE},
+	[M_MOVE_EARLY_NO_DRAIN_2] = {"the same, no drain before its descriptor is stored", WRONG_PAGE},
+	[M_MOVE_EARLY_NO_DRAIN_3] = {"the same, no drain after its descriptor is stored", TWICE},
 };
 
 static Mutant mutant;
@@ -258,6 +287,7 @@ static Mutant mutant;
  */
 
 #define N_SLOTS			6
+#define FEW_SLOTS		3		/* that some starts have */
 #define N_TAGS			12
 #define UNLOGGED_TAG	5		/* this one is of an unlogged relation */
 #define FIRST_REL		16384
@@ -339,6 +369,9 @@ static bool sb_copied;			/* the new superblock is being stored */
 static bool descriptor_stored;	/* before it is flushed */
 static bool seq_written;		/* UnsealOthers() has changed the one it
 								 * flushes */
+static bool moving;				/* pages to the slots that stay */
+static int	drains_before_moves;
+static bool moved_early;		/* by a mutant */
 
 /* What the server defines elsewhere. */
 int			NBuffers = N_SLOTS;
@@ -507,6 +540,9 @@ HookAtomicWrite(volatile pg_atomic_uint64 *ptr, uint64 value)
 		return;
 	}
 	Step();
+	if (moving && mutant == M_MOVE_SOURCE_SEALED &&
+		SlotOfDescriptor((const void *) ptr) >= NBuffers)
+		return;
 	ptr->value = value;
 	seq_written = true;
 	Step();
@@ -639,6 +675,8 @@ PCacheFlush(const PCacheMapping *mapping, const void *addr, size_t len)
 		(mutant == M_UNSEAL_NO_FLUSH ||
 		 (mutant == M_UNSEAL_ODD_NO_FLUSH && !was_written)))
 		return;
+	if (descriptor && moving && mutant == M_MOVE_NO_DESC_FLUSH)
+		return;
 	if (phase == STOPPING && mutant == (descriptor ? M_SAVE_NO_DESC_FLUSH : M_SAVE_NO_PAGE_FLUSH))
 		return;
 	if (descriptor && phase == OPENING && len == LINE &&
@@ -665,6 +703,11 @@ PCacheDrain(const PCacheMapping *mapping)
 	if (phase == STOPPING && drains == 2 && mutant == M_SAVE_NO_DESC_DRAIN)
 		return true;
 	if (phase == STARTING && mutant == M_UNSEAL_NO_DRAIN)
+		return true;
+	if (moving && mutant == M_MOVE_NO_DRAIN)
+		return true;
+	if (moving && mutant >= M_MOVE_EARLY_NO_DRAIN_1 && mutant <= M_MOVE_EARLY_NO_DRAIN_3 &&
+		(drains - drains_before_moves - 1) % 3 == mutant - M_MOVE_EARLY_NO_DRAIN_1)
 		return true;
 	if (phase == OPENING && world.file_size < POOL_SIZE && mutant == M_RESTORE_NO_DRAIN)
 		return true;
@@ -703,6 +746,35 @@ PCachePersist(const PCacheMapping *mapping, const void *addr, size_t len)
 	return true;
 }
 
+void
+PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used)
+{
+	moving = true;
+	drains_before_moves = drains;
+	RealMovePages(facts, slots_used);
+	moving = false;
+}
+
+/* The pages that would be moved later, by a pool that may still be believed. */
+static void
+MoveTooEarly(void)
+{
+	PCachePageFacts facts = {
+		.lsn_limit = PG_UINT64_MAX,
+		.completed_epoch = PG_UINT64_MAX,
+		.drop_unlogged = InRecovery,
+		.media = &PCacheMedia,
+		.blocks_offset = BLOCKS_AT,
+		.file_size = world.file_size,
+	};
+
+	if (phase == STARTING && !moved_early && NBuffers < N_SLOTS)
+	{
+		moved_early = true;
+		PCacheMovePages(&facts, N_SLOTS);
+	}
+}
+
 /* update_controlfile() may take the time a second later. */
 static time_t
 HookTime(void)
@@ -721,6 +793,8 @@ PCacheMemcpyNodrain(const PCacheMapping *mapping, void *dest, const void *src, s
 		/* what is already in the pool is not the new one yet */
 		sb_copied = (const char *) src < pool || (const char *) src >= pool + POOL_SIZE;
 
+		if (mutant >= M_MOVE_EARLY && mutant <= M_MOVE_EARLY_NO_DRAIN_3 && sb->state == PCACHE_STATE_ATTACHING)
+			MoveTooEarly();
 		if (mutant == M_ADOPT_NOT_STORED && sb->state == PCACHE_STATE_ATTACHING)
 			return;
 		if (mutant == M_REFORMAT_NOT_MARKED && sb->state == PCACHE_STATE_EMPTY &&
@@ -729,7 +803,8 @@ PCacheMemcpyNodrain(const PCacheMapping *mapping, void *dest, const void *src, s
 	}
 	memcpy(dest, src, len);
 	NoteStores();
-	Flush(dest, len);
+	if (len != BLCKSZ || mutant != M_MOVE_NO_PAGE_FLUSH)
+		Flush(dest, len);
 }
 
 /* The store of a superblock begins. */
@@ -1182,10 +1257,29 @@ pfree(void *p)
 }
 
 void *
+palloc0(Size size)
+{
+	return calloc(1, size);
+}
+
+void *
+palloc_extended(Size size, int flags)
+{
+	return calloc(1, size);
+}
+
+void *
+palloc_mul(Size size, Size count)
+{
+	return calloc(count, size);
+}
+
+/* Only for duplicates. */
+void *
 palloc0_mul(Size size, Size count)
 {
-	fail_msg("two slots are kept with the same tag");
-	return NULL;
+	Violation(TWICE, "two slots are kept with the same tag");
+	return calloc(count, size);
 }
 
 /* Is the server to be stopped?  The startup process asks in its loops. */
@@ -1265,6 +1359,13 @@ errmsg_internal(const char *fmt,...)
 
 int
 errdetail(const char *fmt,...)
+{
+	return 0;
+}
+
+int
+errdetail_plural(const char *fmt_singular, const char *fmt_plural,
+				 unsigned long n,...)
 {
 	return 0;
 }
@@ -1360,7 +1461,8 @@ Load(int slot, int tag, bool dirty)
 	PersistentCacheRetag(slot, false);
 	ram.mapping[tag] = slot;
 	SetTag(&buf->tag, tag);
-	buf->state.value |= BM_TAG_VALID | BM_VALID | BUF_USAGECOUNT_ONE;
+	/* the hotter ones are where there will be no slots */
+	buf->state.value |= BM_TAG_VALID | BM_VALID | BUF_USAGECOUNT_ONE * (slot < FEW_SLOTS ? 1 : 3);
 	if (tag != UNLOGGED_TAG)
 		buf->state.value |= BM_PERMANENT;
 	if (dirty)
@@ -1427,6 +1529,7 @@ OpenServer(void)
 {
 	/* it is another process */
 	remembered = false;
+	moving = moved_early = false;
 	stop_at_check = 0;
 	memset(&ram, 0, sizeof(ram));
 	for (int slot = 0; slot < N_SLOTS; slot++)
@@ -1470,7 +1573,7 @@ StartServer(void)
 	{
 		if (world.files[tag] == world.contents[tag] || ram.mapping[tag] >= 0)
 			continue;
-		for (int slot = 0; slot < N_SLOTS; slot++)
+		for (int slot = 0; slot < NBuffers; slot++)
 		{
 			if (!HasPage(slot))
 			{
@@ -1479,7 +1582,7 @@ StartServer(void)
 			}
 		}
 	}
-	for (int slot = 0; slot < N_SLOTS; slot += 3)
+	for (int slot = 0; slot < NBuffers; slot += 3)
 	{
 		if (HasPage(slot) && TagOf(slot) != UNLOGGED_TAG)
 			Change(slot);
@@ -1499,7 +1602,7 @@ UseSlots(void)
 {
 	if (HasPage(1))
 		Evict(1);
-	for (int slot = 0; slot < N_SLOTS; slot++)
+	for (int slot = 0; slot < NBuffers; slot++)
 	{
 		if (HasPage(slot))
 			continue;
@@ -1578,6 +1681,22 @@ static void
 GiveUpUnsealing(void)
 {
 	GiveUpStart(3);
+}
+
+/* With fewer slots. */
+static void
+StartAndUseFew(void)
+{
+	NBuffers = FEW_SLOTS;
+	StartAndUse();
+}
+
+/* Some pages are moved by then. */
+static void
+GiveUpMoving(void)
+{
+	NBuffers = FEW_SLOTS;
+	GiveUpStart(4);
 }
 
 /* What the checkpointer does once the shutdown checkpoint is done. */
@@ -2016,6 +2135,14 @@ CutOffBlocksClean(void)
 	world.file_size = BLOCKS_AT + 3 * BLCKSZ;
 }
 
+/* Behind one of the slots that go. */
+static void
+CutOffFew(void)
+{
+	StoppedAlways();
+	world.file_size = BLOCKS_AT + 5 * BLCKSZ;
+}
+
 static void
 CutOffDescriptors(void)
 {
@@ -2057,6 +2184,13 @@ static const struct
 	{"start given up in the rebuild after crash", CrashedAlways, GiveUpRebuild,.warm = true},
 	{"start given up while unsealing", StoppedAlways, GiveUpUnsealing,.warm = true},
 	{"start given up while unsealing after crash", CrashedAlways, GiveUpUnsealing,.warm = true},
+	{"start with fewer slots, always", StoppedAlways, StartAndUseFew,.warm = true},
+	{"start with fewer slots, planned_restart", StoppedPlanned, StartAndUseFew},
+	{"start with fewer slots after crash", RunningUnsealed, StartAndUseFew,.warm = true},
+	{"start with fewer slots, blocks cut off", CutOffFew, StartAndUseFew,.warm = true},
+	{"start given up while moving, always", StoppedAlways, GiveUpMoving,.warm = true},
+	{"start given up while moving, planned_restart", StoppedPlanned, GiveUpMoving,.warm = true},
+	{"start given up while moving after crash", RunningUnsealed, GiveUpMoving,.warm = true},
 	{"start, blocks cut off, crash", CutOffBlocks, StartAndUse,.warm = true},
 	{"start, blocks cut off", CutOffBlocksClean, StartAndUse,.warm = true},
 	{"start, descriptors cut off", CutOffDescriptors, StartAndUse,.warm = true},
@@ -2198,6 +2332,7 @@ StartAfterKill(void)
 	for (int at = 1; more && violation[0] == '\0'; at++)
 	{
 		Restore(&snapshots[1]);
+		NBuffers = N_SLOTS;
 		more = RunUntil(StartAndUse, at);
 		if (!WasSeen())
 			JudgeBoth();
@@ -2242,6 +2377,7 @@ RunScenario(int scenario, bool again)
 	violation[0] = '\0';
 	mutant = M_NONE;
 	cut_at = 0;
+	NBuffers = N_SLOTS;
 	scenarios[scenario].before();
 	NoteStores();
 	mutant = save_mutant;
@@ -2294,7 +2430,7 @@ TestStartStop(void **state)
 static void
 TestMutants(void **state)
 {
-	static const char *const names[] = {"none", "wrong page", "no superblock", "damage", "refused"};
+	static const char *const names[] = {"none", "wrong page", "no superblock", "damage", "refused", "twice"};
 	int			wrong = 0;
 
 	store_size = 32;

@@ -494,7 +494,6 @@ VerifyResultToJson(const VerifyResult *result)
 		OpenObject(&w, "pages");
 		for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
 			AddNumber(&w, SnakeCase(PCachePageVerdictName(i)), result->counts[i]);
-		AddNumber(&w, "not_fitting", result->not_fitting);
 		CloseObject(&w);
 	}
 	if (result->compared)

@@ -27,6 +27,7 @@
 #include "common/logging.h"
 #include "pg_pcache.h"
 #include "storage/pcache_resize.h"
+#include "storage/pcache_shrink.h"
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
@@ -443,8 +444,67 @@ RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 }
 
 /*
+ * Which pages will a start with fewer slots than the pool's last user had move
+ * to those, and keep?  As PCacheMovePages() in the server.
+ */
+static PCacheShrink *
+ChoosePages(const PCachePool *pool, const PCachePageFacts *facts,
+			uint64 slots_used, uint64 staying)
+{
+	PCacheShrink *shrink = PCacheShrinkCreate(slots_used, staying);
+	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
+											  DESCRIPTORS_PER_READ);
+
+	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
+	{
+		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
+
+		(void) PCacheReadDescriptors(pool->fd, start, n, chunk);
+		for (uint32 i = 0; i < n; i++)
+			(void) PCacheShrinkJudge(shrink, start + i, &chunk[i], facts);
+	}
+	pg_free(chunk);
+	PCacheShrinkChoose(shrink);
+	return shrink;
+}
+
+/* What the page gates, and then the choice, say of a slot. */
+static PCachePageVerdict
+JudgeSlot(const PCachePageFacts *facts, const PCacheShrink *shrink,
+		  const PageScan *scan, uint64 slot, const PCacheDescriptor *desc)
+{
+	PCachePageVerdict verdict;
+
+	/* beyond the slots that matter, only what is sealed does */
+	if (slot >= scan->slots)
+		return PCacheSeqIsSealed(desc->seq) ? PCACHE_PAGE_NOT_FITTING : PCACHE_PAGE_FREE;
+
+	verdict = PCachePageGate(desc, slot, facts);
+	if (verdict == PCACHE_PAGE_KEPT && shrink != NULL &&
+		!PCacheShrinkKeeps(shrink, slot))
+		return PCACHE_PAGE_NOT_FITTING;
+	return verdict;
+}
+
+/*
+ * Free slots are counted only if they stay, and those that a page will be moved
+ * to are free no longer.
+ */
+static void
+CountFilledSlots(PCacheShrink *shrink, PageScan *scan)
+{
+	uint32		from;
+	uint32		to;
+
+	while (PCacheShrinkNextMove(shrink, &from, &to))
+		scan->counts[PCACHE_PAGE_FREE] -= (scan->verdicts[to] == PCACHE_PAGE_FREE);
+}
+
+/*
  * Ask the page gates for each slot that the pool's last user had; the next
- * one, with nbuffers, may have fewer (-1: that is not known).
+ * one, with nbuffers, may have fewer (-1: that is not known).  If so, pages are
+ * moved, as a start does, and there is a verdict for each slot; or else pages
+ * beyond nbuffers do not fit.
  *
  * The pool's superblock must have passed the geometry gate.  If it did not
  * pass all pool gates the answers tell what is wrong with descriptors, not
@@ -453,9 +513,10 @@ RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 void
 ScanPages(const PCacheOptions *options, const PCachePool *pool,
 		  const PCacheSuperblock *sb, const ControlFileData *control,
-		  int64 nbuffers, const Judge *judge, PageScan *scan)
+		  int64 nbuffers, bool move, const Judge *judge, PageScan *scan)
 {
 	PCachePageFacts facts = {0};
+	PCacheShrink *shrink = NULL;
 	uint64		slots_used = sb->slots_used;
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
 											  DESCRIPTORS_PER_READ);
@@ -476,7 +537,10 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	facts.file_size = pool->file_size;
 
 	memset(scan, 0, sizeof(*scan));
-	scan->slots = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
+	scan->staying = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
+	scan->slots = move ? slots_used : scan->staying;
+	if (scan->staying < scan->slots)
+		shrink = ChoosePages(pool, &facts, slots_used, scan->staying);
 	scan->verdicts = pg_malloc0(Max(scan->slots, 1));
 	scan->completed_epoch = facts.completed_epoch;
 	scan->redo = facts.redo;
@@ -497,16 +561,11 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 
 			if (PCacheSeqIsSealed(desc->seq))
 				scan->sealed++;
-			if (slot >= scan->slots)
-			{
-				if (PCacheSeqIsSealed(desc->seq))
-					scan->not_fitting++;
-				continue;
-			}
-
-			verdict = PCachePageGate(desc, slot, &facts);
-			scan->verdicts[slot] = verdict;
-			scan->counts[verdict]++;
+			verdict = JudgeSlot(&facts, shrink, scan, slot, desc);
+			if (slot < scan->slots)
+				scan->verdicts[slot] = verdict;
+			if (slot < scan->staying || verdict != PCACHE_PAGE_FREE)
+				scan->counts[verdict]++;
 			if (verdict != PCACHE_PAGE_KEPT)
 				continue;
 
@@ -542,6 +601,11 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	scan->saved = scan->sealed;
 	if (sb->state == PCACHE_STATE_CLEAN)
 		scan->saved = Max(scan->saved, sb->saved_pages);
+	if (shrink != NULL)
+	{
+		CountFilledSlots(shrink, scan);
+		PCacheShrinkFree(shrink);
+	}
 	PCacheRelSizesFree(facts.sizes);
 	pg_free(chunk);
 }

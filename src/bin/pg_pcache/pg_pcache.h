@@ -179,11 +179,11 @@ typedef struct PageKey
 typedef struct PageScan
 {
 	uint64		slots;			/* looked at */
+	uint64		staying;		/* of them, the first ones that will be used */
 	uint8	   *verdicts;		/* PCachePageVerdict, for each of them */
 	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		sealed;			/* also beyond slots */
 	uint64		saved;			/* pages that the pool ought to hold */
-	uint64		not_fitting;	/* sealed, but beyond slots */
 	uint64		completed_epoch;	/* see PCachePageFacts */
 	uint64		redo;			/* likewise */
 	struct PageSet *kept;		/* for ScanHasPage() */
@@ -205,8 +205,6 @@ typedef struct VerifyResult
 	bool		scanned;		/* the rest was counted */
 	uint64		slots;			/* looked at */
 	uint64		saved;			/* pages that the pool ought to hold */
-	uint64		not_fitting;	/* saved in slots that shared_buffers is now
-								 * too small for */
 	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
 	bool		compared;		/* --pages: the rest was counted */
 	uint64		comparisons[NUM_PAGE_COMPARISONS];
@@ -355,7 +353,7 @@ extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,
 					  const PCacheSuperblock *sb,
 					  const ControlFileData *control, int64 nbuffers,
-					  const Judge *judge, PageScan *scan);
+					  bool move, const Judge *judge, PageScan *scan);
 extern const char *ColdForWantOfPages(const PCacheSuperblock *sb,
 									  const PageScan *scan, char *detail,
 									  size_t size);

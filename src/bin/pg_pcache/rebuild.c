@@ -166,7 +166,7 @@ Conclude(Rebuild *r)
 
 		quiet.progress = false;
 		ScanPages(&quiet, &r->pool, RebuildSuperblock(r), r->control,
-				  r->conf.nbuffers, &r->judge, &scan);
+				  r->conf.nbuffers, true, &r->judge, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
 		result->next_start = NEXT_START_WARM;
 		if (ColdForWantOfPages(RebuildSuperblock(r), &scan, result->detail,
@@ -299,7 +299,8 @@ DoRebuild(const PCacheOptions *options)
 
 		/* all slots: verdicts beyond shared_buffers matter, too */
 		quiet.progress = false;
-		ScanPages(&quiet, &r.pool, RebuildSuperblock(&r), r.control, -1, &r.judge, &r.scan);
+		ScanPages(&quiet, &r.pool, RebuildSuperblock(&r), r.control, -1, true, &r.judge,
+				  &r.scan);
 	}
 
 	Repair(&r);

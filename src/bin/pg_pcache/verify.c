@@ -245,11 +245,10 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	if (result->next_start != NEXT_START_COLD && event == PCACHE_NEXT_NOTHING)
 	{
 		ScanPages(options, &pool, &superblocks.chosen, control,
-				  conf->nbuffers, &judge, &scan);
+				  conf->nbuffers, true, &judge, &scan);
 		result->scanned = true;
-		result->slots = scan.slots;
+		result->slots = scan.staying;
 		result->saved = scan.saved;
-		result->not_fitting = scan.not_fitting;
 		memcpy(result->counts, scan.counts, sizeof(result->counts));
 		cold = ColdForWantOfPages(&superblocks.chosen, &scan, detail, sizeof(detail));
 		if (cold != NULL)
@@ -281,7 +280,6 @@ PrintResult(const VerifyResult *result)
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
 		PrintLine(PCachePageVerdictName(i), "%llu",
 				  (unsigned long long) result->counts[i]);
-	PrintLine("not fitting", "%llu", (unsigned long long) result->not_fitting);
 
 	if (!result->compared)
 		return;

@@ -473,7 +473,7 @@ WarmFromFiles(Rebuild *r)
 		PCacheOptions quiet = *r->options;
 
 		quiet.progress = false;
-		ScanPages(&quiet, &r->pool, sb, r->control, n, &r->judge, &scan);
+		ScanPages(&quiet, &r->pool, sb, r->control, n, false, &r->judge, &scan);
 		kept = scan.counts[PCACHE_PAGE_KEPT];
 	}
 	w.free_slots = pg_malloc_array(uint32, n);

@@ -115,6 +115,7 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_NO_LSN,
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
+	PCACHE_PAGE_NOT_FITTING,	/* for want of slots, see pcache_shrink.c */
 	PCACHE_NUM_PAGE_VERDICTS
 } PCachePageVerdict;
 

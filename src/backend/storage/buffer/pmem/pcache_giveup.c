@@ -55,7 +55,8 @@ PCacheKeepPool(void)
 /*
  * Make the pool again what it was when it was found: no page of it was used,
  * and of its descriptors only those have changed whose pages were dropped, and
- * would be dropped again.
+ * would be dropped again.  If pages have been moved (pcache_move.c), each of
+ * them is in one slot, durably.
  *
  * The record first: a crash between the two leaves incarnations that do not
  * match.  A failure leaves a pool that is in state "attaching", and that makes
@@ -101,9 +102,12 @@ PCacheStartInterrupts(void)
 		given_back = GiveBackPool();
 		ereport(LOG,
 				(errmsg("persistent cache: the start was given up, because the server is to be stopped"),
-				 given_back ?
-				 errdetail("The pool is as it was before.") :
-				 errdetail("The next start will be cold.")));
+				 !given_back ? errdetail("The next start will be cold.") :
+				 PCacheCtl->moved == 0 ? errdetail("The pool is as it was before.") :
+				 errdetail_plural("%llu page of the pool has been moved to another slot.",
+								  "%llu pages of the pool have been moved to other slots.",
+								  PCacheCtl->moved,
+								  (unsigned long long) PCacheCtl->moved)));
 		proc_exit(1);
 	}
 	ProcessStartupProcInterrupts();

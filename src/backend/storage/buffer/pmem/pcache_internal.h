@@ -69,6 +69,7 @@ typedef struct PersistentCacheControl
 	TimestampTz started_at;
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		kept_dirty;		/* of the pages kept */
+	uint64		moved;			/* pages, by pcache_move.c */
 	uint64		startup_usec;	/* spent on all of it */
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
@@ -195,6 +196,9 @@ extern void PCacheTrustAgain(int buf_id);
 
 /* pcache_hint.c */
 extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
+
+/* pcache_move.c */
+extern void PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used);
 
 /* pcache_mapping.c */
 extern XLogRecPtr PCacheRebuildMapping(const PCachePageFacts *facts,

@@ -5,7 +5,7 @@
  *
  * Runs in the startup process, after InitWalRecovery() and before redo: the
  * kind of recovery is known, and nobody has used a buffer yet.  Page contents
- * are not touched.
+ * are not touched, unless shared buffers got smaller (pcache_move.c).
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -391,9 +391,6 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		PCacheSetCompleted(&facts, &PCacheCtl->superblock, control);
 	}
 	AdoptPool(control, control_file, gate_facts.record, facts.completed_epoch);
-
-	INSTR_TIME_SET_CURRENT(rebuild_start);
-	RetireBadSlots();
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 	{
 		facts.drop_unlogged = InRecovery;
@@ -402,6 +399,13 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
 		facts.file_size = PCacheThePool.file_size;
 		PCacheCtl->pages[PCACHE_PAGE_BAD_BLOCK] = PCacheCtl->cut_off;
+		PCacheMovePages(&facts, slots_used);
+	}
+
+	INSTR_TIME_SET_CURRENT(rebuild_start);
+	RetireBadSlots();
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	{
 		max_lsn = PCacheRebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);
 	}

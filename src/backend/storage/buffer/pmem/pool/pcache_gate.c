@@ -481,7 +481,8 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 }
 
 /*
- * Can the page in this slot be kept?  Duplicates are for the caller to see.
+ * Can the page in this slot be kept?  Duplicates, and pages that there is no
+ * slot for, are for the caller to see.
  */
 PCachePageVerdict
 PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
@@ -564,6 +565,8 @@ PCachePageVerdictName(PCachePageVerdict verdict)
 			return "bad block";
 		case PCACHE_PAGE_DUPLICATE:
 			return "duplicate";
+		case PCACHE_PAGE_NOT_FITTING:
+			return "not fitting";
 		case PCACHE_NUM_PAGE_VERDICTS:
 			break;
 	}
