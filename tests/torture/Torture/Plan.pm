@@ -31,6 +31,8 @@ our @EXPORT = qw(make_plan plan_text count_plan);
 # The plan of a round, after srand(): a reference to a hash.
 #
 #   mode, shared_buffers, checksums, segsize (MB), trace   how the cluster is made
+#   fewer     starts after a crash have half as many buffers as the crashed server,
+#             or twice as many, in turn
 #   conf      settings for postgresql.conf
 #   scale     of pgbench
 #   load      what Workload is to do, see there; queue: with consumers of a queue
@@ -113,6 +115,8 @@ sub random_settings
 		}
 		$s{trace} = pick(0, 0, 1);
 	}
+	# not from the random numbers, whose order the seeds of old rounds rely on
+	$s{fewer} = $round_seed % 3 == 0 ? 1 : 0;
 	return \%s;
 }
 
@@ -120,8 +124,8 @@ sub random_settings
 sub plan_text
 {
 	my ($round, $s) = @_;
-	return sprintf("round %d seed %d: %s%s, kill %s after %.1f s, cycles %d, shared_buffers %s, checksums %d, segsize %d, scale %d, %s",
-		$round, $round_seed, $s->{mode}, $trace ? ', stores traced' : '', $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{checksums}, $s->{segsize}, $s->{scale},
+	return sprintf("round %d seed %d: %s%s, kill %s after %.1f s, cycles %d, shared_buffers %s%s, checksums %d, segsize %d, scale %d, %s",
+		$round, $round_seed, $s->{mode}, $trace ? ', stores traced' : '', $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{fewer} ? ' and half of that' : '', $s->{checksums}, $s->{segsize}, $s->{scale},
 		join(' ', (map { "$_ $s->{load}{$_}" } sort keys %{ $s->{load} }),
 			map { "$_=$s->{conf}{$_}" } sort keys %{ $s->{conf} }));
 }
@@ -131,7 +135,7 @@ sub count_plan
 {
 	my ($s) = @_;
 	$totals{"kill $s->{kill}"}++;
-	$totals{"$_ $s->{$_}"}++ for qw(mode shared_buffers checksums segsize cycles);
+	$totals{"$_ $s->{$_}"}++ for qw(mode shared_buffers fewer checksums segsize cycles);
 	$totals{"$_=$s->{conf}{$_}"}++ for keys %{ $s->{conf} };
 	return;
 }

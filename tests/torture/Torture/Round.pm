@@ -73,7 +73,7 @@ sub one_round
 
 	my ($sb, $descs) = check_crashed_pool($s);
 	copy_crashed();
-	my ($ok_a, $ok_b) = recover_both() or return !@problems;
+	my ($ok_a, $ok_b) = recover_both($s) or return !@problems;
 	my $cold = judge_recovery($s, $descs);
 	compare_both($s, $cold, $sb, $descs) if $ok_a && $ok_b;
 	say_line("    superblock: " . join(', ', map { "$_ $sb->{$_}" } sort keys %$sb)) if @problems;
@@ -111,6 +111,7 @@ sub crash_and_recover
 	crash($data, $kind, $s);
 	end_load();
 	cut_power("$dir/pool");
+	append_conf($data, next_buffers($s)) if $s->{fewer};
 	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
 	{
 		$kind = crash_in_recovery();
@@ -125,6 +126,15 @@ sub crash_and_recover
 	say_line("    cycle $cycle: killed $kind, " . join(' ', outcome($log)));
 	rollback_prepared() if rand() < 0.7;
 	return 1;
+}
+
+# A setting that is half of the first shared_buffers, and then the same again.
+sub next_buffers
+{
+	my ($s) = @_;
+	my ($mb) = $s->{shared_buffers} =~ /^(\d+)MB$/ or die "shared_buffers is not in MB";
+	$s->{halved} = !$s->{halved};
+	return 'shared_buffers=' . ($s->{halved} ? $mb / 2 : $mb) . 'MB';
 }
 
 # Crash again while recovery runs, or soon after.  Returns a text.
@@ -191,9 +201,11 @@ sub copy_crashed
 # of what PostgreSQL does.  They are down afterwards.
 sub recover_both
 {
+	my ($s) = @_;
 	my ($a, $b) = ("$dir/a", "$dir/b");
 	my ($ok_a, $ok_b);
-	$ok_a = start_server($a, "$dir/a.log", @QUIET) == 0;
+	# the starts of A after this one have as many buffers as the crashed server
+	$ok_a = start_server($a, "$dir/a.log", @QUIET, $s->{fewer} ? next_buffers($s) : ()) == 0;
 	stop_server($a, 'fast') == 0 or problem('A does not stop') if $ok_a;
 	$ok_b = start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') == 0;
 	if (!$ok_a && !$ok_b && 2 == grep { slurp("$dir/$_.log") =~ $TOMBSTONE } qw(a b))
