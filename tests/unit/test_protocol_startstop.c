@@ -1171,6 +1171,14 @@ PCachePoolResize(PCachePool *opened, PCacheSuperblock *sb, PCacheResize *resize,
 	abort();
 }
 
+void
+PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+{
+	forecast->starts = true;
+	forecast->is_off = false;
+	forecast->verdict.refusal = PCACHE_WARM;
+}
+
 bool
 PCacheMakeDirectory(const char *directory, PCacheFsKind expected, int dir_mode,
 					PCacheError *err)

@@ -90,7 +90,7 @@ start_fails(
 	'more than there is room for');
 my ($rc, undef, $err) = pcache($node, 'verify');
 is($rc, 1, 'more than there is room for: pg_pcache verify fails');
-like($err, qr/is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*detail: There is no room to make it larger: the file needs 1056\d{3} MB\./,
+like($err, qr/is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*hint: There is no room to make it larger: the file needs 1056\d{3} MB\.  Decrease "shared_buffers"/,
 	'more than there is room for: pg_pcache verify says why');
 
 # That cost nothing.

@@ -257,7 +257,8 @@ like($err, qr/^pg_pcache: warning: there is no persistent cache pool in director
 	'not mounted: tells');
 is(traces(), '', 'not mounted: no trace in the data directory');
 
-# A damaged record.
+# A damaged record, and a link, as older clusters have it.
+symlink "$root/top/rec", "$data/pg_pcache" or die $!;
 pcache($node, 'init', '--directory' => "$root/top/rec", '--size' => '1MB');
 truncate "$data/pg_pcache.state", 20;
 refused('damaged record', qr/error: file "\Q$data\E\/pg_pcache\.state" is damaged\n.*hint: Use --force to look for the pool by the configuration, and remove this file all the same\.$/,
@@ -266,6 +267,7 @@ dropped('damaged record, --force', qr/^pool: +\Q$data\E\/pg_pcache\/pool\n|^pool
 ok(!-e "$root/top/rec", 'damaged record, --force: the directory is gone');
 
 # A record that names a directory of the cluster, which is empty.
+symlink "$root/top/rec", "$data/pg_pcache" or die $!;
 pcache($node, 'init', '--directory' => "$root/top/rec", '--size' => '1MB');
 write_state($node, slurp_file("$data/pg_pcache.state"), directory => "$data/pg_twophase");
 refused('directory of the cluster', qr/error: directory "\Q$data\E\/pg_twophase" is inside the data directory\n/, $node, [], "$root/top/rec");
@@ -303,6 +305,7 @@ SKIP:
 			my $valid;
 
 			next if $again eq 'start' && !defined $outcome;
+			symlink "$root/top/kill", "$data/pg_pcache" or die $!;
 			is((pcache($node, 'init', '--directory' => "$root/top/kill", '--size' => '16MB'))[0], 0, "$name: a new pool");
 			if ($step eq 'drop-leftovers' && $again eq 'start')
 			{
