@@ -71,7 +71,9 @@ $EVENTS{settings} = {
 	when => \&down,
 	run => sub {
 		my ($w, $c, $r) = @_;
-		$c->{conf}{shared_buffers} = $r->pick('buffers', '2MB', '8MB', '16MB', '32MB', '64MB');
+		$c->{conf}{shared_buffers} = $r->pick('buffers', '2MB', '8MB', '16MB', '32MB', '64MB',
+			# more than the pool has, so that the server makes it larger
+			$w->{powercut} ? () : ('66MB', '100MB'));
 		$c->{conf}{full_page_writes} = $r->pick('fpw', 'on', 'on', 'off');
 		$c->{conf}{wal_log_hints} = $r->pick('hints', 'on', 'off');
 		$c->{conf}{persistent_cache_seal_delay} = $r->pick('delay', '1ms', '5ms', '50ms', '1s');
