@@ -81,6 +81,7 @@
 #include "storage/sync.h"
 #include "utils/injection_point.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "unit.h"
@@ -1154,7 +1155,7 @@ void
 PCacheFindDirectory(const char *pgdata, const char *configured,
 					const PCacheRecord *record, char *directory)
 {
-	abort();
+	strlcpy(directory, configured, MAXPGPATH);
 }
 
 bool
@@ -1169,6 +1170,13 @@ PCachePoolResize(PCachePool *opened, PCacheSuperblock *sb, PCacheResize *resize,
 				 PCacheError *err)
 {
 	abort();
+}
+
+/* only shown */
+TimestampTz
+GetCurrentTimestamp(void)
+{
+	return 0;
 }
 
 void

@@ -135,7 +135,7 @@ DrainMoves(void)
  * that says something wrong.  In the end each page is in one slot.
  */
 static void
-MovePages(const PCachePageFacts *facts, PageMove *moves, int n)
+MoveBatch(const PCachePageFacts *facts, PageMove *moves, int n)
 {
 	for (int i = 0; i < n; i++)
 		MakeRoom(facts, moves[i].to);
@@ -190,7 +190,7 @@ PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used)
 			   PCacheShrinkNextMove(shrink, &moves[n].from, &moves[n].to))
 			n++;
 		if (n > 0)
-			MovePages(facts, moves, n);
+			MoveBatch(facts, moves, n);
 	} while (n == MOVES_PER_DRAIN);
 	pfree(moves);
 	PCacheShrinkFree(shrink);
