@@ -257,14 +257,24 @@ like($err, qr/^pg_pcache: warning: there is no persistent cache pool in director
 	'not mounted: tells');
 is(traces(), '', 'not mounted: no trace in the data directory');
 
-# A damaged record, and a link, as older clusters have it.
-symlink "$root/top/rec", "$data/pg_pcache" or die $!;
+# A damaged record.
 pcache($node, 'init', '--directory' => "$root/top/rec", '--size' => '1MB');
 truncate "$data/pg_pcache.state", 20;
 refused('damaged record', qr/error: file "\Q$data\E\/pg_pcache\.state" is damaged\n.*hint: Use --force to look for the pool by the configuration, and remove this file all the same\.$/,
 	$node, [], "$root/top/rec");
-dropped('damaged record, --force', qr/^pool: +\Q$data\E\/pg_pcache\/pool\n|^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force');
-ok(!-e "$root/top/rec", 'damaged record, --force: the directory is gone');
+refused('damaged record, --force', qr/error: file "\Q$data\E\/pg_pcache\.state" is damaged, and there is no persistent cache pool in directory "\Q$data\E\/pg_pcache"\n.*hint: Give the directory of the pool with --directory; the file may still show it\.$/,
+	$node, ['--force'], "$root/top/rec");
+dropped('damaged record, --force, --directory', qr/^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force', '--directory' => "$root/top/rec");
+ok(!-e "$root/top/rec", 'damaged record, --force, --directory: the directory is gone');
+
+# A damaged record, and a link, as older clusters have it.
+symlink "$root/top/rec", "$data/pg_pcache" or die $!;
+pcache($node, 'init', '--directory' => "$root/top/rec", '--size' => '1MB');
+truncate "$data/pg_pcache.state", 20;
+refused('damaged record, a link', qr/error: file "\Q$data\E\/pg_pcache\.state" is damaged\n.*hint: Use --force to look for the pool by the configuration, and remove this file all the same\.$/,
+	$node, [], "$root/top/rec");
+dropped('damaged record, a link, --force', qr/^pool: +\Q$data\E\/pg_pcache\/pool\n|^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force');
+ok(!-e "$root/top/rec", 'damaged record, a link, --force: the directory is gone');
 
 # A record that names a directory of the cluster, which is empty.
 symlink "$root/top/rec", "$data/pg_pcache" or die $!;
@@ -295,27 +305,28 @@ SKIP:
 		[ 'drop-pool', '', 'pg_pcache pg_pcache.state', qr/^the pool was lost with its tmpfs file system, and was created again$/ ],
 		[ 'drop-directory', undef, 'pg_pcache pg_pcache.state', qr/^the pool was lost with its tmpfs file system, and was created again$/ ],
 		[ 'drop-record', undef, 'pg_pcache', 'fails' ]);
-	for my $again ('drop', 'start')
+	for my $again ('drop', 'start', 'drop, no link', 'start, no link')
 	{
 		for my $case (@steps)
 		{
 			my ($step, $left, $traces, $outcome) = @$case;
+			my $link = $again !~ /no link/;
+			my $starts = $again =~ /start/;
 			my $name = "killed at $step, then $again";
-
 			my $valid;
 
-			next if $again eq 'start' && !defined $outcome;
-			symlink "$root/top/kill", "$data/pg_pcache" or die $!;
-			is((pcache($node, 'init', '--directory' => "$root/top/kill", '--size' => '16MB'))[0], 0, "$name: a new pool");
-			if ($step eq 'drop-leftovers' && $again eq 'start')
+			next if $starts && !defined $outcome;
+			next if !$link && $step eq 'drop-record';
+			$traces =~ s/pg_pcache // if !$link;
+			add_pool($node, directory => "$root/top/kill", size => '16MB', link => $link);
+			if ($step eq 'drop-leftovers' && $starts)
 			{
-				set_mode($node, 'planned_restart');
 				$node->start;
 				warm_up($node);
 				$valid = valid_buffers($node);
 				$node->stop;
-				set_mode($node, undef);
 			}
+			set_mode($node, undef);
 			{
 				local $ENV{PG_PCACHE_KILL_AT} = $step;
 				my @verb = $step =~ /^init/ ? ('init', '--force', '--size' => '16MB') : ('drop');
@@ -324,7 +335,7 @@ SKIP:
 			is(join(' ', sort { $b cmp $a } map { s/.*\///r } glob "$root/top/kill/*"), join(' ', sort { $b cmp $a } split / /, $left // ''), "$name: files in the pool's directory");
 			is(!!-d "$root/top/kill", defined $left, "$name: the directory");
 			is(traces(), $traces, "$name: in the data directory");
-			if ($again eq 'start')
+			if ($starts)
 			{
 				set_mode($node, 'planned_restart');
 				if ($outcome eq 'fails')

@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * drop.h
+ *	  What drop.c and dropplan.c share.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/bin/pg_pcache/drop.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef DROP_H
+#define DROP_H
+
+#include "pg_pcache.h"
+
+/* Everything that drop finds out before it starts. */
+typedef struct DropPlan
+{
+	ControlFileData *control;
+	PCacheRecordResult record_result;
+	PCacheRecord record;
+	char		directory[MAXPGPATH];	/* of the pool */
+	PCacheDir	dir;			/* the same, open if it exists */
+	PCachePool	pool;			/* open and locked, if there is one */
+	bool		is_recorded;	/* the record names the directory */
+	bool		keeps_record;	/* it names another one, and stays */
+	bool		is_untrusted;	/* nothing is looked at in the directory */
+	int			leftover_fd[DROP_MAX_LEFTOVERS];	/* locked; -1 if not to be
+													 * removed */
+	bool		remove_directory;
+	bool		remove_record;
+	bool		remove_link;
+	char		record_path[MAXPGPATH];
+	char		link[MAXPGPATH];	/* PGDATA/pg_pcache */
+} DropPlan;
+
+/* dropplan.c */
+extern const char *const DropLeftoverNames[DROP_MAX_LEFTOVERS];
+extern void PlanDrop(const PCacheOptions *options, DropPlan *plan,
+					 DropResult *result);
+
+#endif							/* DROP_H */
