@@ -88,6 +88,12 @@ extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 extern bool PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 								  uint64 *lost, PCacheError *err);
 extern uint64 PCacheCapacityFor(uint64 file_size);
+extern uint64 PCacheReformatCapacity(const PCachePool *pool,
+									 const PCacheRecord *record,
+									 uint64 nbuffers);
+extern bool PCachePoolIsCopied(const PCachePool *pool,
+							   const PCacheSuperblock *sb,
+							   PCacheError *err);
 extern bool PCachePoolMayFormat(const PCachePool *pool,
 								const PCacheRecord *record,
 								PCacheError *err);

@@ -125,10 +125,10 @@ $verdict = verify_json($standby);
 is($verdict->{rc}, 1, 'restore_command dies of a signal: an error');
 like($verdict->{stderr}, qr/"restore_command" failed: .*terminated by signal 15/, 'restore_command dies of a signal: which is named');
 is((pcache($standby, 'rebuild'))[0], 1, 'restore_command is interrupted: so is pg_pcache rebuild');
-$standby->append_conf('postgresql.conf', "restore_command = 'kill -HUP \$\$'");
+$standby->append_conf('postgresql.conf', "restore_command = 'kill -USR1 \$\$'");
 is((pcache($standby, 'verify'))[0], 1, 'restore_command dies of another signal: an error');
 is((pcache($standby, 'rebuild'))[0], 2, 'restore_command dies of another signal: pg_pcache rebuild does what it can');
-like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*terminated by signal 1:/,
+like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*terminated by signal 10:/,
 	'restore_command dies of another signal: and warns');
 
 # It is not given what is meant for us, nor a name that a shell would split.

@@ -17,7 +17,7 @@ my $disk = PostgreSQL::Test::Utils::tempdir();
 chmod 0700, $disk;
 my $other = new_node('other', link => 0);
 $other->start;
-my $node = new_node('main', shared_buffers => '16MB', link => 0);
+my $node = new_node('main', shared_buffers => '16MB', link => 0, init => { allows_streaming => 1 });
 my $data = $node->data_dir;
 my $pool = pool_file($node);
 my $configuration = slurp_file("$data/postgresql.conf");
@@ -112,4 +112,17 @@ for my $case (@cases)
 		$undo->() if $undo;
 	}
 }
+# A pool that is formatted needs room, too.
+$node->stop;
+write_bytes($pool, $_, "\0" x 16) for 0, COPY_OFFSET;
+set("shared_buffers = $too_many");
+my ($rc, undef, $err) = pcache($node, 'check');
+is($rc, 1, 'a damaged pool, without room: exit code of pg_pcache check');
+like($err, qr/could not allocate \d+ MB for file ".*": No space left on device/, 'a damaged pool, without room: pg_pcache check says why');
+start_fails($node, qr/FATAL:  could not allocate \d+ MB for file ".*": No space left on device/, 'a damaged pool, without room');
+set('');
+is((pcache($node, 'check'))[0], 2, 'a damaged pool: exit code of pg_pcache check');
+my $offset = log_offset($node);
+$node->start;
+is(start_outcome($node, $offset)->{start}, 'cold', 'a damaged pool: so it is');
 done_testing();

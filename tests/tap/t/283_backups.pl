@@ -217,10 +217,11 @@ sub pool_was_copied
 	my $data = $copy->data_dir;
 
 	is_deeply(pool_names($data), ['pg_pcache.state', 'pg_pcache/pool'], "$name: the pool is in it");
-	$copy->start;
-	like(slurp_file($copy->logfile), qr/WARNING:  persistent cache pool "\Q$data\E\/pg_pcache\/pool" is an ordinary file on disk/, "$name: the server warns");
-	is(checksums($copy, tables => \@tables), $expected, "$name: contents are right");
-	$copy->stop;
+	my $message = qr/persistent cache pool "\Q$data\E\/pg_pcache\/pool" is a copy of one that was on tmpfs\n.*(?i:hint): .*Remove directory "\Q$data\E\/pg_pcache", and set "persistent_cache_directory"/;
+	my ($rc, undef, $err) = pcache($copy, 'check');
+	is($rc, 1, "$name: pg_pcache check says that the server will not start");
+	like($err, $message, "$name: pg_pcache check says why");
+	start_fails($copy, qr/FATAL:  $message/, $name);
 	remove_tree("$data/pg_pcache");
 	$copy->append_conf('postgresql.conf', "persistent_cache_directory = '" . pool_root() . '/' . $copy->name . "'");
 	starts_cold($copy, qr/^the pool was created by this start$/, "$name, and the way out");

@@ -18,6 +18,7 @@
 #include "storage/pcache_gate.h"
 #include "storage/pcache_memory_error.h"
 #include "storage/pcache_stat.h"
+#include "utils/guc.h"
 
 /*
  * What the sealer has done since the start.  Only the sealer writes here, but
@@ -153,6 +154,10 @@ PCacheWatermarkSlots(void)
 
 extern bool PCacheStoreSuperblock(int elevel);
 extern void PCacheReportError(int elevel, const PCacheError *err);
+
+/* pcache_shmem.c; the series declares it in guc_hooks.h in a later step */
+extern bool check_persistent_cache_directory(char **newval, void **extra,
+											 GucSource source);
 
 /* pcache_open.c */
 extern void PCacheOpenPool(void);

@@ -21,7 +21,6 @@
 #include "storage/pcache_foretell.h"
 #include "utils/conffiles.h"
 #include "utils/guc.h"
-#include "utils/guc_hooks.h"
 #include "utils/guc_tables.h"
 
 /* The text that the files have for a setting, or NULL. */

@@ -101,9 +101,7 @@ CreateMissingPool(const char *directory, const PCacheRecord *record,
 }
 
 /*
- * The pool can't be used as it is: make it an empty one of the same
- * capacity.  If even the capacity is in doubt, go by PGDATA's record, else by
- * the size of the file.
+ * The pool can't be used as it is: make it an empty one.
  */
 static void
 ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
@@ -119,13 +117,7 @@ ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
 	PCacheCtl->opened.refusal = refusal;
 	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
 
-	if (record != NULL)
-		capacity = record->capacity;
-	else
-		capacity = PCacheCapacityFor(PCacheThePool.file_size);
-	capacity = Min(capacity, PCACHE_MAX_CAPACITY);
-	if (capacity < NBuffers)
-		capacity = NBuffers;
+	capacity = PCacheReformatCapacity(&PCacheThePool, record, NBuffers);
 
 	/* whatever is missing, as after a truncation, is allocated again */
 	g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
@@ -253,6 +245,9 @@ LoadPool(const PCacheRecord *record)
 		case PCACHE_SB_FIRST:
 			break;
 	}
+
+	if (PCachePoolIsCopied(&PCacheThePool, chosen, &err))
+		PCacheRefuseToStart(&err);
 
 	/*
 	 * The geometry decides what we touch, so it is looked at already here.

@@ -135,6 +135,24 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 				 PCacheFsKindName(pool->fs_kind));
 }
 
+/* The pool will be formatted: is there room for what it lacks? */
+static bool
+FormatWillDo(const PCachePool *pool, const PCacheRecord *record,
+			 const PCacheNextConfig *config, PCacheForecast *forecast)
+{
+	uint64		capacity = PCacheReformatCapacity(pool, record, config->nbuffers);
+	uint64		size = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size;
+
+	if (!PCachePoolMayFormat(pool, record, &forecast->error))
+		return false;
+	if (size <= pool->file_size || PCachePoolHasRoom(pool, size))
+		return true;
+	PCacheSetError(&forecast->error, _("could not allocate %llu MB for file \"%s\": %m"),
+				   (unsigned long long) (size >> 20), pool->path);
+	PCacheSetHint(&forecast->error, _("Decrease \"shared_buffers\", or make room on the file system."));
+	return false;
+}
+
 /* Ask the gates, after what is going to happen. */
 static PCacheVerdict
 JudgeAfter(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
@@ -176,6 +194,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 				   PCacheNextEvent event, PCacheForecast *forecast)
 {
 	const PCacheSuperblock *sb = &superblocks->chosen;
+	bool		formatted;
 
 	memset(forecast, 0, sizeof(*forecast));
 	if (!KindSurvives(pool, config, forecast))
@@ -185,19 +204,23 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		ForetellLost(pool, config, forecast);
 		return;
 	}
+	if (superblocks->source != PCACHE_SB_NONE &&
+		PCachePoolIsCopied(pool, sb, &forecast->error))
+		return;
 	if (superblocks->source == PCACHE_SB_NONE)
 	{
-		if (PCachePoolMayFormat(pool, facts->record, &forecast->error))
-			ForetellCold(forecast, PCACHE_COLD_SUPERBLOCK, "%s",
-						 superblocks->first_error.message);
-		return;
+		forecast->verdict.refusal = PCACHE_COLD_SUPERBLOCK;
+		strlcpy(forecast->verdict.detail, superblocks->first_error.message,
+				sizeof(forecast->verdict.detail));
 	}
+	else
+		forecast->verdict = JudgeAfter(sb, facts, event);
 
-	forecast->verdict = JudgeAfter(sb, facts, event);
 	/* of a pool that is too damaged the server makes a new one */
-	if (sb->format_version == PCACHE_FORMAT_VERSION &&
-		forecast->verdict.refusal != PCACHE_COLD_GEOMETRY &&
-		!CapacityWillDo(pool, sb->capacity, config, facts->media, forecast))
-		return;
-	forecast->starts = true;
+	formatted = superblocks->source == PCACHE_SB_NONE ||
+		sb->format_version != PCACHE_FORMAT_VERSION ||
+		forecast->verdict.refusal == PCACHE_COLD_GEOMETRY;
+	forecast->starts = formatted ?
+		FormatWillDo(pool, facts->record, config, forecast) :
+		CapacityWillDo(pool, sb->capacity, config, facts->media, forecast);
 }

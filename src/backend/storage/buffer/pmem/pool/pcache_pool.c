@@ -289,6 +289,26 @@ PCachePoolMayFormat(const PCachePool *pool, const PCacheRecord *record,
 	return false;
 }
 
+/*
+ * Is an open pool, with this superblock, a copy that was made of another one?
+ *
+ * Tools that copy a data directory may follow a symbolic link to the pool, and
+ * then leave it in the copy as an ordinary file.  Sets err if so.
+ */
+bool
+PCachePoolIsCopied(const PCachePool *pool, const PCacheSuperblock *sb,
+				   PCacheError *err)
+{
+	if (pool->fs_kind != PCACHE_FS_FILE || sb->fs_kind == PCACHE_FS_FILE ||
+		PCacheDirPgdata == NULL || !PCacheIsInside(pool->directory, PCacheDirPgdata))
+		return false;
+	PCacheSetError(err, _("persistent cache pool \"%s\" is a copy of one that was on %s"),
+				   pool->path, PCacheFsKindName(sb->fs_kind));
+	PCacheSetHint(err, _("A tool that copied the data directory has followed a symbolic link.  Remove directory \"%s\", and set \"persistent_cache_directory\" to a directory on tmpfs, hugetlbfs or fsdax that no other cluster uses."),
+				  pool->directory);
+	return true;
+}
+
 /* Unmap, and release the lock. */
 void
 PCachePoolClose(PCachePool *pool)
@@ -378,6 +398,21 @@ PCacheCapacityFor(uint64 file_size)
 		capacity = fitting;
 	}
 	return Min(capacity, PCACHE_MAX_CAPACITY);
+}
+
+/*
+ * The capacity of a pool that is formatted because it cannot be used as it is.
+ * Its own is in doubt then, so go by PGDATA's record (NULL if there is none), or
+ * else by the size of the file.
+ */
+uint64
+PCacheReformatCapacity(const PCachePool *pool, const PCacheRecord *record,
+					   uint64 nbuffers)
+{
+	uint64		capacity = record != NULL ? record->capacity :
+		PCacheCapacityFor(pool->file_size);
+
+	return Max(Min(capacity, PCACHE_MAX_CAPACITY), nbuffers);
 }
 
 /*
