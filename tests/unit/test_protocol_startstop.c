@@ -1159,8 +1159,9 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 }
 
 bool
-PCachePoolMayGrow(const PCachePool *opened, uint64 capacity,
-				  const PCacheMediaReport *media, PCacheError *err)
+PCachePoolMayGrow(const PCachePool *opened, uint64 nbuffers, uint64 size,
+				  const PCacheMediaReport *media, uint64 *capacity,
+				  PCacheError *err)
 {
 	abort();
 }

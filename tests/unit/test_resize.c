@@ -209,6 +209,7 @@ TestBadTarget(void **state)
 	PCacheError err;
 	char		before[BLCKSZ] = {0};
 	const uint64 bad_slot = 800;
+	uint64		capacity;
 
 	assert_true(PCachePoolCreate(dir, true, 1000, 1, 0600, 2, &pool, &sb, &err));
 	sb.slots_used = 1000;
@@ -242,16 +243,25 @@ TestBadTarget(void **state)
 	CheckAll(&pool, &sb, 1000);
 
 	/* the server does not even begin */
-	assert_false(PCachePoolMayGrow(&pool, 100000, &media, &err));
+	assert_false(PCachePoolMayGrow(&pool, 100000, 0, &media, &capacity, &err));
 	assert_contains(err.message, "bad blocks");
 	PCacheMediaReportFree(&media);
-	assert_true(PCachePoolMayGrow(&pool, 100000, &media, &err));
-	assert_false(PCachePoolMayGrow(&pool, PCACHE_MAX_CAPACITY, &media, &err));
+	assert_true(PCachePoolMayGrow(&pool, 100000, 0, &media, &capacity, &err));
+	assert_false(PCachePoolMayGrow(&pool, PCACHE_MAX_CAPACITY, 0, &media, &capacity, &err));
 	assert_contains(err.message, "no room");
-	assert_false(PCachePoolMayGrow(&pool, PCACHE_MAX_CAPACITY + UINT64CONST(1), &media, &err));
+	assert_false(PCachePoolMayGrow(&pool, PCACHE_MAX_CAPACITY + UINT64CONST(1), 0, &media, &capacity, &err));
 	assert_contains(err.message, "cannot have more than");
+
+	/*
+	 * as much as is configured, if there is room, but not at the cost of a
+	 * start
+	 */
+	assert_true(PCachePoolMayGrow(&pool, 100000, 120000, &media, &capacity, &err));
+	assert_int_equal(capacity, 120000);
+	assert_true(PCachePoolMayGrow(&pool, 100000, PCACHE_MAX_CAPACITY, &media, &capacity, &err));
+	assert_int_equal(capacity, 100000);
 	pool.fs_kind = PCACHE_FS_FILE;
-	assert_false(PCachePoolMayGrow(&pool, 100000, &media, &err));
+	assert_false(PCachePoolMayGrow(&pool, 100000, 0, &media, &capacity, &err));
 	assert_contains(err.message, "ordinary file system");
 	PCachePoolClose(&pool);
 }

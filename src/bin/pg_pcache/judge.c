@@ -416,12 +416,13 @@ PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 			   enum pg_log_level level, const char *hint)
 {
 	PCacheError err = {{0}};
+	uint64		larger;
 
 	/* not known, or enough */
 	if (conf->nbuffers < 0 || capacity >= (uint64) conf->nbuffers)
 		return false;
 	if (media != NULL &&
-		PCachePoolMayGrow(pool, Max(conf->nbuffers, conf->pool_size), media, &err))
+		PCachePoolMayGrow(pool, conf->nbuffers, conf->pool_size, media, &larger, &err))
 		return false;
 	pg_log_generic(level, PG_LOG_PRIMARY,
 				   "persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",

@@ -120,7 +120,8 @@ OpenForLook(const char *directory, const PCacheRecord *record, bool running,
 		}
 		PCachePoolClose(pool);
 	}
-	opened = PCachePoolOpen(directory, PCACHE_OPEN_READ, pool, err);
+	opened = PCachePoolOpen(directory, running ? PCACHE_OPEN_TRY : PCACHE_OPEN_READ,
+							pool, err);
 	if (opened == PCACHE_OPEN_OK)
 		PCacheReadSuperblocks(pool->fd, superblocks);
 	return opened;

@@ -47,6 +47,7 @@ typedef enum PCacheOpenMode
 {
 	PCACHE_OPEN_READ,			/* shared lock, for verify */
 	PCACHE_OPEN_PEEK,			/* no lock, for status */
+	PCACHE_OPEN_TRY,			/* shared lock, without waiting for it */
 	PCACHE_OPEN_WRITE,			/* exclusive lock */
 } PCacheOpenMode;
 

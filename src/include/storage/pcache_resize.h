@@ -25,8 +25,9 @@ typedef struct PCacheResize
 	uint64		moved;			/* result: pages that were copied */
 } PCacheResize;
 
-extern bool PCachePoolMayGrow(const PCachePool *pool, uint64 capacity,
-							  const PCacheMediaReport *media, PCacheError *err);
+extern bool PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers,
+							  uint64 size, const PCacheMediaReport *media,
+							  uint64 *capacity, PCacheError *err);
 extern bool PCachePoolResize(PCachePool *pool, PCacheSuperblock *sb,
 							 PCacheResize *resize, PCacheError *err);
 

@@ -130,7 +130,7 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 	{
 		/* who has it locked keeps the next start from it */
 		PCachePoolClose(&pool);
-		opened = PCachePoolOpen(directory, PCACHE_OPEN_READ, &pool, &forecast->error);
+		opened = PCachePoolOpen(directory, PCACHE_OPEN_TRY, &pool, &forecast->error);
 		event = PCACHE_NEXT_NOTHING;
 	}
 	if (opened == PCACHE_OPEN_MISSING)

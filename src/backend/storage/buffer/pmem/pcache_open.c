@@ -184,16 +184,16 @@ static void
 GrowPool(void)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
-	uint64		capacity = Max(NBuffers, persistent_cache_size);
 	uint64		old_capacity = sb->capacity;
 	uint32		state = sb->state;
 	PCacheMediaReport media = {0};
-	PCacheResize resize = {.capacity = capacity,.media = &media};
+	PCacheResize resize = {.media = &media};
 	PCacheError err;
 
 	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd, PCacheThePool.fs_kind,
 					 &media);
-	if (!PCachePoolMayGrow(&PCacheThePool, capacity, &media, &err))
+	if (!PCachePoolMayGrow(&PCacheThePool, NBuffers, persistent_cache_size, &media,
+						   &resize.capacity, &err))
 		ereport(FATAL,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %d are needed",
@@ -212,7 +212,7 @@ GrowPool(void)
 	ereport(LOG,
 			(errmsg("made persistent cache pool \"%s\" larger, from %llu to %llu blocks",
 					PCacheThePool.path, (unsigned long long) old_capacity,
-					(unsigned long long) capacity)));
+					(unsigned long long) resize.capacity)));
 }
 
 /*

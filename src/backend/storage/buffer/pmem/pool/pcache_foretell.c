@@ -92,9 +92,10 @@ CapacityWillDo(const PCachePool *pool, uint64 capacity,
 			   PCacheForecast *forecast)
 {
 	PCacheError why;
+	uint64		larger;
 
 	if (capacity >= config->nbuffers ||
-		PCachePoolMayGrow(pool, Max(config->nbuffers, config->size), media, &why))
+		PCachePoolMayGrow(pool, config->nbuffers, config->size, media, &larger, &why))
 		return true;
 	PCacheSetError(&forecast->error, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
 				   pool->path, (unsigned long long) capacity,

@@ -77,11 +77,11 @@ PCacheComputeGeometry(uint64 capacity, uint64 page_size)
  * it closes the file.
  */
 static bool
-LockFile(int fd, int operation)
+LockFile(int fd, int operation, int wait_ms)
 {
 	for (int waited = 0; flock(fd, operation | LOCK_NB) < 0; waited += LOCK_STEP_MS)
 	{
-		if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= PCachePoolLockWait)
+		if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= wait_ms)
 			return false;
 		if (PCachePoolInterrupted != NULL && PCachePoolInterrupted())
 		{
@@ -159,7 +159,8 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 		goto fail;
 	}
 	if (mode != PCACHE_OPEN_PEEK &&
-		!LockFile(pool->fd, mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH))
+		!LockFile(pool->fd, mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH,
+				  mode == PCACHE_OPEN_TRY ? 0 : PCachePoolLockWait))
 	{
 		if (errno == EWOULDBLOCK)
 		{

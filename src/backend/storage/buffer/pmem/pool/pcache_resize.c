@@ -116,13 +116,17 @@ MovePages(PCachePool *pool, uint64 old_offset, uint64 new_offset, uint64 n,
 }
 
 /*
- * May the server make an open pool larger?  Not on an ordinary file system,
- * where it creates none either; nor if there is no room, or if there are bad
- * blocks.  Sets err if it may not.
+ * May the server make an open pool large enough for nbuffers?  Not on an ordinary
+ * file system, where it creates none either; nor if there is no room, or if
+ * there are bad blocks.
+ *
+ * Sets *capacity to size, which is persistent_cache_size, if that is larger and
+ * there is room for it.  All three are in blocks.  Sets err if it may not.
  */
 bool
-PCachePoolMayGrow(const PCachePool *pool, uint64 capacity,
-				  const PCacheMediaReport *media, PCacheError *err)
+PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
+				  const PCacheMediaReport *media, uint64 *capacity,
+				  PCacheError *err)
 {
 	PCacheGeometry g;
 
@@ -136,13 +140,18 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 capacity,
 		PCacheSetError(err, _("The pool has bad blocks, so only pg_pcache makes it larger."));
 		return false;
 	}
-	if (capacity > PCACHE_MAX_CAPACITY)
+	if (nbuffers > PCACHE_MAX_CAPACITY)
 	{
 		PCacheSetError(err, _("The persistent cache cannot have more than %d blocks."),
 					   PCACHE_MAX_CAPACITY);
 		return false;
 	}
-	g = PCacheComputeGeometry(capacity, pool->page_size);
+	*capacity = Min(Max(nbuffers, size), PCACHE_MAX_CAPACITY);
+	g = PCacheComputeGeometry(*capacity, pool->page_size);
+	if (PCachePoolHasRoom(pool, g.pool_size))
+		return true;
+	*capacity = nbuffers;
+	g = PCacheComputeGeometry(nbuffers, pool->page_size);
 	if (PCachePoolHasRoom(pool, g.pool_size))
 		return true;
 	PCacheSetError(err, _("There is no room to make it larger: the file needs %llu MB."),
