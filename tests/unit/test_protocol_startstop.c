@@ -1159,6 +1159,13 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 }
 
 bool
+PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
+						 const char *directory, PCacheError *err)
+{
+	return true;
+}
+
+bool
 PCachePoolMayGrow(const PCachePool *opened, uint64 nbuffers, uint64 size,
 				  const PCacheMediaReport *media, uint64 *capacity,
 				  PCacheError *err)

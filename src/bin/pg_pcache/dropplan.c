@@ -342,7 +342,12 @@ CheckLink(DropPlan *plan, DropResult *result)
 	if (!S_ISLNK(st.st_mode))
 		return;
 	if (realpath(plan->link, target) == NULL)
-		plan->remove_link = !plan->keeps_record;
+	{
+		if (errno != ENOENT)
+			pg_log_warning("symbolic link \"%s\" is left, because it cannot be followed: %m",
+						   plan->link);
+		plan->remove_link = errno == ENOENT && !plan->keeps_record;
+	}
 	else if (strcmp(target, plan->directory) == 0)
 		plan->remove_link = true;
 	else

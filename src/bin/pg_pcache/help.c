@@ -55,7 +55,7 @@ static const HelpLine help_lines[] = {
 	{"size", VERB_INIT,
 		gettext_noop("      --size=SIZE          how much data to cache at most, in kB, MB, GB or TB\n"
 					 "                           (default: by persistent_cache_size, or\n"
-					 "                           shared_buffers if that is 0)\n")},
+					 "                           shared_buffers if that is larger)\n")},
 	{"force", VERB_INIT,
 	gettext_noop("      --force              replace the pool that there is\n")},
 	{"reset", VERB_REBUILD,

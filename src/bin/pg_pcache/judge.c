@@ -466,6 +466,7 @@ ChoosePages(const PCachePool *pool, const PCachePageFacts *facts,
 	}
 	pg_free(chunk);
 	PCacheShrinkChoose(shrink);
+	PCacheShrinkFindTwins(shrink, pool->fd);
 	return shrink;
 }
 
@@ -481,6 +482,8 @@ JudgeSlot(const PCachePageFacts *facts, const PCacheShrink *shrink,
 		return PCacheSeqIsSealed(desc->seq) ? PCACHE_PAGE_NOT_FITTING : PCACHE_PAGE_FREE;
 
 	verdict = PCachePageGate(desc, slot, facts);
+	if (shrink != NULL && PCacheShrinkIsTwin(shrink, slot))
+		return PCACHE_PAGE_DUPLICATE;
 	if (verdict == PCACHE_PAGE_KEPT && shrink != NULL &&
 		!PCacheShrinkKeeps(shrink, slot))
 		return PCACHE_PAGE_NOT_FITTING;

@@ -206,6 +206,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	PCacheRecord *record = NULL;
 	PCachePool	pool;
 	PCacheError err;
+	PCacheError record_err = {{0}};
 	char		directory[MAXPGPATH];
 	PCacheSuperblocks superblocks;
 	PCacheNextEvent event;
@@ -223,15 +224,24 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 			break;
 		case PCACHE_RECORD_ERROR:
 			pg_log_warning("%s", err.message);
+			record_err = err;
 			break;
 	}
 	FindPoolDirectory(options, conf, record, directory);
+	if (options->directory == NULL &&
+		!PCacheDirectoryIsAllowed(options->pgdata, conf->directory, directory, &err))
+		FailWith(&err);
 
 	switch (OpenForLook(directory, record, running, &pool, &superblocks, &event, &err))
 	{
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
+			/* nothing else says where the pool is */
+			if (record_err.message[0] != '\0' && options->directory == NULL &&
+				(conf->directory == NULL ||
+				 strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) == 0))
+				FailWith(&record_err);
 			JudgeMissingPool(options, directory, record, conf, &err, result);
 			return;
 		case PCACHE_OPEN_LOCKED:

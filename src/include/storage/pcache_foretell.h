@@ -32,6 +32,7 @@ typedef struct PCacheNextConfig
 	uint64		size;			/* persistent_cache_size, in blocks */
 	uint64		nbuffers;		/* shared_buffers; 0 if unknown */
 	bool		cold_on_media_unknown;
+	bool		has_recovery_target;	/* only set by the server */
 } PCacheNextConfig;
 
 typedef struct PCacheForecast

@@ -94,7 +94,7 @@ extern uint64 PCacheReformatCapacity(const PCachePool *pool,
 									 uint64 nbuffers);
 extern bool PCachePoolIsCopied(const PCachePool *pool,
 							   const PCacheSuperblock *sb,
-							   PCacheError *err);
+							   const PCacheRecord *record, PCacheError *err);
 extern bool PCachePoolMayFormat(const PCachePool *pool,
 								const PCacheRecord *record,
 								PCacheError *err);

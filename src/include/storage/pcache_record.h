@@ -46,5 +46,7 @@ extern bool PCacheRecordWrite(const char *datadir, int file_mode,
 /* pcache_place.c */
 extern void PCacheFindDirectory(const char *pgdata, const char *configured,
 								const PCacheRecord *record, char *directory);
+extern bool PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
+									 const char *directory, PCacheError *err);
 
 #endif							/* PCACHE_RECORD_H */

@@ -19,6 +19,7 @@ typedef struct PCacheShrink
 	uint64		slots;			/* of the pool's last user */
 	uint64		staying;		/* the first ones, which stay */
 	uint64		not_fitting;	/* pages that have to go; set by the choice */
+	uint64		twins;			/* slots with a page that another one claims */
 	uint64		next_page;		/* where PCacheShrinkNextMove() is */
 	uint64		next_room;
 	uint8	   *what;			/* of each slot, see pcache_shrink.c */
@@ -32,6 +33,9 @@ extern PCachePageVerdict PCacheShrinkJudge(PCacheShrink *shrink, uint64 slot,
 										   const PCacheDescriptor *desc,
 										   const PCachePageFacts *facts);
 extern void PCacheShrinkChoose(PCacheShrink *shrink);
+extern void PCacheShrinkFindTwins(PCacheShrink *shrink, int fd);
+extern bool PCacheShrinkIsTwin(const PCacheShrink *shrink, uint64 slot);
+extern bool PCacheShrinkMakesRoom(const PCacheShrink *shrink, uint64 slot);
 extern bool PCacheShrinkKeeps(const PCacheShrink *shrink, uint64 slot);
 extern bool PCacheShrinkNextMove(PCacheShrink *shrink, uint32 *from, uint32 *to);
 

@@ -120,6 +120,12 @@ for my $case (
 $node->stop;
 $node->adjust_conf('postgresql.conf', 'persistent_cache_directory', "'pg_pcache'");
 is(verify_json($node)->{rc}, 0, 'the record leads to the pool');
+my $record = slurp_file(state_file($node));
+truncate state_file($node), 20;
+start_fails($node, qr/FATAL:  file ".*pg_pcache\.state" is damaged\n.*HINT:  Run "pg_pcache init --force" with option --directory/,
+	'nothing but a damaged record leads to the pool');
+is((pcache($node, 'verify'))[0], 1, 'nothing but a damaged record leads to the pool: pg_pcache verify says so');
+write_state($node, $record);
 for my $lose (sub { unlink "$directory/pool" }, sub { remove_tree($directory) })
 {
 	my $name = -e "$directory/pool" ? 'pool deleted' : 'directory deleted';

@@ -53,6 +53,8 @@ my @cases = (
 		qr/the data directory was last used with another pool/ ],
 	[ 'a place on disk', "persistent_cache_directory = '$disk/x'", 1, 'refused',
 		qr/there is no persistent cache pool in directory "\Q$disk\E\/x", and "\Q$disk\E" is on an ordinary file system/ ],
+	[ 'inside the data directory, by its own name', "persistent_cache_directory = '$data/pg_pcache'", 1, 'refused',
+		qr/persistent cache directory ".*" is inside the data directory/ ],
 	[ "another server's place", "persistent_cache_directory = '" . pool_dir($other) . "'", 1, 'refused',
 		qr/is locked by another process/ ],
 	[ 'a wrong value', "shared_buffers = many", 1, 'refused', qr/configuration file ".*" contains errors/ ],

@@ -59,6 +59,7 @@ ChoosePages(const PCachePageFacts *facts, uint64 slots_used)
 	}
 	pfree(descs);
 	PCacheShrinkChoose(shrink);
+	PCacheShrinkFindTwins(shrink, PCacheThePool.fd);
 	PCacheCtl->pages[PCACHE_PAGE_NOT_FITTING] += shrink->not_fitting;
 	return shrink;
 }
@@ -160,6 +161,26 @@ MoveBatch(const PCachePageFacts *facts, PageMove *moves, int n)
 }
 
 /*
+ * Drop the pages that two slots claim, before one of the two makes room and the
+ * other one would be believed.  They leave more room than the moves need, so
+ * whatever was to make room does so here.
+ */
+static void
+DropTwins(const PCacheShrink *shrink)
+{
+	if (shrink->twins == 0)
+		return;
+	PCacheKeepPool();
+	PCacheCtl->pages[PCACHE_PAGE_DUPLICATE] += shrink->twins;
+	for (uint64 slot = 0; slot < NBuffers; slot++)
+	{
+		if (PCacheShrinkIsTwin(shrink, slot) || PCacheShrinkMakesRoom(shrink, slot))
+			Unseal(slot);
+	}
+	DrainMoves();
+}
+
+/*
  * Have the hottest pages of the first slots_used slots in the first NBuffers
  * ones.  The pool must be adopted, and no buffer be in use.
  *
@@ -181,6 +202,7 @@ PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used)
 
 	INSTR_TIME_SET_CURRENT(start);
 	shrink = ChoosePages(facts, slots_used);
+	DropTwins(shrink);
 	moves = palloc_array(PageMove, MOVES_PER_DRAIN);
 	do
 	{

@@ -107,6 +107,32 @@ NextDirectory(const ConfigVariable *files, bool *valid)
 	return directory;
 }
 
+/* Will any recovery target be set, on whichever way? */
+static bool
+NextHasTarget(const ConfigVariable *files)
+{
+	static const char *const names[] = {
+		"recovery_target",
+		"recovery_target_lsn",
+		"recovery_target_name",
+		"recovery_target_time",
+		"recovery_target_xid",
+	};
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		struct config_generic *setting = find_option(names[i], false, false, ERROR);
+		bool		as_now;
+		const char *text = NextText(files, setting, &as_now);
+
+		if (as_now)
+			text = GetConfigOption(names[i], false, false);
+		if (text != NULL && text[0] != '\0')
+			return true;
+	}
+	return false;
+}
+
 /*
  * Read the settings of the next start.  Returns false, with err filled in, if
  * there are mistakes that keep the server from starting.
@@ -131,6 +157,7 @@ PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 		config->nbuffers = NextInteger(head, "shared_buffers", &valid);
 		config->cold_on_media_unknown =
 			NextEnum(head, "persistent_cache_on_media_unknown", &valid) == PERSISTENT_CACHE_MEDIA_COLD;
+		config->has_recovery_target = NextHasTarget(head);
 	}
 	FreeConfigVariables(head);
 	if (valid)

@@ -44,9 +44,15 @@ PCacheGatherServerFacts(const PCachePool *pool, PCacheRecord *record,
 		facts->record = record;
 }
 
-/* How the next start will recover, in the way of InitWalRecovery(). */
+/*
+ * How the next start will recover, in the way of InitWalRecovery().
+ *
+ * The timeline matters only after a crash.  To look for the newest one can fail,
+ * which must not happen at the end of a clean shutdown.
+ */
 static void
-ForeseeRecovery(PCacheGateFacts *facts)
+ForeseeRecovery(PCacheGateFacts *facts, const PCacheNextConfig *config,
+				PCacheNextEvent event)
 {
 	const ControlFileData *control = facts->control;
 	PCacheSignals signals;
@@ -54,14 +60,14 @@ ForeseeRecovery(PCacheGateFacts *facts)
 							   control->minRecoveryPointTLI);
 
 	PCacheReadSignals(DataDir, &signals);
-	if (signals.standby || signals.recovery)
+	if ((signals.standby || signals.recovery) && event != PCACHE_NEXT_RESTART)
 	{
 		if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_LATEST)
 			timeline = findNewestTimeLine(timeline);
 		else if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_NUMERIC)
 			timeline = recoveryTargetTLIRequested;
 	}
-	PCacheSetRecovery(facts, &signals, recoveryTarget != RECOVERY_TARGET_UNSET,
+	PCacheSetRecovery(facts, &signals, config->has_recovery_target,
 					  timeline);
 }
 
@@ -98,7 +104,7 @@ JudgeOpenPool(const PCachePool *pool, const PCacheMediaReport *media,
 	facts.control = control;
 	facts.media = media;
 	facts.cold_on_media_unknown = config->cold_on_media_unknown;
-	ForeseeRecovery(&facts);
+	ForeseeRecovery(&facts, config, event);
 	PCacheForetellPool(pool, &superblocks, &facts, config, event, forecast);
 	pfree(control);
 }
@@ -176,6 +182,8 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
 	char		directory[MAXPGPATH];
 
 	memset(forecast, 0, sizeof(*forecast));
+	/* a server in mode off has not said so yet */
+	PCacheDirPgdata = DataDir;
 	if (!PCacheReadNextConfig(&config, &forecast->error))
 		return;
 	if (config.mode == PERSISTENT_CACHE_OFF)
@@ -186,6 +194,8 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
 	if (PCacheRecordRead(DataDir, &record_file, &err) == PCACHE_RECORD_OK)
 		record = &record_file;
 	PCacheFindDirectory(DataDir, config.directory, record, directory);
+	if (!PCacheDirectoryIsAllowed(DataDir, config.directory, directory, &forecast->error))
+		return;
 	JudgePoolIn(directory, &config, record, event, forecast);
 
 	/* after a crash only what is sealed is kept */

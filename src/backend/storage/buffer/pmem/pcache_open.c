@@ -36,29 +36,6 @@ IsDefaultDirectory(void)
 }
 
 /*
- * The directory as configured, which is absolute and canonical, see
- * check_persistent_cache_directory().  Inside PGDATA only the default is
- * allowed: base backups and pg_rewind leave out a pool by that name only.
- */
-static void
-CheckConfiguredDirectory(const char *directory)
-{
-	char		real[MAXPGPATH];
-
-	if (IsDefaultDirectory())
-		return;
-	if (realpath(directory, real) == NULL)
-		strlcpy(real, directory, MAXPGPATH);
-	if (PCacheIsInside(real, DataDir))
-		ereport(FATAL,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("persistent cache directory \"%s\" is inside the data directory",
-						directory),
-				 errhint("Set \"persistent_cache_directory\" to \"%s\", or to a directory outside.",
-						 PCACHE_DEFAULT_DIRECTORY)));
-}
-
-/*
  * There is no pool where it should be: create it, or give up.
  */
 static void
@@ -246,7 +223,7 @@ LoadPool(const PCacheRecord *record)
 			break;
 	}
 
-	if (PCachePoolIsCopied(&PCacheThePool, chosen, &err))
+	if (PCachePoolIsCopied(&PCacheThePool, chosen, record, &err))
 		PCacheRefuseToStart(&err);
 
 	/*
@@ -287,6 +264,7 @@ PCacheOpenPool(void)
 	PCacheRecord record_file;
 	PCacheRecord *record = NULL;
 	PCacheError err;
+	PCacheError record_err = {{0}};
 	PCacheMediaReport media;
 
 	PCacheDirPgdata = DataDir;
@@ -299,10 +277,12 @@ PCacheOpenPool(void)
 			break;
 		case PCACHE_RECORD_ERROR:
 			PCacheReportError(LOG, &err);
+			record_err = err;
 			break;
 	}
 	PCacheFindDirectory(DataDir, persistent_cache_directory, record, directory);
-	CheckConfiguredDirectory(directory);
+	if (!PCacheDirectoryIsAllowed(DataDir, persistent_cache_directory, directory, &err))
+		PCacheRefuseToStart(&err);
 
 	switch (PCachePoolOpen(directory, PCACHE_OPEN_WRITE, &PCacheThePool, &err))
 	{
@@ -310,6 +290,9 @@ PCacheOpenPool(void)
 			LoadPool(record);
 			break;
 		case PCACHE_OPEN_MISSING:
+			/* nothing else says where the pool is */
+			if (record_err.message[0] != '\0' && IsDefaultDirectory())
+				PCacheRefuseToStart(&record_err);
 			CreateMissingPool(directory, record, &err);
 			break;
 		case PCACHE_OPEN_LOCKED:

@@ -40,6 +40,24 @@ ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal, const char *fmt,..
 	va_end(ap);
 }
 
+/* Mode always promises more than a file in the page cache can keep. */
+static bool
+KindSurvives(PCacheFsKind kind, const char *path, const PCacheNextConfig *config,
+			 PCacheForecast *forecast)
+{
+	bool		is_file = kind == PCACHE_FS_FILE;
+
+#ifndef USE_LIBPMEM
+	is_file |= kind == PCACHE_FS_FSDAX;
+#endif
+	if (config->mode != PERSISTENT_CACHE_ALWAYS || !is_file)
+		return true;
+	PCacheSetError(&forecast->error, _("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\""),
+				   path);
+	PCacheSetHint(&forecast->error, _("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\"."));
+	return false;
+}
+
 /*
  * There is no pool in the directory, which open_error says: is one created?
  * directory is what PCacheFindDirectory() found.
@@ -56,7 +74,8 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 	memset(forecast, 0, sizeof(*forecast));
 	forecast->error = *open_error;
 	if (!PCacheMayCreateMissing(directory, is_default, record, config->size,
-								config->nbuffers, &plan, &forecast->error))
+								config->nbuffers, &plan, &forecast->error) ||
+		!KindSurvives(plan.fs_kind, plan.directory, config, forecast))
 		return;
 	if (plan.again)
 		ForetellCold(forecast, PCACHE_COLD_NEW,
@@ -65,24 +84,6 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 	else
 		ForetellCold(forecast, PCACHE_COLD_NEW,
 					 _("there is no pool yet, and the server will create it"));
-}
-
-/* Mode always promises more than a file in the page cache can keep. */
-static bool
-KindSurvives(const PCachePool *pool, const PCacheNextConfig *config,
-			 PCacheForecast *forecast)
-{
-	bool		is_file = pool->fs_kind == PCACHE_FS_FILE;
-
-#ifndef USE_LIBPMEM
-	is_file |= pool->fs_kind == PCACHE_FS_FSDAX;
-#endif
-	if (config->mode != PERSISTENT_CACHE_ALWAYS || !is_file)
-		return true;
-	PCacheSetError(&forecast->error, _("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\""),
-				   pool->path);
-	PCacheSetHint(&forecast->error, _("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\"."));
-	return false;
 }
 
 /* Can the pool have as many blocks as shared_buffers? */
@@ -136,6 +137,15 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 				 PCacheFsKindName(pool->fs_kind));
 }
 
+/* With errno set. */
+static void
+SetNoRoom(const PCachePool *pool, uint64 size, PCacheForecast *forecast)
+{
+	PCacheSetError(&forecast->error, _("could not allocate %llu MB for file \"%s\": %m"),
+				   (unsigned long long) (size >> 20), pool->path);
+	PCacheSetHint(&forecast->error, _("Decrease \"shared_buffers\", or make room on the file system."));
+}
+
 /* The pool will be formatted: is there room for what it lacks? */
 static bool
 FormatWillDo(const PCachePool *pool, const PCacheRecord *record,
@@ -148,9 +158,7 @@ FormatWillDo(const PCachePool *pool, const PCacheRecord *record,
 		return false;
 	if (size <= pool->file_size || PCachePoolHasRoom(pool, size))
 		return true;
-	PCacheSetError(&forecast->error, _("could not allocate %llu MB for file \"%s\": %m"),
-				   (unsigned long long) (size >> 20), pool->path);
-	PCacheSetHint(&forecast->error, _("Decrease \"shared_buffers\", or make room on the file system."));
+	SetNoRoom(pool, size, forecast);
 	return false;
 }
 
@@ -198,7 +206,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	bool		formatted;
 
 	memset(forecast, 0, sizeof(*forecast));
-	if (!KindSurvives(pool, config, forecast))
+	if (!KindSurvives(pool->fs_kind, pool->path, config, forecast))
 		return;
 	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
 	{
@@ -206,7 +214,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		return;
 	}
 	if (superblocks->source != PCACHE_SB_NONE &&
-		PCachePoolIsCopied(pool, sb, &forecast->error))
+		PCachePoolIsCopied(pool, sb, facts->record, &forecast->error))
 		return;
 	if (superblocks->source == PCACHE_SB_NONE)
 	{
@@ -221,6 +229,12 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	formatted = superblocks->source == PCACHE_SB_NONE ||
 		sb->format_version != PCACHE_FORMAT_VERSION ||
 		forecast->verdict.refusal == PCACHE_COLD_GEOMETRY;
+	if (!formatted && pool->file_size < sb->pool_size &&
+		!PCachePoolHasRoom(pool, sb->pool_size))
+	{
+		SetNoRoom(pool, sb->pool_size, forecast);
+		return;
+	}
 	forecast->starts = formatted ?
 		FormatWillDo(pool, facts->record, config, forecast) :
 		CapacityWillDo(pool, sb->capacity, config, facts->media, forecast);

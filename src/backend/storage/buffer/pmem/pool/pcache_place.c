@@ -3,8 +3,9 @@
  * pcache_place.c
  *	  In which directory is the pool of a cluster?
  *
- * Server and pg_pcache ask this, so that a program never judges, repairs or
- * removes another pool than the one that the next start will open.
+ * Server and pg_pcache ask this, so that a program never judges or repairs
+ * another pool than the one that the next start will open.  "pg_pcache drop" goes
+ * by the record first, because the settings may be gone by then.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -19,8 +20,10 @@
 #include "postgres_fe.h"
 #endif
 
+#include <limits.h>
 #include <sys/stat.h>
 
+#include "storage/pcache_dir.h"
 #include "storage/pcache_record.h"
 
 /*
@@ -55,4 +58,31 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 	snprintf(path, sizeof(path), "%s/%s", directory, PCACHE_POOL_FILE);
 	if (stat(path, &st) < 0 && errno == ENOENT)
 		strlcpy(directory, record->directory, MAXPGPATH);
+}
+
+/*
+ * May the pool be in this directory, which PCacheFindDirectory() found?  Inside
+ * PGDATA only the default is allowed: base backups and pg_rewind leave out a pool
+ * by that name only.
+ */
+bool
+PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
+						 const char *directory, PCacheError *err)
+{
+	char		real_directory[PATH_MAX];
+	char		real_pgdata[PATH_MAX];
+
+	if (configured == NULL || strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0)
+		return true;
+	if (realpath(directory, real_directory) == NULL)
+		strlcpy(real_directory, directory, sizeof(real_directory));
+	if (realpath(pgdata, real_pgdata) == NULL)
+		strlcpy(real_pgdata, pgdata, sizeof(real_pgdata));
+	if (!PCacheIsInside(real_directory, real_pgdata))
+		return true;
+	PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
+				   directory);
+	PCacheSetHint(err, _("Set \"persistent_cache_directory\" to \"%s\", or to a directory outside."),
+				  PCACHE_DEFAULT_DIRECTORY);
+	return false;
 }

@@ -298,8 +298,11 @@ PCachePoolMayFormat(const PCachePool *pool, const PCacheRecord *record,
  */
 bool
 PCachePoolIsCopied(const PCachePool *pool, const PCacheSuperblock *sb,
-				   PCacheError *err)
+				   const PCacheRecord *record, PCacheError *err)
 {
+	/* it is where it was, and just has another file system below it */
+	if (record != NULL && strcmp(record->directory, pool->directory) == 0)
+		return false;
 	if (pool->fs_kind != PCACHE_FS_FILE || sb->fs_kind == PCACHE_FS_FILE ||
 		PCacheDirPgdata == NULL || !PCacheIsInside(pool->directory, PCacheDirPgdata))
 		return false;

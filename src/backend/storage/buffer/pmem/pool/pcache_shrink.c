@@ -25,6 +25,11 @@
 #include "postgres_fe.h"
 #endif
 
+#include "common/hashfn.h"
+#ifdef FRONTEND
+#include "common/logging.h"
+#endif
+#include "storage/pcache_descriptor.h"
 #include "storage/pcache_shrink.h"
 
 /*
@@ -41,7 +46,44 @@
 #define LEAVE			0		/* bad, or its page is not kept */
 #define STAYS			1
 #define MOVES			2
-#define HAS_ROOM		3		/* its page, if it has one, is not kept */
+#define HAS_ROOM		3		/* its page, if it has one, did not pass */
+#define MAKES_ROOM		4		/* its page passed, but was not chosen */
+#define TWIN			5		/* its page is claimed by another slot, too */
+
+#define DESCRIPTORS_PER_READ	4096
+
+/* Names a page. */
+typedef struct ClaimTag
+{
+	uint32		spc_oid;
+	uint32		db_oid;
+	uint32		rel_number;
+	int32		fork_number;
+	uint32		block_number;
+} ClaimTag;
+
+/* What a slot claims to hold. */
+typedef struct Claim
+{
+	ClaimTag	tag;
+	uint32		slot;
+	char		status;			/* for simplehash */
+} Claim;
+
+/* So that nobody can forge a pool whose pages have the same hash values. */
+static uint64 claim_seed;
+
+#define SH_PREFIX		claim
+#define SH_ELEMENT_TYPE Claim
+#define SH_KEY_TYPE		ClaimTag
+#define SH_KEY			tag
+#define SH_HASH_KEY(tb, k)	(uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(ClaimTag), claim_seed)
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(ClaimTag)) == 0)
+#define SH_SCOPE		static inline
+#define SH_RAW_ALLOCATOR	palloc0
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
 
 /*
  * The pool's last user had that many slots, and the first ones stay.  All that
@@ -156,7 +198,8 @@ PCacheShrinkChoose(PCacheShrink *shrink)
 		if (keep)
 			shrink->what[slot] = stays ? STAYS : MOVES;
 		else
-			shrink->what[slot] = (stays && level != NO_USE) ? HAS_ROOM : LEAVE;
+			shrink->what[slot] = (!stays || level == NO_USE) ? LEAVE :
+				level >= FIRST_PAGE ? MAKES_ROOM : HAS_ROOM;
 	}
 }
 
@@ -165,6 +208,120 @@ bool
 PCacheShrinkKeeps(const PCacheShrink *shrink, uint64 slot)
 {
 	return shrink->what[slot] == STAYS || shrink->what[slot] == MOVES;
+}
+
+static ClaimTag
+TagOf(const PCacheDescriptor *desc)
+{
+	ClaimTag	tag;
+
+	tag.spc_oid = desc->spc_oid;
+	tag.db_oid = desc->db_oid;
+	tag.rel_number = desc->rel_number;
+	tag.fork_number = desc->fork_number;
+	tag.block_number = desc->block_number;
+	return tag;
+}
+
+/* Call back for each slot with one of two answers. */
+static void
+ForEach(PCacheShrink *shrink, int fd, uint8 one, uint8 other, claim_hash *claims,
+		void (*look) (PCacheShrink *, claim_hash *, ClaimTag, uint64))
+{
+	PCacheDescriptor *descs = palloc_array(PCacheDescriptor, DESCRIPTORS_PER_READ);
+
+	for (uint64 first = 0; first < shrink->slots; first += DESCRIPTORS_PER_READ)
+	{
+		uint32		n = Min(DESCRIPTORS_PER_READ, shrink->slots - first);
+
+		(void) PCacheReadDescriptors(fd, first, n, descs);
+		for (uint32 i = 0; i < n; i++)
+		{
+			uint8		what = shrink->what[first + i];
+
+			if (what != one && what != other)
+				continue;
+			look(shrink, claims, TagOf(&descs[i]), first + i);
+		}
+	}
+	pfree(descs);
+}
+
+static void
+AddTwin(PCacheShrink *shrink, uint64 slot)
+{
+	if (shrink->what[slot] == TWIN)
+		return;
+	if (shrink->what[slot] == MAKES_ROOM)
+		shrink->not_fitting--;
+	shrink->what[slot] = TWIN;
+	shrink->twins++;
+}
+
+static void
+RememberClaim(PCacheShrink *shrink, claim_hash *claims, ClaimTag tag,
+			  uint64 slot)
+{
+	bool		found;
+	Claim	   *claim = claim_lookup(claims, tag);
+
+	if (claim != NULL)
+	{
+		AddTwin(shrink, claim->slot);
+		AddTwin(shrink, slot);
+		return;
+	}
+	claim = claim_insert(claims, tag, &found);
+	claim->slot = slot;
+}
+
+static void
+CompareClaim(PCacheShrink *shrink, claim_hash *claims, ClaimTag tag,
+			 uint64 slot)
+{
+	Claim	   *claim = claim_lookup(claims, tag);
+
+	if (claim == NULL)
+		return;
+	AddTwin(shrink, claim->slot);
+	AddTwin(shrink, slot);
+}
+
+/*
+ * Find pages that were chosen although another slot, whose page was not, claims
+ * to hold the same one.  None of the two is kept (rule 16), which nobody would
+ * see once one of them has made room.
+ *
+ * fd is the pool's.  After the choice; needs memory for a tag of each page that
+ * has to make room.
+ */
+void
+PCacheShrinkFindTwins(PCacheShrink *shrink, int fd)
+{
+	claim_hash *claims;
+
+	if (shrink->not_fitting == 0)
+		return;
+	if (claim_seed == 0)
+		(void) pg_strong_random(&claim_seed, sizeof(claim_seed));
+	claims = claim_create(1024, NULL);
+	ForEach(shrink, fd, MAKES_ROOM, MAKES_ROOM, claims, RememberClaim);
+	ForEach(shrink, fd, STAYS, MOVES, claims, CompareClaim);
+	claim_destroy(claims);
+}
+
+/* Is the page in this slot not kept, because another slot claims it as well? */
+bool
+PCacheShrinkIsTwin(const PCacheShrink *shrink, uint64 slot)
+{
+	return shrink->what[slot] == TWIN;
+}
+
+/* Did the page in this slot pass its gates, and has to make room? */
+bool
+PCacheShrinkMakesRoom(const PCacheShrink *shrink, uint64 slot)
+{
+	return shrink->what[slot] == MAKES_ROOM;
 }
 
 /*
@@ -183,7 +340,7 @@ PCacheShrinkNextMove(PCacheShrink *shrink, uint32 *from, uint32 *to)
 	if (page >= shrink->slots)
 		return false;
 
-	while (room < shrink->staying && shrink->what[room] != HAS_ROOM)
+	while (room < shrink->staying && shrink->what[room] < HAS_ROOM)
 		room++;
 	/* no more pages are chosen than there is room for */
 	Assert(room < shrink->staying);
