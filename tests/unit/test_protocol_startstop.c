@@ -1158,6 +1158,13 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 	strlcpy(directory, configured, MAXPGPATH);
 }
 
+/* There are no bad blocks. */
+bool
+PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)
+{
+	return true;
+}
+
 bool
 PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
 						 const char *directory, PCacheError *err)

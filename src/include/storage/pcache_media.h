@@ -93,6 +93,7 @@ typedef enum PCacheDimmComparison
 extern void PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 							 PCacheMediaReport *report);
 extern void PCacheMediaReportFree(PCacheMediaReport *report);
+extern bool PCacheMediaIsUsable(const PCacheMediaReport *report, bool always);
 extern bool PCacheMediaRangeIsBad(const PCacheMediaReport *report,
 								  uint64 offset, uint64 length);
 extern void PCacheMediaRememberDimms(const PCacheMediaReport *report,

@@ -54,15 +54,9 @@ ReportUnusableMedia(void)
 static void
 CheckMedia(void)
 {
-	if (PCacheMedia.bad.truncated ||
-		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]) ||
-		(persistent_cache_mode == PERSISTENT_CACHE_ALWAYS &&
-		 (PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_WATERMARK_OFFSET,
-								2 * sizeof(PCacheWatermark)) ||
-		  PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_CONTROL_OFFSET,
-								2 * sizeof(PCacheControlSeen)) ||
-		  PCacheMediaRangeIsBad(&PCacheMedia, PCACHE_SUSPECT_OFFSET,
-								sizeof(PCacheSuspect)))))
+	if (!PCacheMediaIsUsable(&PCacheMedia,
+							 persistent_cache_mode == PERSISTENT_CACHE_ALWAYS) ||
+		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]))
 		ReportUnusableMedia();
 }
 

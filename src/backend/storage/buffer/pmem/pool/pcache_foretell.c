@@ -137,6 +137,29 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 				 PCacheFsKindName(pool->fs_kind));
 }
 
+/* Are enough blocks and slots without bad blocks?  As the start asks. */
+static bool
+MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
+			const PCacheGateFacts *facts, const PCacheNextConfig *config,
+			PCacheForecast *forecast)
+{
+	uint64		retired = 0;
+
+	for (uint64 slot = 0; facts->media->bad.n_ranges > 0 && sb != NULL &&
+		 slot < Min(config->nbuffers, sb->capacity); slot++)
+		retired += PCacheMediaRangeIsBad(facts->media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
+			PCacheMediaRangeIsBad(facts->media,
+								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
+								  sizeof(PCacheDescriptor));
+	if (PCacheMediaIsUsable(facts->media, config->mode == PERSISTENT_CACHE_ALWAYS) &&
+		retired <= config->nbuffers / 2)
+		return true;
+	PCacheSetError(&forecast->error, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
+				   pool->path);
+	PCacheSetHint(&forecast->error, _("Create a pool on other media with \"pg_pcache init --force\", or set \"persistent_cache_mode\" to \"off\"."));
+	return false;
+}
+
 /* With errno set. */
 static void
 SetNoRoom(const PCachePool *pool, uint64 size, PCacheForecast *forecast)
@@ -229,6 +252,8 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	formatted = superblocks->source == PCACHE_SB_NONE ||
 		sb->format_version != PCACHE_FORMAT_VERSION ||
 		forecast->verdict.refusal == PCACHE_COLD_GEOMETRY;
+	if (!MediaWillDo(pool, formatted ? NULL : sb, facts, config, forecast))
+		return;
 	if (!formatted && pool->file_size < sb->pool_size &&
 		!PCachePoolHasRoom(pool, sb->pool_size))
 	{

@@ -104,6 +104,26 @@ PCacheMediaRangeIsBad(const PCacheMediaReport *report,
 	return PCacheRangeOverlaps(&report->bad, offset, length);
 }
 
+/*
+ * Is there a place left for what a server writes whatever it caches?  Without
+ * one, no server starts with the pool.
+ */
+bool
+PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)
+{
+	if (report->bad.truncated ||
+		(PCacheMediaRangeIsBad(report, PCACHE_SUPERBLOCK_OFFSET, PCACHE_SUPERBLOCK_SIZE) &&
+		 PCacheMediaRangeIsBad(report, PCACHE_COPY_OFFSET, PCACHE_SUPERBLOCK_SIZE)))
+		return false;
+	return !always ||
+		!(PCacheMediaRangeIsBad(report, PCACHE_WATERMARK_OFFSET,
+								2 * sizeof(PCacheWatermark)) ||
+		  PCacheMediaRangeIsBad(report, PCACHE_CONTROL_OFFSET,
+								2 * sizeof(PCacheControlSeen)) ||
+		  PCacheMediaRangeIsBad(report, PCACHE_SUSPECT_OFFSET,
+								sizeof(PCacheSuspect)));
+}
+
 /* Answer "unknown" for bad blocks; the first reason given is kept. */
 void
 PCacheMediaBlocksUnknown(PCacheMediaReport *report, const char *fmt,...)

@@ -178,7 +178,9 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
  * stored anything it goes on, because a pool that is half done is lost.
  *
  * Needs memory for all descriptors.  Returns false with err filled in; unless
- * that comes before the first store, the next start is cold.
+ * that comes before the first store, the next start is cold.  So it is if the
+ * caller is killed while it allocates, because the file then has another size
+ * than the superblock says.
  */
 bool
 PCachePoolResize(PCachePool *pool, PCacheSuperblock *sb, PCacheResize *resize,
