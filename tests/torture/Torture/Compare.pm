@@ -104,10 +104,32 @@ sub check_pool_against_files
 	return;
 }
 
+# Did the kill end a write between two pages of the kernel?  Then the file has the
+# header of the new version, and the rest of the old one.  Without full_page_writes
+# nothing mends that, and redo leaves the page alone because of its LSN.  Memory is
+# not torn by a kill, so the page that was kept is right.
+sub is_torn
+{
+	my ($d, $s, $crash_data) = @_;
+	my $half = 4096;
+
+	return 0 if $opt{powercut} || $s->{conf}{full_page_writes} ne 'off' || !defined $d->{a} || !defined $d->{b};
+	my $disk = read_page("$crash_data/$d->{path}", $d->{block} % 131072);
+	return 0 if !defined $disk || page_lsn($disk) ne page_lsn($d->{a}) || page_lsn($disk) ne page_lsn($d->{b});
+	my ($kept, $redone, $file) = map { mask_page($_, $d->{fork}) } $d->{a}, $d->{b}, $disk;
+	return $file eq $redone && substr($kept, 0, $half) eq substr($redone, 0, $half);
+}
+
 # Is a page that differs no difference, because of what PostgreSQL does?
 sub is_known
 {
-	my ($d, $base, $s, $soft) = @_;
+	my ($d, $base, $s, $soft, $crash_data) = @_;
+
+	if (is_torn($d, $s, $crash_data))
+	{
+		$soft->{'file page torn by the kill, without full_page_writes'}++;
+		return 1;
+	}
 
 	# FPI_FOR_HINT without an image (full_page_writes = off) sets the
 	# page LSN when it is written, but not when it is replayed
@@ -141,7 +163,7 @@ sub report_differences
 		my $k = $known->{$base};
 		if (!$k && $base !~ m{^base/(?:4|1)/}) { $orphans++; next }
 		next if $k && $k->{persistence} eq 'u' && ($d->{fork} // '') ne 'init';
-		next if is_known($d, $base, $s, $result->{soft});
+		next if is_known($d, $base, $s, $result->{soft}, $crash_data);
 		$d->{why} =~ /LSN newer/ ? $lsn++ : $hard++;
 		push @report, explain_page($d, $crash_data, $sb, $descs, $known) if @report < 40;
 	}
