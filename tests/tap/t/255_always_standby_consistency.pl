@@ -111,7 +111,8 @@ for my $round (1 .. 3)
 	$standby->safe_psql('postgres', 'CHECKPOINT');
 	sleep 1;
 	crash($standby, 0);
-	$before = answer_without_pool($standby, "$name, without the pool", "primary_conninfo = ''\nrestore_command = 'false'");
+	# the delay holds it where it is consistent: it is asked some time after that
+	$before = answer_without_pool($standby, "$name, without the pool", "primary_conninfo = ''\nrestore_command = 'false'\nrecovery_min_apply_delay = 1h");
 	start_nowait($standby);
 	right_answers($standby, $before, $name, wait => 1, times => 20);
 	stop_load($load);
