@@ -1195,7 +1195,7 @@ GetCurrentTimestamp(void)
 }
 
 void
-PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 {
 	forecast->starts = true;
 	forecast->is_off = false;
@@ -1727,7 +1727,7 @@ static void
 GiveUpMoving(void)
 {
 	NBuffers = FEW_SLOTS;
-	GiveUpStart(4);
+	GiveUpStart(5);
 }
 
 /* What the checkpointer does once the shutdown checkpoint is done. */

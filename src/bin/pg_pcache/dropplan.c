@@ -66,7 +66,7 @@ ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 	else
 	{
 		configured = ReadSetting(options, "persistent_cache_directory");
-		if (configured != NULL && strcmp(configured, PCACHE_DEFAULT_DIRECTORY) != 0)
+		if (!PCacheIsDefaultDirectory(configured))
 			directory = configured;
 	}
 	if (strlcpy(plan->directory, directory, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)

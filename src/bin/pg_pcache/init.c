@@ -166,7 +166,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 	PCacheRecord record;
 	PCacheError err;
 
-	if (configured != NULL && strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0)
+	if (PCacheIsDefaultDirectory(configured))
 	{
 		free(configured);
 		configured = NULL;

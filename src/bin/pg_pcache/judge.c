@@ -41,7 +41,7 @@ static uint64 hash_seed;
 /* A page that passed its gate; to find duplicates. */
 typedef struct KeptPage
 {
-	PageKey		key;
+	PCachePageKey key;
 	uint32		slot;
 	bool		duplicated;
 	char		status;			/* for simplehash */
@@ -49,11 +49,11 @@ typedef struct KeptPage
 
 #define SH_PREFIX		kept
 #define SH_ELEMENT_TYPE	KeptPage
-#define SH_KEY_TYPE		PageKey
+#define SH_KEY_TYPE		PCachePageKey
 #define SH_KEY			key
 #define SH_HASH_KEY(tb, k) \
-	((uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(PageKey), hash_seed))
-#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(PageKey)) == 0)
+	((uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(PCachePageKey), hash_seed))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(PCachePageKey)) == 0)
 #define SH_SCOPE		static inline
 #define SH_RAW_ALLOCATOR	pg_malloc0
 #define SH_DECLARE
@@ -125,17 +125,9 @@ ReadLiveSuperblocks(const PCachePool *pool, PCacheSuperblocks *superblocks)
 static bool
 HasRecoveryTarget(const PCacheOptions *options)
 {
-	static const char *const names[] = {
-		"recovery_target",
-		"recovery_target_lsn",
-		"recovery_target_name",
-		"recovery_target_time",
-		"recovery_target_xid",
-	};
-
-	for (int i = 0; i < lengthof(names); i++)
+	for (int i = 0; i < PCACHE_N_RECOVERY_TARGETS; i++)
 	{
-		char	   *value = ReadSetting(options, names[i]);
+		char	   *value = ReadSetting(options, PCacheRecoveryTargets[i]);
 		bool		is_set = (value == NULL || value[0] != '\0');
 
 		free(value);
@@ -390,22 +382,6 @@ FreeFacts(Judge *judge)
 }
 
 /*
- * Ask the pool gates.  The detail is that of the server.
- */
-PCacheVerdict
-JudgePool(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts)
-{
-	PCacheVerdict verdict;
-
-	if (superblocks->source != PCACHE_SB_NONE)
-		return PCachePoolGate(&superblocks->chosen, facts);
-	verdict.refusal = PCACHE_COLD_SUPERBLOCK;
-	strlcpy(verdict.detail, superblocks->first_error.message,
-			sizeof(verdict.detail));
-	return verdict;
-}
-
-/*
  * The server won't start on a pool that has no room for shared_buffers, unless
  * it can make it larger: tell so, as an error or a warning.  Without media it
  * matters only that there is no room now.
@@ -434,60 +410,44 @@ PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 	return true;
 }
 
-/* The same as an error, which ends the program. */
+/* The same as an error, which ends the program, whatever the server can do. */
 void
 RefuseSmallPool(const PCachePool *pool, uint64 capacity,
-				const Configuration *conf, const PCacheMediaReport *media)
+				const Configuration *conf)
 {
-	if (PoolIsTooSmall(pool, capacity, conf, media, PG_LOG_ERROR,
+	if (PoolIsTooSmall(pool, capacity, conf, NULL, PG_LOG_ERROR,
 					   _("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")))
 		exit(EXIT_ERROR);
 }
 
-/*
- * Which pages will a start with fewer slots than the pool's last user had move
- * to those, and keep?  As PCacheMovePages() in the server.
- */
-static PCacheShrink *
-ChoosePages(const PCachePool *pool, const PCachePageFacts *facts,
-			uint64 slots_used, uint64 staying)
+/* Remember what the page gates say. */
+static void
+NoteVerdict(uint64 slot, PCachePageVerdict verdict, void *arg)
 {
-	PCacheShrink *shrink = PCacheShrinkCreate(slots_used, staying);
-	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
-											  DESCRIPTORS_PER_READ);
+	PageScan   *scan = arg;
 
-	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
-	{
-		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
-
-		(void) PCacheReadDescriptors(pool->fd, start, n, chunk);
-		for (uint32 i = 0; i < n; i++)
-			(void) PCacheShrinkJudge(shrink, start + i, &chunk[i], facts);
-	}
-	pg_free(chunk);
-	PCacheShrinkChoose(shrink);
-	PCacheShrinkFindTwins(shrink, pool->fd);
-	return shrink;
+	scan->verdicts[slot] = verdict;
 }
 
-/* What the page gates, and then the choice, say of a slot. */
+/*
+ * What the page gates, and then the choice, say of a slot.  If there was a
+ * choice, the gates have been asked for it.
+ */
 static PCachePageVerdict
 JudgeSlot(const PCachePageFacts *facts, const PCacheShrink *shrink,
 		  const PageScan *scan, uint64 slot, const PCacheDescriptor *desc)
 {
-	PCachePageVerdict verdict;
-
 	/* beyond the slots that matter, only what is sealed does */
 	if (slot >= scan->slots)
 		return PCacheSeqIsSealed(desc->seq) ? PCACHE_PAGE_NOT_FITTING : PCACHE_PAGE_FREE;
 
-	verdict = PCachePageGate(desc, slot, facts);
-	if (shrink != NULL && PCacheShrinkIsTwin(shrink, slot))
+	if (shrink == NULL)
+		return PCachePageGate(desc, slot, facts);
+	if (PCacheShrinkIsTwin(shrink, slot))
 		return PCACHE_PAGE_DUPLICATE;
-	if (verdict == PCACHE_PAGE_KEPT && shrink != NULL &&
-		!PCacheShrinkKeeps(shrink, slot))
+	if (scan->verdicts[slot] == PCACHE_PAGE_KEPT && !PCacheShrinkKeeps(shrink, slot))
 		return PCACHE_PAGE_NOT_FITTING;
-	return verdict;
+	return scan->verdicts[slot];
 }
 
 /*
@@ -543,9 +503,14 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 	memset(scan, 0, sizeof(*scan));
 	scan->staying = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
 	scan->slots = move ? slots_used : scan->staying;
-	if (scan->staying < scan->slots)
-		shrink = ChoosePages(pool, &facts, slots_used, scan->staying);
 	scan->verdicts = pg_malloc0(Max(scan->slots, 1));
+	if (scan->staying < scan->slots)
+	{
+		shrink = PCacheShrinkCreate(slots_used, scan->staying);
+		shrink->seen = NoteVerdict;
+		shrink->arg = scan;
+		PCacheShrinkDecide(shrink, pool->fd, &facts);
+	}
 	scan->completed_epoch = facts.completed_epoch;
 	scan->redo = facts.redo;
 	scan->kept = pg_malloc_object(struct PageSet);
@@ -574,7 +539,7 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 				continue;
 
 			/* of pages with the same tag none is kept */
-			page = kept_insert(pages, DescriptorKey(desc), &found);
+			page = kept_insert(pages, PCacheDescriptorKey(desc), &found);
 			if (!found)
 			{
 				page->slot = slot;
@@ -639,7 +604,7 @@ ColdForWantOfPages(const PCacheSuperblock *sb, const PageScan *scan,
 
 /* Does one of the slots hold this page, to be kept? */
 bool
-ScanHasPage(const PageScan *scan, PageKey key)
+ScanHasPage(const PageScan *scan, PCachePageKey key)
 {
 	KeptPage   *page = kept_lookup(scan->kept->pages, key);
 
@@ -652,18 +617,4 @@ FreeScan(PageScan *scan)
 	kept_destroy(scan->kept->pages);
 	pg_free(scan->kept);
 	pg_free(scan->verdicts);
-}
-
-/* Which page a descriptor speaks of. */
-PageKey
-DescriptorKey(const PCacheDescriptor *desc)
-{
-	PageKey		key;
-
-	key.spc_oid = desc->spc_oid;
-	key.db_oid = desc->db_oid;
-	key.rel_number = desc->rel_number;
-	key.fork_number = desc->fork_number;
-	key.block_number = desc->block_number;
-	return key;
 }

@@ -165,16 +165,6 @@ typedef struct Judge
 	bool		drop_unlogged;	/* the next start resets unlogged relations */
 } Judge;
 
-/* Names a page. */
-typedef struct PageKey
-{
-	uint32		spc_oid;
-	uint32		db_oid;
-	uint32		rel_number;
-	int32		fork_number;
-	uint32		block_number;
-} PageKey;
-
 /* What the page gates say of all slots. */
 typedef struct PageScan
 {
@@ -341,15 +331,12 @@ extern void GatherFacts(const PCacheOptions *options,
 						const PCacheRecord *record,
 						const PCachePool *pool, Judge *judge);
 extern void FreeFacts(Judge *judge);
-extern PCacheVerdict JudgePool(const PCacheSuperblocks *superblocks,
-							   const PCacheGateFacts *facts);
 extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   const Configuration *conf,
 						   const PCacheMediaReport *media,
 						   enum pg_log_level level, const char *hint);
 extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
-							const Configuration *conf,
-							const PCacheMediaReport *media);
+							const Configuration *conf);
 extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,
 					  const PCacheSuperblock *sb,
 					  const ControlFileData *control, int64 nbuffers,
@@ -357,9 +344,8 @@ extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,
 extern const char *ColdForWantOfPages(const PCacheSuperblock *sb,
 									  const PageScan *scan, char *detail,
 									  size_t size);
-extern bool ScanHasPage(const PageScan *scan, PageKey key);
+extern bool ScanHasPage(const PageScan *scan, PCachePageKey key);
 extern void FreeScan(PageScan *scan);
-extern PageKey DescriptorKey(const PCacheDescriptor *desc);
 
 /* pages.c */
 extern PageCheck CheckPage(PGIOAlignedBlock *page, uint32 block_number,

@@ -158,7 +158,7 @@ Conclude(Rebuild *r)
 	FreeFacts(&r->judge);
 	GatherFacts(r->options, r->control, &r->conf,
 				r->have_record ? &r->record : NULL, &r->pool, &r->judge);
-	verdict = JudgePool(&r->superblocks, &r->judge.facts);
+	verdict = PCacheSuperblocksGate(&r->superblocks, &r->judge.facts);
 	if (verdict.refusal == PCACHE_WARM)
 	{
 		PageScan	scan;

@@ -239,8 +239,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		case PCACHE_OPEN_MISSING:
 			/* nothing else says where the pool is */
 			if (record_err.message[0] != '\0' && options->directory == NULL &&
-				(conf->directory == NULL ||
-				 strcmp(conf->directory, PCACHE_DEFAULT_DIRECTORY) == 0))
+				PCacheIsDefaultDirectory(conf->directory))
 				FailWith(&record_err);
 			JudgeMissingPool(options, directory, record, conf, &err, result);
 			return;

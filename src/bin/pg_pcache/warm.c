@@ -94,7 +94,7 @@ PlanWarming(Rebuild *r, uint64 capacity)
 						  "--config-file");
 		exit(EXIT_ERROR);
 	}
-	RefuseSmallPool(&r->pool, capacity, &r->conf, NULL);
+	RefuseSmallPool(&r->pool, capacity, &r->conf);
 
 	/* would the gates keep what we are about to make? */
 	sb.format_version = PCACHE_FORMAT_VERSION;
@@ -350,7 +350,7 @@ ListTasks(Warming *w, const PageScan *scan, uint64 n_free)
 			continue;
 		for (uint64 block = 0; block < file->nblocks; block++)
 		{
-			PageKey		key = {
+			PCachePageKey key = {
 				.spc_oid = file->rlocator.spcOid,
 				.db_oid = file->rlocator.dbOid,
 				.rel_number = file->rlocator.relNumber,
@@ -467,7 +467,7 @@ WarmFromFiles(Rebuild *r)
 	 * are about to make has none of these.
 	 */
 	keep = !r->options->reset && sb->state == PCACHE_STATE_CLEAN &&
-		JudgePool(&r->superblocks, &r->judge.facts).refusal == PCACHE_WARM;
+		PCacheSuperblocksGate(&r->superblocks, &r->judge.facts).refusal == PCACHE_WARM;
 	if (keep)
 	{
 		PCacheOptions quiet = *r->options;

@@ -17,6 +17,17 @@
 #include "storage/pcache_persist.h"
 #include "storage/relfilelocator.h"
 
+/* Which page a descriptor speaks of; without padding, to be hashed as it is. */
+typedef struct PCachePageKey
+{
+	uint32		spc_oid;
+	uint32		db_oid;
+	uint32		rel_number;
+	int32		fork_number;
+	uint32		block_number;
+} PCachePageKey;
+
+extern PCachePageKey PCacheDescriptorKey(const PCacheDescriptor *desc);
 extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
 extern bool PCacheDescriptorIsIntact(const PCacheDescriptor *desc, uint32 slot);
 extern bool PCacheDescriptorHasSaneTag(const PCacheDescriptor *desc);

@@ -79,6 +79,8 @@ typedef struct PCacheSignals
 } PCacheSignals;
 
 /* pcache_facts.c */
+#define PCACHE_N_RECOVERY_TARGETS	5
+extern const char *const PCacheRecoveryTargets[PCACHE_N_RECOVERY_TARGETS];
 extern void PCacheGatherFacts(const PCachePool *pool,
 							  const PCacheMediaReport *media,
 							  PCacheGateFacts *facts);
@@ -98,6 +100,8 @@ extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
 										uint64 file_size);
 extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
+extern PCacheVerdict PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
+										   const PCacheGateFacts *facts);
 extern PCacheVerdict PCacheEmptyGate(bool was_clean, uint64 found);
 extern const char *PCacheRefusalName(PCacheRefusal refusal);
 

@@ -44,6 +44,7 @@ extern bool PCacheRecordWrite(const char *datadir, int file_mode,
 							  PCacheError *err);
 
 /* pcache_place.c */
+extern bool PCacheIsDefaultDirectory(const char *configured);
 extern void PCacheFindDirectory(const char *pgdata, const char *configured,
 								const PCacheRecord *record, char *directory);
 extern bool PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,

@@ -23,17 +23,20 @@ typedef struct PCacheShrink
 	uint64		next_page;		/* where PCacheShrinkNextMove() is */
 	uint64		next_room;
 	uint8	   *what;			/* of each slot, see pcache_shrink.c */
+
+	/* of the caller, for PCacheShrinkDecide(); each may be NULL */
+	void		(*seen) (uint64 slot, PCachePageVerdict verdict, void *arg);
+	void	   *arg;
+	void		(*interrupts) (void);
 } PCacheShrink;
 
 extern PCacheShrink *PCacheShrinkCreate(uint64 slots, uint64 staying);
 extern void PCacheShrinkFree(PCacheShrink *shrink);
 extern void PCacheShrinkAdd(PCacheShrink *shrink, uint64 slot, bool is_bad,
 							PCachePageVerdict verdict, uint8 usage_count);
-extern PCachePageVerdict PCacheShrinkJudge(PCacheShrink *shrink, uint64 slot,
-										   const PCacheDescriptor *desc,
-										   const PCachePageFacts *facts);
 extern void PCacheShrinkChoose(PCacheShrink *shrink);
-extern void PCacheShrinkFindTwins(PCacheShrink *shrink, int fd);
+extern void PCacheShrinkDecide(PCacheShrink *shrink, int fd,
+							   const PCachePageFacts *facts);
 extern bool PCacheShrinkIsTwin(const PCacheShrink *shrink, uint64 slot);
 extern bool PCacheShrinkMakesRoom(const PCacheShrink *shrink, uint64 slot);
 extern bool PCacheShrinkKeeps(const PCacheShrink *shrink, uint64 slot);

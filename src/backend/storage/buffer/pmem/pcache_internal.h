@@ -202,6 +202,10 @@ extern void PCacheTrustAgain(int buf_id);
 /* pcache_hint.c */
 extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
 
+/* pcache_startup.c */
+extern void PCacheUnseal(uint32 slot);
+extern void PCacheDrainForStart(void);
+
 /* pcache_move.c */
 extern void PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used);
 
@@ -245,6 +249,7 @@ extern XLogRecPtr PCacheWalEnd(XLogSegNo segno, TimeLineID timeline);
 extern void PCacheGatherServerFacts(const PCachePool *pool,
 									PCacheRecord *record,
 									PCacheGateFacts *facts);
+extern void PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast);
 
 /* pcache_next_config.c */
 extern bool PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err);

@@ -32,34 +32,26 @@
 #endif
 
 /*
- * Ask the gates about all slots, and choose.  Counts the dropped pages in
- * slots that go; those in slots that stay are for PCacheRebuildMapping().
+ * Count the dropped pages in slots that go; those in slots that stay are for
+ * PCacheRebuildMapping().
  */
+static void
+CountGoing(uint64 slot, PCachePageVerdict verdict, void *arg)
+{
+	if (slot >= NBuffers &&
+		verdict != PCACHE_PAGE_KEPT && verdict != PCACHE_PAGE_FREE)
+		PCacheCtl->pages[verdict]++;
+}
+
+/* Ask the gates about all slots, and choose. */
 static PCacheShrink *
 ChoosePages(const PCachePageFacts *facts, uint64 slots_used)
 {
 	PCacheShrink *shrink = PCacheShrinkCreate(slots_used, NBuffers);
-	PCacheDescriptor *descs = palloc_array(PCacheDescriptor, PCACHE_SLOTS_PER_CHECK);
 
-	for (uint64 first = 0; first < slots_used; first += PCACHE_SLOTS_PER_CHECK)
-	{
-		uint32		n = Min(PCACHE_SLOTS_PER_CHECK, slots_used - first);
-
-		(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, descs);
-		for (uint32 i = 0; i < n; i++)
-		{
-			PCachePageVerdict verdict =
-				PCacheShrinkJudge(shrink, first + i, &descs[i], facts);
-
-			if (first + i >= NBuffers &&
-				verdict != PCACHE_PAGE_KEPT && verdict != PCACHE_PAGE_FREE)
-				PCacheCtl->pages[verdict]++;
-		}
-		PCacheStartInterrupts();
-	}
-	pfree(descs);
-	PCacheShrinkChoose(shrink);
-	PCacheShrinkFindTwins(shrink, PCacheThePool.fd);
+	shrink->seen = CountGoing;
+	shrink->interrupts = PCacheStartInterrupts;
+	PCacheShrinkDecide(shrink, PCacheThePool.fd, facts);
 	PCacheCtl->pages[PCACHE_PAGE_NOT_FITTING] += shrink->not_fitting;
 	return shrink;
 }
@@ -72,17 +64,6 @@ typedef struct PageMove
 	PCacheDescriptor desc;		/* the new one; free if there is no page */
 } PageMove;
 
-static void
-Unseal(uint32 slot)
-{
-	PCacheDescriptor *desc = PCacheGetDescriptor(slot);
-	uint64		seq = pg_atomic_read_u64(PCacheSeq(desc));
-
-	if (PCacheSeqIsSealed(seq))
-		pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
-	PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
-}
-
 /* The page in this slot, if there is one, makes room. */
 static void
 MakeRoom(const PCachePageFacts *facts, uint32 slot)
@@ -93,7 +74,7 @@ MakeRoom(const PCachePageFacts *facts, uint32 slot)
 	/* one that could be kept was counted as not fitting */
 	if (verdict != PCACHE_PAGE_KEPT && verdict != PCACHE_PAGE_FREE)
 		PCacheCtl->pages[verdict]++;
-	Unseal(slot);
+	PCacheUnseal(slot);
 }
 
 /* Copy a page, and make its new descriptor. */
@@ -121,16 +102,6 @@ CopyPage(const PCachePageFacts *facts, PageMove *move)
 	desc->seq = pg_atomic_read_u64(PCacheSeq(PCacheGetDescriptor(move->to))) + 1;
 }
 
-static void
-DrainMoves(void)
-{
-	if (!PCacheDrain(&PCacheThePool.map))
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not write persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
-}
-
 /*
  * Move some pages, durably.  At no moment is there a descriptor on the media
  * that says something wrong.  In the end each page is in one slot.
@@ -140,12 +111,12 @@ MoveBatch(const PCachePageFacts *facts, PageMove *moves, int n)
 {
 	for (int i = 0; i < n; i++)
 		MakeRoom(facts, moves[i].to);
-	DrainMoves();
+	PCacheDrainForStart();
 
 	for (int i = 0; i < n; i++)
 		CopyPage(facts, &moves[i]);
 	INJECTION_POINT("persistent-cache-moving", NULL);
-	DrainMoves();
+	PCacheDrainForStart();
 
 	for (int i = 0; i < n; i++)
 	{
@@ -155,9 +126,9 @@ MoveBatch(const PCachePageFacts *facts, PageMove *moves, int n)
 								  PCacheGetDescriptor(moves[i].to), &moves[i].desc);
 			PCacheCtl->moved++;
 		}
-		Unseal(moves[i].from);
+		PCacheUnseal(moves[i].from);
 	}
-	DrainMoves();
+	PCacheDrainForStart();
 }
 
 /*
@@ -175,9 +146,9 @@ DropTwins(const PCacheShrink *shrink)
 	for (uint64 slot = 0; slot < NBuffers; slot++)
 	{
 		if (PCacheShrinkIsTwin(shrink, slot) || PCacheShrinkMakesRoom(shrink, slot))
-			Unseal(slot);
+			PCacheUnseal(slot);
 	}
-	DrainMoves();
+	PCacheDrainForStart();
 }
 
 /*

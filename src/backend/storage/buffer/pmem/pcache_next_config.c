@@ -38,17 +38,14 @@ TextInFiles(const ConfigVariable *files, const char *name)
 	return text;
 }
 
-/*
- * The text that the next start will have for a setting; NULL for its default.
- * *as_now says that it will be what it is.
- */
+/* The text that the next start will have for a setting; NULL for its default. */
 static const char *
-NextText(const ConfigVariable *files, const struct config_generic *setting,
-		 bool *as_now)
+NextText(const ConfigVariable *files, const struct config_generic *setting)
 {
 	/* the command line outweighs the files */
-	*as_now = setting->source > PGC_S_FILE;
-	return *as_now ? NULL : TextInFiles(files, setting->name);
+	if (setting->source > PGC_S_FILE)
+		return GetConfigOption(setting->name, false, false);
+	return TextInFiles(files, setting->name);
 }
 
 static int
@@ -56,77 +53,52 @@ NextInteger(const ConfigVariable *files, const char *name, bool *valid)
 {
 	struct config_generic *setting = find_option(name, false, false, ERROR);
 	struct config_int *integer = (struct config_int *) setting;
-	bool		as_now;
-	const char *text = NextText(files, setting, &as_now);
+	const char *text = NextText(files, setting);
 	int			value;
 
-	if (as_now)
-		return *integer->variable;
 	if (text == NULL)
 		return integer->boot_val;
-	if (parse_int(text, &value, setting->flags, NULL) &&
-		value >= integer->min && value <= integer->max)
-		return value;
-	*valid = false;
-	return 0;
+	if (!parse_int(text, &value, setting->flags, NULL) ||
+		value < integer->min || value > integer->max)
+		*valid = false;
+	return value;
 }
 
 static int
 NextEnum(const ConfigVariable *files, const char *name, bool *valid)
 {
-	struct config_generic *setting = find_option(name, false, false, ERROR);
-	struct config_enum *choice = (struct config_enum *) setting;
-	bool		as_now;
-	const char *text = NextText(files, setting, &as_now);
+	struct config_enum *choice =
+		(struct config_enum *) find_option(name, false, false, ERROR);
+	const char *text = NextText(files, &choice->gen);
 	int			value;
 
-	if (as_now)
-		return *choice->variable;
 	if (text == NULL)
 		return choice->boot_val;
-	if (config_enum_lookup_by_name(choice, text, &value))
-		return value;
-	*valid = false;
-	return 0;
+	if (!config_enum_lookup_by_name(choice, text, &value))
+		*valid = false;
+	return value;
 }
 
 static const char *
 NextDirectory(const ConfigVariable *files, bool *valid)
 {
-	struct config_generic *setting = find_option("persistent_cache_directory", false, false, ERROR);
-	bool		as_now;
-	const char *text = NextText(files, setting, &as_now);
-	char	   *directory;
+	const char *text = NextText(files, find_option("persistent_cache_directory", false, false, ERROR));
+	char	   *directory = pstrdup(text != NULL ? text : PCACHE_DEFAULT_DIRECTORY);
 	void	   *extra = NULL;
 
-	if (as_now)
-		return persistent_cache_directory;
-	directory = pstrdup(text != NULL ? text : PCACHE_DEFAULT_DIRECTORY);
 	if (!check_persistent_cache_directory(&directory, &extra, PGC_S_FILE))
 		*valid = false;
 	return directory;
 }
 
-/* Will any recovery target be set, on whichever way? */
+/* Will recovery have a target? */
 static bool
 NextHasTarget(const ConfigVariable *files)
 {
-	static const char *const names[] = {
-		"recovery_target",
-		"recovery_target_lsn",
-		"recovery_target_name",
-		"recovery_target_time",
-		"recovery_target_xid",
-	};
-
-	for (int i = 0; i < lengthof(names); i++)
+	for (int i = 0; i < PCACHE_N_RECOVERY_TARGETS; i++)
 	{
-		struct config_generic *setting = find_option(names[i], false, false, ERROR);
-		bool		as_now;
-		const char *text = NextText(files, setting, &as_now);
+		const char *text = NextText(files, find_option(PCacheRecoveryTargets[i], false, false, ERROR));
 
-		if (as_now)
-			text = GetConfigOption(names[i], false, false);
 		if (text != NULL && text[0] != '\0')
 			return true;
 	}

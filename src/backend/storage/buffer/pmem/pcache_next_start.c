@@ -150,9 +150,7 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 
 	PG_TRY();
 	{
-		if (event != PCACHE_NEXT_NOTHING)
-			PCacheAskMedia();
-		else
+		if (event == PCACHE_NEXT_NOTHING)
 			PCacheMediaQuery(pool.path, pool.fd, pool.fs_kind, &media);
 		JudgeOpenPool(&pool, event != PCACHE_NEXT_NOTHING ? &PCacheMedia : &media,
 					  config, event, forecast);
@@ -167,13 +165,13 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 
 /*
  * How will the start be that follows this event?  By the configuration as it is
- * in the files, and by the state of the media, which is asked for anew.
+ * in the files, and by what was last heard of the media.
  *
  * For any process with access to shared memory; takes ControlFileLock and
  * PersistentCacheLock in share mode.
  */
 void
-PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 {
 	PCacheNextConfig config;
 	PCacheRecord record_file;
@@ -209,4 +207,13 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
 		PersistentCacheGetStats(&stats);
 		forecast->verdict = PCacheEmptyGate(false, stats.sealed);
 	}
+}
+
+/* The same, after the state of the media has been asked for anew. */
+void
+PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+{
+	if (PersistentCacheEnabled())
+		PCacheAskMedia();
+	PCacheForetellStart(event, forecast);
 }

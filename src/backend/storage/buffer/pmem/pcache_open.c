@@ -29,12 +29,6 @@
 #include "pcache_internal.h"
 #include "storage/pcache_resize.h"
 
-static bool
-IsDefaultDirectory(void)
-{
-	return strcmp(persistent_cache_directory, PCACHE_DEFAULT_DIRECTORY) == 0;
-}
-
 /*
  * There is no pool where it should be: create it, or give up.
  */
@@ -44,7 +38,7 @@ CreateMissingPool(const char *directory, const PCacheRecord *record,
 {
 	PCacheMissing plan;
 
-	if (!PCacheMayCreateMissing(directory, IsDefaultDirectory(), record,
+	if (!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(persistent_cache_directory), record,
 								persistent_cache_size, NBuffers, &plan, open_err) ||
 		!PCacheMakeDirectory(plan.directory, plan.fs_kind,
 							 pg_dir_create_mode, open_err) ||
@@ -291,7 +285,7 @@ PCacheOpenPool(void)
 			break;
 		case PCACHE_OPEN_MISSING:
 			/* nothing else says where the pool is */
-			if (record_err.message[0] != '\0' && IsDefaultDirectory())
+			if (record_err.message[0] != '\0' && PCacheIsDefaultDirectory(persistent_cache_directory))
 				PCacheRefuseToStart(&record_err);
 			CreateMissingPool(directory, record, &err);
 			break;

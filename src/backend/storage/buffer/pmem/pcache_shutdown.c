@@ -115,7 +115,7 @@ LogNextStart(void)
 {
 	PCacheForecast forecast;
 
-	PersistentCacheNextStart(PCACHE_NEXT_RESTART, &forecast);
+	PCacheForetellStart(PCACHE_NEXT_RESTART, &forecast);
 	if (!forecast.starts)
 		ereport(LOG,
 				(errmsg("persistent cache: the server will not start again: %s",

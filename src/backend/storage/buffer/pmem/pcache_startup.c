@@ -88,6 +88,32 @@ RetireBadSlots(void)
 }
 
 /*
+ * Have a slot's descriptor not trusted any more, as far as the caller's drain is
+ * concerned.  Nobody uses the slot yet.
+ */
+void
+PCacheUnseal(uint32 slot)
+{
+	PCacheDescriptor *desc = PCacheGetDescriptor(slot);
+	uint64		seq = pg_atomic_read_u64(PCacheSeq(desc));
+
+	if (PCacheSeqIsSealed(seq))
+		pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
+	PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
+}
+
+/* Wait until all stores of this start are durable, or give it up. */
+void
+PCacheDrainForStart(void)
+{
+	if (!PCacheDrain(&PCacheThePool.map))
+		ereport(FATAL,
+				(errcode_for_file_access(),
+				 errmsg("could not write persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+/*
  * Make sure that no descriptor is trusted whose page was not kept, before
  * its slot is used.
  *
@@ -106,9 +132,6 @@ UnsealOthers(void)
 		PCacheKeepPool();
 	for (uint32 slot = 0; slot < NBuffers; slot++)
 	{
-		PCacheDescriptor *desc = PCacheGetDescriptor(slot);
-		uint64		seq;
-
 		if (slot % PCACHE_SLOTS_PER_CHECK == 0)
 		{
 			INJECTION_POINT("persistent-cache-unsealing", NULL);
@@ -118,16 +141,9 @@ UnsealOthers(void)
 			continue;
 		if (PCacheDescriptorIsBad(slot))
 			continue;
-		seq = pg_atomic_read_u64(PCacheSeq(desc));
-		if (PCacheSeqIsSealed(seq))
-			pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
-		PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
+		PCacheUnseal(slot);
 	}
-	if (!PCacheDrain(&PCacheThePool.map))
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not write persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
+	PCacheDrainForStart();
 }
 
 /*

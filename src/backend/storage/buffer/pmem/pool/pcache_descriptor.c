@@ -133,6 +133,19 @@ PCacheDescriptorIsIntact(const PCacheDescriptor *desc, uint32 slot)
 		desc->crc == PCacheDescriptorCrc(desc);
 }
 
+PCachePageKey
+PCacheDescriptorKey(const PCacheDescriptor *desc)
+{
+	PCachePageKey key;
+
+	key.spc_oid = desc->spc_oid;
+	key.db_oid = desc->db_oid;
+	key.rel_number = desc->rel_number;
+	key.fork_number = desc->fork_number;
+	key.block_number = desc->block_number;
+	return key;
+}
+
 /* Can this be the tag of a page in shared buffers? */
 bool
 PCacheDescriptorHasSaneTag(const PCacheDescriptor *desc)

@@ -24,6 +24,15 @@
 
 #include "storage/pcache_gate.h"
 
+/* The settings each of which gives recovery a target, unless it is "". */
+const char *const PCacheRecoveryTargets[PCACHE_N_RECOVERY_TARGETS] = {
+	"recovery_target",
+	"recovery_target_lsn",
+	"recovery_target_name",
+	"recovery_target_time",
+	"recovery_target_xid",
+};
+
 /*
  * Fill in what an open pool, its media and the host tell.  Control file,
  * record, recovery and policy are for the caller.

@@ -67,13 +67,11 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 					  const PCacheRecord *record,
 					  const PCacheError *open_error, PCacheForecast *forecast)
 {
-	bool		is_default = config->directory == NULL ||
-		strcmp(config->directory, PCACHE_DEFAULT_DIRECTORY) == 0;
 	PCacheMissing plan;
 
 	memset(forecast, 0, sizeof(*forecast));
 	forecast->error = *open_error;
-	if (!PCacheMayCreateMissing(directory, is_default, record, config->size,
+	if (!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
 								config->nbuffers, &plan, &forecast->error) ||
 		!KindSurvives(plan.fs_kind, plan.directory, config, forecast))
 		return;
@@ -187,10 +185,10 @@ FormatWillDo(const PCachePool *pool, const PCacheRecord *record,
 
 /* Ask the gates, after what is going to happen. */
 static PCacheVerdict
-JudgeAfter(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
+JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 		   PCacheNextEvent event)
 {
-	PCacheSuperblock next_sb = *sb;
+	PCacheSuperblocks next = *superblocks;
 	PCacheGateFacts next_facts = *facts;
 	ControlFileData next_control = *facts->control;
 
@@ -205,14 +203,14 @@ JudgeAfter(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 			break;
 		case PCACHE_NEXT_RESTART:
 			/* a server that is not consistent yet saves nothing */
-			if (sb->state != PCACHE_STATE_DIRTY)
+			if (next.chosen.state != PCACHE_STATE_DIRTY)
 				break;
 			next_control.state = DB_SHUTDOWNED;
 			next_facts.control = &next_control;
-			PCacheSuperblockSetClean(&next_sb, &next_control, 1);
+			PCacheSuperblockSetClean(&next.chosen, &next_control, 1);
 			break;
 	}
-	return PCachePoolGate(&next_sb, &next_facts);
+	return PCacheSuperblocksGate(&next, &next_facts);
 }
 
 /*
@@ -239,14 +237,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (superblocks->source != PCACHE_SB_NONE &&
 		PCachePoolIsCopied(pool, sb, facts->record, &forecast->error))
 		return;
-	if (superblocks->source == PCACHE_SB_NONE)
-	{
-		forecast->verdict.refusal = PCACHE_COLD_SUPERBLOCK;
-		strlcpy(forecast->verdict.detail, superblocks->first_error.message,
-				sizeof(forecast->verdict.detail));
-	}
-	else
-		forecast->verdict = JudgeAfter(sb, facts, event);
+	forecast->verdict = JudgeAfter(superblocks, facts, event);
 
 	/* of a pool that is too damaged the server makes a new one */
 	formatted = superblocks->source == PCACHE_SB_NONE ||

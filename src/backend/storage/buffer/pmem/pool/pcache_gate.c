@@ -358,6 +358,16 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return verdict;
 }
 
+/* The same of a pool whose superblocks were read, be they intact or not. */
+PCacheVerdict
+PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
+					  const PCacheGateFacts *facts)
+{
+	if (superblocks->source != PCACHE_SB_NONE)
+		return PCachePoolGate(&superblocks->chosen, facts);
+	return Refuse(PCACHE_COLD_SUPERBLOCK, "%s", superblocks->first_error.message);
+}
+
 /*
  * A pool that passed its gates has this many pages that were saved or, after a
  * crash, sealed.  If there is none, there is nothing to be warm with.

@@ -26,6 +26,13 @@
 #include "storage/pcache_dir.h"
 #include "storage/pcache_record.h"
 
+/* Is persistent_cache_directory the default?  NULL stands for that, too. */
+bool
+PCacheIsDefaultDirectory(const char *configured)
+{
+	return configured == NULL || strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0;
+}
+
 /*
  * Find the directory of the pool.
  *
@@ -43,10 +50,8 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 {
 	char		path[MAXPGPATH];
 	struct stat st;
-	bool		is_default = configured == NULL ||
-		strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0;
 
-	if (!is_default)
+	if (!PCacheIsDefaultDirectory(configured))
 	{
 		strlcpy(directory, configured, MAXPGPATH);
 		return;
@@ -72,7 +77,7 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
 	char		real_directory[PATH_MAX];
 	char		real_pgdata[PATH_MAX];
 
-	if (configured == NULL || strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0)
+	if (PCacheIsDefaultDirectory(configured))
 		return true;
 	if (realpath(directory, real_directory) == NULL)
 		strlcpy(real_directory, directory, sizeof(real_directory));

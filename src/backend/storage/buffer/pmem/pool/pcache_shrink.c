@@ -25,6 +25,8 @@
 #include "postgres_fe.h"
 #endif
 
+#include <unistd.h>
+
 #include "common/hashfn.h"
 #ifdef FRONTEND
 #include "common/logging.h"
@@ -52,20 +54,10 @@
 
 #define DESCRIPTORS_PER_READ	4096
 
-/* Names a page. */
-typedef struct ClaimTag
-{
-	uint32		spc_oid;
-	uint32		db_oid;
-	uint32		rel_number;
-	int32		fork_number;
-	uint32		block_number;
-} ClaimTag;
-
 /* What a slot claims to hold. */
 typedef struct Claim
 {
-	ClaimTag	tag;
+	PCachePageKey key;
 	uint32		slot;
 	char		status;			/* for simplehash */
 } Claim;
@@ -75,10 +67,10 @@ static uint64 claim_seed;
 
 #define SH_PREFIX		claim
 #define SH_ELEMENT_TYPE Claim
-#define SH_KEY_TYPE		ClaimTag
-#define SH_KEY			tag
-#define SH_HASH_KEY(tb, k)	(uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(ClaimTag), claim_seed)
-#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(ClaimTag)) == 0)
+#define SH_KEY_TYPE		PCachePageKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	(uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(PCachePageKey), claim_seed)
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(PCachePageKey)) == 0)
 #define SH_SCOPE		static inline
 #define SH_RAW_ALLOCATOR	palloc0
 #define SH_DECLARE
@@ -128,24 +120,6 @@ PCacheShrinkAdd(PCacheShrink *shrink, uint64 slot, bool is_bad,
 		*what = FIRST_PAGE + Min(usage_count, LAST_PAGE - FIRST_PAGE);
 	else
 		*what = slot < shrink->staying ? NO_PAGE : NO_USE;
-}
-
-/* Ask the page gates about a slot, and tell the result. */
-PCachePageVerdict
-PCacheShrinkJudge(PCacheShrink *shrink, uint64 slot,
-				  const PCacheDescriptor *desc, const PCachePageFacts *facts)
-{
-	PCachePageVerdict verdict = PCachePageGate(desc, slot, facts);
-	bool		is_bad =
-		PCacheMediaRangeIsBad(facts->media,
-							  PCACHE_DESCRIPTORS_OFFSET +
-							  slot * sizeof(PCacheDescriptor),
-							  sizeof(PCacheDescriptor)) ||
-		PCacheMediaRangeIsBad(facts->media,
-							  facts->blocks_offset + slot * BLCKSZ, BLCKSZ);
-
-	PCacheShrinkAdd(shrink, slot, is_bad, verdict, desc->usage_count);
-	return verdict;
 }
 
 /*
@@ -210,23 +184,12 @@ PCacheShrinkKeeps(const PCacheShrink *shrink, uint64 slot)
 	return shrink->what[slot] == STAYS || shrink->what[slot] == MOVES;
 }
 
-static ClaimTag
-TagOf(const PCacheDescriptor *desc)
-{
-	ClaimTag	tag;
+typedef void (*Visit) (PCacheShrink *shrink, uint64 slot,
+					   const PCacheDescriptor *desc, void *state);
 
-	tag.spc_oid = desc->spc_oid;
-	tag.db_oid = desc->db_oid;
-	tag.rel_number = desc->rel_number;
-	tag.fork_number = desc->fork_number;
-	tag.block_number = desc->block_number;
-	return tag;
-}
-
-/* Call back for each slot with one of two answers. */
+/* Read the descriptors of all slots, in turn. */
 static void
-ForEach(PCacheShrink *shrink, int fd, uint8 one, uint8 other, claim_hash *claims,
-		void (*look) (PCacheShrink *, claim_hash *, ClaimTag, uint64))
+VisitSlots(PCacheShrink *shrink, int fd, Visit visit, void *state)
 {
 	PCacheDescriptor *descs = palloc_array(PCacheDescriptor, DESCRIPTORS_PER_READ);
 
@@ -234,17 +197,34 @@ ForEach(PCacheShrink *shrink, int fd, uint8 one, uint8 other, claim_hash *claims
 	{
 		uint32		n = Min(DESCRIPTORS_PER_READ, shrink->slots - first);
 
+		/* descriptors that can't be read come back damaged */
 		(void) PCacheReadDescriptors(fd, first, n, descs);
 		for (uint32 i = 0; i < n; i++)
-		{
-			uint8		what = shrink->what[first + i];
-
-			if (what != one && what != other)
-				continue;
-			look(shrink, claims, TagOf(&descs[i]), first + i);
-		}
+			visit(shrink, first + i, &descs[i], state);
+		if (shrink->interrupts != NULL)
+			shrink->interrupts();
 	}
 	pfree(descs);
+}
+
+/* Ask the page gates, and tell the result. */
+static void
+Judge		(PCacheShrink *shrink, uint64 slot, const PCacheDescriptor *desc,
+			 void *state)
+{
+	const PCachePageFacts *facts = state;
+	PCachePageVerdict verdict = PCachePageGate(desc, slot, facts);
+	bool		is_bad =
+		PCacheMediaRangeIsBad(facts->media,
+							  PCACHE_DESCRIPTORS_OFFSET +
+							  slot * sizeof(PCacheDescriptor),
+							  sizeof(PCacheDescriptor)) ||
+		PCacheMediaRangeIsBad(facts->media,
+							  facts->blocks_offset + slot * BLCKSZ, BLCKSZ);
+
+	PCacheShrinkAdd(shrink, slot, is_bad, verdict, desc->usage_count);
+	if (shrink->seen != NULL)
+		shrink->seen(slot, verdict, shrink->arg);
 }
 
 static void
@@ -258,33 +238,41 @@ AddTwin(PCacheShrink *shrink, uint64 slot)
 	shrink->twins++;
 }
 
+/* A page that makes room: who else does so and claims the same one? */
 static void
-RememberClaim(PCacheShrink *shrink, claim_hash *claims, ClaimTag tag,
-			  uint64 slot)
+RememberClaim(PCacheShrink *shrink, uint64 slot, const PCacheDescriptor *desc,
+			  void *state)
 {
+	Claim	   *claim;
 	bool		found;
-	Claim	   *claim = claim_lookup(claims, tag);
 
+	if (shrink->what[slot] != MAKES_ROOM)
+		return;
+	claim = claim_insert(state, PCacheDescriptorKey(desc), &found);
+	if (found)
+	{
+		AddTwin(shrink, claim->slot);
+		AddTwin(shrink, slot);
+	}
+	else
+		claim->slot = slot;
+}
+
+/* A page that was chosen: is it one that makes room elsewhere? */
+static void
+CompareClaim(PCacheShrink *shrink, uint64 slot, const PCacheDescriptor *desc,
+			 void *state)
+{
+	Claim	   *claim;
+
+	if (!PCacheShrinkKeeps(shrink, slot))
+		return;
+	claim = claim_lookup(state, PCacheDescriptorKey(desc));
 	if (claim != NULL)
 	{
 		AddTwin(shrink, claim->slot);
 		AddTwin(shrink, slot);
-		return;
 	}
-	claim = claim_insert(claims, tag, &found);
-	claim->slot = slot;
-}
-
-static void
-CompareClaim(PCacheShrink *shrink, claim_hash *claims, ClaimTag tag,
-			 uint64 slot)
-{
-	Claim	   *claim = claim_lookup(claims, tag);
-
-	if (claim == NULL)
-		return;
-	AddTwin(shrink, claim->slot);
-	AddTwin(shrink, slot);
 }
 
 /*
@@ -292,22 +280,36 @@ CompareClaim(PCacheShrink *shrink, claim_hash *claims, ClaimTag tag,
  * to hold the same one.  None of the two is kept (rule 16), which nobody would
  * see once one of them has made room.
  *
- * fd is the pool's.  After the choice; needs memory for a tag of each page that
- * has to make room.
+ * Needs memory for the key of each page that has to make room.
  */
-void
-PCacheShrinkFindTwins(PCacheShrink *shrink, int fd)
+static void
+FindTwins(PCacheShrink *shrink, int fd)
 {
 	claim_hash *claims;
 
 	if (shrink->not_fitting == 0)
 		return;
-	if (claim_seed == 0)
-		(void) pg_strong_random(&claim_seed, sizeof(claim_seed));
+	/* only the time that a forged pool takes depends on how good that is */
+	if (claim_seed == 0 && !pg_strong_random(&claim_seed, sizeof(claim_seed)))
+		claim_seed = (uint64) getpid() * UINT64CONST(0x9E3779B97F4A7C15);
 	claims = claim_create(1024, NULL);
-	ForEach(shrink, fd, MAKES_ROOM, MAKES_ROOM, claims, RememberClaim);
-	ForEach(shrink, fd, STAYS, MOVES, claims, CompareClaim);
+	VisitSlots(shrink, fd, RememberClaim, claims);
+	VisitSlots(shrink, fd, CompareClaim, claims);
 	claim_destroy(claims);
+}
+
+/*
+ * Ask the page gates about all slots of the pool that is open as fd, and choose.
+ *
+ * shrink->seen is called with each verdict, and shrink->interrupts from time to
+ * time; both may be NULL.
+ */
+void
+PCacheShrinkDecide(PCacheShrink *shrink, int fd, const PCachePageFacts *facts)
+{
+	VisitSlots(shrink, fd, Judge, unconstify(PCachePageFacts *, facts));
+	PCacheShrinkChoose(shrink);
+	FindTwins(shrink, fd);
 }
 
 /* Is the page in this slot not kept, because another slot claims it as well? */
