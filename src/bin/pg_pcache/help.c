@@ -48,7 +48,8 @@ static const HelpLine help_lines[] = {
 	{"directory", VERB_DROP,
 	gettext_noop("      --directory=DIR      remove the pool there\n")},
 	{"force", VERB_DROP,
-	gettext_noop("      --force              also a pool that is not known to be the cluster's\n")},
+		gettext_noop("      --force              remove the pool even if it is not known to be\n"
+					 "                           the cluster's\n")},
 	{"directory", VERB_INIT,
 		gettext_noop("      --directory=DIR      create the pool there (default: by\n"
 					 "                           persistent_cache_directory)\n")},
@@ -67,7 +68,7 @@ static const HelpLine help_lines[] = {
 	{"warm-from-files", VERB_REBUILD,
 	gettext_noop("      --warm-from-files    fill the pool from the data files\n")},
 	{"relations", VERB_REBUILD,
-	gettext_noop("      --relations=LIST     only from those of these relations\n")},
+	gettext_noop("      --relations=LIST     with --warm-from-files: read only these relations\n")},
 	{"jobs", VERB_REBUILD,
 	gettext_noop("  -j, --jobs=NUM           use this many threads to fill the pool (default: 1)\n")},
 	{"directory", VERB_STATUS | VERB_VERIFY,
@@ -103,7 +104,7 @@ static const struct
 		gettext_noop("  check                    tell whether a restart now would be warm, by the\n"
 					 "                           configuration on disk; the server may run\n")},
 	{VERB_DROP,
-		gettext_noop("  drop                     remove the pool and all traces of it from the data\n"
+		gettext_noop("  drop                     remove the pool, and its traces in the data\n"
 					 "                           directory; the server must be down\n")},
 	{VERB_INIT,
 	gettext_noop("  init                     create the pool; the server must be down\n")},

@@ -33,8 +33,9 @@ export.  Each of them answers one question; the subs are described there.
   PCache::Layout    where does a field lie in a pool, and how is it stored?
   PCache::PoolFile  what does a pool file hold, byte by byte?
 
-Two more have to be asked for: PCache::GateCases (superblocks that must be
-refused) and PCache::Wal (clusters with wal_sync_method = pmem).
+Three more have to be asked for: PCache::GateCases (superblocks that must be
+refused), PCache::Wal (clusters with wal_sync_method = pmem), and
+PCache::HotAndCold (which pages are kept when shared_buffers shrinks).
 
 =cut
 

@@ -15,16 +15,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-plan skip_all => 'injection points are not supported by this build'
-  if ($ENV{enable_injection_points} // '') ne 'yes';
+need_inject_module();
 
-my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
-plan skip_all => 'the test module pcache_inject is not installed'
-  if !-e "$libdir/pcache_inject.so";
-
-my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-srand($seed);
-note("seed: $seed (set PCACHE_SEED to repeat)");
+seed_random();
 
 my $node = new_node('main', conf => "shared_preload_libraries = 'pcache_inject'");
 my $pool = pool_file($node);

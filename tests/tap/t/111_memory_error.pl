@@ -15,12 +15,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-plan skip_all => 'injection points are not supported by this build'
-  if ($ENV{enable_injection_points} // '') ne 'yes';
-
-my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
-plan skip_all => 'the test module pcache_inject is not installed'
-  if !-e "$libdir/pcache_inject.so";
+need_inject_module();
 
 my @logged = qw(t_heap t_toast t_kinds);
 my $MEMORY_ERROR = qr/PANIC:  memory error in persistent cache pool, process \d+: (.*)/;

@@ -13,12 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-plan skip_all => 'injection points are not supported by this build'
-  if ($ENV{enable_injection_points} // '') ne 'yes';
-
-my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
-plan skip_all => 'the test module pcache_inject is not installed'
-  if !-e "$libdir/pcache_inject.so";
+need_inject_module();
 
 for my $mode (qw(planned_restart always))
 {

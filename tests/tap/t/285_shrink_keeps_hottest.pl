@@ -9,6 +9,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use PCache;
+use PCache::HotAndCold;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -46,7 +47,7 @@ SELECT min(usagecount) FROM pg_buffercache WHERE relforknumber = 0
 
 	# More slots again: what lay in them two starts ago must not come back.
 	$node->safe_psql('postgres', 'UPDATE hot SET v = reverse(v) WHERE id % 9 = 0; CHECKPOINT');
-	$expected = sums();
+	$expected = hot_and_cold_sums($node);
 	$node->safe_psql('postgres', "SELECT pg_prewarm('hot')");
 	$node->stop;
 	resize('64MB');
@@ -80,7 +81,7 @@ SET enable_indexscan = off;
 UPDATE hot SET v = reverse(v) WHERE id % 40 = 0;
 UPDATE cold SET v = reverse(v) WHERE id % 100 = 0;
 SELECT pg_prewarm('hot') FROM generate_series(1, 4)});
-	$expected = sums();
+	$expected = hot_and_cold_sums($node);
 	wait_for_seals();
 	kill_all($node);
 	resize('32MB');
@@ -93,7 +94,7 @@ SELECT pg_prewarm('hot') FROM generate_series(1, 4)});
 
 	# And again, before anything was stopped cleanly.
 	$node->safe_psql('postgres', 'UPDATE hot SET v = reverse(v) WHERE id % 50 = 1');
-	$expected = sums();
+	$expected = hot_and_cold_sums($node);
 	wait_for_seals();
 	kill_all($node);
 	resize('16MB');
@@ -104,25 +105,16 @@ SELECT pg_prewarm('hot') FROM generate_series(1, 4)});
 	# The data files have what the kept pages had.
 	set_mode($node, 'off');
 	$node->start;
-	is(sums(), $expected, 'crash: the data files have it all');
+	is(hot_and_cold_sums($node), $expected, 'crash: the data files have it all');
 	return;
 }
 
 sub make_tables
 {
 	$node->start;
-	$node->safe_psql('postgres', q{
-CREATE EXTENSION pg_buffercache;
-CREATE EXTENSION pg_prewarm;
-CREATE EXTENSION pageinspect;
-CREATE EXTENSION pg_pcache;
-CREATE TABLE cold (id int PRIMARY KEY, v text);
-CREATE TABLE hot (id int PRIMARY KEY, v text);
-INSERT INTO cold SELECT i, repeat(md5(i::text), 56) FROM generate_series(1, 21000) i;
-INSERT INTO hot SELECT i, repeat(md5(i::text), 56) FROM generate_series(1, 8000) i;
-VACUUM (ANALYZE, FREEZE) cold, hot;
-CHECKPOINT});
-	$expected = sums();
+	make_hot_and_cold($node, 21000, 8000);
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
+	$expected = hot_and_cold_sums($node);
 	return;
 }
 
@@ -133,11 +125,7 @@ sub fill_slots
 	my $staying = FEWER;
 
 	$node->stop;
-	is((pcache($node, 'rebuild', '--reset', '--force'))[0], 0, "$name: an empty pool");
-	$node->start;
-	$node->safe_psql('postgres', q{
-SELECT pg_prewarm('cold');
-SELECT pg_prewarm('hot') FROM generate_series(1, 6)});
+	warm_hot_and_cold($node, "$name: an empty pool");
 	is($node->safe_psql('postgres', qq{
 SELECT count(*) FROM pg_buffercache WHERE relforknumber = 0
   AND relfilenode = pg_relation_filenode('hot') AND bufferid <= $staying}),
@@ -156,23 +144,11 @@ sub resize
 sub start_as_foretold
 {
 	my ($name) = @_;
-	my ($view, %dropped);
+	my $view;
 
-	$verdict = verify_json($node);
-	%dropped = map { my $reason = s/_/ /gr; $reason => $verdict->{pages}{$_} }
-	  grep { !/^(?:kept|free)$/ && $verdict->{pages}{$_} > 0 } keys %{ $verdict->{pages} };
-	is($verdict->{rc}, 0, "$name: pg_pcache verify says warm");
-	$offset = log_offset($node);
-	$node->start;
-	$outcome = start_outcome($node, $offset);
-	is($outcome->{start}, 'warm', "$name: warm start");
+	($verdict, $outcome, $offset) = foretold_start($node, $name);
 	is($outcome->{slots}, $verdict->{slots}, "$name: number of slots")
 	  if $verdict->{pages}{not_fitting} > 0;
-	is($outcome->{kept}, $verdict->{pages}{kept}, "$name: kept what was foretold");
-	is($outcome->{saved}, $verdict->{saved_pages}, "$name: of as many pages");
-	# names in the log have capitals and spaces as they are
-	is_deeply({ map { lc($_) => $outcome->{dropped}{$_} } keys %{ $outcome->{dropped} } },
-		\%dropped, "$name: dropped what was foretold");
 	$view = $node->safe_psql('postgres', q{
 SELECT kept || ' ' || dropped || ' ' || (dropped_by_reason->>'not fitting')
 FROM pg_pcache_pool()});
@@ -185,20 +161,13 @@ FROM pg_pcache_pool()});
 
 sub contents
 {
-	is(sums(), $expected, "$_[0]: contents are right");
+	is(hot_and_cold_sums($node), $expected, "$_[0]: contents are right");
 	is($node->safe_psql('postgres', q{
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SELECT count(*) FILTER (WHERE v IS NULL) FROM (SELECT v FROM hot WHERE id > 0 OFFSET 0) s}),
 		0, "$_[0]: the index finds the rows");
 	return;
-}
-
-sub sums
-{
-	return $node->safe_psql('postgres', q{
-SELECT count(*), sum(hashtextextended(id || v, 0)) FROM cold
-UNION ALL SELECT count(*), sum(hashtextextended(id || v, 0)) FROM hot});
 }
 
 # Read all of the hot table, and return how many blocks of it were not cached.

@@ -9,20 +9,14 @@ use warnings FATAL => 'all';
 
 use List::Util qw(shuffle);
 use PCache;
+use PCache::HotAndCold;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-plan skip_all => 'injection points are not supported by this build'
-  if ($ENV{enable_injection_points} // '') ne 'yes';
+need_inject_module();
 
-my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
-plan skip_all => 'the test module pcache_inject is not installed'
-  if !-e "$libdir/pcache_inject.so";
-
-my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-srand($seed);
-note("seed: $seed (set PCACHE_SEED to repeat)");
+seed_random();
 
 # 48MB are 6144 slots, and 24MB are 3072.
 use constant FEWER => 3072;
@@ -37,17 +31,8 @@ for my $mode (qw(planned_restart always))
 		conf => "shared_preload_libraries = 'pcache_inject'");
 	$pool = pool_file($node);
 	$node->start;
-	$node->safe_psql('postgres', q{
-CREATE EXTENSION pg_buffercache;
-CREATE EXTENSION pg_prewarm;
-CREATE EXTENSION pageinspect;
-CREATE TABLE cold (id int PRIMARY KEY, v text);
-CREATE TABLE hot (id int PRIMARY KEY, v text);
-INSERT INTO cold SELECT i, repeat(md5(i::text), 56) FROM generate_series(1, 14000) i;
-INSERT INTO hot SELECT i, repeat(md5(i::text), 56) FROM generate_series(1, 6400) i;
-VACUUM (ANALYZE, FREEZE) cold, hot;
-CHECKPOINT});
-	$expected = sums();
+	make_hot_and_cold($node, 14000, 6400);
+	$expected = hot_and_cold_sums($node);
 
 	killed($mode);
 	given_up($mode);
@@ -251,7 +236,7 @@ SET enable_indexscan = off;
 UPDATE hot SET v = reverse(v) WHERE id % 7 = 0;
 UPDATE cold SET v = reverse(v) WHERE id % 90 = 0;
 SELECT pg_prewarm('hot') FROM generate_series(1, 4)});
-	$expected = sums();
+	$expected = hot_and_cold_sums($node);
 	wait_for_seals();
 	kill_all($node);
 	return;
@@ -262,11 +247,7 @@ sub fill_slots
 {
 	$node->stop if defined $node->{_pid};
 	resize('48MB');
-	is((pcache($node, 'rebuild', '--reset', '--force'))[0], 0, 'an empty pool');
-	$node->start;
-	$node->safe_psql('postgres', q{
-SELECT pg_prewarm('cold');
-SELECT pg_prewarm('hot') FROM generate_series(1, 6)});
+	warm_hot_and_cold($node, 'an empty pool');
 	$node->stop;
 	return;
 }
@@ -312,20 +293,8 @@ sub resize
 sub start_as_foretold
 {
 	my ($name) = @_;
-	my %dropped;
 
-	$verdict = verify_json($node);
-	%dropped = map { my $reason = s/_/ /gr; $reason => $verdict->{pages}{$_} }
-	  grep { !/^(?:kept|free)$/ && $verdict->{pages}{$_} > 0 } keys %{ $verdict->{pages} };
-	is($verdict->{rc}, 0, "$name: pg_pcache verify says warm");
-	$offset = log_offset($node);
-	$node->start;
-	$outcome = start_outcome($node, $offset);
-	is($outcome->{start}, 'warm', "$name: warm start") or diag($outcome->{reason});
-	is($outcome->{kept}, $verdict->{pages}{kept}, "$name: kept what was foretold");
-	is($outcome->{saved}, $verdict->{saved_pages}, "$name: of as many pages");
-	is_deeply({ map { lc($_) => $outcome->{dropped}{$_} } keys %{ $outcome->{dropped} } },
-		\%dropped, "$name: dropped what was foretold");
+	($verdict, $outcome, $offset) = foretold_start($node, $name);
 	pages_equal_disk($node, $name);
 	return;
 }
@@ -343,15 +312,8 @@ sub restart_warm_again
 
 sub contents
 {
-	is(sums(), $expected, "$_[0]: contents are right");
+	is(hot_and_cold_sums($node), $expected, "$_[0]: contents are right");
 	return;
-}
-
-sub sums
-{
-	return $node->safe_psql('postgres', q{
-SELECT count(*), sum(hashtextextended(id || v, 0)) FROM cold
-UNION ALL SELECT count(*), sum(hashtextextended(id || v, 0)) FROM hot});
 }
 
 sub pages

@@ -40,6 +40,8 @@ our @EXPORT = qw(
   set_mode
   with_install
   vanilla_install
+  need_inject_module
+  seed_random
 );
 
 my $pool_root;
@@ -222,6 +224,28 @@ sub with_install
 
 	local $node->{_install_path} = $install;
 	return $code->();
+}
+
+# Skip the whole test if faults cannot be injected into the server.
+sub need_inject_module
+{
+	plan skip_all => 'injection points are not supported by this build'
+	  if ($ENV{enable_injection_points} // '') ne 'yes';
+
+	my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+	plan skip_all => 'the test module pcache_inject is not installed'
+	  if !-e "$libdir/pcache_inject.so";
+	return;
+}
+
+# Have the random numbers of a test be those of a seed, which is told.
+sub seed_random
+{
+	my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
+
+	srand($seed);
+	note("seed: $seed (set PCACHE_SEED to repeat)");
+	return;
 }
 
 1;

@@ -125,9 +125,9 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 		PCacheComputeGeometry(needed, pool->page_size).pool_size >
 		(uint64) vfs.f_blocks * vfs.f_frsize)
 	{
-		PCacheSetError(&forecast->error, _("the file system of persistent cache pool \"%s\" is too small for \"shared_buffers\""),
+		PCacheSetError(&forecast->error, _("the file system of persistent cache pool \"%s\" is too small for \"shared_buffers\" and \"persistent_cache_size\""),
 					   pool->path);
-		PCacheSetHint(&forecast->error, _("Make it larger, or decrease \"shared_buffers\"."));
+		PCacheSetHint(&forecast->error, _("Make the file system larger, or decrease these settings."));
 		return;
 	}
 	ForetellCold(forecast, PCACHE_COLD_NEW,
