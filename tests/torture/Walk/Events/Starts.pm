@@ -56,6 +56,7 @@ $EVENTS{start} = {
 
 		# full-page images bring what it does to indexes to its standbys
 		if (%$conf) { $_->{zeroed} = 1 for values %{ $w->{clusters} } }
+		if (%$conf && $c->{damaged}) { $w->{zeroed_blocks}{$_} = 1 for keys %{ $c->{damaged}{pages} } }
 		examined_start($c, look => $look, binary => $binary, conf => $conf);
 		after_start($w, $c);
 		return;
