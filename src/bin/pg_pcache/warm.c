@@ -20,7 +20,6 @@
 #include "postgres_fe.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -29,6 +28,7 @@
 #include "common/logging.h"
 #include "portability/instr_time.h"
 #include "rebuild.h"
+#include "workers.h"
 
 /* What a worker takes at once: 1 MB, that is a part of its CPU's cache. */
 #define BLOCKS_PER_TASK		128
@@ -45,7 +45,7 @@ typedef struct Task
 	uint64		first_slot;		/* in free_slots */
 } Task;
 
-/* What all workers look at; the rest of it under the lock. */
+/* What all workers look at. */
 typedef struct Warming
 {
 	Rebuild    *r;
@@ -54,15 +54,17 @@ typedef struct Warming
 	uint32	   *free_slots;
 	Task	   *tasks;
 	uint64		n_tasks;
-
-	pthread_mutex_t lock;
-	uint64		next_task;
-	uint64		done_blocks;
-	int			running;
-	bool		failed;
-	char		failure[1024];
-	WarmResult	result;
+	WarmResult	result;			/* counted when a worker ends */
 } Warming;
+
+/* What one of them has. */
+typedef struct WarmWorker
+{
+	SegmentFile segment;
+	PGIOAlignedBlock *pages;	/* of a task */
+	bool	   *readable;		/* likewise */
+	WarmResult	result;
+} WarmWorker;
 
 /*
  * Can the pool be filled at all?  All that is known before anything is
@@ -128,27 +130,6 @@ PlanWarming(Rebuild *r, uint64 capacity)
 	ListRelationFiles(r->choices, &r->files);
 }
 
-static void Fail(Warming *w, const char *fmt,...) pg_attribute_printf(2, 3);
-
-/* Have all workers stop; the first failure is the one to report. */
-static void
-Fail(Warming *w, const char *fmt,...)
-{
-	int			save_errno = errno;
-	va_list		ap;
-
-	pthread_mutex_lock(&w->lock);
-	if (!w->failed)
-	{
-		va_start(ap, fmt);
-		errno = save_errno;		/* for %m */
-		vsnprintf(w->failure, sizeof(w->failure), fmt, ap);
-		va_end(ap);
-		w->failed = true;
-	}
-	pthread_mutex_unlock(&w->lock);
-}
-
 /* Read one by one what could not be read as a whole. */
 static void
 ReadBlocks(const SegmentFile *segment, off_t offset, uint32 n,
@@ -163,21 +144,26 @@ ReadBlocks(const SegmentFile *segment, off_t offset, uint32 n,
 
 /* Read the blocks of a task, and put those that are sound into their slots. */
 static void
-DoTask(Warming *w, const Task *task, SegmentFile *segment,
-	   PGIOAlignedBlock *buffer, bool *readable, WarmResult *result)
+DoTask(Work *work, uint64 number, void *state)
 {
+	Warming    *w = work->arg;
+	WarmWorker *worker = state;
+	const Task *task = &w->tasks[number];
+	SegmentFile *segment = &worker->segment;
+	bool	   *readable = worker->readable;
+	WarmResult *result = &worker->result;
 	const Rebuild *r = w->r;
 	const PCacheMapping *map = &r->pool.map;
 	const RelationFile *file = &r->files.files[task->file];
 	const uint32 *slots = &w->free_slots[task->first_slot];
 	char	   *blocks = map->base + r->superblocks.chosen.blocks_offset;
 	bool		consecutive = slots[task->n_blocks - 1] - slots[0] == task->n_blocks - 1;
-	PGIOAlignedBlock *pages = buffer;
+	PGIOAlignedBlock *pages = worker->pages;
 
 	if (!OpenSegment(segment, file->rlocator, file->fork,
 					 task->first_block / RELSEG_SIZE, true))
 	{
-		Fail(w, _("could not open file \"%s\": %m"), segment->path);
+		FailWork(work, _("could not open file \"%s\": %m"), segment->path);
 		return;
 	}
 #ifdef MADV_POPULATE_WRITE
@@ -195,7 +181,7 @@ DoTask(Warming *w, const Task *task, SegmentFile *segment,
 		pages = (PGIOAlignedBlock *) (blocks + (uint64) slots[0] * BLCKSZ);
 	ReadBlocks(segment, (off_t) (task->first_block % RELSEG_SIZE) * BLCKSZ,
 			   task->n_blocks, pages, readable);
-	if (pages != buffer)
+	if (pages != worker->pages)
 		PCacheFlush(map, pages, (size_t) task->n_blocks * BLCKSZ);
 
 	for (uint32 i = 0; i < task->n_blocks; i++)
@@ -224,7 +210,7 @@ DoTask(Warming *w, const Task *task, SegmentFile *segment,
 			result->bad_lsn++;
 			continue;
 		}
-		if (pages == buffer)
+		if (pages == worker->pages)
 			PCacheMemcpyNodrain(map, blocks + (uint64) slots[i] * BLCKSZ,
 								pages[i].data, BLCKSZ);
 		PCacheDescriptorDescribe(&desc, slots[i], file->rlocator, file->fork,
@@ -234,54 +220,41 @@ DoTask(Warming *w, const Task *task, SegmentFile *segment,
 		PCacheDescriptorStore(map, MappedDescriptor(r, slots[i]), &desc);
 		result->read++;
 	}
+	NoteProgress(work, (uint64) task->n_blocks * BLCKSZ);
 	RebuildStep("warm-task");
 }
 
-static void *
-Worker(void *arg)
+static void
+BeginWorker(Work *work, void *state)
 {
-	Warming    *w = arg;
-	SegmentFile segment = {.fd = -1};
-	WarmResult	result = {0};
-	PGIOAlignedBlock *pages;
-	bool	   *readable = pg_malloc_array(bool, BLOCKS_PER_TASK);
+	WarmWorker *worker = state;
 
-	errno = posix_memalign((void **) &pages, PG_IO_ALIGN_SIZE,
+	worker->segment.fd = -1;
+	worker->readable = pg_malloc_array(bool, BLOCKS_PER_TASK);
+	errno = posix_memalign((void **) &worker->pages, PG_IO_ALIGN_SIZE,
 						   BLOCKS_PER_TASK * sizeof(PGIOAlignedBlock));
 	if (errno != 0)
 		pg_fatal("could not allocate memory: %m");
-	for (;;)
-	{
-		const Task *task = NULL;
+}
 
-		pthread_mutex_lock(&w->lock);
-		if (!w->failed && w->next_task < w->n_tasks)
-			task = &w->tasks[w->next_task++];
-		pthread_mutex_unlock(&w->lock);
-		if (task == NULL)
-			break;
-		DoTask(w, task, &segment, pages, readable, &result);
-		pthread_mutex_lock(&w->lock);
-		w->done_blocks += task->n_blocks;
-		pthread_mutex_unlock(&w->lock);
-	}
-	CloseSegment(&segment);
+static void
+EndWorker(Work *work, void *state)
+{
+	Warming    *w = work->arg;
+	WarmWorker *worker = state;
 
+	CloseSegment(&worker->segment);
 	/* what this thread has flushed nobody else can wait for */
 	if (!PCacheDrain(&w->r->pool.map))
-		Fail(w, _("could not write persistent cache pool \"%s\": %m"), w->r->pool.path);
+		FailWork(work, _("could not write persistent cache pool \"%s\": %m"), w->r->pool.path);
 
-	pthread_mutex_lock(&w->lock);
-	w->result.read += result.read;
-	w->result.bad_header += result.bad_header;
-	w->result.bad_checksum += result.bad_checksum;
-	w->result.bad_lsn += result.bad_lsn;
-	w->result.unreadable += result.unreadable;
-	w->running--;
-	pthread_mutex_unlock(&w->lock);
-	free(pages);
-	pg_free(readable);
-	return NULL;
+	w->result.read += worker->result.read;
+	w->result.bad_header += worker->result.bad_header;
+	w->result.bad_checksum += worker->result.bad_checksum;
+	w->result.bad_lsn += worker->result.bad_lsn;
+	w->result.unreadable += worker->result.unreadable;
+	free(worker->pages);
+	pg_free(worker->readable);
 }
 
 /*
@@ -374,42 +347,22 @@ static void
 RunWorkers(Warming *w)
 {
 	const PCacheOptions *options = w->r->options;
-	int			n = Max(1, options->jobs);
-	uint64		total = 0;
-	pthread_t  *threads = pg_malloc_array(pthread_t, n);
+	Work		work = {
+		.n_workers = options->jobs,
+		.n_tasks = w->n_tasks,
+		.progress = options->progress,
+		.state_size = sizeof(WarmWorker),
+		.begin = BeginWorker,
+		.task = DoTask,
+		.end = EndWorker,
+		.arg = w,
+	};
 
 	for (uint64 i = 0; i < w->n_tasks; i++)
-		total += w->tasks[i].n_blocks;
+		work.total_bytes += (uint64) w->tasks[i].n_blocks * BLCKSZ;
 	w->result.read = 0;
-	w->running = n;
-	pthread_mutex_init(&w->lock, NULL);
-	for (int i = 0; i < n; i++)
-	{
-		errno = pthread_create(&threads[i], NULL, Worker, w);
-		if (errno != 0)
-			pg_fatal("could not create thread: %m");
-	}
-	while (options->progress)
-	{
-		uint64		done;
-		int			running;
-
-		pthread_mutex_lock(&w->lock);
-		done = w->done_blocks;
-		running = w->running;
-		pthread_mutex_unlock(&w->lock);
-		if (running == 0)
-			break;
-		ReportProgress(done * BLCKSZ, total * BLCKSZ, false);
-		pg_usleep(50000L);
-	}
-	for (int i = 0; i < n; i++)
-		pthread_join(threads[i], NULL);
-	if (w->failed)
-		pg_fatal("%s", w->failure);
-	if (options->progress)
-		ReportProgress(w->done_blocks * BLCKSZ, total * BLCKSZ, true);
-	pg_free(threads);
+	if (!DoWork(&work))
+		pg_fatal("%s", work.failure);
 }
 
 static PersistentCacheMode
