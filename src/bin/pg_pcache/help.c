@@ -43,7 +43,7 @@ static const HelpLine help_lines[] = {
 	gettext_noop("  -V, --version            output version information, then exit\n")},
 	{"help", VERB_ALL,
 	gettext_noop("  -?, --help               show this help, or that of a verb, then exit\n")},
-	{"dry-run", VERB_DROP | VERB_INIT | VERB_REBUILD,
+	{"dry-run", VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE,
 	gettext_noop("      --dry-run            only tell what would be done\n")},
 	{"directory", VERB_DROP,
 	gettext_noop("      --directory=DIR      remove the pool there\n")},
@@ -67,6 +67,27 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --resize=SIZE        give the pool another size, keeping what fits\n")},
 	{"warm-from-files", VERB_REBUILD,
 	gettext_noop("      --warm-from-files    fill the pool from the data files\n")},
+	{"from", VERB_LOAD,
+		gettext_noop("      --from=FILE          load that image (default: the data directory's name\n"
+					 "                           with .pcache-image appended)\n")},
+	{"keep", VERB_LOAD,
+	gettext_noop("      --keep               do not remove the image when it is loaded\n")},
+	{"strict", VERB_LOAD,
+	gettext_noop("      --strict             load nothing of an image that is damaged anywhere\n")},
+	{"jobs", VERB_LOAD | VERB_SAVE,
+	gettext_noop("  -j, --jobs=NUM           use this many threads (default: 1)\n")},
+	{"to", VERB_SAVE,
+		gettext_noop("      --to=FILE            write the image there (default: the data directory's\n"
+					 "                           name with .pcache-image appended)\n")},
+	{"list", VERB_SAVE,
+		gettext_noop("      --list               save which pages there are, to be read from the data\n"
+					 "                           files\n")},
+	{"compress", VERB_SAVE,
+	gettext_noop("      --compress=METHOD    compress with lz4, zstd or none (default: none)\n")},
+	{"if-host-stops", VERB_SAVE,
+	gettext_noop("      --if-host-stops      do nothing unless the host is going down\n")},
+	{"image", VERB_STATUS | VERB_VERIFY,
+	gettext_noop("      --image=FILE         look at that image, and not at the pool\n")},
 	{"relations", VERB_REBUILD,
 	gettext_noop("      --relations=LIST     with --warm-from-files: read only these relations\n")},
 	{"jobs", VERB_REBUILD,
@@ -108,9 +129,15 @@ static const struct
 					 "                           directory; the server must be down\n")},
 	{VERB_INIT,
 	gettext_noop("  init                     create the pool; the server must be down\n")},
+	{VERB_LOAD,
+		gettext_noop("  load                     make a pool of an image of it; the server must be\n"
+					 "                           down\n")},
 	{VERB_REBUILD,
 		gettext_noop("  rebuild                  repair the pool in place, keeping what is sound; the\n"
 					 "                           server must be down\n")},
+	{VERB_SAVE,
+		gettext_noop("  save                     write an image of the pool to disk, for a reboot of\n"
+					 "                           the host; the server must be down\n")},
 	{VERB_STATUS,
 	gettext_noop("  status                   show the state of the pool (default)\n")},
 	{VERB_VERIFY,
@@ -184,7 +211,7 @@ ShowHelp(const char *progname, int verb)
 		return;
 	}
 
-	printf(_("%s creates, repairs, examines and drops the persistent cache of a PostgreSQL cluster.\n\n"), progname);
+	printf(_("%s creates, repairs, examines, saves and drops the persistent cache of a\nPostgreSQL cluster.\n\n"), progname);
 	printf(_("Usage:\n"));
 	printf(_("  %s [OPTION]... [VERB]\n"), progname);
 	printf(_("  %s VERB --help\n"), progname);
@@ -206,12 +233,12 @@ ShowHelp(const char *progname, int verb)
 			 "specified, the environment variable PGDATA is used, or else the only cluster of\n"
 			 "version %s in /etc/postgresql.\n"), PG_MAJORVERSION);
 	printf(_("\nExit status:\n"));
-	printf(_("  0  success; for check, verify and rebuild: the next start will be warm\n"
+	printf(_("  0  success; for check, load, rebuild and verify: the next start will be warm\n"
 			 "  1  an error, or refused; for check and verify: the server would not start;\n"
 			 "     for verify: there are pages that must not be there\n"
-			 "  2  for check, verify and rebuild: the next start will be cold\n"
-			 "  3  for check, verify and rebuild: nothing speaks against a warm start, but\n"
-			 "     the server's configuration could not be read\n"));
+			 "  2  for check, load, rebuild, save and verify: the next start will be cold\n"
+			 "  3  for check, load, rebuild and verify: nothing speaks against a warm start,\n"
+			 "     but the server's configuration could not be read\n"));
 	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"
 			 "PostgreSQL.\n"));
 }

@@ -19,8 +19,8 @@
 #include <ctype.h>
 
 #include "access/xlogdefs.h"
+#include "image.h"
 #include "lib/stringinfo.h"
-#include "pg_pcache.h"
 
 typedef struct JsonWriter
 {
@@ -139,6 +139,13 @@ AddNumber(JsonWriter *w, const char *key, uint64 value)
 {
 	Key(w, key);
 	appendStringInfo(&w->buf, "%llu", (unsigned long long) value);
+}
+
+static void
+AddSeconds(JsonWriter *w, const char *key, double seconds)
+{
+	Key(w, key);
+	appendStringInfo(&w->buf, "%.3f", seconds);
 }
 
 static void
@@ -313,6 +320,31 @@ InitResultToJson(const InitResult *result, bool human)
 }
 
 void
+SaveResultToJson(const SaveResult *result, bool human)
+{
+	JsonWriter	w;
+
+	Begin(&w);
+	AddBoolean(&w, "dry_run", result->dry_run);
+	AddBoolean(&w, "host_stays", result->host_stays);
+	if (!result->host_stays)
+	{
+		AddString(&w, "pool", result->pool);
+		AddString(&w, "image", result->detail[0] != '\0' ? NULL : result->image);
+		AddString(&w, "detail", result->detail[0] != '\0' ? result->detail : NULL);
+		AddString(&w, "contents", result->kind == PCACHE_IMAGE_LIST ? "list" : "pages");
+		AddString(&w, "compression", CompressionName(result->compression));
+		AddNumber(&w, "pages_in_pool", result->saved_pages);
+		AddNumber(&w, "pages_saved", result->pages);
+		AddNumber(&w, "pages_unreadable", result->unreadable);
+		AddBytes(&w, "image_size", result->image_size, human);
+		AddBytes(&w, "uncompressed_size", result->raw_size, human);
+		AddSeconds(&w, "seconds", result->seconds);
+	}
+	Finish(&w);
+}
+
+void
 StatusResultToJson(const StatusResult *result, bool human)
 {
 	JsonWriter	w;
@@ -413,6 +445,68 @@ StatusResultToJson(const StatusResult *result, bool human)
 }
 
 void
+ImageInfoToJson(const ImageInfo *info, bool human)
+{
+	const PCacheImageHeader *header = &info->image.header;
+	const PCacheSuperblock *sb = &info->image.superblock;
+	JsonWriter	w;
+
+	Begin(&w);
+	AddString(&w, "image", info->image.path);
+	AddNumber(&w, "format_version", header->format_version);
+	AddString(&w, "contents", header->kind == PCACHE_IMAGE_LIST ? "list" : "pages");
+	AddString(&w, "compression", CompressionName(header->compression));
+	AddBytes(&w, "image_size", header->image_size, human);
+	AddBytes(&w, "uncompressed_size", header->raw_size, human);
+	AddNumber(&w, "chunks", header->n_chunks);
+	AddNumber(&w, "pages", header->n_pages);
+	AddNumber(&w, "pages_saved", sb->saved_pages);
+	AddString(&w, "created", FormatTimeUtc(header->created_at));
+	AddString(&w, "image_uuid", FormatUuid(header->image_uuid));
+	AddString(&w, "pool_uuid", FormatUuid(sb->pool_uuid));
+	AddIdentifier(&w, "system_identifier", header->system_identifier);
+	AddNumber(&w, "postgresql_version", header->pg_major);
+	AddNumber(&w, "capacity", sb->capacity);
+	AddNumber(&w, "slots_used", sb->slots_used);
+	AddLsn(&w, "checkpoint", sb->confirmed.location);
+	AddString(&w, "saved", FormatTimeUtc(sb->saved_at));
+	if (info->verified)
+	{
+		AddNumber(&w, "damaged_chunks", info->damaged_chunks);
+		AddNumber(&w, "damaged_pages", info->damaged_pages);
+		AddString(&w, "next_start", NextStartName(info->next_start));
+		AddString(&w, "detail", info->next_start == NEXT_START_WARM ? NULL : info->detail);
+	}
+	Finish(&w);
+}
+
+void
+LoadResultToJson(const LoadResult *result, bool human)
+{
+	JsonWriter	w;
+
+	Begin(&w);
+	AddBoolean(&w, "dry_run", result->dry_run);
+	AddString(&w, "pool", result->pool);
+	AddString(&w, "image", result->image);
+	AddBoolean(&w, "already_warm", result->already);
+	AddBoolean(&w, "loaded", result->loaded);
+	AddBytes(&w, "image_size", result->image_size, human);
+	AddNumber(&w, "pages_loaded", result->pages);
+	AddNumber(&w, "damaged_chunks", result->damaged_chunks);
+	AddNumber(&w, "damaged_pages", result->damaged_pages);
+	AddNumber(&w, "pages_on_bad_blocks", result->bad_slots);
+	AddNumber(&w, "pages_saved", result->saved_pages);
+	AddBoolean(&w, "image_removed", result->removed);
+	AddString(&w, "next_start", NextStartName(result->next_start));
+	AddString(&w, "detail", result->next_start == NEXT_START_WARM ?
+			  NULL : result->detail);
+	AddNumber(&w, "pages_kept", result->kept);
+	AddSeconds(&w, "seconds", result->seconds);
+	Finish(&w);
+}
+
+void
 RebuildResultToJson(const RebuildResult *result, bool human)
 {
 	JsonWriter	w;
@@ -450,8 +544,7 @@ RebuildResultToJson(const RebuildResult *result, bool human)
 		AddNumber(&w, "wrong_checksum", warm->bad_checksum);
 		AddNumber(&w, "wal_not_durable", warm->bad_lsn);
 		AddNumber(&w, "unreadable", warm->unreadable);
-		Key(&w, "seconds");
-		appendStringInfo(&w.buf, "%.3f", warm->seconds);
+		AddSeconds(&w, "seconds", warm->seconds);
 		CloseObject(&w);
 	}
 	else

@@ -344,15 +344,14 @@ RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 }
 
 /*
- * Gather what the pool gates look at beside the superblock.  record is NULL if
- * PGDATA has none.  The facts point into judge, which must stay where it is.
- * Makes PGDATA the working directory, where the gates look for files and
- * restore_command is run.
+ * Gather what the pool gates look at beside the pool: what the cluster tells.
+ * record is NULL if PGDATA has none.  Makes PGDATA the working directory, where
+ * the gates look for files and restore_command is run.
  */
 void
-GatherFacts(const PCacheOptions *options, const ControlFileData *control,
-			const Configuration *conf, const PCacheRecord *record,
-			const PCachePool *pool, Judge *judge)
+GatherClusterFacts(const PCacheOptions *options, const ControlFileData *control,
+				   const Configuration *conf, const PCacheRecord *record,
+				   Judge *judge)
 {
 	PCacheGateFacts *facts = &judge->facts;
 	PCacheSignals signals;
@@ -360,8 +359,6 @@ GatherFacts(const PCacheOptions *options, const ControlFileData *control,
 	if (chdir(options->pgdata) < 0)
 		pg_fatal("could not change directory to \"%s\": %m", options->pgdata);
 	memset(judge, 0, sizeof(*judge));
-	QueryMedia(pool, &judge->media);
-	PCacheGatherFacts(pool, &judge->media, facts);
 	facts->control = control;
 	facts->record = record;
 	facts->cold_on_media_unknown = conf->cold_on_media_unknown;
@@ -373,6 +370,20 @@ GatherFacts(const PCacheOptions *options, const ControlFileData *control,
 									   signals.standby || signals.recovery));
 	judge->drop_unlogged = control->state != DB_SHUTDOWNED ||
 		signals.backup_label || signals.recovery || signals.standby;
+}
+
+/*
+ * The same, with what the media and the pool itself tell.  The facts point into
+ * judge, which must stay where it is.
+ */
+void
+GatherFacts(const PCacheOptions *options, const ControlFileData *control,
+			const Configuration *conf, const PCacheRecord *record,
+			const PCachePool *pool, Judge *judge)
+{
+	GatherClusterFacts(options, control, conf, record, judge);
+	QueryMedia(pool, &judge->media);
+	PCacheGatherFacts(pool, &judge->media, &judge->facts);
 }
 
 void

@@ -17,6 +17,7 @@
 #include "common/logging.h"
 #include "fe_utils/option_utils.h"
 #include "getopt_long.h"
+#include "lib/stringinfo.h"
 #include "pg_pcache.h"
 
 /* More threads than that do not make memory faster. */
@@ -55,15 +56,23 @@ static const Option options_table[] = {
 	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
 	{"human", 'u', OPTION_FLAG, AT(human), VERB_ALL},
 	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL},
-	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_REBUILD},
+	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE},
 	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
-	{"directory", 0, OPTION_STRING, AT(directory), VERB_ALL & ~VERB_REBUILD & ~VERB_CHECK},
+	{"directory", 0, OPTION_STRING, AT(directory), VERB_DROP | VERB_INIT | VERB_STATUS | VERB_VERIFY},
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
 	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
 	{"resize", 0, OPTION_STRING, AT(resize), VERB_REBUILD},
 	{"warm-from-files", 0, OPTION_FLAG, AT(warm_from_files), VERB_REBUILD},
 	{"relations", 0, OPTION_OPTIONAL, AT(relations), VERB_STATUS | VERB_REBUILD, "warm-from-files", VERB_REBUILD},
-	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_REBUILD, "warm-from-files", VERB_REBUILD},
+	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_REBUILD | VERB_SAVE, "warm-from-files", VERB_REBUILD},
+	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE},
+	{"list", 0, OPTION_FLAG, AT(list), VERB_SAVE},
+	{"compress", 0, OPTION_STRING, AT(compress), VERB_SAVE},
+	{"if-host-stops", 0, OPTION_FLAG, AT(if_host_stops), VERB_SAVE},
+	{"from", 0, OPTION_STRING, AT(from), VERB_LOAD},
+	{"keep", 0, OPTION_FLAG, AT(keep), VERB_LOAD},
+	{"strict", 0, OPTION_FLAG, AT(strict), VERB_LOAD},
+	{"image", 0, OPTION_STRING, AT(image), VERB_STATUS | VERB_VERIFY},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
 	{"deep", 0, OPTION_FLAG, AT(deep), VERB_VERIFY},
 	{"host", 'h', OPTION_STRING, AT(host), VERB_STATUS, "relations", VERB_STATUS},
@@ -82,7 +91,9 @@ static const struct
 	{"check", VERB_CHECK},
 	{"drop", VERB_DROP},
 	{"init", VERB_INIT},
+	{"load", VERB_LOAD},
 	{"rebuild", VERB_REBUILD},
+	{"save", VERB_SAVE},
 	{"status", VERB_STATUS},
 	{"verify", VERB_VERIFY},
 };
@@ -195,6 +206,7 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 {
 	const char *names[lengthof(verb_names)];
 	int			n = 0;
+	StringInfoData list;
 
 	if (strcmp(option->name, "directory") == 0)
 	{
@@ -207,15 +219,14 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 		if ((option->verbs & verb_names[i].verb) != 0)
 			names[n++] = verb_names[i].name;
 	}
-	if (n == 1)
-		pg_log_error("option --%s can only be used with \"%s\"",
-					 option->name, names[0]);
-	else if (n == 2)
-		pg_log_error("option --%s can only be used with \"%s\" or \"%s\"",
-					 option->name, names[0], names[1]);
-	else
-		pg_log_error("option --%s can only be used with \"%s\", \"%s\" or \"%s\"",
-					 option->name, names[0], names[1], names[2]);
+	initStringInfo(&list);
+	for (int i = 0; i < n; i++)
+	{
+		if (i > 0)
+			appendStringInfoString(&list, i == n - 1 ? _(" or ") : ", ");
+		appendStringInfo(&list, "\"%s\"", names[i]);
+	}
+	pg_log_error("option --%s can only be used with %s", option->name, list.data);
 	FailWithHelp(options);
 }
 

@@ -19,7 +19,7 @@
 
 #include "common/file_perm.h"
 #include "common/logging.h"
-#include "pg_pcache.h"
+#include "image.h"
 
 static const char *progname;
 
@@ -108,6 +108,12 @@ main(int argc, char *argv[])
 	/* the working directory is going to change */
 	if (options.config_file != NULL)
 		options.config_file = make_absolute_path(options.config_file);
+	if (options.image != NULL)
+		options.image = make_absolute_path(options.image);
+	if (options.to != NULL)
+		options.to = make_absolute_path(options.to);
+	if (options.from != NULL)
+		options.from = make_absolute_path(options.from);
 	LocateCluster(&options);
 	UseDataDirectory(&options);
 	switch (options.verb)
@@ -116,13 +122,18 @@ main(int argc, char *argv[])
 			return DoDrop(&options);
 		case VERB_INIT:
 			return DoInit(&options);
+		case VERB_LOAD:
+			return DoLoad(&options);
 		case VERB_REBUILD:
 			return DoRebuild(&options);
+		case VERB_SAVE:
+			return DoSave(&options);
 		case VERB_STATUS:
-			return DoStatus(&options);
+			return options.image != NULL ? ShowImage(&options) : DoStatus(&options);
 		case VERB_CHECK:
-		case VERB_VERIFY:
 			return DoVerify(&options);
+		case VERB_VERIFY:
+			return options.image != NULL ? ShowImage(&options) : DoVerify(&options);
 	}
 	return EXIT_ERROR;			/* keep compiler quiet */
 }

@@ -39,7 +39,9 @@ typedef enum PCacheVerb
 	VERB_VERIFY = 8,
 	VERB_DROP = 16,
 	VERB_CHECK = 32,
-	VERB_ALL = 63,
+	VERB_SAVE = 64,
+	VERB_LOAD = 128,
+	VERB_ALL = 255,
 } PCacheVerb;
 
 typedef struct PCacheOptions
@@ -54,6 +56,10 @@ typedef struct PCacheOptions
 	const char *size;			/* likewise */
 	const char *resize;			/* likewise */
 	const char *relations;		/* likewise; "" if given without a value */
+	const char *image;			/* likewise; absolute, as the next two */
+	const char *to;				/* likewise */
+	const char *from;			/* likewise */
+	const char *compress;		/* likewise */
 	const char *host;			/* likewise */
 	const char *port;			/* likewise */
 	const char *username;		/* likewise */
@@ -64,6 +70,10 @@ typedef struct PCacheOptions
 	bool		warm_from_files;
 	bool		pages;
 	bool		deep;
+	bool		list;
+	bool		if_host_stops;
+	bool		keep;
+	bool		strict;
 	bool		dry_run;
 	bool		force;
 	bool		json;
@@ -244,6 +254,45 @@ typedef struct RebuildResult
 	uint64		kept;			/* pages */
 } RebuildResult;
 
+/* What was saved, or would be. */
+typedef struct SaveResult
+{
+	bool		dry_run;
+	bool		host_stays;		/* --if-host-stops: the rest is not known */
+	char		detail[512];	/* why there is nothing to save, or "" */
+	char		pool[MAXPGPATH];	/* of the file */
+	char		image[MAXPGPATH];
+	uint32		kind;			/* PCacheImageKind */
+	uint32		compression;	/* PCacheImageCompression */
+	uint64		saved_pages;	/* that the pool ought to hold */
+	uint64		pages;			/* of them, in the image */
+	uint64		unreadable;		/* likewise, not in it */
+	uint64		image_size;		/* in bytes; not in a dry run */
+	uint64		raw_size;		/* likewise, of its chunks uncompressed */
+	double		seconds;
+} SaveResult;
+
+/* What was loaded, or would be. */
+typedef struct LoadResult
+{
+	bool		dry_run;
+	bool		already;		/* the pool needs no image */
+	bool		loaded;
+	bool		removed;		/* the image, afterwards */
+	char		pool[MAXPGPATH];	/* of the file */
+	char		image[MAXPGPATH];
+	uint64		image_size;		/* in bytes */
+	uint64		pages;
+	uint64		damaged_chunks;
+	uint64		damaged_pages;	/* in them */
+	uint64		bad_slots;		/* pages whose slot is on a bad block */
+	uint64		saved_pages;	/* by the server, when it was shut down */
+	NextStart	next_start;
+	char		detail[1024];	/* why it is not warm */
+	uint64		kept;			/* pages */
+	double		seconds;
+} LoadResult;
+
 /* A fork of a relation, in files. */
 typedef struct RelationFile
 {
@@ -285,10 +334,12 @@ typedef enum PageCheck
 struct RelationCounter;
 struct RelationChoices;
 
-/* drop.c, init.c, rebuild.c, status.c, verify.c: the verbs, which return the exit status */
+/* One file each: the verbs, which return the exit status */
 extern int	DoDrop(const PCacheOptions *options);
 extern int	DoInit(const PCacheOptions *options);
+extern int	DoLoad(const PCacheOptions *options);
 extern int	DoRebuild(const PCacheOptions *options);
+extern int	DoSave(const PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
 extern int	DoVerify(const PCacheOptions *options);
 
@@ -325,6 +376,10 @@ extern void FindPoolDirectory(const PCacheOptions *options,
 							  const Configuration *conf,
 							  const PCacheRecord *record, char *directory);
 extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
+extern void GatherClusterFacts(const PCacheOptions *options,
+							   const ControlFileData *control,
+							   const Configuration *conf,
+							   const PCacheRecord *record, Judge *judge);
 extern void GatherFacts(const PCacheOptions *options,
 						const ControlFileData *control,
 						const Configuration *conf,
@@ -391,12 +446,15 @@ extern const char *ModeName(uint32 mode);
 extern const char *PageComparisonName(PageComparison comparison);
 extern void PrintNextStart(NextStart next_start, const char *detail,
 						   uint64 kept, uint64 saved);
+extern int	ExitStatus(NextStart next_start);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
 /* json.c */
 extern void DropResultToJson(const DropResult *result, bool human);
 extern void InitResultToJson(const InitResult *result, bool human);
+extern void LoadResultToJson(const LoadResult *result, bool human);
 extern void RebuildResultToJson(const RebuildResult *result, bool human);
+extern void SaveResultToJson(const SaveResult *result, bool human);
 extern void StatusResultToJson(const StatusResult *result, bool human);
 extern void VerifyResultToJson(const VerifyResult *result);
 

@@ -148,8 +148,8 @@ ChooseCapacity(const Rebuild *r)
 }
 
 /* What the next start will make of it now. */
-static void
-Conclude(Rebuild *r)
+void
+ConcludeRebuild(Rebuild *r)
 {
 	PCacheVerdict verdict;
 	RebuildResult *result = &r->result;
@@ -319,7 +319,7 @@ DoRebuild(const PCacheOptions *options)
 	r.result.file_size = options->dry_run ? GeometryFor(&r.pool, capacity).pool_size :
 		r.pool.file_size;
 	if (!options->dry_run)
-		Conclude(&r);
+		ConcludeRebuild(&r);
 
 	if (options->json)
 		RebuildResultToJson(&r.result, options->human);
@@ -329,14 +329,5 @@ DoRebuild(const PCacheOptions *options)
 
 	if (options->dry_run || (options->reset && !options->warm_from_files))
 		return EXIT_WARM;
-	switch (r.result.next_start)
-	{
-		case NEXT_START_WARM:
-			return EXIT_WARM;
-		case NEXT_START_COLD:
-			return EXIT_COLD;
-		case NEXT_START_UNKNOWN:
-			return EXIT_UNKNOWN;
-	}
-	return EXIT_ERROR;			/* keep compiler quiet */
+	return ExitStatus(r.result.next_start);
 }

@@ -51,6 +51,9 @@ extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);
 extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
 
+/* rebuild.c */
+extern void ConcludeRebuild(Rebuild *r);
+
 /* clear.c */
 extern void ClearBadBlocks(Rebuild *r);
 
@@ -64,5 +67,6 @@ extern void Resize(Rebuild *r, uint64 capacity);
 /* warm.c */
 extern void PlanWarming(Rebuild *r, uint64 capacity);
 extern void WarmFromFiles(Rebuild *r);
+extern void CheckClusterUnchanged(const Rebuild *r);
 
 #endif							/* REBUILD_H */

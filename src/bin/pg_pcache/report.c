@@ -214,6 +214,22 @@ PrintNextStart(NextStart next_start, const char *detail, uint64 kept,
 		printf(": %s\n", detail);
 }
 
+/* What a verb exits with that tells of the next start. */
+int
+ExitStatus(NextStart next_start)
+{
+	switch (next_start)
+	{
+		case NEXT_START_WARM:
+			return EXIT_WARM;
+		case NEXT_START_COLD:
+			return EXIT_COLD;
+		case NEXT_START_UNKNOWN:
+			return EXIT_UNKNOWN;
+	}
+	return EXIT_ERROR;			/* keep compiler quiet */
+}
+
 /*
  * Report progress, in bytes, at most once a second.  Modelled on
  * pg_checksums.

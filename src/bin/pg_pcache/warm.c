@@ -376,7 +376,7 @@ NextMode(const Configuration *conf)
 /*
  * Has anybody used the cluster meanwhile?  It is not ours to lock.
  */
-static void
+void
 CheckClusterUnchanged(const Rebuild *r)
 {
 	bool		crc_ok;

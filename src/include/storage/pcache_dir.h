@@ -44,6 +44,8 @@ extern PCacheDirResult PCacheDirOpenExisting(const char *path, PCacheDir *dir,
 											 PCacheError *err);
 extern PCacheDirResult PCacheDirOpen(const char *path, PCacheDir *dir,
 									 PCacheError *err);
+extern PCacheDirResult PCacheDirOpenForFile(const char *path, PCacheDir *dir,
+											PCacheError *err);
 extern bool PCacheDirMakeMissing(PCacheDir *dir, int mode, PCacheError *err);
 extern bool PCacheDirSync(const PCacheDir *dir);
 extern void PCacheDirClose(PCacheDir *dir);

@@ -50,6 +50,8 @@ extern bool PCacheSuperblockAdopt(PCacheSuperblock *sb,
 extern void PCacheSuperblockSetClean(PCacheSuperblock *sb,
 									 const ControlFileData *control,
 									 uint64 saved_pages);
+extern void PCacheSuperblockBecome(PCacheSuperblock *sb,
+								   const PCacheSuperblock *saved);
 extern bool PCacheSuperblockStoreAvoiding(const PCacheMapping *map,
 										  PCacheSuperblock *sb,
 										  const bool bad[2]);

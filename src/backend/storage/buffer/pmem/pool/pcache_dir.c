@@ -246,18 +246,12 @@ Start(PCacheDir *dir, const char *path)
 }
 
 /*
- * Open a directory for a pool, or the deepest part of its path that exists:
- * dir->missing then has the rest, and otherwise is "".
- *
- * The path must be absolute.  It is walked name by name, and each directory is
- * judged before a name is looked up in it.  So nobody else can exchange what
- * was found, neither during the walk nor later.
- *
- * Returns PCACHE_DIR_FAILED with errno set, or PCACHE_DIR_UNTRUSTED with err
- * filled in.  dir->fd is -1 then.  It can be used for *at() calls only.
+ * Walk an absolute path name by name.  Each directory is judged before a name
+ * is looked up in it, so nobody else can exchange what was found, neither
+ * during the walk nor later.  is_pools tells what the last one has to be.
  */
-PCacheDirResult
-PCacheDirOpenExisting(const char *path, PCacheDir *dir, PCacheError *err)
+static PCacheDirResult
+Walk(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 {
 	char		name[MAXPGPATH];
 	const char *rest;
@@ -274,7 +268,7 @@ PCacheDirOpenExisting(const char *path, PCacheDir *dir, PCacheError *err)
 
 		if (fstat(dir->fd, &st) < 0)
 			return Fail(dir, PCACHE_DIR_FAILED);
-		if (!PCacheDirIsTrusted(&st, is_last, dir->path, err))
+		if (!PCacheDirIsTrusted(&st, is_last && is_pools, dir->path, err))
 			return Fail(dir, PCACHE_DIR_UNTRUSTED);
 		if (is_last)
 		{
@@ -309,11 +303,10 @@ PCacheDirOpenExisting(const char *path, PCacheDir *dir, PCacheError *err)
 	}
 }
 
-/* The same, of a directory that must exist: otherwise it fails with ENOENT. */
-PCacheDirResult
-PCacheDirOpen(const char *path, PCacheDir *dir, PCacheError *err)
+static PCacheDirResult
+WalkToEnd(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 {
-	PCacheDirResult result = PCacheDirOpenExisting(path, dir, err);
+	PCacheDirResult result = Walk(path, is_pools, dir, err);
 
 	if (result == PCACHE_DIR_OK && dir->missing[0] != '\0')
 	{
@@ -321,6 +314,37 @@ PCacheDirOpen(const char *path, PCacheDir *dir, PCacheError *err)
 		return Fail(dir, PCACHE_DIR_FAILED);
 	}
 	return result;
+}
+
+/*
+ * Open a directory for a pool, or the deepest part of its path that exists:
+ * dir->missing then has the rest, and otherwise is "".
+ *
+ * The path must be absolute.  Returns PCACHE_DIR_FAILED with errno set, or
+ * PCACHE_DIR_UNTRUSTED with err filled in.  dir->fd is -1 then.  It can be used
+ * for *at() calls only.
+ */
+PCacheDirResult
+PCacheDirOpenExisting(const char *path, PCacheDir *dir, PCacheError *err)
+{
+	return Walk(path, true, dir, err);
+}
+
+/* The same, of a directory that must exist: otherwise it fails with ENOENT. */
+PCacheDirResult
+PCacheDirOpen(const char *path, PCacheDir *dir, PCacheError *err)
+{
+	return WalkToEnd(path, true, dir, err);
+}
+
+/*
+ * The same, of a directory for an image: it need not be ours alone, but nobody
+ * else can exchange a file of ours in it.
+ */
+PCacheDirResult
+PCacheDirOpenForFile(const char *path, PCacheDir *dir, PCacheError *err)
+{
+	return WalkToEnd(path, false, dir, err);
 }
 
 /*

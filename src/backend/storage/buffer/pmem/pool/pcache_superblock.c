@@ -285,6 +285,29 @@ PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
 	sb->saved_at = time(NULL);
 }
 
+/*
+ * Give a pool that was just formatted the identity of one that was saved, and
+ * all that its server knew of the cluster.  What is about the file and the
+ * memory below it stays.
+ */
+void
+PCacheSuperblockBecome(PCacheSuperblock *sb, const PCacheSuperblock *saved)
+{
+	PCacheSuperblock formatted = *sb;
+
+	*sb = *saved;
+	sb->pool_size = formatted.pool_size;
+	sb->fs_kind = formatted.fs_kind;
+	sb->capacity = formatted.capacity;
+	sb->descriptors_offset = formatted.descriptors_offset;
+	sb->blocks_offset = formatted.blocks_offset;
+	sb->generation = formatted.generation;
+	memcpy(sb->boot_id, formatted.boot_id, PCACHE_UUID_LEN);
+	sb->n_dimms = formatted.n_dimms;
+	sb->dimms_state = formatted.dimms_state;
+	memcpy(sb->dimms, formatted.dimms, sizeof(sb->dimms));
+}
+
 bool
 PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
 {

@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * image.h
+ *	  What is done with images of the pool: save.c, load.c and the files below.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/bin/pg_pcache/image.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IMAGE_H
+#define IMAGE_H
+
+#include <fcntl.h>
+
+#include "pg_pcache.h"
+#include "storage/pcache_image.h"
+
+/* Images are read and written past the page cache, where that can be done. */
+#ifdef O_DIRECT
+#define IMAGE_O_DIRECT	O_DIRECT
+#else
+#define IMAGE_O_DIRECT	0
+#endif
+
+/* An image that is read or written, with all that it says of its chunks. */
+typedef struct Image
+{
+	PCacheDir	dir;			/* that it is in */
+	char		path[MAXPGPATH];
+	const char *name;			/* in dir; points into path */
+	int			fd;				/* -1 if it is not open */
+	bool		is_new;			/* it has its temporary name */
+	PCacheImageHeader header;
+	PCacheSuperblock superblock;
+	PCacheImageEntry *entries;	/* header.n_chunks of them */
+} Image;
+
+typedef enum ImageOpened
+{
+	IMAGE_OPENED,
+	IMAGE_MISSING,
+	IMAGE_UNUSABLE,				/* err tells why */
+} ImageOpened;
+
+/* A buffer of a multiple of PCACHE_IMAGE_ALIGNMENT, and aligned to that. */
+typedef struct ImageBuffer
+{
+	char	   *data;
+	size_t		size;
+} ImageBuffer;
+
+/* What status and verify tell of an image. */
+typedef struct ImageInfo
+{
+	Image		image;
+	bool		verified;		/* the rest is known */
+	uint64		damaged_chunks;
+	uint64		damaged_pages;	/* in them */
+	NextStart	next_start;		/* if it were loaded now */
+	char		detail[1024];	/* why it is not warm */
+} ImageInfo;
+
+#define ImageAlign(size)	TYPEALIGN64(PCACHE_IMAGE_ALIGNMENT, (size))
+
+/* imagefile.c */
+extern void LocateImage(const PCacheOptions *options, Image *image);
+extern ImageOpened OpenImage(Image *image, PCacheError *err);
+extern void CloseImage(Image *image);
+extern bool RemoveImage(Image *image);
+extern bool ReadImage(const Image *image, char *data, size_t size, uint64 offset);
+
+/* imagewrite.c */
+extern void CreateImage(Image *image, PCacheImageKind kind,
+						PCacheImageCompression compression,
+						const PCacheSuperblock *sb, uint32 max_chunks);
+extern bool WriteImage(const Image *image, const char *data, size_t size,
+					   uint64 offset);
+extern void FinishImage(Image *image, uint64 index_offset);
+
+/* imagechunk.c */
+extern ImageBuffer AllocateImageBuffer(size_t size);
+extern void AllocateChunkBuffers(const Image *image, ImageBuffer *raw,
+								 ImageBuffer *stored);
+extern PCacheImageCompression ParseCompression(const char *name);
+extern const char *CompressionName(uint32 compression);
+extern size_t ChunkRawSize(uint32 kind, uint32 n_pages);
+extern size_t ChunkPagesOffset(uint32 n_pages);
+extern size_t ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages);
+extern uint32 ChunkCrc(const char *data, size_t size);
+extern bool CompressChunk(uint32 compression, const ImageBuffer *raw,
+						  size_t raw_size, ImageBuffer *stored,
+						  size_t *stored_size);
+extern bool ExpandChunk(uint32 compression, const ImageBuffer *stored,
+						size_t stored_size, ImageBuffer *raw, size_t raw_size);
+extern bool ChunkIsSound(const Image *image, const PCacheImageEntry *entry,
+						 const PCacheDescriptor *descs);
+extern bool ReadChunk(const Image *image, const PCacheImageEntry *entry,
+					  ImageBuffer *stored, ImageBuffer *raw, char *why,
+					  size_t why_size);
+
+/* imageinfo.c */
+extern bool ImageIsWarm(const PCacheOptions *options, const Image *image,
+						const ControlFileData *control,
+						const Configuration *conf, const PCacheRecord *record,
+						char *detail, size_t size);
+extern int	ShowImage(const PCacheOptions *options);
+
+/* json.c */
+extern void ImageInfoToJson(const ImageInfo *info, bool human);
+
+#endif							/* IMAGE_H */

@@ -1,0 +1,237 @@
+/*-------------------------------------------------------------------------
+ *
+ * imagechunk.c
+ *	  The chunks of an image: compress, expand, and judge them.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/imagechunk.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#ifdef USE_LZ4
+#include <lz4.h>
+#endif
+#ifdef USE_ZSTD
+#include <zstd.h>
+#endif
+
+#include "common/logging.h"
+#include "image.h"
+#include "port/pg_crc32c.h"
+
+/* The fastest one: what is saved is pages, and the host is going down. */
+#define ZSTD_LEVEL	1
+
+ImageBuffer
+AllocateImageBuffer(size_t size)
+{
+	ImageBuffer buffer = {.size = ImageAlign(size)};
+
+	errno = posix_memalign((void **) &buffer.data, PCACHE_IMAGE_ALIGNMENT, buffer.size);
+	if (errno != 0)
+		pg_fatal("could not allocate memory: %m");
+	return buffer;
+}
+
+/* For chunks of this image, uncompressed and as they are stored. */
+void
+AllocateChunkBuffers(const Image *image, ImageBuffer *raw, ImageBuffer *stored)
+{
+	const PCacheImageHeader *header = &image->header;
+
+	*raw = AllocateImageBuffer(ChunkRawSize(header->kind, header->slots_per_chunk));
+	stored->data = NULL;
+	if (header->compression != PCACHE_IMAGE_PLAIN)
+		*stored = AllocateImageBuffer(ChunkMaxSize(header->kind, header->compression,
+												   header->slots_per_chunk));
+}
+
+/* Exits if there is no such compression in this build. */
+PCacheImageCompression
+ParseCompression(const char *name)
+{
+	if (name == NULL || strcmp(name, "none") == 0)
+		return PCACHE_IMAGE_PLAIN;
+	if (strcmp(name, "lz4") == 0)
+	{
+#ifdef USE_LZ4
+		return PCACHE_IMAGE_LZ4;
+#else
+		pg_fatal("this build does not support compression with %s", "LZ4");
+#endif
+	}
+	if (strcmp(name, "zstd") == 0)
+	{
+#ifdef USE_ZSTD
+		return PCACHE_IMAGE_ZSTD;
+#else
+		pg_fatal("this build does not support compression with %s", "ZSTD");
+#endif
+	}
+	pg_log_error("unrecognized compression method \"%s\"", name);
+	pg_log_error_hint("It is one of lz4, zstd and none.");
+	exit(EXIT_ERROR);
+}
+
+const char *
+CompressionName(uint32 compression)
+{
+	switch (compression)
+	{
+		case PCACHE_IMAGE_PLAIN:
+			return "none";
+		case PCACHE_IMAGE_LZ4:
+			return "lz4";
+		case PCACHE_IMAGE_ZSTD:
+			return "zstd";
+	}
+	return "unknown";
+}
+
+/* Where in a chunk of so many pages the first page is. */
+size_t
+ChunkPagesOffset(uint32 n_pages)
+{
+	return ImageAlign(n_pages * sizeof(PCacheDescriptor));
+}
+
+/* The size of a chunk that is not compressed, in bytes. */
+size_t
+ChunkRawSize(uint32 kind, uint32 n_pages)
+{
+	if (kind == PCACHE_IMAGE_LIST)
+		return n_pages * sizeof(PCacheDescriptor);
+	return ChunkPagesOffset(n_pages) + (size_t) n_pages * BLCKSZ;
+}
+
+/* The most that it can take as it is stored. */
+size_t
+ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages)
+{
+	size_t		raw_size = ChunkRawSize(kind, n_pages);
+
+	switch (compression)
+	{
+#ifdef USE_LZ4
+		case PCACHE_IMAGE_LZ4:
+			return LZ4_compressBound(raw_size);
+#endif
+#ifdef USE_ZSTD
+		case PCACHE_IMAGE_ZSTD:
+			return ZSTD_compressBound(raw_size);
+#endif
+		default:
+			return raw_size;
+	}
+}
+
+uint32
+ChunkCrc(const char *data, size_t size)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, data, size);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* Compress a chunk into a buffer of ChunkMaxSize(). */
+bool
+CompressChunk(uint32 compression, const ImageBuffer *raw, size_t raw_size,
+			  ImageBuffer *stored, size_t *stored_size)
+{
+	switch (compression)
+	{
+#ifdef USE_LZ4
+		case PCACHE_IMAGE_LZ4:
+			*stored_size = LZ4_compress_default(raw->data, stored->data, raw_size,
+												stored->size);
+			return *stored_size > 0;
+#endif
+#ifdef USE_ZSTD
+		case PCACHE_IMAGE_ZSTD:
+			*stored_size = ZSTD_compress(stored->data, stored->size, raw->data,
+										 raw_size, ZSTD_LEVEL);
+			return !ZSTD_isError(*stored_size);
+#endif
+		default:
+			return false;
+	}
+}
+
+/* The reverse; false if that is not what was compressed. */
+bool
+ExpandChunk(uint32 compression, const ImageBuffer *stored, size_t stored_size,
+			ImageBuffer *raw, size_t raw_size)
+{
+	switch (compression)
+	{
+#ifdef USE_LZ4
+		case PCACHE_IMAGE_LZ4:
+			return LZ4_decompress_safe(stored->data, raw->data, stored_size,
+									   raw_size) == (int) raw_size;
+#endif
+#ifdef USE_ZSTD
+		case PCACHE_IMAGE_ZSTD:
+			return ZSTD_decompress(raw->data, raw_size, stored->data,
+								   stored_size) == raw_size;
+#endif
+		default:
+			return false;
+	}
+}
+
+/* Are these descriptors those of different slots of the chunk's range? */
+bool
+ChunkIsSound(const Image *image, const PCacheImageEntry *entry,
+			 const PCacheDescriptor *descs)
+{
+	uint64		next = entry->first_slot;
+	uint64		end = Min(entry->first_slot + image->header.slots_per_chunk,
+						  image->superblock.slots_used);
+
+	for (uint32 i = 0; i < entry->n_pages; i++)
+	{
+		const PCacheDescriptor *desc = &descs[i];
+
+		if (desc->slot < next || desc->slot >= end ||
+			!PCacheSeqIsSealed(desc->seq) ||
+			!PCacheDescriptorIsIntact(desc, desc->slot) ||
+			!PCacheDescriptorHasSaneTag(desc))
+			return false;
+		next = (uint64) desc->slot + 1;
+	}
+	return true;
+}
+
+/*
+ * Read a chunk into raw, as it was before it was compressed.  stored has room
+ * for ChunkMaxSize() of a full chunk, and raw for ChunkRawSize() of one.  If it
+ * is damaged, why says how.  Called by many threads.
+ */
+bool
+ReadChunk(const Image *image, const PCacheImageEntry *entry,
+		  ImageBuffer *stored, ImageBuffer *raw, char *why, size_t why_size)
+{
+	uint32		compression = image->header.compression;
+	ImageBuffer *dest = compression == PCACHE_IMAGE_PLAIN ? raw : stored;
+
+	if (!ReadImage(image, dest->data, ImageAlign(entry->stored_size), entry->offset))
+		snprintf(why, why_size, _("could not be read: %m"));
+	else if (ChunkCrc(dest->data, entry->stored_size) != entry->crc)
+		snprintf(why, why_size, _("has a wrong CRC"));
+	else if (compression != PCACHE_IMAGE_PLAIN &&
+			 !ExpandChunk(compression, stored, entry->stored_size, raw,
+						  ChunkRawSize(image->header.kind, entry->n_pages)))
+		snprintf(why, why_size, _("could not be decompressed"));
+	else if (!ChunkIsSound(image, entry, (PCacheDescriptor *) raw->data))
+		snprintf(why, why_size, _("has descriptors that are not of its slots"));
+	else
+		return true;
+	return false;
+}

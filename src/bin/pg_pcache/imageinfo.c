@@ -1,0 +1,226 @@
+/*-------------------------------------------------------------------------
+ *
+ * imageinfo.c
+ *	  pg_pcache status and verify of an image.
+ *
+ * status tells what is in it.  verify reads all of it, and asks the pool gates
+ * whether "pg_pcache load" would load it now.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/imageinfo.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/logging.h"
+#include "image.h"
+#include "workers.h"
+
+/* What the threads of verify share. */
+typedef struct Checking
+{
+	Image	   *image;
+	ImageInfo  *info;			/* counted when a worker ends */
+} Checking;
+
+/* What one of them has. */
+typedef struct CheckWorker
+{
+	ImageBuffer raw;
+	ImageBuffer stored;
+	uint64		damaged_chunks;
+	uint64		damaged_pages;
+} CheckWorker;
+
+static void
+BeginWorker(Work *work, void *state)
+{
+	const Checking *c = work->arg;
+	CheckWorker *worker = state;
+
+	AllocateChunkBuffers(c->image, &worker->raw, &worker->stored);
+}
+
+static void
+CheckChunk(Work *work, uint64 number, void *state)
+{
+	const Checking *c = work->arg;
+	CheckWorker *worker = state;
+	const PCacheImageEntry *entry = &c->image->entries[number];
+	char		why[256];
+
+	if (!ReadChunk(c->image, entry, &worker->stored, &worker->raw, why, sizeof(why)))
+	{
+		pg_log_warning("chunk %llu of image \"%s\" %s, which costs %u pages",
+					   (unsigned long long) number, c->image->path, why, entry->n_pages);
+		worker->damaged_chunks++;
+		worker->damaged_pages += entry->n_pages;
+	}
+	NoteProgress(work, (uint64) entry->n_pages * BLCKSZ);
+}
+
+static void
+EndWorker(Work *work, void *state)
+{
+	const Checking *c = work->arg;
+	CheckWorker *worker = state;
+
+	c->info->damaged_chunks += worker->damaged_chunks;
+	c->info->damaged_pages += worker->damaged_pages;
+	free(worker->raw.data);
+	free(worker->stored.data);
+}
+
+/* Read all chunks. */
+static void
+CheckChunks(const PCacheOptions *options, Image *image, ImageInfo *info)
+{
+	Checking	checking = {.image = image,.info = info};
+	Work		work = {
+		.n_workers = 1,
+		.n_tasks = image->header.n_chunks,
+		.total_bytes = image->header.n_pages * BLCKSZ,
+		.progress = options->progress,
+		.state_size = sizeof(CheckWorker),
+		.begin = BeginWorker,
+		.task = CheckChunk,
+		.end = EndWorker,
+		.arg = &checking,
+	};
+
+	if (!DoWork(&work))
+		pg_fatal("%s", work.failure);
+}
+
+/*
+ * Would the pool gates keep what is in the image, in a pool on media without
+ * any flaw?  If not, detail says why.  record is NULL if PGDATA has none.
+ */
+bool
+ImageIsWarm(const PCacheOptions *options, const Image *image,
+			const ControlFileData *control, const Configuration *conf,
+			const PCacheRecord *record, char *detail, size_t size)
+{
+	const PCacheSuperblock *sb = &image->superblock;
+	Judge		judge;
+	PCacheVerdict verdict;
+
+	GatherClusterFacts(options, control, conf, record, &judge);
+	judge.media.blocks = PCACHE_MEDIA_CLEAN;
+	judge.facts.media = &judge.media;
+	judge.facts.file_size = sb->pool_size;
+	verdict = PCachePoolGate(sb, &judge.facts);
+	FreeFacts(&judge);
+	if (verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_CLEAN)
+		return true;
+	strlcpy(detail, verdict.refusal != PCACHE_WARM ? verdict.detail :
+			_("it is not the image of a pool that was saved by a clean shutdown"), size);
+	return false;
+}
+
+/* Would it be loaded, now, and would the server look at it? */
+static void
+JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
+{
+	Configuration conf;
+	PCacheRecord record;
+	PCacheError err;
+	PCacheRecordResult record_result = PCacheRecordRead(options->pgdata, &record, &err);
+
+	if (record_result == PCACHE_RECORD_ERROR)
+		FailWith(&err);
+	ReadConfiguration(options, &conf);
+	if (!ImageIsWarm(options, image, ReadControlFile(options), &conf,
+					 record_result == PCACHE_RECORD_OK ? &record : NULL,
+					 info->detail, sizeof(info->detail)))
+		info->next_start = NEXT_START_COLD;
+	else if (conf.mode == NULL)
+	{
+		info->next_start = NEXT_START_UNKNOWN;
+		strlcpy(info->detail, _("the server's configuration could not be read"),
+				sizeof(info->detail));
+	}
+	else if (strcmp(conf.mode, "off") == 0)
+	{
+		info->next_start = NEXT_START_COLD;
+		strlcpy(info->detail, _("persistent_cache_mode is off"), sizeof(info->detail));
+	}
+}
+
+static void
+PrintInfo(const ImageInfo *info, bool human)
+{
+	const PCacheImageHeader *header = &info->image.header;
+	const PCacheSuperblock *sb = &info->image.superblock;
+
+	PrintLine("image", "%s", info->image.path);
+	PrintLine("format version", "%u", header->format_version);
+	PrintLine("contents", "%s", header->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages");
+	PrintLine("compression", "%s", CompressionName(header->compression));
+	PrintLine("image size", "%s", FormatBytes(header->image_size, human));
+	PrintLine("uncompressed", "%s", FormatBytes(header->raw_size, human));
+	PrintLine("chunks", "%u", header->n_chunks);
+	PrintLine("pages", "%llu of %llu", (unsigned long long) header->n_pages,
+			  (unsigned long long) sb->saved_pages);
+	PrintLine("created", "%s", FormatTime(header->created_at));
+	PrintLine("image uuid", "%s", FormatUuid(header->image_uuid));
+	PrintLine("pool uuid", "%s", FormatUuid(sb->pool_uuid));
+	PrintLine("system identifier", "%llu", (unsigned long long) header->system_identifier);
+	PrintLine("postgresql version", "%u", header->pg_major);
+	PrintLine("capacity", "%llu blocks", (unsigned long long) sb->capacity);
+	PrintLine("slots used", "%llu", (unsigned long long) sb->slots_used);
+	PrintLine("checkpoint", "%X/%X, redo %X/%X, timeline %u",
+			  LSN_FORMAT_ARGS(sb->confirmed.location),
+			  LSN_FORMAT_ARGS(sb->confirmed.redo), sb->confirmed.timeline);
+	PrintLine("saved", "%s", FormatTime(sb->saved_at));
+	if (!info->verified)
+		return;
+	PrintLine("damaged chunks", "%llu with %llu pages",
+			  (unsigned long long) info->damaged_chunks,
+			  (unsigned long long) info->damaged_pages);
+	putchar('\n');
+	if (info->next_start == NEXT_START_COLD)
+		printf(_("\"pg_pcache load\" would not load it: %s.\n"), info->detail);
+	else if (info->next_start == NEXT_START_UNKNOWN)
+		printf(_("\"pg_pcache load\" would load it, but how the next start will be is not known: %s.\n"),
+			   info->detail);
+	else
+		printf(_("\"pg_pcache load\" would load %llu of %llu saved pages.\n"),
+			   (unsigned long long) (header->n_pages - info->damaged_pages),
+			   (unsigned long long) sb->saved_pages);
+}
+
+/* Status and verify with --image; returns the exit status. */
+int
+ShowImage(const PCacheOptions *options)
+{
+	ImageInfo	info = {.verified = options->verb == VERB_VERIFY};
+	Image	   *image = &info.image;
+	PCacheError err;
+
+	LocateImage(options, image);
+	switch (OpenImage(image, &err))
+	{
+		case IMAGE_OPENED:
+			break;
+		case IMAGE_MISSING:
+			pg_fatal("there is no image \"%s\"", image->path);
+		case IMAGE_UNUSABLE:
+			FailWith(&err);
+	}
+	if (info.verified)
+	{
+		RefuseRunningServer(options->pgdata);
+		CheckChunks(options, image, &info);
+		JudgeImage(options, image, &info);
+	}
+	if (options->json)
+		ImageInfoToJson(&info, options->human);
+	else
+		PrintInfo(&info, options->human);
+	CloseImage(image);
+	return info.verified ? ExitStatus(info.next_start) : EXIT_WARM;
+}

@@ -1,0 +1,213 @@
+/*-------------------------------------------------------------------------
+ *
+ * imagewrite.c
+ *	  Write an image.
+ *
+ * It has a temporary name until all of it is durable.  Who is interrupted
+ * removes it; what was left by one that was killed makes room for the next one.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/imagewrite.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/file_perm.h"
+#include "common/logging.h"
+#include "image.h"
+#include "rebuild.h"
+
+/* For a signal handler: the file to remove. */
+static struct
+{
+	volatile sig_atomic_t made;
+	int			dir_fd;
+	char		name[MAXPGPATH];
+}			unfinished;
+
+static void
+RemoveUnfinished(void)
+{
+	if (unfinished.made)
+		(void) unlinkat(unfinished.dir_fd, unfinished.name, 0);
+	unfinished.made = 0;
+}
+
+static void
+RemoveAndDie(SIGNAL_ARGS)
+{
+	RemoveUnfinished();
+	/* die of the signal, as whoever sent it expects */
+	pqsignal(postgres_signal_arg, SIG_DFL);
+	raise(postgres_signal_arg);
+}
+
+/*
+ * A file that is not an image of this cluster is somebody else's.  One that is
+ * will be replaced, be it damaged or not: what tells is in its first bytes.
+ */
+static void
+RefuseForeignFile(const Image *image, uint64 system_identifier)
+{
+	PCacheImageHeader header;
+	struct stat st;
+	int			fd = openat(image->dir.fd, image->name,
+							O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0 && errno == ENOENT)
+		return;
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+		PCacheReadExact(fd, &header, sizeof(header), 0) &&
+		memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
+		header.system_identifier == system_identifier)
+	{
+		close(fd);
+		return;
+	}
+	pg_log_error("file \"%s\" exists and is not an image of this cluster", image->path);
+	pg_log_error_hint("Remove it, or choose another name with option %s.", "--to");
+	exit(EXIT_ERROR);
+}
+
+/* Open the temporary file. */
+static void
+OpenTemporary(Image *image)
+{
+	int			flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	const char *name = unfinished.name;
+
+	/* of one that was killed; nobody else works on it, as the pool is locked */
+	if (unlinkat(image->dir.fd, name, 0) < 0 && errno != ENOENT)
+		pg_fatal("could not remove file \"%s%s\": %m", image->path, PCACHE_IMAGE_TMP_SUFFIX);
+	unfinished.made = 1;
+	image->fd = openat(image->dir.fd, name, flags | IMAGE_O_DIRECT, pg_file_create_mode);
+	if (image->fd < 0 && errno == EINVAL)
+	{
+		/* it may have been created before the file system refused the flag */
+		(void) unlinkat(image->dir.fd, name, 0);
+		image->fd = openat(image->dir.fd, name, flags, pg_file_create_mode);
+	}
+	if (image->fd < 0)
+	{
+		unfinished.made = (errno != EEXIST);
+		pg_fatal("could not create file \"%s%s\": %m", image->path, PCACHE_IMAGE_TMP_SUFFIX);
+	}
+}
+
+/*
+ * Begin an image of a pool with this superblock, in the place that
+ * LocateImage() has found.  Entries for max_chunks chunks are the caller's to
+ * fill in.
+ */
+void
+CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compression,
+			const PCacheSuperblock *sb, uint32 max_chunks)
+{
+	PCacheImageHeader *header = &image->header;
+	size_t		index_size = ImageAlign(Max(max_chunks, 1) * sizeof(PCacheImageEntry));
+
+	RefuseForeignFile(image, sb->system_identifier);
+	unfinished.dir_fd = image->dir.fd;
+	snprintf(unfinished.name, sizeof(unfinished.name), "%s%s",
+			 image->name, PCACHE_IMAGE_TMP_SUFFIX);
+	atexit(RemoveUnfinished);
+	pqsignal(SIGINT, RemoveAndDie);
+	pqsignal(SIGTERM, RemoveAndDie);
+	pqsignal(SIGHUP, RemoveAndDie);
+	OpenTemporary(image);
+	RebuildStep("save-opened");
+
+	memset(header, 0, sizeof(*header));
+	memcpy(header->magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN);
+	memcpy(header->tail, PCACHE_IMAGE_MAGIC_TAIL, PCACHE_MAGIC_LEN);
+	header->format_version = PCACHE_IMAGE_VERSION;
+	header->header_size = PCACHE_IMAGE_HEADER_SIZE;
+	if (!pg_strong_random(header->image_uuid, PCACHE_UUID_LEN))
+		pg_fatal("could not generate random numbers");
+	header->system_identifier = sb->system_identifier;
+	header->created_at = time(NULL);
+	header->pg_major = PG_VERSION_NUM / 10000;
+	header->byte_order = PCACHE_BYTE_ORDER;
+	header->kind = kind;
+	header->compression = compression;
+	header->block_size = BLCKSZ;
+	header->descriptor_size = sizeof(PCacheDescriptor);
+	header->slots_per_chunk = kind == PCACHE_IMAGE_LIST ?
+		PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK : PCACHE_IMAGE_SLOTS_PER_CHUNK;
+	header->superblock_crc = sb->crc;
+	image->superblock = *sb;
+	image->entries = (PCacheImageEntry *) AllocateImageBuffer(index_size).data;
+	memset(image->entries, 0, index_size);
+}
+
+/* Write a piece; size, offset and address are aligned.  Sets errno if it fails. */
+bool
+WriteImage(const Image *image, const char *data, size_t size, uint64 offset)
+{
+	while (size > 0)
+	{
+		ssize_t		n = pwrite(image->fd, data, size, offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n == 0)
+			errno = ENOSPC;
+		if (n <= 0)
+			return false;
+		data += n;
+		offset += n;
+		size -= n;
+	}
+	return true;
+}
+
+pg_noreturn static void
+FailToWriteImage(const Image *image)
+{
+	pg_fatal("could not write image \"%s\": %m", image->path);
+}
+
+/*
+ * All chunks are written, and header.n_chunks, n_pages and raw_size say what
+ * they are: complete the image, and give it its name.
+ */
+void
+FinishImage(Image *image, uint64 index_offset)
+{
+	PCacheImageHeader *header = &image->header;
+	size_t		index_size = header->n_chunks * sizeof(PCacheImageEntry);
+	ImageBuffer head = AllocateImageBuffer(PCACHE_IMAGE_CHUNKS_OFFSET);
+
+	header->index_offset = index_offset;
+	header->index_crc = ChunkCrc((const char *) image->entries, index_size);
+	header->image_size = index_offset + ImageAlign(index_size);
+	header->crc = ChunkCrc((const char *) header, offsetof(PCacheImageHeader, crc));
+	memcpy(head.data, header, sizeof(*header));
+	memcpy(head.data + PCACHE_IMAGE_SUPERBLOCK_OFFSET, &image->superblock,
+		   sizeof(image->superblock));
+	/* what was allocated ahead and not needed goes */
+	if (!WriteImage(image, (const char *) image->entries, ImageAlign(index_size), index_offset) ||
+		!WriteImage(image, head.data, head.size, 0) ||
+		ftruncate(image->fd, header->image_size) < 0)
+		FailToWriteImage(image);
+	free(head.data);
+	RebuildStep("save-written");
+	if (fsync(image->fd) < 0)
+		pg_fatal("could not fsync image \"%s\": %m", image->path);
+	RebuildStep("save-synced");
+	if (renameat(image->dir.fd, unfinished.name, image->dir.fd, image->name) < 0)
+		pg_fatal("could not rename file \"%s%s\" to \"%s\": %m",
+				 image->path, PCACHE_IMAGE_TMP_SUFFIX, image->path);
+	unfinished.made = 0;
+	if (!PCacheDirSync(&image->dir))
+		pg_fatal("could not fsync the directory of image \"%s\": %m", image->path);
+	RebuildStep("save-renamed");
+}

@@ -1,0 +1,447 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.c
+ *	  pg_pcache load: make a pool of an image that was saved of it.
+ *
+ * The pool gates are asked with the image's superblock before anything else is
+ * read, and once more when there is a pool.  The pool becomes the one that was
+ * saved, with its UUID and incarnation, so that PGDATA's record speaks of it as
+ * before.  While it is filled it is durably "attaching": who is interrupted
+ * leaves a cold start, and the image.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/load.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <sys/mman.h>
+
+#include "common/file_perm.h"
+#include "common/logging.h"
+#include "image.h"
+#include "portability/instr_time.h"
+#include "rebuild.h"
+#include "workers.h"
+
+/* Everything about a load on its way. */
+typedef struct Loading
+{
+	Rebuild		r;				/* the pool, and what it goes with */
+	bool		missing;		/* there is no pool yet */
+	Image		image;
+	LoadResult	result;			/* counted when a worker ends */
+} Loading;
+
+/* What one of the threads has. */
+typedef struct LoadWorker
+{
+	ImageBuffer raw;
+	ImageBuffer stored;
+	uint64		pages;
+	uint64		damaged_chunks;
+	uint64		damaged_pages;
+	uint64		bad_slots;
+} LoadWorker;
+
+/* The next start will be cold, and that is why. */
+static void
+ConcludeCold(Loading *l, const char *detail)
+{
+	l->result.next_start = NEXT_START_COLD;
+	strlcpy(l->result.detail, detail, sizeof(l->result.detail));
+}
+
+/* What the next start makes of the pool as it is now. */
+static void
+ConcludeByPool(Loading *l)
+{
+	ConcludeRebuild(&l->r);
+	l->result.next_start = l->r.result.next_start;
+	l->result.kept = l->r.result.kept;
+	strlcpy(l->result.detail, l->r.result.detail, sizeof(l->result.detail));
+}
+
+/* Open the pool if there is one.  Whether it is to be replaced is asked later. */
+static void
+OpenPool(Loading *l)
+{
+	Rebuild    *r = &l->r;
+	char		directory[MAXPGPATH];
+	PCacheError err;
+
+	switch (PCacheRecordRead(r->options->pgdata, &r->record, &err))
+	{
+		case PCACHE_RECORD_OK:
+			r->have_record = true;
+			break;
+		case PCACHE_RECORD_MISSING:
+			break;
+		case PCACHE_RECORD_ERROR:
+			FailWith(&err);
+	}
+	FindPoolDirectory(r->options, &r->conf, r->have_record ? &r->record : NULL, directory);
+	strlcpy(r->directory, directory, sizeof(r->directory));
+	switch (PCachePoolOpen(directory,
+						   r->options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
+						   &r->pool, &err))
+	{
+		case PCACHE_OPEN_OK:
+			ResolvePath(directory, r->directory);
+			PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
+			break;
+		case PCACHE_OPEN_MISSING:
+			l->missing = true;
+			snprintf(r->pool.path, sizeof(r->pool.path), "%s/%s", directory, PCACHE_POOL_FILE);
+			break;
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			FailWith(&err);
+	}
+	strlcpy(l->result.pool, r->pool.path, sizeof(l->result.pool));
+}
+
+/* Is the next start warm already?  Then all of the pool is to stay. */
+static bool
+PoolIsWarm(Loading *l)
+{
+	Rebuild    *r = &l->r;
+
+	if (l->missing || r->superblocks.source == PCACHE_SB_NONE)
+		return false;
+	r->result.capacity = RebuildSuperblock(r)->capacity;
+	GatherFacts(r->options, r->control, &r->conf, r->have_record ? &r->record : NULL,
+				&r->pool, &r->judge);
+	if (PCacheSuperblocksGate(&r->superblocks, &r->judge.facts).refusal != PCACHE_WARM)
+		return false;
+	ConcludeByPool(l);
+	return l->result.kept > 0;
+}
+
+/*
+ * A pool that is there is replaced if it is empty, or is the one that was
+ * saved, or cannot be told from that.
+ */
+static void
+RefuseForeignPool(const Loading *l)
+{
+	const Rebuild *r = &l->r;
+	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	PCacheError err;
+
+	if (!PCachePoolMayFormat(&r->pool, &r->record, &err))
+		FailWith(&err);
+	if (r->superblocks.source == PCACHE_SB_NONE ?
+		strcmp(r->record.directory, r->directory) == 0 :
+		sb->system_identifier == r->control->system_identifier &&
+		(sb->state == PCACHE_STATE_EMPTY ||
+		 memcmp(sb->pool_uuid, l->image.superblock.pool_uuid, PCACHE_UUID_LEN) == 0))
+		return;
+	pg_log_error("persistent cache pool \"%s\" is not the one that was saved", r->pool.path);
+	pg_log_error_detail("Its UUID is %s; that of the image is %s.",
+						FormatUuid(sb->pool_uuid), FormatUuid(l->image.superblock.pool_uuid));
+	pg_log_error_hint("Run \"pg_pcache drop\" to remove the pool, if no other cluster uses it.");
+	exit(EXIT_ERROR);
+}
+
+/* Decide where the pool is created, as the server does if it is missing. */
+static void
+PlanPool(Loading *l, PCacheMissing *plan)
+{
+	Rebuild    *r = &l->r;
+	PCacheNextConfig config = NextConfig(&r->conf);
+	PCacheError err;
+
+	if (!l->missing)
+	{
+		RefuseForeignPool(l);
+		return;
+	}
+	PCacheSetError(&err, _("could not open persistent cache pool \"%s\": %s"),
+				   r->pool.path, strerror(ENOENT));
+	if (!PCacheMayCreateMissing(r->directory, PCacheIsDefaultDirectory(config.directory),
+								&r->record, config.size, config.nbuffers, plan, &err))
+		FailWith(&err);
+}
+
+/* Have a pool that is durably "attaching", and becomes the one that was saved. */
+static void
+MakePool(Loading *l, const PCacheMissing *plan)
+{
+	Rebuild    *r = &l->r;
+	const PCacheSuperblock *saved = &l->image.superblock;
+	PCacheSuperblock *sb = RebuildSuperblock(r);
+	PCacheVerdict verdict;
+	PCacheError err;
+
+	if (l->missing)
+	{
+		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, pg_dir_create_mode, &err) ||
+			!PCachePoolCreate(plan->directory, false, Max(plan->capacity, saved->slots_used),
+							  r->control->system_identifier, pg_file_create_mode,
+							  r->control->catalog_version_no, &r->pool, sb, &err))
+			FailWith(&err);
+	}
+	else
+	{
+		MapPool(r);
+		EmptyPool(&r->pool, &r->superblocks, r->control, saved->capacity);
+	}
+	r->superblocks.source = PCACHE_SB_FIRST;
+	RebuildStep("load-created");
+
+	PCacheSuperblockBecome(sb, saved);
+	GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
+	PCacheMediaRememberDimms(&r->judge.media, sb);
+	verdict = PCachePoolGate(sb, &r->judge.facts);
+	sb->state = PCACHE_STATE_ATTACHING;
+	StoreSuperblock(r);
+	RebuildStep("load-marked");
+	if (verdict.refusal != PCACHE_WARM)
+	{
+		pg_log_error("the next start would be cold, whatever is in the pool: %s",
+					 verdict.detail);
+		exit(EXIT_COLD);
+	}
+}
+
+/* Put the pages of a chunk into their slots. */
+static void
+StorePages(const Rebuild *r, LoadWorker *worker, const PCacheImageEntry *entry)
+{
+	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	const PCacheMapping *map = &r->pool.map;
+	const PCacheDescriptor *descs = (PCacheDescriptor *) worker->raw.data;
+	const char *pages = worker->raw.data + ChunkPagesOffset(entry->n_pages);
+	char	   *blocks = map->base + sb->blocks_offset;
+
+#ifdef MADV_POPULATE_WRITE
+	/* fault them in at once; only a hint */
+	(void) madvise(blocks + (uint64) descs[0].slot * BLCKSZ,
+				   (size_t) (descs[entry->n_pages - 1].slot - descs[0].slot + 1) * BLCKSZ,
+				   MADV_POPULATE_WRITE);
+#endif
+	for (uint32 i = 0; i < entry->n_pages; i++)
+	{
+		uint64		slot = descs[i].slot;
+
+		if (SlotIsBad(r, sb, slot))
+		{
+			worker->bad_slots++;
+			continue;
+		}
+		PCacheMemcpyNodrain(map, blocks + slot * BLCKSZ, pages + (size_t) i * BLCKSZ, BLCKSZ);
+		PCacheDescriptorStore(map, MappedDescriptor(r, slot), &descs[i]);
+		worker->pages++;
+	}
+}
+
+/* Load a chunk, if it is sound. */
+static void
+LoadChunk(Work *work, uint64 number, void *state)
+{
+	Loading    *l = work->arg;
+	LoadWorker *worker = state;
+	const PCacheImageEntry *entry = &l->image.entries[number];
+	char		why[256];
+
+	if (ReadChunk(&l->image, entry, &worker->stored, &worker->raw, why, sizeof(why)))
+		StorePages(&l->r, worker, entry);
+	else
+	{
+		if (l->r.options->strict)
+			FailWork(work, _("chunk %llu of image \"%s\" %s"), (unsigned long long) number,
+					 l->image.path, why);
+		else
+			pg_log_warning("chunk %llu of image \"%s\" %s, which costs %u pages",
+						   (unsigned long long) number, l->image.path, why, entry->n_pages);
+		worker->damaged_chunks++;
+		worker->damaged_pages += entry->n_pages;
+	}
+	NoteProgress(work, (uint64) entry->n_pages * BLCKSZ);
+	RebuildStep("load-chunk");
+}
+
+static void
+BeginWorker(Work *work, void *state)
+{
+	const Loading *l = work->arg;
+	LoadWorker *worker = state;
+
+	AllocateChunkBuffers(&l->image, &worker->raw, &worker->stored);
+}
+
+static void
+EndWorker(Work *work, void *state)
+{
+	Loading    *l = work->arg;
+	LoadWorker *worker = state;
+
+	/* what this thread has flushed nobody else can wait for */
+	if (!PCacheDrain(&l->r.pool.map))
+		FailWork(work, _("could not write persistent cache pool \"%s\": %m"), l->r.pool.path);
+	l->result.pages += worker->pages;
+	l->result.damaged_chunks += worker->damaged_chunks;
+	l->result.damaged_pages += worker->damaged_pages;
+	l->result.bad_slots += worker->bad_slots;
+	free(worker->raw.data);
+	free(worker->stored.data);
+}
+
+/* Fill the pool, and say that it is complete. */
+static void
+FillPool(Loading *l)
+{
+	Rebuild    *r = &l->r;
+	Work		work = {
+		.n_workers = r->options->jobs,
+		.n_tasks = l->image.header.n_chunks,
+		.total_bytes = l->image.header.n_pages * BLCKSZ,
+		.progress = r->options->progress,
+		.state_size = sizeof(LoadWorker),
+		.begin = BeginWorker,
+		.task = LoadChunk,
+		.end = EndWorker,
+		.arg = l,
+	};
+
+	if (!DoWork(&work))
+		pg_fatal("%s", work.failure);
+	DrainPool(r);
+	RebuildStep("load-filled");
+	CheckClusterUnchanged(r);
+	/* saved_pages stays: the server tells what of it is missing */
+	RebuildSuperblock(r)->state = PCACHE_STATE_CLEAN;
+	StoreSuperblock(r);
+	RebuildStep("load-done");
+}
+
+/* The image is of no use any more: once the server runs it is a stale one. */
+static void
+Discard(Loading *l)
+{
+	if (l->r.options->keep)
+		return;
+	if (!RemoveImage(&l->image))
+		pg_log_warning("could not remove image \"%s\": %m", l->image.path);
+	else
+		l->result.removed = true;
+	RebuildStep("load-removed");
+}
+
+/* Load pages, if they would be kept. */
+static void
+LoadPages(Loading *l)
+{
+	Rebuild    *r = &l->r;
+	PCacheMissing plan;
+	char		why[512];
+
+	if (!ImageIsWarm(r->options, &l->image, r->control, &r->conf,
+					 r->have_record ? &r->record : NULL, why, sizeof(why)))
+	{
+		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
+		return;
+	}
+	PlanPool(l, &plan);
+	if (r->options->dry_run)
+	{
+		l->result.pages = l->image.header.n_pages;
+		l->result.next_start = NEXT_START_WARM;
+		return;
+	}
+	MakePool(l, &plan);
+	FillPool(l);
+	l->result.loaded = true;
+	r->result.capacity = RebuildSuperblock(r)->capacity;
+	ConcludeByPool(l);
+	if (l->result.next_start != NEXT_START_COLD)
+		Discard(l);
+}
+
+static void
+PrintResult(const LoadResult *result, bool human)
+{
+	if (result->dry_run)
+		printf(_("Dry run: nothing was changed.  This would be done:\n\n"));
+	PrintLine("pool", "%s", result->pool);
+	PrintLine("image", "%s", result->image);
+	if (result->loaded || (result->dry_run && result->pages > 0))
+	{
+		PrintLine("loaded", ngettext("%llu page", "%llu pages", result->pages),
+				  (unsigned long long) result->pages);
+		PrintLine("image size", "%s", FormatBytes(result->image_size, human));
+	}
+	if (result->damaged_chunks > 0)
+		PrintLine("damaged chunks", "%llu with %llu pages",
+				  (unsigned long long) result->damaged_chunks,
+				  (unsigned long long) result->damaged_pages);
+	if (result->bad_slots > 0)
+		PrintLine("on bad blocks", "%llu", (unsigned long long) result->bad_slots);
+	if (result->loaded)
+		PrintLine("time", "%.3f s", result->seconds);
+	if (result->removed)
+		PrintLine("image removed", "yes");
+	if (result->dry_run && result->next_start == NEXT_START_WARM)
+		return;
+	putchar('\n');
+	PrintNextStart(result->next_start, result->detail, result->kept,
+				   Max(result->saved_pages, result->kept));
+}
+
+int
+DoLoad(const PCacheOptions *options)
+{
+	Loading		l = {0};
+	LoadResult *result = &l.result;
+	Rebuild    *r = &l.r;
+	ImageOpened opened;
+	PCacheError err;
+	instr_time	start;
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(start);
+	r->options = options;
+	r->pool.fd = -1;
+	result->dry_run = options->dry_run;
+	r->control = ReadControlFile(options);
+	RefuseRunningServer(options->pgdata);
+	ReadConfiguration(options, &r->conf);
+	LocateImage(options, &l.image);
+	strlcpy(result->image, l.image.path, sizeof(result->image));
+	OpenPool(&l);
+
+	if (PoolIsWarm(&l))
+		result->already = true;
+	else if ((opened = OpenImage(&l.image, &err)) == IMAGE_MISSING)
+		ConcludeCold(&l, psprintf(_("there is no image \"%s\""), l.image.path));
+	else if (opened == IMAGE_UNUSABLE)
+		FailWith(&err);
+	else
+	{
+		result->image_size = l.image.header.image_size;
+		result->saved_pages = l.image.superblock.saved_pages;
+		switch (l.image.header.kind)
+		{
+			case PCACHE_IMAGE_PAGES:
+				LoadPages(&l);
+				break;
+			case PCACHE_IMAGE_LIST:
+				pg_fatal("loading a list is not supported yet");
+		}
+	}
+	CloseImage(&l.image);
+	PCachePoolClose(&r->pool);
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	result->seconds = INSTR_TIME_GET_DOUBLE(elapsed);
+	if (options->json)
+		LoadResultToJson(result, options->human);
+	else
+		PrintResult(result, options->human);
+	return ExitStatus(result->next_start);
+}

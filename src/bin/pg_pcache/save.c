@@ -1,0 +1,392 @@
+/*-------------------------------------------------------------------------
+ *
+ * save.c
+ *	  pg_pcache save: write an image of a cleanly stopped pool.
+ *
+ * Only what the next start would keep is saved, so all gates are asked first.
+ * The pool is read with read(), so that a bad block is an error of one page.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/save.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "image.h"
+#include "portability/instr_time.h"
+#include "rebuild.h"
+#include "workers.h"
+
+/* Everything about a save on its way. */
+typedef struct Saving
+{
+	const PCacheOptions *options;
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PageScan	scan;
+	Image		image;
+	uint64		next_offset;	/* in the image; of the next chunk */
+	SaveResult	result;			/* counted when a worker ends */
+} Saving;
+
+/* What one of the threads has. */
+typedef struct SaveWorker
+{
+	ImageBuffer raw;
+	ImageBuffer stored;
+	PCacheDescriptor *descs;	/* of all slots of a chunk */
+	uint64		pages;
+	uint64		unreadable;
+	uint64		raw_size;
+} SaveWorker;
+
+/*
+ * Is the host going down?  Only systemd knows.
+ */
+static bool
+HostStops(void)
+{
+	char		state[64];
+	FILE	   *pipe;
+
+	/* the exit status says no more than that the state is not "running" */
+	fflush(NULL);
+	pipe = popen("systemctl is-system-running 2>/dev/null", "r");
+	if (pipe == NULL)
+		pg_fatal("could not execute command \"%s\": %m", "systemctl");
+	if (fgets(state, sizeof(state), pipe) == NULL)
+		state[0] = '\0';
+	(void) pclose(pipe);
+	state[strcspn(state, "\n")] = '\0';
+	if (state[0] == '\0' || strcmp(state, "offline") == 0)
+	{
+		pg_log_error("could not find out whether the host is going down");
+		pg_log_error_hint("Option %s needs systemd.  Leave it out to save the pool in any case.",
+						  "--if-host-stops");
+		exit(EXIT_ERROR);
+	}
+	return strcmp(state, "stopping") == 0;
+}
+
+/*
+ * Read the pages of a chunk, whose descriptors are the first n in raw, into it
+ * behind where n descriptors end.  Those that can't be read are left out, and
+ * what remains is moved together.  Returns how many there are.
+ */
+static uint32
+ReadPages(const Saving *s, SaveWorker *worker, uint32 n)
+{
+	PCacheDescriptor *descs = (PCacheDescriptor *) worker->raw.data;
+	char	   *pages = worker->raw.data + ChunkPagesOffset(n);
+	uint32		kept = 0;
+	uint32		run;
+
+	for (uint32 i = 0; i < n; i += run)
+	{
+		uint64		offset = s->sb.blocks_offset + (uint64) descs[i].slot * BLCKSZ;
+		bool		all;
+
+		/* neighbours in one go, and one by one if that fails */
+		for (run = 1; i + run < n && descs[i + run].slot == descs[i].slot + run;)
+			run++;
+		all = PCacheReadExact(s->pool.fd, pages + (size_t) kept * BLCKSZ,
+							  (size_t) run * BLCKSZ, offset);
+		for (uint32 j = 0; j < run; j++)
+		{
+			if (!all && !PCacheReadExact(s->pool.fd, pages + (size_t) kept * BLCKSZ, BLCKSZ,
+										 offset + (uint64) j * BLCKSZ))
+			{
+				worker->unreadable++;
+				continue;
+			}
+			descs[kept++] = descs[i + j];
+		}
+	}
+	if (kept < n && kept > 0)
+		memmove(worker->raw.data + ChunkPagesOffset(kept), pages, (size_t) kept * BLCKSZ);
+	return kept;
+}
+
+/* Save the pages of a range of slots. */
+static void
+SaveChunk(Work *work, uint64 number, void *state)
+{
+	Saving	   *s = work->arg;
+	SaveWorker *worker = state;
+	Image	   *image = &s->image;
+	const PCacheImageHeader *header = &image->header;
+	PCacheImageEntry *entry = &image->entries[number];
+	uint64		first = number * header->slots_per_chunk;
+	uint32		n_slots = Min(header->slots_per_chunk, s->sb.slots_used - first);
+	PCacheDescriptor *saved = (PCacheDescriptor *) worker->raw.data;
+	ImageBuffer *out = &worker->raw;
+	size_t		raw_size;
+	size_t		size;
+	uint32		n = 0;
+
+	/* what the gates have read may be another page's by now only by an error */
+	(void) PCacheReadDescriptors(s->pool.fd, first, n_slots, worker->descs);
+	for (uint32 i = 0; i < n_slots; i++)
+	{
+		if (s->scan.verdicts[first + i] == PCACHE_PAGE_KEPT &&
+			PCacheDescriptorIsIntact(&worker->descs[i], first + i))
+			saved[n++] = worker->descs[i];
+	}
+	if (header->kind == PCACHE_IMAGE_PAGES)
+		n = ReadPages(s, worker, n);
+	NoteProgress(work, (uint64) n_slots * BLCKSZ);
+	if (n == 0)
+		return;
+
+	raw_size = size = ChunkRawSize(header->kind, n);
+	if (header->kind == PCACHE_IMAGE_PAGES)
+		memset(worker->raw.data + n * sizeof(PCacheDescriptor), 0,
+			   ChunkPagesOffset(n) - n * sizeof(PCacheDescriptor));
+	if (header->compression != PCACHE_IMAGE_PLAIN)
+	{
+		out = &worker->stored;
+		if (!CompressChunk(header->compression, &worker->raw, raw_size, out, &size))
+		{
+			FailWork(work, _("could not compress the image"));
+			return;
+		}
+	}
+	memset(out->data + size, 0, ImageAlign(size) - size);
+
+	entry->offset = __atomic_fetch_add(&s->next_offset, ImageAlign(size), __ATOMIC_RELAXED);
+	entry->first_slot = first;
+	entry->n_pages = n;
+	entry->stored_size = size;
+	entry->crc = ChunkCrc(out->data, size);
+	if (!WriteImage(image, out->data, ImageAlign(size), entry->offset))
+	{
+		FailWork(work, _("could not write image \"%s\": %m"), image->path);
+		return;
+	}
+	worker->pages += n;
+	worker->raw_size += raw_size;
+	RebuildStep("save-chunk");
+}
+
+static void
+BeginWorker(Work *work, void *state)
+{
+	const Saving *s = work->arg;
+	SaveWorker *worker = state;
+
+	AllocateChunkBuffers(&s->image, &worker->raw, &worker->stored);
+	worker->descs = pg_malloc_array(PCacheDescriptor, s->image.header.slots_per_chunk);
+}
+
+static void
+EndWorker(Work *work, void *state)
+{
+	Saving	   *s = work->arg;
+	SaveWorker *worker = state;
+
+	s->result.pages += worker->pages;
+	s->result.unreadable += worker->unreadable;
+	s->result.raw_size += worker->raw_size;
+	free(worker->raw.data);
+	free(worker->stored.data);
+	pg_free(worker->descs);
+}
+
+/* Ask now for the room that the image takes, if that is known. */
+static void
+AllocateSpace(const Saving *s, uint64 size)
+{
+	int			rc;
+
+	if (s->image.header.compression != PCACHE_IMAGE_PLAIN)
+		return;
+	do
+	{
+		rc = posix_fallocate(s->image.fd, 0, size);
+	} while (rc == EINTR);
+	if (rc == 0 || rc == EINVAL || rc == EOPNOTSUPP)
+		return;
+	errno = rc;
+	pg_fatal("could not allocate %llu bytes for image \"%s\": %m",
+			 (unsigned long long) size, s->image.path);
+}
+
+/* Write all of it. */
+static void
+Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
+{
+	Image	   *image = &s->image;
+	uint32		per_chunk = kind == PCACHE_IMAGE_LIST ?
+		PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK : PCACHE_IMAGE_SLOTS_PER_CHUNK;
+	uint32		n_chunks = (s->sb.slots_used + per_chunk - 1) / per_chunk;
+	uint32		n = 0;
+	Work		work = {
+		.n_workers = s->options->jobs,
+		.n_tasks = n_chunks,
+		.total_bytes = s->sb.slots_used * BLCKSZ,
+		.progress = s->options->progress,
+		.state_size = sizeof(SaveWorker),
+		.begin = BeginWorker,
+		.task = SaveChunk,
+		.end = EndWorker,
+		.arg = s,
+	};
+
+	CreateImage(image, kind, compression, &s->sb, n_chunks);
+	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET +
+				  s->scan.counts[PCACHE_PAGE_KEPT] * (kind == PCACHE_IMAGE_LIST ? 0 : BLCKSZ));
+	s->next_offset = PCACHE_IMAGE_CHUNKS_OFFSET;
+	if (!DoWork(&work))
+		pg_fatal("%s", work.failure);
+
+	/* ranges without a page have no entry */
+	for (uint32 i = 0; i < n_chunks; i++)
+	{
+		if (image->entries[i].n_pages > 0)
+			image->entries[n++] = image->entries[i];
+	}
+	memset(&image->entries[n], 0, (n_chunks - n) * sizeof(PCacheImageEntry));
+	image->header.n_chunks = n;
+	image->header.n_pages = s->result.pages;
+	image->header.raw_size = s->result.raw_size;
+	FinishImage(image, s->next_offset);
+	s->result.image_size = image->header.image_size;
+	CloseImage(image);
+}
+
+/* Open the pool, and ask all gates.  Returns false if there is nothing to save. */
+static bool
+JudgePool(Saving *s)
+{
+	const PCacheOptions *options = s->options;
+	ControlFileData *control = ReadControlFile(options);
+	PCacheOptions quiet = *options;
+	PCacheSuperblocks superblocks;
+	PCacheRecordResult record_result;
+	PCacheRecord record;
+	PCacheVerdict verdict;
+	Configuration conf;
+	Judge		judge;
+	PCacheError err;
+	char		directory[MAXPGPATH];
+
+	RefuseRunningServer(options->pgdata);
+	ReadConfiguration(options, &conf);
+	record_result = PCacheRecordRead(options->pgdata, &record, &err);
+	if (record_result == PCACHE_RECORD_ERROR)
+		FailWith(&err);
+	FindPoolDirectory(options, &conf,
+					  record_result == PCACHE_RECORD_OK ? &record : NULL, directory);
+	switch (PCachePoolOpen(directory, options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
+						   &s->pool, &err))
+	{
+		case PCACHE_OPEN_OK:
+			break;
+		case PCACHE_OPEN_MISSING:
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			FailWith(&err);
+	}
+	ResolvePath(s->pool.path, s->result.pool);
+	PCacheReadSuperblocks(s->pool.fd, &superblocks);
+	GatherFacts(options, control, &conf,
+				record_result == PCACHE_RECORD_OK ? &record : NULL, &s->pool, &judge);
+	verdict = PCacheSuperblocksGate(&superblocks, &judge.facts);
+	s->sb = superblocks.chosen;
+	if (verdict.refusal == PCACHE_WARM && s->sb.state != PCACHE_STATE_CLEAN)
+	{
+		strlcpy(s->result.detail, _("the server was not shut down cleanly, and memory that is loaded does not tell what was in change"),
+				sizeof(s->result.detail));
+		return false;
+	}
+	if (verdict.refusal != PCACHE_WARM)
+	{
+		strlcpy(s->result.detail, verdict.detail, sizeof(s->result.detail));
+		return false;
+	}
+	/* all slots: what the next start will have room for is not known here */
+	quiet.progress = false;
+	ScanPages(&quiet, &s->pool, &s->sb, control, -1, true, &judge, &s->scan);
+	if (ColdForWantOfPages(&s->sb, &s->scan, s->result.detail,
+						   sizeof(s->result.detail)) != NULL)
+		return false;
+	s->result.saved_pages = s->scan.saved;
+	FreeFacts(&judge);
+	return true;
+}
+
+static void
+PrintResult(const SaveResult *result, bool human)
+{
+	if (result->host_stays)
+	{
+		printf(_("The host is not going down, so nothing was saved.\n"));
+		return;
+	}
+	if (result->dry_run && result->detail[0] == '\0')
+		printf(_("Dry run: nothing was changed.  This would be done:\n\n"));
+	PrintLine("pool", "%s", result->pool);
+	if (result->detail[0] != '\0')
+	{
+		PrintLine("image", "none: %s", result->detail);
+		return;
+	}
+	PrintLine("image", "%s", result->image);
+	PrintLine("contents", "%s", result->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages");
+	PrintLine("compression", "%s", CompressionName(result->compression));
+	PrintLine("pages", "%llu of %llu", (unsigned long long) result->pages,
+			  (unsigned long long) result->saved_pages);
+	if (result->dry_run)
+		return;
+	if (result->unreadable > 0)
+		PrintLine("unreadable", "%llu", (unsigned long long) result->unreadable);
+	PrintLine("image size", "%s", FormatBytes(result->image_size, human));
+	PrintLine("uncompressed", "%s", FormatBytes(result->raw_size, human));
+	PrintLine("time", "%.3f s", result->seconds);
+}
+
+int
+DoSave(const PCacheOptions *options)
+{
+	Saving		s = {0};
+	SaveResult *result = &s.result;
+	instr_time	start;
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(start);
+	s.options = options;
+	result->dry_run = options->dry_run;
+	result->kind = options->list ? PCACHE_IMAGE_LIST : PCACHE_IMAGE_PAGES;
+	result->compression = ParseCompression(options->compress);
+	result->host_stays = options->if_host_stops && !HostStops();
+	if (!result->host_stays)
+	{
+		LocateImage(options, &s.image);
+		strlcpy(result->image, s.image.path, sizeof(result->image));
+		if (JudgePool(&s))
+		{
+			result->pages = s.scan.counts[PCACHE_PAGE_KEPT];
+			if (!options->dry_run)
+			{
+				result->pages = 0;
+				Save(&s, result->kind, result->compression);
+			}
+		}
+		PCachePoolClose(&s.pool);
+	}
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	result->seconds = INSTR_TIME_GET_DOUBLE(elapsed);
+
+	if (options->json)
+		SaveResultToJson(result, options->human);
+	else
+		PrintResult(result, options->human);
+	return result->detail[0] != '\0' ? EXIT_COLD : EXIT_WARM;
+}

@@ -1,0 +1,371 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# pg_pcache save and load: a pool that is lost with its memory is made again from
+# an image, and the start is as if it had never been away.  Whatever is wrong
+# with the image, or interrupts its way, costs pages or warmth, and never gives a
+# wrong page.
+
+use strict;
+use warnings FATAL => 'all';
+
+use File::Copy qw(copy);
+use JSON::PP qw(decode_json);
+use PCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use constant {
+	HEADER => 4096,
+	CHUNKS => 8192,
+	INDEX_OFFSET => 104,		# in the header
+};
+
+my $node = new_node('main', shared_buffers => '32MB', init => { extra => ['--data-checksums'] });
+my $data = $node->data_dir;
+my $pool = pool_file($node);
+my $image = "$data.pcache-image";
+my $other = "$data.other-image";
+my ($valid, $sums);
+
+# Run a verb with --json.
+sub verb_json
+{
+	my (@args) = @_;
+	my ($rc, $out, $err) = pcache($node, @args, '--json');
+	my $json = $out eq '' ? {} : decode_json($out);
+
+	return { %$json, rc => $rc, stderr => $err };
+}
+
+# What a reboot of the host does to a pool in memory.
+sub lose_pool { unlink $pool or die "$pool: $!"; return }
+
+# Start, warm up, and stop, so that all of it is saved by the server.
+sub run_and_stop
+{
+	$node->start;
+	$valid = warm_up($node);
+	$node->stop;
+	return;
+}
+
+# The next start keeps so many pages less than were valid.
+sub starts_warm
+{
+	my ($name, $lost) = @_;
+	my $verdict = verify_json($node, '--pages');
+	my $offset = log_offset($node);
+
+	is($verdict->{rc}, 0, "$name: verify says warm");
+	is($verdict->{compared}{impossible}, 0, "$name: no page that must not be");
+	$node->start;
+	my $outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', "$name: warm");
+	is($outcome->{kept}, $outcome->{saved} - ($lost // 0), "$name: kept what was saved");
+	is($outcome->{saved}, $valid, "$name: as many as were valid") if !$lost;
+	is(relation_reads($node), 0, "$name: nothing is read") if !$lost;
+	is_deeply(checksums($node), $sums, "$name: contents");
+	$node->stop;
+	return;
+}
+
+sub starts_cold
+{
+	my ($name, $reason) = @_;
+	my $offset = log_offset($node);
+
+	$node->start;
+	is_cold($node, $offset, $reason, $name);
+	$sums = checksums($node) if $name eq 'crash';    # its unlogged table is empty now
+	is_deeply(checksums($node), $sums, "$name: contents");
+	$valid = warm_up($node);
+	$node->stop;
+	return;
+}
+
+$node->start;
+load_data($node);
+# more than three chunks
+$node->safe_psql('postgres', "CREATE TABLE t_filler AS SELECT repeat('x', 500) FROM generate_series(1, 24000)");
+$sums = checksums($node);
+$valid = warm_up($node);
+$node->stop;
+
+# ---------------------------------------------------------------------------
+# There and back, by all ways.
+# ---------------------------------------------------------------------------
+for my $how ([], [qw(--compress lz4)], [qw(--compress zstd -j 3)], [qw(-j 2)], [ '--to' => $other ])
+{
+	my $name = @$how ? "@$how" : 'plain';
+	my $file = ($how->[0] // '') eq '--to' ? $other : $image;
+	my @from = $file eq $other ? ('--from' => $other) : ();
+	my $saved = verb_json('save', @$how);
+
+	is($saved->{rc}, 0, "$name: saved");
+	is($saved->{pages_saved}, $valid, "$name: all pages");
+	is($saved->{image}, $file, "$name: where");
+	is((stat $file)[2] & 07777, 0600, "$name: permissions");
+	is((stat $file)[7], $saved->{image_size}, "$name: size");
+	ok(!-e "$file.tmp", "$name: no temporary file");
+	my $shown = verb_json('status', '--image' => $file);
+	is($shown->{pages}, $valid, "$name: status of the image");
+	my $checked = verb_json('verify', '--image' => $file);
+	is($checked->{rc}, 0, "$name: verify of the image");
+	is($checked->{damaged_chunks}, 0, "$name: nothing is damaged");
+
+	is(verb_json('load', @from)->{already_warm}, JSON::PP::true, "$name: nothing to load while the pool is there");
+	ok(-e $file, "$name: the image stays then");
+
+	lose_pool();
+	my $planned = verb_json('load', '--dry-run', @from);
+	is($planned->{rc}, 0, "$name: dry run");
+	ok(!-e $pool && -e $file, "$name: a dry run changes nothing");
+	my $loaded = verb_json('load', @from, ($how->[0] // '') eq '-j' ? @$how : ());
+	is($loaded->{rc}, 0, "$name: loaded");
+	is($loaded->{pages_loaded}, $valid, "$name: all pages were loaded");
+	is($loaded->{pages_kept}, $valid, "$name: and will be kept");
+	ok(!-e $file, "$name: the image is gone");
+	starts_warm($name);
+}
+
+# ---------------------------------------------------------------------------
+# What is not loaded.
+# ---------------------------------------------------------------------------
+# no image
+lose_pool();
+my $result = verb_json('load');
+is($result->{rc}, 2, 'no image: exit status');
+like($result->{detail}, qr/there is no image "\Q$image\E"/, 'no image: reason');
+ok(!-e $pool, 'no image: no pool was made');
+starts_cold('no image', qr/the pool was lost with its tmpfs file system/);
+
+# of another stop than the last one
+verb_json('save');
+copy($image, $other) or die;
+chmod 0600, $other;
+run_and_stop();
+lose_pool();
+$result = verb_json('load');
+is($result->{rc}, 2, 'image of another stop: exit status');
+like($result->{detail}, qr/control file was changed|last checkpoint of the cluster is at|incarnation/, 'image of another stop: reason');
+ok(-e $image, 'image of another stop: it stays');
+ok(!-e $pool, 'image of another stop: no pool was made');
+is(verb_json('verify', '--image' => $image)->{rc}, 2, 'image of another stop: verify knows');
+starts_cold('image of another stop', qr/the pool was lost with its tmpfs file system/);
+
+# a crash, and a server that runs
+verb_json('save');
+$node->start;
+for my $verb (qw(save load))
+{
+	my $refused = verb_json($verb);
+	is($refused->{rc}, 1, "$verb: refuses a running server");
+	like($refused->{stderr}, qr/server is running|is running/, "$verb: says so");
+}
+$node->stop('immediate');
+$result = verb_json('save');
+is($result->{rc}, 2, 'crash: nothing to save');
+is($result->{image}, undef, 'crash: no image');
+lose_pool();
+$result = verb_json('load');
+is($result->{rc}, 2, 'crash: not loaded');
+like($result->{detail}, qr/not shut down cleanly|incarnation/, 'crash: reason');
+starts_cold('crash', qr/the pool was lost with its tmpfs file system/);
+
+# a file that is not ours to replace
+unlink $image;
+append_to_file($image, 'precious' x 2000);
+$result = verb_json('save');
+is($result->{rc}, 1, 'foreign file: refused');
+like($result->{stderr}, qr/exists and is not an image of this cluster/, 'foreign file: says so');
+is(-s $image, 16000, 'foreign file: untouched');
+$result = verb_json('load');
+is($result->{rc}, 0, 'foreign file: not even opened while the pool is warm');
+lose_pool();
+$result = verb_json('load');
+is($result->{rc}, 1, 'foreign file: not loaded');
+like($result->{stderr}, qr/is not an image of a persistent cache|header/, 'foreign file: reason');
+unlink $image;
+starts_cold('foreign file', qr/the pool was lost with its tmpfs file system/);
+
+# a directory where others can exchange names
+{
+	my $shared = PostgreSQL::Test::Utils::tempdir() . '/shared';
+	mkdir $shared;
+	chmod 0777, $shared;
+	$result = verb_json('save', '--to' => "$shared/image");
+	is($result->{rc}, 1, 'shared directory: refused');
+	like($result->{stderr}, qr/other users can replace/, 'shared directory: says so');
+	ok(!-e "$shared/image", 'shared directory: nothing was written');
+}
+for my $bad ([ 'save', '--compress' => 'rot13' ], [ 'save', '--from' => 'x' ], [ 'load', '--list' ], [ 'load', '-j', '0' ])
+{
+	is((pcache($node, @$bad))[0], 1, "@$bad: refused");
+}
+# ours is the test's environment: no systemd, or a host that stays
+$result = verb_json('save', '--if-host-stops');
+ok($result->{rc} == 0 ? $result->{host_stays} : $result->{stderr} =~ /could not find out whether the host is going down/, 'the host stays, or nobody knows');
+ok(!-e $image, 'nothing was saved then');
+
+# the same, with a stub of systemctl
+{
+	my $bin = PostgreSQL::Test::Utils::tempdir();
+	for my $state ([ stopping => 1 ], [ running => 0 ], [ degraded => 0 ])
+	{
+		unlink "$bin/systemctl";
+		append_to_file("$bin/systemctl", "#!/bin/sh\necho $state->[0]\n" . ($state->[0] eq 'running' ? '' : "exit 1\n"));
+		chmod 0755, "$bin/systemctl";
+		local $ENV{PATH} = "$bin:$ENV{PATH}";
+		is(verb_json('save', '--if-host-stops')->{rc}, 0, "host is $state->[0]: exit status");
+		is(!!-e $image, !!$state->[1], "host is $state->[0]: image");
+		unlink $image;
+	}
+}
+
+# ---------------------------------------------------------------------------
+# Damaged images: a chunk costs its pages, anything else all of them.
+# ---------------------------------------------------------------------------
+verb_json('save');
+copy($image, $other) or die;
+my $index_offset = unpack('Q', read_bytes($other, INDEX_OFFSET, 8));
+my ($offset, undef, $n_pages) = unpack('Q Q L', read_bytes($other, $index_offset + 32, 32));
+for my $case (
+	[ 'a page', $offset + 40000, $n_pages ],
+	[ 'a descriptor', $offset + 64, $n_pages ],
+	[ 'header', 70 ],
+	[ 'superblock', HEADER + 100 ],
+	[ 'index', $index_offset + 33 ])
+{
+	my ($name, $at, $lost) = @$case;
+
+	copy($other, $image) or die;
+	chmod 0600, $image;
+	write_bytes($image, $at, chr(ord(read_bytes($image, $at, 1)) ^ 4));
+	unlink $pool;
+	if (defined $lost)
+	{
+		$result = verb_json('load', '--strict');
+		is($result->{rc}, 1, "$name: an error with --strict");
+		like($result->{stderr}, qr/error: chunk 1 of image "\Q$image\E" has a wrong CRC/, "$name: which chunk");
+		is(verify_json($node)->{rc}, 2, "$name: cold after that");
+		is(verb_json('verify', '--image' => $image)->{damaged_pages}, $lost, "$name: verify counts");
+		$result = verb_json('load', '--keep');
+		is($result->{rc}, 0, "$name: loaded");
+		is($result->{damaged_pages}, $lost, "$name: pages lost");
+		like($result->{stderr}, qr/warning: chunk 1 of image "\Q$image\E" has a wrong CRC, which costs $lost pages/, "$name: named");
+		ok(-e $image, "$name: kept with --keep");
+		is(verify_json($node, '--pages')->{pages}{kept}, $valid - $lost, "$name: the rest is kept");
+	}
+	else
+	{
+		$result = verb_json('load');
+		is($result->{rc}, 1, "$name damaged: an error");
+		like($result->{stderr}, qr/the $name (?:of|in) image "\Q$image\E" is damaged/, "$name damaged: says so");
+		ok(!-e $pool, "$name damaged: no pool was made");
+	}
+}
+for my $size (0, 100, CHUNKS, $index_offset - 4096, (-s $other) - 4096)
+{
+	copy($other, $image) or die;
+	chmod 0600, $image;
+	truncate $image, $size or die;
+	unlink $pool;
+	is(verb_json('load')->{rc}, 1, "cut off at $size: an error");
+	ok(!-e $pool, "cut off at $size: no pool was made");
+}
+# chunks that were exchanged
+copy($other, $image) or die;
+chmod 0600, $image;
+{
+	my ($a, $b) = map { read_bytes($image, $index_offset + 32 * $_, 32) } 0, 1;
+	my ($offset_a, $offset_b) = map { unpack('Q', $_) } $a, $b;
+	my ($bytes_a, $bytes_b) = map { read_bytes($image, $_, 65536) } $offset_a, $offset_b;
+	write_bytes($image, $offset_a, $bytes_b);
+	write_bytes($image, $offset_b, $bytes_a);
+}
+$result = verb_json('load');
+is($result->{rc}, 0, 'exchanged chunks: loaded');
+is($result->{damaged_chunks}, 2, 'exchanged chunks: both are damaged');
+
+# and the whole image does for the pool that was left
+copy($other, $image) or die;
+chmod 0600, $image;
+unlink $pool;
+is(verb_json('load')->{rc}, 0, 'intact again: loaded');
+starts_warm('intact again');
+
+# ---------------------------------------------------------------------------
+# Killed.
+# ---------------------------------------------------------------------------
+SKIP:
+{
+	skip 'no injection points in this build', 1 if ($ENV{enable_injection_points} // '') ne 'yes';
+
+	for my $step (qw(save-opened save-chunk save-chunk:3 save-written save-synced save-renamed))
+	{
+		unlink $image;
+		{
+			local $ENV{PG_PCACHE_KILL_AT} = $step;
+			is((pcache($node, 'save'))[0], -9, "$step: killed");
+		}
+		is(!!-e $image, $step eq 'save-renamed', "$step: an image, whole or not at all");
+		is(verify_json($node)->{rc}, 0, "$step: the pool is as it was");
+		is(verb_json('save')->{rc}, 0, "$step: saved");
+		ok(!-e "$image.tmp", "$step: nothing is left over");
+	}
+	copy($image, $other) or die;
+	for my $step (qw(load-created load-marked load-chunk load-chunk:3 load-filled load-done load-removed))
+	{
+		copy($other, $image) or die;
+		chmod 0600, $image;
+		unlink $pool;
+		{
+			local $ENV{PG_PCACHE_KILL_AT} = $step;
+			is((pcache($node, 'load'))[0], -9, "$step: killed");
+		}
+		my $whole = $step =~ /done|removed/;
+		is(!!-e $image, $step ne 'load-removed', "$step: the image");
+		is(verify_json($node)->{rc}, $whole ? 0 : 2, "$step: warm or cold");
+		if (!$whole)
+		{
+			is(verb_json('load')->{rc}, 0, "$step: loaded");
+		}
+		starts_warm($step) if $step eq 'load-chunk:3' || $step eq 'load-done';
+		if ($step eq 'load-chunk:3' || $step eq 'load-done')
+		{
+			verb_json('save');
+			copy($image, $other) or die;
+		}
+	}
+
+	# a server that starts on what a killed load has left
+	unlink $pool;
+	copy($other, $image) or die;
+	chmod 0600, $image;
+	{
+		local $ENV{PG_PCACHE_KILL_AT} = 'load-chunk:2';
+		is((pcache($node, 'load'))[0], -9, 'left behind: killed');
+	}
+	starts_cold('left behind', qr/did not reach a consistent state/);
+}
+
+# ---------------------------------------------------------------------------
+# Less room, and another place.
+# ---------------------------------------------------------------------------
+unlink $image;
+is(verb_json('save')->{rc}, 0, 'fewer buffers: saved');
+lose_pool();
+$node->append_conf('postgresql.conf', "shared_buffers = 8MB\n");
+is(verb_json('load')->{rc}, 0, 'fewer buffers: loaded');
+{
+	my $from = log_offset($node);
+	$node->start;
+	my $outcome = start_outcome($node, $from);
+	is($outcome->{start}, 'warm', 'fewer buffers: warm');
+	cmp_ok($outcome->{kept}, '<=', 1024, 'fewer buffers: what fits');
+	is_deeply(checksums($node), $sums, 'fewer buffers: contents');
+	$node->stop;
+}
+done_testing();
