@@ -340,6 +340,11 @@ LoadPages(Loading *l)
 	PCacheMissing plan;
 	char		why[512];
 
+	if (r->conf.mode != NULL && strcmp(r->conf.mode, "off") == 0)
+	{
+		ConcludeCold(l, _("persistent_cache_mode is off"));
+		return;
+	}
 	if (!ImageIsWarm(r->options, &l->image, r->control, &r->conf,
 					 r->have_record ? &r->record : NULL, why, sizeof(why)))
 	{

@@ -289,6 +289,9 @@ JudgePool(Saving *s)
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
+			strlcpy(s->result.detail, err.message, sizeof(s->result.detail));
+			strlcpy(s->result.pool, directory, sizeof(s->result.pool));
+			return false;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:
 			FailWith(&err);

@@ -174,6 +174,21 @@ is($result->{rc}, 2, 'crash: not loaded');
 like($result->{detail}, qr/not shut down cleanly|incarnation/, 'crash: reason');
 starts_cold('crash', qr/the pool was lost with its tmpfs file system/);
 
+# the cache is switched off, and no pool is left
+verb_json('save');
+lose_pool();
+set_mode($node, 'off');
+$result = verb_json('load');
+is($result->{rc}, 2, 'mode off: not loaded');
+is($result->{detail}, 'persistent_cache_mode is off', 'mode off: reason');
+ok(!-e $pool, 'mode off: no pool was made');
+set_mode($node, 'planned_restart');
+unlink $image;
+$result = verb_json('save');
+is($result->{rc}, 2, 'no pool: nothing to save');
+like($result->{detail}, qr/could not open persistent cache pool/, 'no pool: reason');
+starts_cold('no pool', qr/the pool was lost with its tmpfs file system/);
+
 # a file that is not ours to replace
 unlink $image;
 append_to_file($image, 'precious' x 2000);
