@@ -79,7 +79,7 @@ for my $verb (qw(status verify))
 	for my $option ([ '--size', '1MB' ], ['--dry-run'], ['--force'])
 	{
 		refused("$option->[0] with $verb",
-			qr/^pg_pcache: error: option $option->[0] can only be used with (?:"init"|"drop", "init", "load", "rebuild" or "save")\n$usage/,
+			qr/^pg_pcache: error: option $option->[0] can only be used with (?:"init"|"drop", "init" or "rebuild"|"drop", "init", "load", "rebuild" or "save")\n$usage/,
 			'-D' => $data, @$option, $verb);
 	}
 }
