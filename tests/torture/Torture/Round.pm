@@ -234,13 +234,22 @@ sub judge_recovery
 	if ($cold)
 	{
 		if ($s->{mode} eq 'planned_restart' && $s->{kill} eq 'save' && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
-		elsif ($s->{kill} eq 'cold' && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
+		elsif (($s->{kill} eq 'cold' || killed_before_it_was_ready()) && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
 		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
 		else { problem("A is cold: $line") }
 	}
 	else { $totals{'warm'}++ }
 	$totals{'kept pages'} += $1 if $line =~ /^kept (\d+)/;
 	return $cold;
+}
+
+# Did the crash of a process have the server start again, and the kill hit it
+# before it was ready?  Redo may then have changed all that was kept, and the
+# sealer has not come to any of it.
+sub killed_before_it_was_ready
+{
+	my ($last) = reverse split /all server processes terminated; reinitializing/, slurp("$dir/server.log"), -1;
+	return $last ne slurp("$dir/server.log") && $last !~ /ready to accept connections/;
 }
 
 # A and B against each other, and A after more starts.
