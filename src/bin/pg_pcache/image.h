@@ -69,6 +69,7 @@ extern void LocateImage(const PCacheOptions *options, Image *image);
 extern ImageOpened OpenImage(Image *image, PCacheError *err);
 extern void CloseImage(Image *image);
 extern bool RemoveImage(Image *image);
+extern bool LeaveDirect(const Image *image, bool *tried);
 extern bool ReadImage(const Image *image, char *data, size_t size, uint64 offset);
 
 /* imagewrite.c */

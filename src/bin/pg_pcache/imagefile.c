@@ -98,15 +98,34 @@ OpenFile(Image *image, PCacheError *err)
 	return IMAGE_UNUSABLE;
 }
 
+/*
+ * After an error: is it that the file system wants another alignment than ours
+ * for I/O past the page cache?  Then go through it, and try once more.  Another
+ * thread may just have found the same.
+ */
+bool
+LeaveDirect(const Image *image, bool *tried)
+{
+	int			flags;
+
+	if (errno != EINVAL || *tried)
+		return false;
+	*tried = true;
+	flags = fcntl(image->fd, F_GETFL);
+	return flags >= 0 && fcntl(image->fd, F_SETFL, flags & ~IMAGE_O_DIRECT) == 0;
+}
+
 /* Read a piece; size, offset and address are aligned.  Sets errno if it fails. */
 bool
 ReadImage(const Image *image, char *data, size_t size, uint64 offset)
 {
+	bool		tried = false;
+
 	while (size > 0)
 	{
 		ssize_t		n = pread(image->fd, data, size, offset);
 
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && (errno == EINTR || LeaveDirect(image, &tried)))
 			continue;
 		/* errno tells that the file ends too early */
 		if (n == 0)

@@ -54,8 +54,8 @@ CheckChunk(Work *work, uint64 number, void *state)
 
 	if (!ReadChunk(c->image, entry, &worker->stored, &worker->raw, why, sizeof(why)))
 	{
-		pg_log_warning("chunk %llu of image \"%s\" %s, which costs %u pages",
-					   (unsigned long long) number, c->image->path, why, entry->n_pages);
+		WarnWork(work, _("chunk %llu of image \"%s\" %s, which costs %u pages"),
+				 (unsigned long long) number, c->image->path, why, entry->n_pages);
 		worker->damaged_chunks++;
 		worker->damaged_pages += entry->n_pages;
 	}

@@ -52,27 +52,31 @@ RemoveAndDie(SIGNAL_ARGS)
 
 /*
  * A file that is not an image of this cluster is somebody else's.  One that is
- * will be replaced, be it damaged or not: what tells is in its first bytes.
+ * will be replaced, be it complete or not: what tells is in its first bytes.
  */
 static void
-RefuseForeignFile(const Image *image, uint64 system_identifier)
+RefuseForeignFile(const Image *image, const char *name, const char *suffix,
+				  uint64 system_identifier)
 {
 	PCacheImageHeader header;
 	struct stat st;
-	int			fd = openat(image->dir.fd, image->name,
+	int			fd = openat(image->dir.fd, name,
 							O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 
 	if (fd < 0 && errno == ENOENT)
 		return;
+	/* one that was killed may have left a file before it wrote anything */
 	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		PCacheReadExact(fd, &header, sizeof(header), 0) &&
-		memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
-		header.system_identifier == system_identifier)
+		(st.st_size == 0 ||
+		 (PCacheReadExact(fd, &header, sizeof(header), 0) &&
+		  memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
+		  header.system_identifier == system_identifier)))
 	{
 		close(fd);
 		return;
 	}
-	pg_log_error("file \"%s\" exists and is not an image of this cluster", image->path);
+	pg_log_error("file \"%s%s\" exists and is not an image of this cluster",
+				 image->path, suffix);
 	pg_log_error_hint("Remove it, or choose another name with option %s.", "--to");
 	exit(EXIT_ERROR);
 }
@@ -102,6 +106,49 @@ OpenTemporary(Image *image)
 	}
 }
 
+/* Write a piece; size, offset and address are aligned.  Sets errno if it fails. */
+bool
+WriteImage(const Image *image, const char *data, size_t size, uint64 offset)
+{
+	bool		tried = false;
+
+	while (size > 0)
+	{
+		ssize_t		n = pwrite(image->fd, data, size, offset);
+
+		if (n < 0 && (errno == EINTR || LeaveDirect(image, &tried)))
+			continue;
+		if (n == 0)
+			errno = ENOSPC;
+		if (n <= 0)
+			return false;
+		data += n;
+		offset += n;
+		size -= n;
+	}
+	return true;
+}
+
+pg_noreturn static void
+FailToWriteImage(const Image *image)
+{
+	pg_fatal("could not write image \"%s\": %m", image->path);
+}
+
+/* Write the header and the superblock. */
+static void
+StoreHeader(const Image *image)
+{
+	ImageBuffer head = AllocateImageBuffer(PCACHE_IMAGE_CHUNKS_OFFSET);
+
+	memcpy(head.data, &image->header, sizeof(image->header));
+	memcpy(head.data + PCACHE_IMAGE_SUPERBLOCK_OFFSET, &image->superblock,
+		   sizeof(image->superblock));
+	if (!WriteImage(image, head.data, head.size, 0))
+		FailToWriteImage(image);
+	free(head.data);
+}
+
 /*
  * Begin an image of a pool with this superblock, in the place that
  * LocateImage() has found.  Entries for max_chunks chunks are the caller's to
@@ -114,10 +161,11 @@ CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compressi
 	PCacheImageHeader *header = &image->header;
 	size_t		index_size = ImageAlign(Max(max_chunks, 1) * sizeof(PCacheImageEntry));
 
-	RefuseForeignFile(image, sb->system_identifier);
 	unfinished.dir_fd = image->dir.fd;
 	snprintf(unfinished.name, sizeof(unfinished.name), "%s%s",
 			 image->name, PCACHE_IMAGE_TMP_SUFFIX);
+	RefuseForeignFile(image, image->name, "", sb->system_identifier);
+	RefuseForeignFile(image, unfinished.name, PCACHE_IMAGE_TMP_SUFFIX, sb->system_identifier);
 	atexit(RemoveUnfinished);
 	pqsignal(SIGINT, RemoveAndDie);
 	pqsignal(SIGTERM, RemoveAndDie);
@@ -146,33 +194,10 @@ CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compressi
 	image->superblock = *sb;
 	image->entries = (PCacheImageEntry *) AllocateImageBuffer(index_size).data;
 	memset(image->entries, 0, index_size);
-}
 
-/* Write a piece; size, offset and address are aligned.  Sets errno if it fails. */
-bool
-WriteImage(const Image *image, const char *data, size_t size, uint64 offset)
-{
-	while (size > 0)
-	{
-		ssize_t		n = pwrite(image->fd, data, size, offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n == 0)
-			errno = ENOSPC;
-		if (n <= 0)
-			return false;
-		data += n;
-		offset += n;
-		size -= n;
-	}
-	return true;
-}
-
-pg_noreturn static void
-FailToWriteImage(const Image *image)
-{
-	pg_fatal("could not write image \"%s\": %m", image->path);
+	/* the file tells whose it is, and without a CRC that it is not complete */
+	StoreHeader(image);
+	RebuildStep("save-begun");
 }
 
 /*
@@ -184,21 +209,16 @@ FinishImage(Image *image, uint64 index_offset)
 {
 	PCacheImageHeader *header = &image->header;
 	size_t		index_size = header->n_chunks * sizeof(PCacheImageEntry);
-	ImageBuffer head = AllocateImageBuffer(PCACHE_IMAGE_CHUNKS_OFFSET);
 
 	header->index_offset = index_offset;
 	header->index_crc = ChunkCrc((const char *) image->entries, index_size);
 	header->image_size = index_offset + ImageAlign(index_size);
 	header->crc = ChunkCrc((const char *) header, offsetof(PCacheImageHeader, crc));
-	memcpy(head.data, header, sizeof(*header));
-	memcpy(head.data + PCACHE_IMAGE_SUPERBLOCK_OFFSET, &image->superblock,
-		   sizeof(image->superblock));
 	/* what was allocated ahead and not needed goes */
 	if (!WriteImage(image, (const char *) image->entries, ImageAlign(index_size), index_offset) ||
-		!WriteImage(image, head.data, head.size, 0) ||
 		ftruncate(image->fd, header->image_size) < 0)
 		FailToWriteImage(image);
-	free(head.data);
+	StoreHeader(image);
 	RebuildStep("save-written");
 	if (fsync(image->fd) < 0)
 		pg_fatal("could not fsync image \"%s\": %m", image->path);

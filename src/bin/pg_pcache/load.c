@@ -167,8 +167,11 @@ PlanPool(Loading *l, PCacheMissing *plan)
 		FailWith(&err);
 }
 
-/* Have a pool that is durably "attaching", and becomes the one that was saved. */
-static void
+/*
+ * Have a pool that is durably "attaching", and becomes the one that was saved.
+ * False if no page would be kept in it.
+ */
+static bool
 MakePool(Loading *l, const PCacheMissing *plan)
 {
 	Rebuild    *r = &l->r;
@@ -201,11 +204,8 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	StoreSuperblock(r);
 	RebuildStep("load-marked");
 	if (verdict.refusal != PCACHE_WARM)
-	{
-		pg_log_error("the next start would be cold, whatever is in the pool: %s",
-					 verdict.detail);
-		exit(EXIT_COLD);
-	}
+		ConcludeCold(l, verdict.detail);
+	return verdict.refusal == PCACHE_WARM;
 }
 
 /* Put the pages of a chunk into their slots. */
@@ -256,8 +256,8 @@ LoadChunk(Work *work, uint64 number, void *state)
 			FailWork(work, _("chunk %llu of image \"%s\" %s"), (unsigned long long) number,
 					 l->image.path, why);
 		else
-			pg_log_warning("chunk %llu of image \"%s\" %s, which costs %u pages",
-						   (unsigned long long) number, l->image.path, why, entry->n_pages);
+			WarnWork(work, _("chunk %llu of image \"%s\" %s, which costs %u pages"),
+					 (unsigned long long) number, l->image.path, why, entry->n_pages);
 		worker->damaged_chunks++;
 		worker->damaged_pages += entry->n_pages;
 	}
@@ -358,7 +358,8 @@ LoadPages(Loading *l)
 		l->result.next_start = NEXT_START_WARM;
 		return;
 	}
-	MakePool(l, &plan);
+	if (!MakePool(l, &plan))
+		return;
 	FillPool(l);
 	l->result.loaded = true;
 	r->result.capacity = RebuildSuperblock(r)->capacity;

@@ -302,6 +302,11 @@ JudgePool(Saving *s)
 				record_result == PCACHE_RECORD_OK ? &record : NULL, &s->pool, &judge);
 	verdict = PCacheSuperblocksGate(&superblocks, &judge.facts);
 	s->sb = superblocks.chosen;
+	if (conf.mode != NULL && strcmp(conf.mode, "off") == 0)
+	{
+		strlcpy(s->result.detail, _("persistent_cache_mode is off"), sizeof(s->result.detail));
+		return false;
+	}
 	if (verdict.refusal == PCACHE_WARM && s->sb.state != PCACHE_STATE_CLEAN)
 	{
 		strlcpy(s->result.detail, _("the server was not shut down cleanly, and memory that is loaded does not tell what was in change"),

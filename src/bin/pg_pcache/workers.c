@@ -41,6 +41,21 @@ FailWork(Work *work, const char *fmt,...)
 	pthread_mutex_unlock(&work->lock);
 }
 
+/* A warning that is not mixed up with that of another thread. */
+void
+WarnWork(Work *work, const char *fmt,...)
+{
+	char		message[1024];
+	va_list		ap;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	pthread_mutex_lock(&work->lock);
+	pg_log_warning("%s", message);
+	pthread_mutex_unlock(&work->lock);
+}
+
 /* So much more has been done; from any thread. */
 void
 NoteProgress(Work *work, uint64 bytes)

@@ -45,6 +45,7 @@ typedef struct Work
 
 extern bool DoWork(Work *work);
 extern void NoteProgress(Work *work, uint64 bytes);
+extern void WarnWork(Work *work, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void FailWork(Work *work, const char *fmt,...) pg_attribute_printf(2, 3);
 
 #endif							/* WORKERS_H */

@@ -176,8 +176,11 @@ starts_cold('crash', qr/the pool was lost with its tmpfs file system/);
 
 # the cache is switched off, and no pool is left
 verb_json('save');
-lose_pool();
 set_mode($node, 'off');
+$result = verb_json('save');
+is($result->{rc}, 2, 'mode off: not saved');
+is($result->{detail}, 'persistent_cache_mode is off', 'mode off: why not');
+lose_pool();
 $result = verb_json('load');
 is($result->{rc}, 2, 'mode off: not loaded');
 is($result->{detail}, 'persistent_cache_mode is off', 'mode off: reason');
@@ -203,7 +206,14 @@ $result = verb_json('load');
 is($result->{rc}, 1, 'foreign file: not loaded');
 like($result->{stderr}, qr/is not an image of a persistent cache|header/, 'foreign file: reason');
 unlink $image;
+append_to_file("$image.tmp", 'precious' x 2000);
 starts_cold('foreign file', qr/the pool was lost with its tmpfs file system/);
+
+$result = verb_json('save');
+is($result->{rc}, 1, 'foreign temporary file: refused');
+like($result->{stderr}, qr/"\Q$image.tmp\E" exists and is not an image of this cluster/, 'foreign temporary file: says so');
+is(-s "$image.tmp", 16000, 'foreign temporary file: untouched');
+unlink "$image.tmp";
 
 # a directory where others can exchange names
 {
@@ -318,7 +328,7 @@ SKIP:
 {
 	skip 'no injection points in this build', 1 if ($ENV{enable_injection_points} // '') ne 'yes';
 
-	for my $step (qw(save-opened save-chunk save-chunk:3 save-written save-synced save-renamed))
+	for my $step (qw(save-opened save-begun save-chunk save-chunk:3 save-written save-synced save-renamed))
 	{
 		unlink $image;
 		{
