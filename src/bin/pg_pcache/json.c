@@ -444,6 +444,31 @@ StatusResultToJson(const StatusResult *result, bool human)
 	Finish(&w);
 }
 
+static void
+AddWarmResult(JsonWriter *w, const char *key, const WarmResult *warm, bool is_list)
+{
+	OpenObject(w, key);
+	if (is_list)
+	{
+		AddNumber(w, "listed", warm->listed);
+		AddNumber(w, "listed_twice", warm->duplicates);
+		AddNumber(w, "relation_gone", warm->gone);
+		AddNumber(w, "beyond_end", warm->beyond_end);
+		AddNumber(w, "unlogged", warm->unlogged);
+	}
+	AddNumber(w, "relations", warm->relations);
+	AddNumber(w, "pages_in_files", warm->file_pages);
+	AddNumber(w, "already_in_pool", warm->already);
+	AddNumber(w, "read", warm->read);
+	AddNumber(w, "no_room", warm->no_room);
+	AddNumber(w, "invalid_header", warm->bad_header);
+	AddNumber(w, "wrong_checksum", warm->bad_checksum);
+	AddNumber(w, "wal_not_durable", warm->bad_lsn);
+	AddNumber(w, "unreadable", warm->unreadable);
+	AddSeconds(w, "seconds", warm->seconds);
+	CloseObject(w);
+}
+
 void
 ImageInfoToJson(const ImageInfo *info, bool human)
 {
@@ -531,22 +556,7 @@ RebuildResultToJson(const RebuildResult *result, bool human)
 	AddNumber(&w, "pages_moved", result->moved);
 	AddNumber(&w, "pages_not_fitting", result->not_fitting);
 	if (result->warm_from_files)
-	{
-		const WarmResult *warm = &result->warm;
-
-		OpenObject(&w, "warm_from_files");
-		AddNumber(&w, "relations", warm->relations);
-		AddNumber(&w, "pages_in_files", warm->file_pages);
-		AddNumber(&w, "already_in_pool", warm->already);
-		AddNumber(&w, "read", warm->read);
-		AddNumber(&w, "no_room", warm->no_room);
-		AddNumber(&w, "invalid_header", warm->bad_header);
-		AddNumber(&w, "wrong_checksum", warm->bad_checksum);
-		AddNumber(&w, "wal_not_durable", warm->bad_lsn);
-		AddNumber(&w, "unreadable", warm->unreadable);
-		AddSeconds(&w, "seconds", warm->seconds);
-		CloseObject(&w);
-	}
+		AddWarmResult(&w, "warm_from_files", &result->warm, false);
 	else
 		AddString(&w, "warm_from_files", NULL);
 	if (!result->dry_run)

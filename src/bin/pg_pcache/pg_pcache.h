@@ -213,9 +213,18 @@ typedef struct VerifyResult
 	int			n_relations;
 } VerifyResult;
 
-/* What --warm-from-files did; numbers of pages but for the first and last. */
+/*
+ * What filling the pool from the data files did; numbers of pages but for
+ * relations and seconds.  Each page of a list is counted once: up to "unlogged"
+ * if it was taken off the list, or else from "already" on.
+ */
 typedef struct WarmResult
 {
+	uint64		listed;			/* this and what follows: of a list */
+	uint64		duplicates;
+	uint64		gone;			/* there is no such file */
+	uint64		beyond_end;		/* of its file */
+	uint64		unlogged;		/* and will be reset */
 	uint64		relations;
 	uint64		file_pages;
 	uint64		already;

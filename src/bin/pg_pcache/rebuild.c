@@ -238,21 +238,7 @@ PrintResult(const RebuildResult *result, bool human)
 		PrintPages("not fitting", result->not_fitting);
 	}
 	if (result->warm_from_files)
-	{
-		const WarmResult *warm = &result->warm;
-
-		PrintLine("relations", "%llu", (unsigned long long) warm->relations);
-		PrintLine("pages in files", "%llu", (unsigned long long) warm->file_pages);
-		PrintLine("in the pool already", "%llu", (unsigned long long) warm->already);
-		PrintLine("read from files", "%llu", (unsigned long long) warm->read);
-		PrintLine("no room", "%llu", (unsigned long long) warm->no_room);
-		PrintLine("invalid header", "%llu", (unsigned long long) warm->bad_header);
-		PrintLine("wrong checksum", "%llu", (unsigned long long) warm->bad_checksum);
-		PrintLine("WAL not durable", "%llu", (unsigned long long) warm->bad_lsn);
-		PrintLine("unreadable", "%llu", (unsigned long long) warm->unreadable);
-		if (!result->dry_run)
-			PrintLine("time", "%.3f s", warm->seconds);
-	}
+		PrintWarmResult(&result->warm, false, result->dry_run);
 	if (!result->dry_run)
 	{
 		putchar('\n');

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rebuild.h
- *	  What rebuild.c, warm.c and init.c share.
+ *	  What the verbs share that change a pool.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -30,7 +30,8 @@ typedef struct Rebuild
 	PageScan	scan;			/* before anything was changed, of all slots;
 								 * if the superblock is usable */
 	struct RelationChoices *choices;	/* NULL for all relations */
-	RelationFiles files;		/* with --warm-from-files */
+	struct PageList *list;		/* NULL for all pages of them */
+	RelationFiles files;		/* that the pool is filled from */
 	RebuildResult result;
 } Rebuild;
 
@@ -64,9 +65,16 @@ extern void Repair(Rebuild *r);
 /* resize.c */
 extern void Resize(Rebuild *r, uint64 capacity);
 
+/* pagelist.c */
+extern struct PageList *CreatePageList(void);
+extern void AddToPageList(struct PageList *list, const PCacheDescriptor *desc);
+extern void FreePageList(struct PageList *list);
+
 /* warm.c */
+extern PCacheVerdict JudgeWarming(const Rebuild *r, uint64 capacity);
 extern void PlanWarming(Rebuild *r, uint64 capacity);
 extern void WarmFromFiles(Rebuild *r);
 extern void CheckClusterUnchanged(const Rebuild *r);
+extern void PrintWarmResult(const WarmResult *warm, bool is_list, bool dry_run);
 
 #endif							/* REBUILD_H */
