@@ -108,6 +108,12 @@ extern bool ImageIsWarm(const PCacheOptions *options, const Image *image,
 						char *detail, size_t size);
 extern int	ShowImage(const PCacheOptions *options);
 
+/* loadlist.c */
+extern bool ListIsWarm(const PCacheOptions *options, const Image *image,
+					   const ControlFileData *control,
+					   const Configuration *conf, const PCacheRecord *record,
+					   char *detail, size_t size);
+
 /* json.c */
 extern void ImageInfoToJson(const ImageInfo *info, bool human);
 

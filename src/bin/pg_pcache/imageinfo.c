@@ -125,6 +125,7 @@ ImageIsWarm(const PCacheOptions *options, const Image *image,
 static void
 JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 {
+	bool		is_list = image->header.kind == PCACHE_IMAGE_LIST;
 	Configuration conf;
 	PCacheRecord record;
 	PCacheError err;
@@ -133,9 +134,10 @@ JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 	if (record_result == PCACHE_RECORD_ERROR)
 		FailWith(&err);
 	ReadConfiguration(options, &conf);
-	if (!ImageIsWarm(options, image, ReadControlFile(options), &conf,
-					 record_result == PCACHE_RECORD_OK ? &record : NULL,
-					 info->detail, sizeof(info->detail)))
+	if (!(is_list ? ListIsWarm : ImageIsWarm) (options, image,
+											   ReadControlFile(options), &conf,
+											   record_result == PCACHE_RECORD_OK ? &record : NULL,
+											   info->detail, sizeof(info->detail)))
 		info->next_start = NEXT_START_COLD;
 	else if (conf.mode == NULL)
 	{

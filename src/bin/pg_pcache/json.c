@@ -521,6 +521,10 @@ LoadResultToJson(const LoadResult *result, bool human)
 	AddNumber(&w, "damaged_chunks", result->damaged_chunks);
 	AddNumber(&w, "damaged_pages", result->damaged_pages);
 	AddNumber(&w, "pages_on_bad_blocks", result->bad_slots);
+	if (result->is_list)
+		AddWarmResult(&w, "list", &result->warm, true);
+	else
+		AddString(&w, "list", NULL);
 	AddNumber(&w, "pages_saved", result->saved_pages);
 	AddBoolean(&w, "image_removed", result->removed);
 	AddString(&w, "next_start", NextStartName(result->next_start));

@@ -22,19 +22,9 @@
 
 #include "common/file_perm.h"
 #include "common/logging.h"
-#include "image.h"
+#include "load.h"
 #include "portability/instr_time.h"
-#include "rebuild.h"
 #include "workers.h"
-
-/* Everything about a load on its way. */
-typedef struct Loading
-{
-	Rebuild		r;				/* the pool, and what it goes with */
-	bool		missing;		/* there is no pool yet */
-	Image		image;
-	LoadResult	result;			/* counted when a worker ends */
-} Loading;
 
 /* What one of the threads has. */
 typedef struct LoadWorker
@@ -48,7 +38,7 @@ typedef struct LoadWorker
 } LoadWorker;
 
 /* The next start will be cold, and that is why. */
-static void
+void
 ConcludeCold(Loading *l, const char *detail)
 {
 	l->result.next_start = NEXT_START_COLD;
@@ -56,7 +46,7 @@ ConcludeCold(Loading *l, const char *detail)
 }
 
 /* What the next start makes of the pool as it is now. */
-static void
+void
 ConcludeByPool(Loading *l)
 {
 	ConcludeRebuild(&l->r);
@@ -123,13 +113,15 @@ PoolIsWarm(Loading *l)
 
 /*
  * A pool that is there is replaced if it is empty, or is the one that was
- * saved, or cannot be told from that.
+ * saved, or cannot be told from that.  A list goes with any pool of the cluster.
  */
 static void
 RefuseForeignPool(const Loading *l)
 {
 	const Rebuild *r = &l->r;
 	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	bool		is_list = l->image.header.kind == PCACHE_IMAGE_LIST;
+	const uint8 *uuid = is_list ? r->record.pool_uuid : l->image.superblock.pool_uuid;
 	PCacheError err;
 
 	if (!PCachePoolMayFormat(&r->pool, &r->record, &err))
@@ -138,17 +130,26 @@ RefuseForeignPool(const Loading *l)
 		strcmp(r->record.directory, r->directory) == 0 :
 		sb->system_identifier == r->control->system_identifier &&
 		(sb->state == PCACHE_STATE_EMPTY ||
-		 memcmp(sb->pool_uuid, l->image.superblock.pool_uuid, PCACHE_UUID_LEN) == 0))
+		 memcmp(sb->pool_uuid, uuid, PCACHE_UUID_LEN) == 0))
 		return;
-	pg_log_error("persistent cache pool \"%s\" is not the one that was saved", r->pool.path);
-	pg_log_error_detail("Its UUID is %s; that of the image is %s.",
-						FormatUuid(sb->pool_uuid), FormatUuid(l->image.superblock.pool_uuid));
+	if (is_list)
+	{
+		pg_log_error("persistent cache pool \"%s\" does not go with this data directory", r->pool.path);
+		pg_log_error_detail("Its UUID is %s; the data directory was last used with pool %s.",
+							FormatUuid(sb->pool_uuid), FormatUuid(uuid));
+	}
+	else
+	{
+		pg_log_error("persistent cache pool \"%s\" is not the one that was saved", r->pool.path);
+		pg_log_error_detail("Its UUID is %s; that of the image is %s.",
+							FormatUuid(sb->pool_uuid), FormatUuid(uuid));
+	}
 	pg_log_error_hint("Run \"pg_pcache drop\" to remove the pool, if no other cluster uses it.");
 	exit(EXIT_ERROR);
 }
 
 /* Decide where the pool is created, as the server does if it is missing. */
-static void
+void
 PlanPool(Loading *l, PCacheMissing *plan)
 {
 	Rebuild    *r = &l->r;
@@ -167,6 +168,32 @@ PlanPool(Loading *l, PCacheMissing *plan)
 		FailWith(&err);
 }
 
+/* Have an empty pool of that capacity, or of the planned one if it is missing. */
+void
+CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
+{
+	Rebuild    *r = &l->r;
+	PCacheError err;
+
+	if (l->missing)
+	{
+		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, pg_dir_create_mode, &err) ||
+			!PCachePoolCreate(plan->directory, false, Max(plan->capacity, capacity),
+							  r->control->system_identifier, pg_file_create_mode,
+							  r->control->catalog_version_no, &r->pool,
+							  RebuildSuperblock(r), &err))
+			FailWith(&err);
+		ResolvePath(plan->directory, r->directory);
+	}
+	else
+	{
+		MapPool(r);
+		EmptyPool(&r->pool, &r->superblocks, r->control, capacity);
+	}
+	r->superblocks.source = PCACHE_SB_FIRST;
+	RebuildStep("load-created");
+}
+
 /*
  * Have a pool that is durably "attaching", and becomes the one that was saved.
  * False if no page would be kept in it.
@@ -178,24 +205,8 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	const PCacheSuperblock *saved = &l->image.superblock;
 	PCacheSuperblock *sb = RebuildSuperblock(r);
 	PCacheVerdict verdict;
-	PCacheError err;
 
-	if (l->missing)
-	{
-		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, pg_dir_create_mode, &err) ||
-			!PCachePoolCreate(plan->directory, false, Max(plan->capacity, saved->slots_used),
-							  r->control->system_identifier, pg_file_create_mode,
-							  r->control->catalog_version_no, &r->pool, sb, &err))
-			FailWith(&err);
-	}
-	else
-	{
-		MapPool(r);
-		EmptyPool(&r->pool, &r->superblocks, r->control, saved->capacity);
-	}
-	r->superblocks.source = PCACHE_SB_FIRST;
-	RebuildStep("load-created");
-
+	CreatePool(l, plan, l->missing ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
 	GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
 	PCacheMediaRememberDimms(&r->judge.media, sb);
@@ -320,7 +331,7 @@ FillPool(Loading *l)
 }
 
 /* The image is of no use any more: once the server runs it is a stale one. */
-static void
+void
 Discard(Loading *l)
 {
 	if (l->r.options->keep)
@@ -387,7 +398,9 @@ PrintResult(const LoadResult *result, bool human)
 				  (unsigned long long) result->damaged_pages);
 	if (result->bad_slots > 0)
 		PrintLine("on bad blocks", "%llu", (unsigned long long) result->bad_slots);
-	if (result->loaded)
+	if (result->is_list)
+		PrintWarmResult(&result->warm, true, result->dry_run);
+	if (result->loaded && !result->is_list)
 		PrintLine("time", "%.3f s", result->seconds);
 	if (result->removed)
 		PrintLine("image removed", "yes");
@@ -436,7 +449,8 @@ DoLoad(const PCacheOptions *options)
 				LoadPages(&l);
 				break;
 			case PCACHE_IMAGE_LIST:
-				pg_fatal("loading a list is not supported yet");
+				LoadList(&l);
+				break;
 		}
 	}
 	CloseImage(&l.image);

@@ -295,6 +295,8 @@ typedef struct LoadResult
 	uint64		damaged_chunks;
 	uint64		damaged_pages;	/* in them */
 	uint64		bad_slots;		/* pages whose slot is on a bad block */
+	bool		is_list;		/* of a list: warm is set */
+	WarmResult	warm;
 	uint64		saved_pages;	/* by the server, when it was shut down */
 	NextStart	next_start;
 	char		detail[1024];	/* why it is not warm */

@@ -1,0 +1,171 @@
+/*-------------------------------------------------------------------------
+ *
+ * loadlist.c
+ *	  pg_pcache load of an image that is a list of pages.
+ *
+ * The list proposes which pages the pool is filled with; see pagelist.c.  What
+ * they contain comes from the data files, so the cluster must have been shut
+ * down cleanly, but not by the stop that the list was saved after.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/loadlist.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/logging.h"
+#include "load.h"
+
+/*
+ * The same question as ImageIsWarm() answers: would the pool gates keep what
+ * the list proposes, in a pool on media without any flaw?
+ */
+bool
+ListIsWarm(const PCacheOptions *options, const Image *image,
+		   const ControlFileData *control, const Configuration *conf,
+		   const PCacheRecord *record, char *detail, size_t size)
+{
+	Rebuild		r = {.options = options,.control = control,.conf = *conf};
+	uint64		capacity = Max(image->superblock.capacity, Max(conf->nbuffers, 0));
+	PCacheVerdict verdict;
+
+	if (record == NULL)
+	{
+		strlcpy(detail, _("the data directory has no record of a pool"), size);
+		return false;
+	}
+	if (image->header.system_identifier != control->system_identifier)
+	{
+		snprintf(detail, size, _("it was saved for the cluster with system identifier %llu"),
+				 (unsigned long long) image->header.system_identifier);
+		return false;
+	}
+	GatherClusterFacts(options, control, conf, record, &r.judge);
+	r.judge.media.blocks = PCACHE_MEDIA_CLEAN;
+	r.judge.facts.media = &r.judge.media;
+	r.record = *record;
+	r.pool.fs_kind = record->fs_kind;
+	/* whether it is known is another question */
+	r.conf.nbuffers = capacity;
+	verdict = JudgeWarming(&r, capacity);
+	FreeFacts(&r.judge);
+	strlcpy(detail, verdict.detail, size);
+	return verdict.refusal == PCACHE_WARM;
+}
+
+/* Read all chunks that are sound. */
+static struct PageList *
+ReadPageList(Loading *l)
+{
+	struct PageList *list = CreatePageList();
+	ImageBuffer raw;
+	ImageBuffer stored;
+	char		why[256];
+
+	AllocateChunkBuffers(&l->image, &raw, &stored);
+	for (uint32 i = 0; i < l->image.header.n_chunks; i++)
+	{
+		const PCacheImageEntry *entry = &l->image.entries[i];
+		const PCacheDescriptor *descs = (PCacheDescriptor *) raw.data;
+
+		if (ReadChunk(&l->image, entry, &stored, &raw, why, sizeof(why)))
+		{
+			for (uint32 page = 0; page < entry->n_pages; page++)
+				AddToPageList(list, &descs[page]);
+			continue;
+		}
+		if (l->r.options->strict)
+			pg_fatal("chunk %u of image \"%s\" %s", i, l->image.path, why);
+		pg_log_warning("chunk %u of image \"%s\" %s, which costs %u pages",
+					   i, l->image.path, why, entry->n_pages);
+		l->result.damaged_chunks++;
+		l->result.damaged_pages += entry->n_pages;
+	}
+	free(raw.data);
+	free(stored.data);
+	return list;
+}
+
+/* Ask all that can be asked before the pool is there.  Returns its capacity. */
+static uint64
+PlanList(Loading *l, PCacheMissing *plan)
+{
+	Rebuild    *r = &l->r;
+	uint64		capacity;
+
+	PlanPool(l, plan);
+	if (l->missing)
+	{
+		capacity = plan->capacity;
+		GatherClusterFacts(r->options, r->control, &r->conf, &r->record, &r->judge);
+		r->judge.media.blocks = PCACHE_MEDIA_CLEAN;
+		r->judge.facts.media = &r->judge.media;
+		r->pool.fs_kind = plan->fs_kind;
+	}
+	else
+	{
+		capacity = SuperblockIsUsable(r) ? RebuildSuperblock(r)->capacity :
+			r->record.capacity;
+		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
+	}
+	PlanWarming(r, capacity);
+	return capacity;
+}
+
+/* Fill a new pool with the pages of the list, if they would be kept. */
+void
+LoadList(Loading *l)
+{
+	Rebuild    *r = &l->r;
+	PCacheMissing plan;
+	PCacheVerdict verdict;
+	uint64		capacity;
+	char		why[512];
+
+	if (r->conf.mode != NULL && strcmp(r->conf.mode, "off") == 0)
+	{
+		ConcludeCold(l, _("persistent_cache_mode is off"));
+		return;
+	}
+	if (!ListIsWarm(r->options, &l->image, r->control, &r->conf,
+					r->have_record ? &r->record : NULL, why, sizeof(why)))
+	{
+		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
+		return;
+	}
+	l->result.is_list = true;
+	r->list = ReadPageList(l);
+	capacity = PlanList(l, &plan);
+	if (!r->options->dry_run)
+	{
+		CreatePool(l, &plan, capacity);
+		/* so that whoever is interrupted can begin again, see rule 85 */
+		if (strcmp(r->directory, r->record.directory) == 0)
+			memcpy(RebuildSuperblock(r)->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN);
+		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
+		capacity = RebuildSuperblock(r)->capacity;
+		verdict = JudgeWarming(r, capacity);
+		if (verdict.refusal != PCACHE_WARM)
+		{
+			ConcludeCold(l, verdict.detail);
+			return;
+		}
+	}
+	r->result.capacity = capacity;
+	WarmFromFiles(r);
+	FreePageList(r->list);
+	l->result.warm = r->result.warm;
+	l->result.pages = r->result.warm.read;
+	if (r->options->dry_run)
+	{
+		l->result.next_start = NEXT_START_WARM;
+		return;
+	}
+	l->result.loaded = true;
+	ConcludeByPool(l);
+	if (l->result.next_start != NEXT_START_COLD)
+		Discard(l);
+}
