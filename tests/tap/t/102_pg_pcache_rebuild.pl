@@ -129,7 +129,7 @@ for my $case ([ 'init', '--reset' ], [ 'verify', '--resize=1MB' ], [ 'status', '
 {
 	($rc, $out, $err) = pcache($node, @$case);
 	is($rc, 1, "@$case: exit status");
-	like($err, qr/option --\S+ can only be used with "rebuild"\n/, "@$case: message");
+	like($err, qr/option --\S+ can only be used with (?:"rebuild"|"load", "rebuild" or "save")\n/, "@$case: message");
 }
 
 # ---------------------------------------------------------------------------
