@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps fetch tree build vanilla demo bench bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-pool-attack check-fresh check-vm check-lint check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-vm check-lint check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -61,10 +61,10 @@ bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
 check: all vanilla ## lint, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; as root: a bare machine, hostile users
-	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
+	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts
-	@tools/check lint mutants-check unit fuzz ndctl-setup ndctl-setup-attack pool-attack build-as-root abi tap regress regress-off vm-smoke -- series meson patroni containers pg-suites torture fresh-full -- walk -- torture-powercut
+	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root abi tap regress regress-off vm-smoke -- series meson patroni containers pg-suites torture fresh-full -- walk -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -93,6 +93,9 @@ check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machines; as root: a hostile server's user
 	@$(RUN) tests/ndctl-setup/run
 	@tests/ndctl-setup/attack || [ $$? -eq 77 ]
+
+check-systemd: ## does systemd understand the unit that keeps the cache over a reboot?
+	@$(RUN) tests/systemd/run || [ $$? -eq 77 ]
 
 check-pool-attack: all ## another local user against the pool of a server (root)
 	@tests/pool-attack/run || [ $$? -eq 77 ]
