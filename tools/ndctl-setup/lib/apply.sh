@@ -79,6 +79,7 @@ run_step() {
 	check-map-sync) step_check_map_sync ;;
 	pool) step_pool ;;
 	boot) step_boot ;;
+	keep) step_keep ;;
 	conf) step_conf ;;
 	*) die "unknown step \"$(get kind)\"" ;;
 	esac
@@ -500,6 +501,81 @@ RequiresMountsFor=${mounts[*]}"
 			change - '' systemctl daemon-reload
 		fi
 	fi
+}
+
+# ---------------------------------------------------------------- a cache in DRAM, over a reboot
+
+# pg_pcache's own choice is beside the data directory, where no backup finds it.
+# Where the server's user may make no file there, a directory of its own does.
+image_file() { # DATA-DIRECTORY
+	local image
+	image=$(config image)
+	if [ -z "$image" ]; then
+		# The mounts are the server's user's, once they are there.
+		if [[ $1 == "$(config mount_root)/$(config name)/"* ]] || server_reads test -w "$(dirname "$1")"; then
+			image=$1.pcache-image
+		else
+			image=$1.pcache/image
+		fi
+		[[ $image != *[[:space:]]* ]] || die "$image is a path with spaces" "--image=FILE names another one"
+	fi
+	printf '%s\n' "$image"
+}
+
+# The instance's name, as of Debian's units; the set-up's if there is none.
+keep_unit() {
+	local service
+	service=$(config service)
+	if [[ $service =~ ^postgresql@(.+)\.service$ ]]; then
+		printf 'pg-pcache@%s.service\n' "${BASH_REMATCH[1]}"
+	else
+		printf 'pg-pcache@%s.service\n' "$(config name)"
+	fi
+}
+
+# The template, fitted to this set-up: an instance has a file of its own.
+keep_text() { # DATA-DIRECTORY IMAGE
+	local template=$HERE/../../systemd/pg-pcache@.service line pgdata mounts bin
+	[ -r "$template" ] || die "there is no $template" "it is distributed together with ndctl-setup"
+	bin=$(program pg_pcache)
+	# systemd would take it for several words, or for a variable
+	[[ $bin != *[[:space:]\$]* ]] || die "$bin cannot be named in a unit" "--bindir=DIR names it by a path without spaces"
+	pgdata=$(config pgdata)
+	mounts="$(get mount) \"$pgdata\" $2"
+	[ "$1" = "$pgdata" ] || mounts+=" $1"
+	printf '# Written by ndctl-setup; "ndctl-setup undo" removes it.\n'
+	while IFS= read -r line; do
+		# In values, % stands for itself only if it is doubled.
+		case $line in
+		'#'*) continue ;;
+		Before=*) line=Before=$(config service) ;;
+		RequiresMountsFor=*) line=RequiresMountsFor=${mounts//%/%%} ;;
+		User=*) line=User=$(config user) ;;
+		Environment=PGDATA=*) line="Environment=\"PGDATA=${pgdata//%/%%}\"" ;;
+		Environment=LOAD_SECONDS=*) line=Environment=LOAD_SECONDS=$(get load_seconds) ;;
+		Environment=LOAD_OPTIONS=*) line="Environment=\"LOAD_OPTIONS=--from ${2//%/%%}\"" ;;
+		Environment=SAVE_OPTIONS=*) line="Environment=\"SAVE_OPTIONS=--to ${2//%/%%}\"" ;;
+		TimeoutStartSec=*) line=TimeoutStartSec=$(($(get load_seconds) + 60)) ;;
+		TimeoutStopSec=*) line=TimeoutStopSec=$(get save_seconds) ;;
+		Exec*) line=${line//\/usr\/lib\/postgresql\/18\/bin\/pg_pcache/${bin//%/%%}} ;;
+		WantedBy=*) line=WantedBy=$(config service) ;;
+		esac
+		printf '%s\n' "$line"
+	done < <(sed -n '/^\[Unit\]/,$p' "$template")
+}
+
+step_keep() {
+	local data image file text
+	data=$(get data)
+	data=${data:-$(config pgdata)}
+	image=$(image_file "$data")
+	[ -n "$(config image)" ] || [ "$image" != "$data.pcache/image" ] || step_directory "$data.pcache"
+	file=$(config unit_dir)/$(keep_unit)
+	text=$(keep_text "$data" "$image")
+	[ "$(cat "$file" 2>/dev/null)" != "$text" ] || return 0
+	change "keep:$file" "$(undo_object keep file "$file" image "$image")" write_file "$file" "$text"
+	change - '' systemctl daemon-reload
+	change - '' systemctl enable "$(basename "$file")"
 }
 
 # Lines for postgresql.conf; wal_sync_method = pmem if WAL is on fsdax, MAP_SYNC works there, and this server knows it.

@@ -267,6 +267,11 @@ def mirror($p; $least):
    elif $in_dram then rounddown(($inv.memory_total // 0) / 4 | floor; 2 * MiB)
    elif $cache_place == null then 0
    else file_in_namespace($cache_place.size - (if $alloc.shared then $wal_ns else 0 end)) end) as $pool_size
+# A disk writes and reads an image with 100 MB/s at least.  systemd forces a reboot
+# after 30 minutes (reboot.target), of which the server needs some.
+| (60 + ($pool_size / 100000000 | ceil)) as $image_seconds
+| 1500 as $most_save_seconds
+| (($c.keep_over_reboot // "") != "") as $keep
 
 | ($alloc.refusals
    + (if $cache_place != null and $c.mode == "always" and $cache_region.power_safe == "no" then
@@ -300,6 +305,8 @@ def mirror($p; $least):
    + (if $alloc.shared then [{code: "shared", object: $cache_place.region, message: "cache and WAL share one file system: without labels \($cache_place.region) holds one namespace"}] else [] end)
    + (if $in_dram and $pool_size > ($inv.memory_total // 0) then
 	[{code: "memory", object: "cache", message: "the cache (\($pool_size | human)) is larger than memory (\(($inv.memory_total // 0) | human))"}] else [] end)
+   + (if $keep and $image_seconds > $most_save_seconds then
+	[{code: "slow-image", object: "image", message: "at 100 MB/s it takes \($image_seconds / 60 | floor) minutes to save the cache, and a reboot leaves \($most_save_seconds / 60) minutes for that", command: "docs/reboot.md"}] else [] end)
   ) as $warnings
 
 # ---------------------------------------------------------------- how
@@ -336,6 +343,7 @@ def mirror($p; $least):
    ($places[] | select(.mode == "fsdax") | {kind: "check-map-sync", directory: "\($root)/\(.role)", required: (region(.region).power_safe != "no")}),
    {kind: "pool", directory: "\($cache_mount)/pool", size: $pool_size},
    {kind: "boot"},
+   (select($keep) | {kind: "keep", mount: $cache_mount, data: $data_dir, load_seconds: $image_seconds, save_seconds: ([$image_seconds, $most_save_seconds] | min)}),
    {kind: "conf"}
  ] | if ($refusals | length) > 0 then [] else to_entries | map({n: (.key + 1)} + .value) end) as $steps
 

@@ -186,6 +186,17 @@ undo_unit() {
 	quietly systemctl daemon-reload
 }
 
+# The image belongs to a pool that goes as well.
+undo_keep() {
+	local file image
+	file=$(field "$1" file) image=$(field "$1" image)
+	quietly as_server rm -f "$image" "$image.tmp"
+	[ -e "$file" ] || return 0
+	quietly systemctl disable "$(basename "$file")"
+	quietly rm "$file"
+	quietly systemctl daemon-reload
+}
+
 undo_file() {
 	actor "$(field "$1" file)"
 	quietly "${AS[@]}" rm -f "$AT"
