@@ -79,3 +79,38 @@ inject() { # ADDRESS
 	echo 9 >$d/bank
 	sleep 1
 }
+
+# ---------------------------------------------------------------- scenario "reboot"
+
+export IMAGE=$PGDATA.pcache/image
+# With systemd, its units start and stop the server; the scenario uses these names.
+SERVER=postgresql@18-main.service
+KEEPER=pg-pcache@18-main.service
+with_systemd() { [ "$(cat /proc/1/comm)" = systemd ]; }
+# Has the boot ended?
+booted() { timeout 900 systemctl is-system-running --wait || systemctl --failed --no-pager; }
+# /etc is a new one after each boot: the next one finds these units.
+keep_units() {
+	rm -rf /disk/etc
+	mkdir -p /disk/etc/systemd/system
+	cp -a /etc/systemd/system/{postgresql@*,pg-pcache@*,*.mount,local-fs.target.wants} /disk/etc/systemd/system/
+	echo $SERVER >/disk/wanted
+}
+# What pg_pcache said in this boot, as the unit.
+said() { if with_systemd; then journalctl -b -u $KEEPER -o cat --no-pager; else cat /disk/said; fi; }
+# Blocks that all processes have read since the start.  Statistics take a second to arrive.
+reads() { sleep 2 && sql "select coalesce(sum(reads), 0) from pg_stat_io where object = 'relation'"; }
+# The first start after a reboot: warm, the contents as before, and no relation read.
+is_warm() {
+	local n m
+	contents | diff /disk/before - >&2
+	read -r n m < <(kept_numbers)
+	echo "kept ${n:-0} of ${m:-0}, $(reads) blocks of relations read"
+	[ "${n:-0}" -gt 0 ] && [ $((n * 1000)) -ge $((m * 999)) ] && [ "$(reads)" -eq 0 ]
+}
+is_cold() {
+	contents | diff /disk/before - >&2
+	[ "$(reads)" -gt 0 ]
+	grep 'persistent cache' $log | tail -n 2
+	[ -z "$(kept)" ] || [ "$(kept_numbers | cut -d ' ' -f 1)" -eq 0 ]
+}
