@@ -64,7 +64,14 @@ HostStops(void)
 		state[0] = '\0';
 	(void) pclose(pipe);
 	state[strcspn(state, "\n")] = '\0';
-	if (state[0] == '\0' || strcmp(state, "offline") == 0)
+
+	/*
+	 * else it is "unknown" (the bus does not answer) or "offline" (no
+	 * systemd)
+	 */
+	if (strcmp(state, "initializing") != 0 && strcmp(state, "starting") != 0 &&
+		strcmp(state, "running") != 0 && strcmp(state, "degraded") != 0 &&
+		strcmp(state, "maintenance") != 0 && strcmp(state, "stopping") != 0)
 	{
 		pg_log_error("could not find out whether the host is going down");
 		pg_log_error_hint("Option %s needs systemd.  Leave it out to save the pool in any case.",
