@@ -90,6 +90,7 @@ extern size_t ChunkRawSize(uint32 kind, uint32 n_pages);
 extern size_t ChunkPagesOffset(uint32 n_pages);
 extern size_t ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages);
 extern uint32 ChunkCrc(const char *data, size_t size);
+extern uint32 ChunkDescriptorsHash(const PCacheDescriptor *descs, uint32 n);
 extern bool CompressChunk(uint32 compression, const ImageBuffer *raw,
 						  size_t raw_size, ImageBuffer *stored,
 						  size_t *stored_size);

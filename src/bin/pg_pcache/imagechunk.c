@@ -19,6 +19,7 @@
 #include <zstd.h>
 #endif
 
+#include "common/hashfn.h"
 #include "common/logging.h"
 #include "image.h"
 #include "port/pg_crc32c.h"
@@ -140,6 +141,13 @@ ChunkCrc(const char *data, size_t size)
 	return crc;
 }
 
+/* See pcache_image.h for what it is good for. */
+uint32
+ChunkDescriptorsHash(const PCacheDescriptor *descs, uint32 n)
+{
+	return hash_bytes((const unsigned char *) descs, n * sizeof(PCacheDescriptor));
+}
+
 /* Compress a chunk into a buffer of ChunkMaxSize(). */
 bool
 CompressChunk(uint32 compression, const ImageBuffer *raw, size_t raw_size,
@@ -229,6 +237,9 @@ ReadChunk(const Image *image, const PCacheImageEntry *entry,
 			 !ExpandChunk(compression, stored, entry->stored_size, raw,
 						  ChunkRawSize(image->header.kind, entry->n_pages)))
 		snprintf(why, why_size, _("could not be decompressed"));
+	else if (ChunkDescriptorsHash((PCacheDescriptor *) raw->data,
+								  entry->n_pages) != entry->descriptors_hash)
+		snprintf(why, why_size, _("has descriptors of another chunk"));
 	else if (!ChunkIsSound(image, entry, (PCacheDescriptor *) raw->data))
 		snprintf(why, why_size, _("has descriptors that are not of its slots"));
 	else

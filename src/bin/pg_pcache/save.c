@@ -171,6 +171,7 @@ SaveChunk(Work *work, uint64 number, void *state)
 	entry->n_pages = n;
 	entry->stored_size = size;
 	entry->crc = ChunkCrc(out->data, size);
+	entry->descriptors_hash = ChunkDescriptorsHash((PCacheDescriptor *) worker->raw.data, n);
 	if (!WriteImage(image, out->data, ImageAlign(size), entry->offset))
 	{
 		FailWork(work, _("could not write image \"%s\": %m"), image->path);

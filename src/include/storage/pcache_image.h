@@ -20,6 +20,9 @@
  *
  * The index tells the CRC of each chunk as it is stored, and the header those of
  * the superblock and of the index, so a piece of another image does not fit.
+ * A descriptor of another image would: it ends with its own CRC, and a CRC over
+ * both stays the same when both change.  So the index has a hash of the
+ * descriptors as well.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -117,7 +120,7 @@ typedef struct PCacheImageEntry
 	uint32		stored_size;	/* in bytes, without what follows up to the
 								 * next multiple of PCACHE_IMAGE_ALIGNMENT */
 	uint32		crc;			/* CRC-32C of these bytes */
-	uint32		reserved;
+	uint32		descriptors_hash;	/* of all its descriptors; no CRC */
 } PCacheImageEntry;
 
 StaticAssertDecl(sizeof(PCacheImageEntry) == 32, "PCacheImageEntry");
