@@ -139,6 +139,12 @@ JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 											   record_result == PCACHE_RECORD_OK ? &record : NULL,
 											   info->detail, sizeof(info->detail)))
 		info->next_start = NEXT_START_COLD;
+	else if (info->damaged_pages == image->header.n_pages)
+	{
+		info->next_start = NEXT_START_COLD;
+		snprintf(info->detail, sizeof(info->detail), _("none of the %llu saved pages can be kept"),
+				 (unsigned long long) image->superblock.saved_pages);
+	}
 	else if (conf.mode == NULL)
 	{
 		info->next_start = NEXT_START_UNKNOWN;
