@@ -48,6 +48,7 @@ typedef enum DamageKind
 	POKE_SUPERBLOCK,
 	POKE_ENTRY,
 	POKE_DESCRIPTOR,
+	INFLATE,					/* more pages than a chunk has slots */
 	TAKE_HEADER,				/* from another image */
 	TAKE_SUPERBLOCK,
 	TAKE_INDEX,
@@ -472,6 +473,37 @@ ChangeDescriptor(ImageBytes *image, const Damage *d, uint8 fit)
 	free(stored.data);
 }
 
+/* A chunk that expands to more than its readers have room for. */
+static void
+Inflate(ImageBytes *image, const Damage *d)
+{
+	const PCacheImageHeader *header = (PCacheImageHeader *) image->data;
+	PCacheImageEntry *entry;
+	uint32		n_pages = PCACHE_IMAGE_SLOTS_PER_CHUNK + d->value % 4;
+	ImageBuffer raw;
+	ImageBuffer stored;
+	size_t		size;
+	uint32		n;
+
+	entry = FindIndex(image, &n);
+	if (entry == NULL || header->kind != PCACHE_IMAGE_PAGES)
+		return;
+	entry += d->which % n;
+	raw = AllocateImageBuffer(ChunkRawSize(PCACHE_IMAGE_PAGES, n_pages));
+	stored = AllocateImageBuffer(ChunkMaxSize(PCACHE_IMAGE_PAGES, header->compression, n_pages));
+	memset(raw.data, 0, raw.size);
+	if (CompressChunk(header->compression, &raw, raw.size, &stored, &size) &&
+		ImageAlign(size) <= ImageAlign(entry->stored_size) &&
+		FindChunk(image, entry, size) != NULL)
+	{
+		memcpy(FindChunk(image, entry, size), stored.data, size);
+		entry->stored_size = size;
+		entry->n_pages = n_pages;
+	}
+	free(raw.data);
+	free(stored.data);
+}
+
 /* Copy a range of another image, as far as both have it. */
 static void
 Take(ImageBytes *image, const ImageBytes *other, uint64 offset, uint64 size)
@@ -522,6 +554,9 @@ DamageImage(ImageBytes *image, const Damage *d, uint8 fit)
 		case POKE_DESCRIPTOR:
 		case TAKE_DESCRIPTOR:
 			ChangeDescriptor(image, d, fit);
+			return;
+		case INFLATE:
+			Inflate(image, d);
 			return;
 		case TAKE_HEADER:
 			Take(image, other, 0, PCACHE_IMAGE_HEADER_SIZE);
