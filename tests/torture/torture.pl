@@ -25,6 +25,7 @@ those that fail; what happens in a round is in Torture::Round:
   Torture::Processes  which processes does a server have, and how do they die?
   Torture::Load       what works on the server until it crashes?
   Torture::Crash      how does a server end?
+  Torture::Reboot     what does a reboot of the host do to the pool, and to its image?
   Torture::PowerCut   where is the power cut, and what is on media then?
   Torture::Log        what does a server say in its log?
   Torture::PoolFile   what does a pool file hold?

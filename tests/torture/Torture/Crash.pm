@@ -22,6 +22,7 @@ The kinds, as a plan has them:
   recovery      as all; Torture::Round makes it happen during recovery
   site          the power is cut at a site (Torture::PowerCut)
   stop          a clean stop, and then the power is cut
+  reboot        a clean stop, and then the host is restarted (Torture::Reboot)
   save          the power is cut while a clean stop saves the cache
 
 If a process dies and restart_after_crash is on, the postmaster starts all over;
@@ -42,6 +43,7 @@ use Torture::Load;
 use Torture::Log;
 use Torture::PowerCut;
 use Torture::Processes;
+use Torture::Reboot;
 use Torture::Server;
 use Torture::State;
 use Workload qw(pick number);
@@ -69,6 +71,7 @@ sub crash
 	return kill_after_cold_start($data, $s) if $kind eq 'cold';
 	return cut_while_saving($data, $s) if $kind eq 'save';
 	return stop_cleanly($data) if $kind eq 'stop';
+	return stop_and_reboot($s) if $kind eq 'reboot';
 	wait_for_checkpoint() if $kind eq 'checkpoint';
 	return kill_all($data);
 }

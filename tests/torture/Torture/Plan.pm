@@ -52,7 +52,7 @@ sub make_plan
 	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
 	$trace = $s->{trace} || ($set{site} // '') eq 'store';
-	$s->{mode} = 'always' if $s->{kill} !~ /^(?:stop|save)$/ && !$set{mode};
+	$s->{mode} = 'always' if $s->{kill} !~ /^(?:stop|save|reboot)$/ && !$set{mode};
 	return $s;
 }
 
@@ -117,6 +117,11 @@ sub random_settings
 	}
 	# not from the random numbers, whose order the seeds of old rounds rely on
 	$s{fewer} = $round_seed % 3 == 0 ? 1 : 0;
+	if (!$opt{powercut} && $round_seed % 7 == 2)
+	{
+		$s{kill} = 'reboot';
+		$s{mode} = $round_seed % 2 == 0 ? 'always' : 'planned_restart';
+	}
 	return \%s;
 }
 

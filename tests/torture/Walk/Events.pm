@@ -110,6 +110,6 @@ sub wait_for_line
 	return 0;
 }
 
-require "Walk/Events/$_.pm" for qw(Work Ends Starts Stores Standbys Backups Damage);
+require "Walk/Events/$_.pm" for qw(Work Ends Starts Stores Standbys Backups Damage Reboots);
 
 1;

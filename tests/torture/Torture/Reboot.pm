@@ -1,0 +1,159 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+Torture::Reboot - a reboot of the host between a clean stop and the next start
+
+=head1 DESCRIPTION
+
+The pool is saved to an image, goes, as one in DRAM does, and is loaded again.
+Besides, at random,
+
+  stale     there is an image of the stop before, which must not be loaded
+  killed    load is killed at some moment, and repeated
+  halved    the next start has another number of shared buffers
+  list      the image has no pages: load reads them from the data files
+
+=cut
+
+package Torture::Reboot;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use File::Path qw(remove_tree);
+use Time::HiRes qw(sleep);
+
+use Programs;
+use Torture::Load;
+use Torture::Server;
+use Torture::State;
+use Workload qw(pick number);
+
+our @EXPORT = qw(stop_and_reboot);
+
+# Run pg_pcache on the cluster.  Returns its exit status and what it printed.
+sub pg_pcache
+{
+	my ($env, @args) = @_;
+	my $out = "$dir/pg_pcache.out";
+	unlink $out;
+	local %Programs::env = %$env;
+	my $rc = run_to($out, "$bin/pg_pcache", shift @args, '-D', "$dir/data", @args);
+	return ($rc, slurp($out));
+}
+
+# As pg_pcache(), and another exit status than the one given is a problem.
+sub expect
+{
+	my ($status, @args) = @_;
+	my ($rc, $text) = pg_pcache({}, @args);
+	problem("pg_pcache @args: exit status $rc, not $status: $text") if $rc != $status;
+	return $text;
+}
+
+# What a reboot leaves of a pool on tmpfs.
+sub lose_pool
+{
+	pick(1, 0) ? remove_tree("$dir/pool") : unlink "$dir/pool/pool";
+	return;
+}
+
+sub save
+{
+	my ($image, $list) = @_;
+	my @kind = $list ? '--list' : pick([], ['--compress=lz4'], ['--compress=zstd'], ['--compress=none'])->@*;
+	expect(0, 'save', '--to', $image, @kind, '-j', number(1, 4));
+	return "@kind";
+}
+
+# Does load know lists?
+sub knows_lists
+{
+	my ($image) = @_;
+	my ($rc, $text) = pg_pcache({}, 'load', '--from', $image, '--dry-run');
+	return $rc != 1 || $text !~ /not supported/;
+}
+
+# Where a load is cut off: at a step that it tells of itself, or some time after it
+# began.  Then the next start must not be warm by half of a pool.
+sub killed_load
+{
+	my ($image) = @_;
+	my ($step, $said);
+	my $killed = 0;
+	if (pick(1, 0))
+	{
+		$step = pick('load-created', 'load-marked', 'load-chunk:1', 'load-chunk:' . number(2, 5), 'load-filled');
+		my ($rc) = pg_pcache({ PG_PCACHE_KILL_AT => $step }, 'load', '--from', $image, '-j', number(1, 4));
+		$killed = $rc == 9;
+		$said = $killed ? "killed at $step" : "not killed at $step";
+	}
+	else
+	{
+		my $seconds = rand 0.1;
+		my $pid = start_to("$dir/pg_pcache.out", "$bin/pg_pcache", 'load', '-D', "$dir/data", '--from', $image, '--keep');
+		sleep $seconds;
+		kill 'KILL', $pid;
+		waitpid($pid, 0);
+		$said = sprintf('killed after %.3f s', $seconds);
+	}
+	my ($rc, $text) = pg_pcache({}, 'verify');
+	problem("$said, and the next start is not cold: $text") if $killed && $rc != 2;
+	problem("$said, and there is no image any more: $text") if !-e $image && $rc != 0;
+	$totals{"killed load: verify $rc"}++;
+	return "$said (verify $rc)";
+}
+
+# Stop the server cleanly, and have its pool lost and found again.
+sub stop_and_reboot
+{
+	my ($s) = @_;
+	my $data = "$dir/data";
+	my ($image, $stale) = ("$dir/image", "$dir/image.stale");
+	my @said;
+	stop_server($data, 'fast') == 0 or problem('the server does not stop');
+	end_load();
+
+	if (pick(0, 0, 1))
+	{
+		save($stale, 0);
+		start_server($data, "$dir/server.log") == 0 or problem('no start after a save');
+		start_load($s, 'stale');
+		sleep(0.2 + rand 1);
+		stop_server($data, 'fast') == 0 or problem('the server does not stop');
+		end_load();
+	}
+	push @said, save($image, 0);
+	push @said, save("$image.list", 1) if pick(0, 0, 1);
+	lose_pool();
+	if (-e $stale)
+	{
+		push @said, 'stale image refused';
+		expect(2, 'load', '--from', $stale);
+		problem('a stale image was loaded') if -e "$dir/pool/pool";
+	}
+	if (-e "$image.list")
+	{
+		if (knows_lists("$image.list")) { $image = "$image.list" }
+		else { $totals{'lists are not known'}++ }
+	}
+	push @said, killed_load($image) if pick(0, 1);
+	expect(0, 'load', '--from', $image, '-j', number(1, 4)) if -e $image;
+	if ($s->{fewer} || pick(0, 0, 1))
+	{
+		my ($mb) = $s->{shared_buffers} =~ /^(\d+)MB$/ or die 'shared_buffers is not in MB';
+		my $size = pick($mb / 2, $mb * 2) . 'MB';
+		push @said, "shared_buffers $size";
+		append_conf($data, "shared_buffers=$size");
+	}
+	say_line('    reboot: ' . join(', ', grep { $_ ne '' } @said));
+	$totals{"reboot $_"}++ for map { s/ \(.*|\d.*|:.*//gr } @said;
+	return 1;
+}
+
+1;
