@@ -71,14 +71,6 @@ sub save
 	return "@kind";
 }
 
-# Does load know lists?
-sub knows_lists
-{
-	my ($image) = @_;
-	my ($rc, $text) = pg_pcache({}, 'load', '--from', $image, '--dry-run');
-	return $rc != 1 || $text !~ /not supported/;
-}
-
 # Where a load is cut off: at a step that it tells of itself, or some time after it
 # began.  Then the next start must not be warm by half of a pool.
 sub killed_load
@@ -137,11 +129,7 @@ sub stop_and_reboot
 		expect(2, 'load', '--from', $stale);
 		problem('a stale image was loaded') if -e "$dir/pool/pool";
 	}
-	if (-e "$image.list")
-	{
-		if (knows_lists("$image.list")) { $image = "$image.list" }
-		else { $totals{'lists are not known'}++ }
-	}
+	$image = "$image.list" if -e "$image.list";
 	push @said, killed_load($image) if pick(0, 1);
 	expect(0, 'load', '--from', $image, '-j', number(1, 4)) if -e $image;
 	if ($s->{fewer} || pick(0, 0, 1))
