@@ -65,6 +65,24 @@ ReadControlFile(const PCacheOptions *options)
 	return control;
 }
 
+/* Read PGDATA's record; NULL if there is none.  Gives up if it is damaged. */
+const PCacheRecord *
+ReadClusterRecord(const PCacheOptions *options, PCacheRecord *record)
+{
+	PCacheError err;
+
+	switch (PCacheRecordRead(options->pgdata, record, &err))
+	{
+		case PCACHE_RECORD_OK:
+			return record;
+		case PCACHE_RECORD_MISSING:
+			return NULL;
+		case PCACHE_RECORD_ERROR:
+			FailWith(&err);
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
 /*
  * The PID of the server (or of the single-user backend) that runs on this
  * data directory, or 0.

@@ -69,15 +69,14 @@ extern void LocateImage(const PCacheOptions *options, Image *image);
 extern ImageOpened OpenImage(Image *image, PCacheError *err);
 extern void CloseImage(Image *image);
 extern bool RemoveImage(Image *image);
-extern bool LeaveDirect(const Image *image, bool *tried);
 extern bool ReadImage(const Image *image, char *data, size_t size, uint64 offset);
+extern bool WriteImage(const Image *image, const char *data, size_t size,
+					   uint64 offset);
 
 /* imagewrite.c */
 extern void CreateImage(Image *image, PCacheImageKind kind,
 						PCacheImageCompression compression,
 						const PCacheSuperblock *sb, uint32 max_chunks);
-extern bool WriteImage(const Image *image, const char *data, size_t size,
-					   uint64 offset);
 extern void FinishImage(Image *image, uint64 index_offset);
 
 /* imagechunk.c */
@@ -86,6 +85,7 @@ extern void AllocateChunkBuffers(const Image *image, ImageBuffer *raw,
 								 ImageBuffer *stored);
 extern PCacheImageCompression ParseCompression(const char *name);
 extern const char *CompressionName(uint32 compression);
+extern uint32 ChunkSlots(uint32 kind);
 extern size_t ChunkRawSize(uint32 kind, uint32 n_pages);
 extern size_t ChunkPagesOffset(uint32 n_pages);
 extern size_t ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages);
@@ -96,8 +96,6 @@ extern bool CompressChunk(uint32 compression, const ImageBuffer *raw,
 						  size_t *stored_size);
 extern bool ExpandChunk(uint32 compression, const ImageBuffer *stored,
 						size_t stored_size, ImageBuffer *raw, size_t raw_size);
-extern bool ChunkIsSound(const Image *image, const PCacheImageEntry *entry,
-						 const PCacheDescriptor *descs);
 extern bool ReadChunk(const Image *image, const PCacheImageEntry *entry,
 					  ImageBuffer *stored, ImageBuffer *raw, char *why,
 					  size_t why_size);

@@ -93,6 +93,14 @@ CompressionName(uint32 compression)
 	return "unknown";
 }
 
+/* How many slots a chunk of such an image is about. */
+uint32
+ChunkSlots(uint32 kind)
+{
+	return kind == PCACHE_IMAGE_LIST ? PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK :
+		PCACHE_IMAGE_SLOTS_PER_CHUNK;
+}
+
 /* Where in a chunk of so many pages the first page is. */
 size_t
 ChunkPagesOffset(uint32 n_pages)
@@ -195,7 +203,7 @@ ExpandChunk(uint32 compression, const ImageBuffer *stored, size_t stored_size,
 }
 
 /* Are these descriptors those of different slots of the chunk's range? */
-bool
+static bool
 ChunkIsSound(const Image *image, const PCacheImageEntry *entry,
 			 const PCacheDescriptor *descs)
 {

@@ -103,7 +103,7 @@ OpenFile(Image *image, PCacheError *err)
  * for I/O past the page cache?  Then go through it, and try once more.  Another
  * thread may just have found the same.
  */
-bool
+static bool
 LeaveDirect(const Image *image, bool *tried)
 {
 	int			flags;
@@ -115,21 +115,25 @@ LeaveDirect(const Image *image, bool *tried)
 	return flags >= 0 && fcntl(image->fd, F_SETFL, flags & ~IMAGE_O_DIRECT) == 0;
 }
 
-/* Read a piece; size, offset and address are aligned.  Sets errno if it fails. */
-bool
-ReadImage(const Image *image, char *data, size_t size, uint64 offset)
+/*
+ * Read or write a piece; size, offset and address are aligned.  Sets errno if it
+ * fails, to at_end if nothing more can be transferred there.
+ */
+static bool
+Transfer(const Image *image, char *data, size_t size, uint64 offset,
+		 bool to_image, int at_end)
 {
 	bool		tried = false;
 
 	while (size > 0)
 	{
-		ssize_t		n = pread(image->fd, data, size, offset);
+		ssize_t		n = to_image ? pwrite(image->fd, data, size, offset) :
+			pread(image->fd, data, size, offset);
 
 		if (n < 0 && (errno == EINTR || LeaveDirect(image, &tried)))
 			continue;
-		/* errno tells that the file ends too early */
 		if (n == 0)
-			errno = ENODATA;
+			errno = at_end;
 		if (n <= 0)
 			return false;
 		/* an unaligned rest is the end of the file, or else comes again */
@@ -138,6 +142,18 @@ ReadImage(const Image *image, char *data, size_t size, uint64 offset)
 		size -= n;
 	}
 	return true;
+}
+
+bool
+ReadImage(const Image *image, char *data, size_t size, uint64 offset)
+{
+	return Transfer(image, data, size, offset, false, ENODATA);
+}
+
+bool
+WriteImage(const Image *image, const char *data, size_t size, uint64 offset)
+{
+	return Transfer(image, unconstify(char *, data), size, offset, true, ENOSPC);
 }
 
 /* Is the header one that we understand, and undamaged? */
@@ -164,9 +180,7 @@ HeaderIsSound(const Image *image, uint64 file_size, PCacheError *err)
 	else if (header->block_size != BLCKSZ ||
 			 header->descriptor_size != sizeof(PCacheDescriptor) ||
 			 (header->kind != PCACHE_IMAGE_PAGES && header->kind != PCACHE_IMAGE_LIST) ||
-			 header->slots_per_chunk != (header->kind == PCACHE_IMAGE_LIST ?
-										 PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK :
-										 PCACHE_IMAGE_SLOTS_PER_CHUNK) ||
+			 header->slots_per_chunk != ChunkSlots(header->kind) ||
 			 header->n_chunks > PCACHE_MAX_CAPACITY / header->slots_per_chunk + 1 ||
 			 header->index_offset % PCACHE_IMAGE_ALIGNMENT != 0 ||
 			 header->index_offset < PCACHE_IMAGE_CHUNKS_OFFSET ||

@@ -96,8 +96,9 @@ CheckChunks(const PCacheOptions *options, Image *image, ImageInfo *info)
 }
 
 /*
- * Would the pool gates keep what is in the image, in a pool on media without
- * any flaw?  If not, detail says why.  record is NULL if PGDATA has none.
+ * Would the pool gates keep what is in the image, or what a list proposes, in a
+ * pool on media without any flaw?  If not, detail says why.  record is NULL if
+ * PGDATA has none.
  */
 bool
 ImageIsWarm(const PCacheOptions *options, const Image *image,
@@ -108,6 +109,8 @@ ImageIsWarm(const PCacheOptions *options, const Image *image,
 	Judge		judge;
 	PCacheVerdict verdict;
 
+	if (image->header.kind == PCACHE_IMAGE_LIST)
+		return ListIsWarm(options, image, control, conf, record, detail, size);
 	GatherClusterFacts(options, control, conf, record, &judge);
 	judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	judge.facts.media = &judge.media;
@@ -125,19 +128,13 @@ ImageIsWarm(const PCacheOptions *options, const Image *image,
 static void
 JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 {
-	bool		is_list = image->header.kind == PCACHE_IMAGE_LIST;
 	Configuration conf;
-	PCacheRecord record;
-	PCacheError err;
-	PCacheRecordResult record_result = PCacheRecordRead(options->pgdata, &record, &err);
+	PCacheRecord record_file;
+	const PCacheRecord *record = ReadClusterRecord(options, &record_file);
 
-	if (record_result == PCACHE_RECORD_ERROR)
-		FailWith(&err);
 	ReadConfiguration(options, &conf);
-	if (!(is_list ? ListIsWarm : ImageIsWarm) (options, image,
-											   ReadControlFile(options), &conf,
-											   record_result == PCACHE_RECORD_OK ? &record : NULL,
-											   info->detail, sizeof(info->detail)))
+	if (!ImageIsWarm(options, image, ReadControlFile(options), &conf, record,
+					 info->detail, sizeof(info->detail)))
 		info->next_start = NEXT_START_COLD;
 	else if (info->damaged_pages == image->header.n_pages)
 	{
@@ -151,7 +148,7 @@ JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 		strlcpy(info->detail, _("the server's configuration could not be read"),
 				sizeof(info->detail));
 	}
-	else if (strcmp(conf.mode, "off") == 0)
+	else if (ModeIsOff(&conf))
 	{
 		info->next_start = NEXT_START_COLD;
 		strlcpy(info->detail, _("persistent_cache_mode is off"), sizeof(info->detail));

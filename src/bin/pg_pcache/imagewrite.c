@@ -106,29 +106,6 @@ OpenTemporary(Image *image)
 	}
 }
 
-/* Write a piece; size, offset and address are aligned.  Sets errno if it fails. */
-bool
-WriteImage(const Image *image, const char *data, size_t size, uint64 offset)
-{
-	bool		tried = false;
-
-	while (size > 0)
-	{
-		ssize_t		n = pwrite(image->fd, data, size, offset);
-
-		if (n < 0 && (errno == EINTR || LeaveDirect(image, &tried)))
-			continue;
-		if (n == 0)
-			errno = ENOSPC;
-		if (n <= 0)
-			return false;
-		data += n;
-		offset += n;
-		size -= n;
-	}
-	return true;
-}
-
 pg_noreturn static void
 FailToWriteImage(const Image *image)
 {
@@ -188,8 +165,7 @@ CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compressi
 	header->compression = compression;
 	header->block_size = BLCKSZ;
 	header->descriptor_size = sizeof(PCacheDescriptor);
-	header->slots_per_chunk = kind == PCACHE_IMAGE_LIST ?
-		PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK : PCACHE_IMAGE_SLOTS_PER_CHUNK;
+	header->slots_per_chunk = ChunkSlots(kind);
 	header->superblock_crc = sb->crc;
 	image->superblock = *sb;
 	image->entries = (PCacheImageEntry *) AllocateImageBuffer(index_size).data;

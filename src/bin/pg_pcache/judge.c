@@ -92,7 +92,14 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	}
 }
 
-/* The same, as the questions about the next start want it. */
+/* Is it known that the next start does without the pool? */
+bool
+ModeIsOff(const Configuration *conf)
+{
+	return conf->mode != NULL && strcmp(conf->mode, "off") == 0;
+}
+
+/* The configuration, as the questions about the next start want it. */
 PCacheNextConfig
 NextConfig(const Configuration *conf)
 {
@@ -479,14 +486,14 @@ CountFilledSlots(PCacheShrink *shrink, PageScan *scan)
  * Ask the page gates for each slot that the pool's last user had; the next
  * one, with nbuffers, may have fewer (-1: that is not known).  If so, pages are
  * moved, as a start does, and there is a verdict for each slot; or else pages
- * beyond nbuffers do not fit.
+ * beyond nbuffers do not fit.  progress tells whether to report that.
  *
  * The pool's superblock must have passed the geometry gate.  If it did not
  * pass all pool gates the answers tell what is wrong with descriptors, not
  * what will be kept.
  */
 void
-ScanPages(const PCacheOptions *options, const PCachePool *pool,
+ScanPages(bool progress, const PCachePool *pool,
 		  const PCacheSuperblock *sb, const ControlFileData *control,
 		  int64 nbuffers, bool move, const Judge *judge, PageScan *scan)
 {
@@ -568,10 +575,10 @@ ScanPages(const PCacheOptions *options, const PCachePool *pool,
 				scan->counts[PCACHE_PAGE_DUPLICATE]++;
 			}
 		}
-		if (options->progress)
+		if (progress)
 			ReportProgress((start + n) * BLCKSZ, slots_used * BLCKSZ, false);
 	}
-	if (options->progress)
+	if (progress)
 		ReportProgress(slots_used * BLCKSZ, slots_used * BLCKSZ, true);
 
 	/*

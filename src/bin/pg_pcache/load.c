@@ -61,23 +61,14 @@ OpenPool(Loading *l)
 {
 	Rebuild    *r = &l->r;
 	char		directory[MAXPGPATH];
-	PCacheError err;
+	const PCacheRecord *record = ReadClusterRecord(r->options, &r->record);
 
-	switch (PCacheRecordRead(r->options->pgdata, &r->record, &err))
-	{
-		case PCACHE_RECORD_OK:
-			r->have_record = true;
-			break;
-		case PCACHE_RECORD_MISSING:
-			break;
-		case PCACHE_RECORD_ERROR:
-			FailWith(&err);
-	}
-	FindPoolDirectory(r->options, &r->conf, r->have_record ? &r->record : NULL, directory);
+	r->have_record = record != NULL;
+	FindPoolDirectory(r->options, &r->conf, record, directory);
 	strlcpy(r->directory, directory, sizeof(r->directory));
 	switch (PCachePoolOpen(directory,
 						   r->options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
-						   &r->pool, &err))
+						   &r->pool, &l->open_error))
 	{
 		case PCACHE_OPEN_OK:
 			ResolvePath(directory, r->directory);
@@ -89,7 +80,7 @@ OpenPool(Loading *l)
 			break;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:
-			FailWith(&err);
+			FailWith(&l->open_error);
 	}
 	strlcpy(l->result.pool, r->pool.path, sizeof(l->result.pool));
 }
@@ -154,18 +145,16 @@ PlanPool(Loading *l, PCacheMissing *plan)
 {
 	Rebuild    *r = &l->r;
 	PCacheNextConfig config = NextConfig(&r->conf);
-	PCacheError err;
 
 	if (!l->missing)
 	{
 		RefuseForeignPool(l);
 		return;
 	}
-	PCacheSetError(&err, _("could not open persistent cache pool \"%s\": %s"),
-				   r->pool.path, strerror(ENOENT));
 	if (!PCacheMayCreateMissing(r->directory, PCacheIsDefaultDirectory(config.directory),
-								&r->record, config.size, config.nbuffers, plan, &err))
-		FailWith(&err);
+								&r->record, config.size, config.nbuffers, plan,
+								&l->open_error))
+		FailWith(&l->open_error);
 }
 
 /* Have an empty pool of that capacity, or of the planned one if it is missing. */
@@ -343,25 +332,13 @@ Discard(Loading *l)
 	RebuildStep("load-removed");
 }
 
-/* Load pages, if they would be kept. */
+/* Load pages, which would be kept. */
 static void
 LoadPages(Loading *l)
 {
 	Rebuild    *r = &l->r;
 	PCacheMissing plan;
-	char		why[512];
 
-	if (r->conf.mode != NULL && strcmp(r->conf.mode, "off") == 0)
-	{
-		ConcludeCold(l, _("persistent_cache_mode is off"));
-		return;
-	}
-	if (!ImageIsWarm(r->options, &l->image, r->control, &r->conf,
-					 r->have_record ? &r->record : NULL, why, sizeof(why)))
-	{
-		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
-		return;
-	}
 	PlanPool(l, &plan);
 	if (r->options->dry_run)
 	{
@@ -377,6 +354,26 @@ LoadPages(Loading *l)
 	ConcludeByPool(l);
 	if (l->result.next_start != NEXT_START_COLD)
 		Discard(l);
+}
+
+/* Load what is in the open image, if it would be kept. */
+static void
+LoadImage(Loading *l)
+{
+	const Rebuild *r = &l->r;
+	char		why[512];
+
+	l->result.image_size = l->image.header.image_size;
+	l->result.saved_pages = l->image.superblock.saved_pages;
+	if (ModeIsOff(&r->conf))
+		ConcludeCold(l, _("persistent_cache_mode is off"));
+	else if (!ImageIsWarm(r->options, &l->image, r->control, &r->conf,
+						  r->have_record ? &r->record : NULL, why, sizeof(why)))
+		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
+	else if (l->image.header.kind == PCACHE_IMAGE_LIST)
+		LoadList(l);
+	else
+		LoadPages(l);
 }
 
 static void
@@ -440,19 +437,7 @@ DoLoad(const PCacheOptions *options)
 	else if (opened == IMAGE_UNUSABLE)
 		FailWith(&err);
 	else
-	{
-		result->image_size = l.image.header.image_size;
-		result->saved_pages = l.image.superblock.saved_pages;
-		switch (l.image.header.kind)
-		{
-			case PCACHE_IMAGE_PAGES:
-				LoadPages(&l);
-				break;
-			case PCACHE_IMAGE_LIST:
-				LoadList(&l);
-				break;
-		}
-	}
+		LoadImage(&l);
 	CloseImage(&l.image);
 	PCachePoolClose(&r->pool);
 

@@ -19,7 +19,8 @@
 typedef struct Loading
 {
 	Rebuild		r;				/* the pool, and what it goes with */
-	bool		missing;		/* there is no pool yet */
+	bool		missing;		/* there is no pool yet ... */
+	PCacheError open_error;		/* ... as the attempt to open it has told */
 	Image		image;
 	LoadResult	result;			/* counted when a worker ends */
 } Loading;

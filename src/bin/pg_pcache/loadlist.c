@@ -115,7 +115,7 @@ PlanList(Loading *l, PCacheMissing *plan)
 	return capacity;
 }
 
-/* Fill a new pool with the pages of the list, if they would be kept. */
+/* Fill a new pool with the pages of the list, which would be kept. */
 void
 LoadList(Loading *l)
 {
@@ -123,19 +123,7 @@ LoadList(Loading *l)
 	PCacheMissing plan;
 	PCacheVerdict verdict;
 	uint64		capacity;
-	char		why[512];
 
-	if (r->conf.mode != NULL && strcmp(r->conf.mode, "off") == 0)
-	{
-		ConcludeCold(l, _("persistent_cache_mode is off"));
-		return;
-	}
-	if (!ListIsWarm(r->options, &l->image, r->control, &r->conf,
-					r->have_record ? &r->record : NULL, why, sizeof(why)))
-	{
-		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
-		return;
-	}
 	l->result.is_list = true;
 	r->list = ReadPageList(l);
 	capacity = PlanList(l, &plan);

@@ -364,6 +364,8 @@ extern void ShowHelp(const char *progname, int verb);
 
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);
+extern const PCacheRecord *ReadClusterRecord(const PCacheOptions *options,
+											 PCacheRecord *record);
 extern int	RunningServer(const char *pgdata);
 extern void RefuseRunningServer(const char *pgdata);
 extern bool FileExists(const char *directory, const char *name);
@@ -380,6 +382,7 @@ extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* judge.c */
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
+extern bool ModeIsOff(const Configuration *conf);
 extern PCacheNextConfig NextConfig(const Configuration *conf);
 extern void ReadLiveSuperblocks(const PCachePool *pool,
 								PCacheSuperblocks *superblocks);
@@ -403,7 +406,7 @@ extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   enum pg_log_level level, const char *hint);
 extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 							const Configuration *conf);
-extern void ScanPages(const PCacheOptions *options, const PCachePool *pool,
+extern void ScanPages(bool progress, const PCachePool *pool,
 					  const PCacheSuperblock *sb,
 					  const ControlFileData *control, int64 nbuffers,
 					  bool move, const Judge *judge, PageScan *scan);

@@ -162,10 +162,8 @@ ConcludeRebuild(Rebuild *r)
 	if (verdict.refusal == PCACHE_WARM)
 	{
 		PageScan	scan;
-		PCacheOptions quiet = *r->options;
 
-		quiet.progress = false;
-		ScanPages(&quiet, &r->pool, RebuildSuperblock(r), r->control,
+		ScanPages(false, &r->pool, RebuildSuperblock(r), r->control,
 				  r->conf.nbuffers, true, &r->judge, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
 		result->next_start = NEXT_START_WARM;
@@ -185,7 +183,7 @@ ConcludeRebuild(Rebuild *r)
 		result->next_start = NEXT_START_COLD;
 		strlcpy(result->detail, verdict.detail, sizeof(result->detail));
 	}
-	if (r->conf.mode != NULL && strcmp(r->conf.mode, "off") == 0)
+	if (ModeIsOff(&r->conf))
 	{
 		result->next_start = NEXT_START_COLD;
 		strlcpy(result->detail, _("persistent_cache_mode is off"), sizeof(result->detail));
@@ -281,11 +279,8 @@ DoRebuild(const PCacheOptions *options)
 		PlanWarming(&r, capacity);
 	if (SuperblockIsUsable(&r))
 	{
-		PCacheOptions quiet = *options;
-
 		/* all slots: verdicts beyond shared_buffers matter, too */
-		quiet.progress = false;
-		ScanPages(&quiet, &r.pool, RebuildSuperblock(&r), r.control, -1, true, &r.judge,
+		ScanPages(false, &r.pool, RebuildSuperblock(&r), r.control, -1, true, &r.judge,
 				  &r.scan);
 	}
 

@@ -230,8 +230,7 @@ static void
 Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 {
 	Image	   *image = &s->image;
-	uint32		per_chunk = kind == PCACHE_IMAGE_LIST ?
-		PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK : PCACHE_IMAGE_SLOTS_PER_CHUNK;
+	uint32		per_chunk = ChunkSlots(kind);
 	uint32		n_chunks = (s->sb.slots_used + per_chunk - 1) / per_chunk;
 	uint32		n = 0;
 	Work		work = {
@@ -274,10 +273,9 @@ JudgePool(Saving *s)
 {
 	const PCacheOptions *options = s->options;
 	ControlFileData *control = ReadControlFile(options);
-	PCacheOptions quiet = *options;
 	PCacheSuperblocks superblocks;
-	PCacheRecordResult record_result;
-	PCacheRecord record;
+	PCacheRecord record_file;
+	const PCacheRecord *record;
 	PCacheVerdict verdict;
 	Configuration conf;
 	Judge		judge;
@@ -286,11 +284,8 @@ JudgePool(Saving *s)
 
 	RefuseRunningServer(options->pgdata);
 	ReadConfiguration(options, &conf);
-	record_result = PCacheRecordRead(options->pgdata, &record, &err);
-	if (record_result == PCACHE_RECORD_ERROR)
-		FailWith(&err);
-	FindPoolDirectory(options, &conf,
-					  record_result == PCACHE_RECORD_OK ? &record : NULL, directory);
+	record = ReadClusterRecord(options, &record_file);
+	FindPoolDirectory(options, &conf, record, directory);
 	switch (PCachePoolOpen(directory, options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
 						   &s->pool, &err))
 	{
@@ -306,11 +301,10 @@ JudgePool(Saving *s)
 	}
 	ResolvePath(s->pool.path, s->result.pool);
 	PCacheReadSuperblocks(s->pool.fd, &superblocks);
-	GatherFacts(options, control, &conf,
-				record_result == PCACHE_RECORD_OK ? &record : NULL, &s->pool, &judge);
+	GatherFacts(options, control, &conf, record, &s->pool, &judge);
 	verdict = PCacheSuperblocksGate(&superblocks, &judge.facts);
 	s->sb = superblocks.chosen;
-	if (conf.mode != NULL && strcmp(conf.mode, "off") == 0)
+	if (ModeIsOff(&conf))
 	{
 		strlcpy(s->result.detail, _("persistent_cache_mode is off"), sizeof(s->result.detail));
 		return false;
@@ -327,8 +321,7 @@ JudgePool(Saving *s)
 		return false;
 	}
 	/* all slots: what the next start will have room for is not known here */
-	quiet.progress = false;
-	ScanPages(&quiet, &s->pool, &s->sb, control, -1, true, &judge, &s->scan);
+	ScanPages(false, &s->pool, &s->sb, control, -1, true, &judge, &s->scan);
 	if (ColdForWantOfPages(&s->sb, &s->scan, s->result.detail,
 						   sizeof(s->result.detail)) != NULL)
 		return false;

@@ -254,7 +254,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	/* which pages there will be is not known as long as a server runs */
 	if (result->next_start != NEXT_START_COLD && event == PCACHE_NEXT_NOTHING)
 	{
-		ScanPages(options, &pool, &superblocks.chosen, control,
+		ScanPages(options->progress, &pool, &superblocks.chosen, control,
 				  conf->nbuffers, true, &judge, &scan);
 		result->scanned = true;
 		result->slots = scan.staying;
@@ -332,7 +332,7 @@ DoVerify(const PCacheOptions *options)
 	result.next_start = NEXT_START_WARM;
 	ReadConfiguration(options, &conf);
 
-	if (conf.mode != NULL && strcmp(conf.mode, "off") == 0)
+	if (ModeIsOff(&conf))
 		Conclude(&result, NEXT_START_COLD, "off",
 				 _("persistent_cache_mode is off"));
 	else

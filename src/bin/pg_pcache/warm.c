@@ -137,14 +137,6 @@ ListFreeSlots(const Rebuild *r, const PageScan *scan, uint64 capacity, uint64 n,
 	return found;
 }
 
-static PersistentCacheMode
-NextMode(const Configuration *conf)
-{
-	if (conf->mode != NULL && strcmp(conf->mode, "always") == 0)
-		return PERSISTENT_CACHE_ALWAYS;
-	return PERSISTENT_CACHE_PLANNED_RESTART;
-}
-
 /*
  * Has anybody used the cluster meanwhile?  It is not ours to lock.
  */
@@ -186,7 +178,7 @@ PreparePool(Rebuild *r, const WarmPlan *plan, uint64 old_slots, bool keep)
 	PCacheSuperblock *sb = &r->superblocks.chosen;
 
 	if (!PCacheSuperblockAdopt(sb, r->control, r->pool.fs_kind,
-							   NextMode(&r->conf), r->conf.nbuffers))
+							   NextConfig(&r->conf).mode, r->conf.nbuffers))
 		pg_fatal("could not generate random numbers");
 	PCacheMediaRememberDimms(&r->judge.media, sb);
 	StoreSuperblock(r);
@@ -238,10 +230,7 @@ WarmFromFiles(Rebuild *r)
 		PCacheSuperblocksGate(&r->superblocks, &r->judge.facts).refusal == PCACHE_WARM;
 	if (keep)
 	{
-		PCacheOptions quiet = *r->options;
-
-		quiet.progress = false;
-		ScanPages(&quiet, &r->pool, sb, r->control, r->conf.nbuffers, false,
+		ScanPages(false, &r->pool, sb, r->control, r->conf.nbuffers, false,
 				  &r->judge, &scan);
 		kept = scan.counts[PCACHE_PAGE_KEPT];
 	}

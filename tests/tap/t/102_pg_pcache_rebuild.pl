@@ -8,7 +8,6 @@ use warnings FATAL => 'all';
 
 use Fcntl qw(:flock);
 use File::Find qw(find);
-use JSON::PP qw(decode_json);
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -32,15 +31,6 @@ sub refused
 	is($out, '', "$name: nothing on stdout");
 	like($err, qr/^pg_pcache: error: (?:.* )?$message/, "$name: message");
 	return;
-}
-
-sub rebuild_json
-{
-	my (@args) = @_;
-	my ($rc, $out, $err) = pcache($node, 'rebuild', '--json', @args);
-	my $json = $out eq '' ? {} : decode_json($out);
-
-	return { %$json, rc => $rc, stderr => $err };
 }
 
 # Pool and data directory, which go together, to be put back.
@@ -171,7 +161,7 @@ rename "$pool.away", $pool;
 # ---------------------------------------------------------------------------
 # Nothing to do.
 # ---------------------------------------------------------------------------
-$result = rebuild_json();
+$result = verb_json($node, 'rebuild');
 is($result->{rc}, 0, 'sound pool: exit status');
 is($result->{pages_kept}, $kept, 'sound pool: all pages are kept');
 is($result->{descriptors_formatted}, 0, 'sound pool: nothing formatted');
@@ -190,9 +180,9 @@ for my $case ([ 'superblock', 0 ], [ 'copy', COPY_OFFSET ])
 
 	put_back($saved);
 	damage_superblock($pool, 'crc', $at);
-	is(rebuild_json('--dry-run')->{rc}, 0, "damaged $name, dry run");
+	is(verb_json($node, 'rebuild', '--dry-run')->{rc}, 0, "damaged $name, dry run");
 	ok(!status_json($node)->{ $at == 0 ? 'superblock_intact' : 'superblock_copy_intact' }, "damaged $name, dry run: still damaged");
-	$result = rebuild_json();
+	$result = verb_json($node, 'rebuild');
 	is($result->{rc}, 0, "damaged $name: exit status");
 	ok($result->{ $at == 0 ? 'superblock_restored' : 'superblock_copy_restored' }, "damaged $name: restored");
 	my $status = status_json($node);
@@ -202,7 +192,7 @@ for my $case ([ 'superblock', 0 ], [ 'copy', COPY_OFFSET ])
 put_back($saved);
 damage_superblock($pool, 'crc', 0, COPY_OFFSET);
 refused('both superblocks damaged', qr/persistent cache pool ".*" cannot be repaired\n.*detail: Both superblocks are damaged\.  The first one: checksum is wrong\.  The copy: checksum is wrong\.\n.*hint: To make it an empty pool, use option --reset\.\n/);
-is(rebuild_json('--reset')->{capacity}, 8192, 'both superblocks damaged, --reset: same capacity');
+is(verb_json($node, 'rebuild', '--reset')->{capacity}, 8192, 'both superblocks damaged, --reset: same capacity');
 starts('both superblocks damaged, --reset', 'cold');
 put_back($saved);
 patch_superblock($pool, format_version => 7);
@@ -210,7 +200,7 @@ refused('another format', qr/cannot be repaired\n.*detail: It has format version
 put_back($saved);
 truncate $pool, DESCRIPTORS_OFFSET + DESCRIPTOR_SIZE;
 refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes, which is too small for \d+ blocks\n/);
-is(rebuild_json('--reset')->{rc}, 0, 'cut off, --reset: exit status');
+is(verb_json($node, 'rebuild', '--reset')->{rc}, 0, 'cut off, --reset: exit status');
 is(-s $pool, length $saved->{pool}, 'cut off, --reset: the file has its size again');
 starts('cut off, --reset', 'cold');
 
@@ -223,9 +213,9 @@ my $twin = read_descriptor($pool, $slots[3]);
 write_descriptor($pool, $slots[4], map { $_ => $twin->{$_} } qw(spc_oid db_oid rel_number fork_number block_number));
 $verdict = verify_json($node);
 is($verdict->{pages}{kept}, $kept - 5, 'damaged descriptors: these are lost');
-$result = rebuild_json('--dry-run');
+$result = verb_json($node, 'rebuild', '--dry-run');
 is($result->{descriptors_formatted}, 5, 'damaged descriptors, dry run');
-$result = rebuild_json();
+$result = verb_json($node, 'rebuild');
 is($result->{rc}, 0, 'damaged descriptors: exit status');
 is($result->{descriptors_formatted}, 5, 'damaged descriptors: formatted');
 $verdict = verify_json($node, '--pages');
@@ -247,11 +237,11 @@ for my $sizes ([ '64MB', '128MB' ], [ '128MB', '320MB' ], [ '320MB', '576MB' ], 
 	is(status_json($node)->{cached_data}, 1024 * 1024 * ($from =~ /(\d+)/)[0], "$name: size before");
 	my $all = verify_json($node)->{pages}{kept};
 	my $uuid = status_json($node)->{pool_uuid};
-	$result = rebuild_json('--resize' => $to, '--dry-run');
+	$result = verb_json($node, 'rebuild', '--resize' => $to, '--dry-run');
 	is($result->{rc}, 0, "$name, dry run: exit status");
 	is($result->{pages_not_fitting}, 0, "$name, dry run: all pages fit");
 	is(status_json($node)->{cached_data}, 1024 * 1024 * ($from =~ /(\d+)/)[0], "$name, dry run: same size");
-	$result = rebuild_json('--resize' => $to);
+	$result = verb_json($node, 'rebuild', '--resize' => $to);
 	is($result->{rc}, 0, "$name: exit status") or diag($result->{stderr});
 	is($result->{pages_kept}, $all, "$name: all pages are kept");
 	is(status_json($node)->{cached_data}, 1024 * 1024 * ($to =~ /(\d+)/)[0], "$name: new size");
@@ -270,7 +260,7 @@ for my $sizes ([ '64MB', '128MB' ], [ '128MB', '320MB' ], [ '320MB', '576MB' ], 
 # Too small for all of it.
 my $all = verify_json($node)->{pages}{kept};
 my %low = map { $_ => 1 } sealed_slots($pool, sub { $_[0]->{slot} < 1024 });
-$result = rebuild_json('--resize' => '8MB');
+$result = verb_json($node, 'rebuild', '--resize' => '8MB');
 is($result->{rc}, 0, 'too small: exit status');
 unlike($result->{stderr}, qr/warning/, 'too small: no warning, because the server can make it larger');
 is($result->{pages_kept}, scalar keys %low, 'too small: what fits is kept');
@@ -280,30 +270,30 @@ starts('too small', 'warm', scalar keys %low);
 $node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
 is((pcache($node, 'verify'))[0], 0, 'too small for shared_buffers: the server will make it larger');
 $node->append_conf('postgresql.conf', 'shared_buffers = 1TB');
-$result = rebuild_json('--resize' => '12MB');
+$result = verb_json($node, 'rebuild', '--resize' => '12MB');
 like($result->{stderr}, qr/warning: .*is too small for "shared_buffers": it has room for 1536 blocks, 134217728 are needed\n.*detail: There is no room to make it larger.*\n.*hint: Decrease "shared_buffers"/, 'too small, without room: warning');
 is((pcache($node, 'verify'))[0], 1, 'too small, without room');
 $node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
-$result = rebuild_json('--resize' => '64MB');
+$result = verb_json($node, 'rebuild', '--resize' => '64MB');
 is($result->{rc}, 0, 'large again');
 unlike($result->{stderr}, qr/too small/, 'large again: no warning');
 starts('large again', 'warm');
 $node->start;
 warm_up($node);
 $node->stop;
-is(rebuild_json('--resize' => '8MB', '--reset')->{capacity}, 1024, '--reset --resize');
-is(rebuild_json('--resize' => '64MB', '--reset')->{capacity}, 8192, '--reset --resize, back');
+is(verb_json($node, 'rebuild', '--resize' => '8MB', '--reset')->{capacity}, 1024, '--reset --resize');
+is(verb_json($node, 'rebuild', '--resize' => '64MB', '--reset')->{capacity}, 8192, '--reset --resize, back');
 starts('--reset --resize', 'cold');
 
 # The configuration cannot be read: that is not known to be warm, but what is
 # cold is told.
 put_back($saved);
 append_to_file("$data/postgresql.auto.conf", "no_such_setting = 1\n");
-$result = rebuild_json();
+$result = verb_json($node, 'rebuild');
 is($result->{rc}, 3, 'unreadable configuration: exit status');
 is($result->{next_start}, 'unknown', 'unreadable configuration: next_start');
 write_descriptor($pool, $_, crc => 1) for sealed_slots($pool);
-$result = rebuild_json();
+$result = verb_json($node, 'rebuild');
 is($result->{rc}, 2, 'unreadable configuration, no page to be kept: exit status');
 is($result->{next_start}, 'cold', 'unreadable configuration, no page to be kept: next_start');
 like($result->{detail}, qr/^none of the \d+ saved pages can be kept$/, 'unreadable configuration, no page to be kept: detail');
@@ -361,11 +351,11 @@ for my $case (
 		$bytes += $_->[1];
 	}
 	local $ENV{PG_PCACHE_BAD_BLOCKS} = join ',', map { "$_->[0]:$_->[1]" } @$ranges;
-	$result = rebuild_json('--dry-run');
+	$result = verb_json($node, 'rebuild', '--dry-run');
 	is($result->{rc}, 0, "$name, dry run: exit status");
 	is($result->{bad_bytes}, $bytes, "$name, dry run: bad bytes");
 	is($result->{pages_lost}, $lost, "$name, dry run: lost pages");
-	$result = rebuild_json();
+	$result = verb_json($node, 'rebuild');
 	is($result->{rc}, 0, "$name: exit status") or diag($result->{stderr});
 	is($result->{still_bad_bytes}, 0, "$name: cleared");
 	is($result->{pages_lost}, $lost, "$name: lost pages");
@@ -386,7 +376,7 @@ my $entry = pack 'QL', $blocks_offset + $page_slot * BLCKSZ, BLCKSZ;
 my $other_entry = pack 'QL', $blocks_offset + 5000 * BLCKSZ, BLCKSZ;
 write_bytes($pool, 12288, $entry . pack('L', crc32c($entry)) . $other_entry . pack('L', crc32c($other_entry)));
 is(verify_json($node)->{pages}{bad_block}, 1, 'memory error: a page is lost');
-$result = rebuild_json();
+$result = verb_json($node, 'rebuild');
 is($result->{rc}, 0, 'memory error: exit status');
 is($result->{bad_bytes}, 2 * BLCKSZ, 'memory error: bad bytes');
 is($result->{still_bad_bytes}, 0, 'memory error: cleared');
@@ -400,13 +390,13 @@ unlike(slurp_file($node->logfile, $offset), qr/has bad blocks/, 'memory error: t
 put_back($saved);
 {
 	local $ENV{PG_PCACHE_BAD_BLOCKS} = ($blocks_offset + $page_slot * BLCKSZ) . ':512!';
-	$result = rebuild_json();
+	$result = verb_json($node, 'rebuild');
 	is($result->{rc}, 0, 'stuck: exit status');
 	is($result->{still_bad_bytes}, 512, 'stuck: counted');
 	like($result->{stderr}, qr/warning: 512 bytes of persistent cache pool ".*" are still bad\n.*detail: The server does not use the slots that they are in\.\n/,
 		'stuck: message');
 	is($result->{pages_kept}, $kept - 1, 'stuck: the others are kept');
-	$result = rebuild_json('--warm-from-files');
+	$result = verb_json($node, 'rebuild', '--warm-from-files');
 	is($result->{rc}, 0, 'stuck, --warm-from-files: exit status');
 	is((sealed_slots($pool, sub { $_[0]->{slot} == $page_slot }))[0], undef, 'stuck, --warm-from-files: that slot stays free');
 	$ENV{PG_PCACHE_BAD_BLOCKS} = (DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE) . ':512!';
@@ -422,7 +412,7 @@ sub warm_again
 	$node->start;
 	warm_up($node);
 	$node->stop;
-	$result = rebuild_json('--resize' => '64MB');
+	$result = verb_json($node, 'rebuild', '--resize' => '64MB');
 	is($result->{rc}, 0, 'warm again, with the usual size');
 	@sealed = sealed_slots($pool);
 	return;

@@ -7,7 +7,6 @@
 use strict;
 use warnings FATAL => 'all';
 
-use JSON::PP qw(decode_json);
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -17,15 +16,6 @@ my $node = new_node('main', shared_buffers => '64MB', init => { extra => ['--dat
 my $data = $node->data_dir;
 my $pool = pool_file($node);
 my ($rc, $out, $err, $result, $verdict, $offset, $outcome, $valid);
-
-sub rebuild_json
-{
-	my (@args) = @_;
-	my ($rc, $out, $err) = pcache($node, 'rebuild', '--json', @args);
-	my $json = $out eq '' ? {} : decode_json($out);
-
-	return { %$json, rc => $rc, stderr => $err };
-}
 
 # The next start is warm, with all pages; reading the tables reads nothing.
 sub starts_warm
@@ -120,7 +110,7 @@ for my $mode ('planned_restart', 'always')
 	is((pcache($node, 'init', '--force', '--size' => '64MB'))[0], 0, "$mode: a new pool");
 	set_mode($node, $mode);
 	my $before = slurp_file($pool);
-	$result = rebuild_json('--warm-from-files', '--dry-run');
+	$result = verb_json($node, 'rebuild', '--warm-from-files', '--dry-run');
 	is($result->{rc}, 0, "$mode, dry run: exit status");
 	my $pages = $result->{warm_from_files}{pages_in_files};
 	cmp_ok($pages, '>', 1500, "$mode, dry run: pages in files");
@@ -128,7 +118,7 @@ for my $mode ('planned_restart', 'always')
 	ok(slurp_file($pool) eq $before, "$mode, dry run: nothing was changed");
 	undef $before;
 
-	$result = rebuild_json('--warm-from-files', '-j2');
+	$result = verb_json($node, 'rebuild', '--warm-from-files', '-j2');
 	is($result->{rc}, 0, "$mode: exit status") or diag($result->{stderr});
 	is($result->{next_start}, 'warm', "$mode: next start");
 	is($result->{warm_from_files}{read}, $pages, "$mode: all pages were read");
@@ -159,20 +149,20 @@ set_mode($node, 'planned_restart');
 # Relations of one's choice, and only what is missing.
 # ---------------------------------------------------------------------------
 my ($db, $rel) = $heap =~ /^base\/(\d+)\/(\d+)$/;
-$result = rebuild_json('--reset', '--warm-from-files', "--relations=$db/$rel, $toast");
+$result = verb_json($node, 'rebuild', '--reset', '--warm-from-files', "--relations=$db/$rel, $toast");
 is($result->{rc}, 0, 'two relations: exit status') or diag($result->{stderr});
 is($result->{warm_from_files}{relations}, 2, 'two relations');
 my $two = $result->{warm_from_files}{read};
 my %rels = map { $_->{rel_number} => 1 } map { read_descriptor($pool, $_) } sealed_slots($pool);
 is_deeply([ sort keys %rels ], [ sort $rel, $toast =~ /(\d+)$/ ], 'two relations: the pool holds no others');
-$result = rebuild_json('--warm-from-files', "--relations=$heap $index");
+$result = verb_json($node, 'rebuild', '--warm-from-files', "--relations=$heap $index");
 is($result->{rc}, 0, 'one more: exit status');
 is($result->{warm_from_files}{already} // 'none', 'none', 'keys as documented');
 cmp_ok($result->{warm_from_files}{already_in_pool}, '>', 0, 'one more: what is there is not read again');
 is($result->{warm_from_files}{already_in_pool} + $result->{warm_from_files}{read},
 	$result->{warm_from_files}{pages_in_files}, 'one more: the rest is');
 is($result->{pages_kept}, $two + $result->{warm_from_files}{read}, 'one more: pages kept');
-$result = rebuild_json('--warm-from-files');
+$result = verb_json($node, 'rebuild', '--warm-from-files');
 is($result->{warm_from_files}{already_in_pool}, $two + sealed_slots($pool, sub { $_[0]->{rel_number} == ($index =~ /(\d+)$/)[0] }),
 	'all of them: what is there is not read again');
 starts_warm('all of them', $result->{pages_kept});
@@ -180,7 +170,7 @@ is(relation_reads($node), 0, 'all of them: no relation block is read from disk')
 is(checksums($node), $expected, 'all of them: contents are right');
 $valid = warm_up($node);
 $node->stop;
-$result = rebuild_json('--warm-from-files');
+$result = verb_json($node, 'rebuild', '--warm-from-files');
 is($result->{rc}, 0, 'once more: exit status');
 starts_warm('once more', $result->{pages_kept});
 cmp_ok($result->{pages_kept}, '>=', $valid, 'once more: nothing was lost');
@@ -195,7 +185,7 @@ $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE TABLE t (id int) TABLESPACE ts; INSERT INTO t SELECT generate_series(1, 10000)');
 my $path = $node->safe_psql('other', "SELECT pg_relation_filepath('t')");
 $node->stop;
-$result = rebuild_json('--reset', '--warm-from-files', "--relations=$path");
+$result = verb_json($node, 'rebuild', '--reset', '--warm-from-files', "--relations=$path");
 is($result->{warm_from_files}{relations}, 1, 'tablespace: found');
 cmp_ok($result->{warm_from_files}{read}, '>', 40, 'tablespace: pages');
 starts_warm('tablespace', $result->{pages_kept});
@@ -224,7 +214,7 @@ my $good = read_bytes("$data/$heap", 5 * BLCKSZ, BLCKSZ);
 write_bytes("$data/$heap", 5 * BLCKSZ + 5000, "damage");
 my $other_good = read_bytes("$data/$heap", 7 * BLCKSZ, BLCKSZ);
 write_bytes("$data/$heap", 7 * BLCKSZ + 12, pack('SS', 6000, 100));
-$result = rebuild_json('--reset', '--warm-from-files');
+$result = verb_json($node, 'rebuild', '--reset', '--warm-from-files');
 is($result->{rc}, 0, 'damaged pages: exit status');
 is($result->{warm_from_files}{wrong_checksum}, 1, 'damaged pages: checksum');
 is($result->{warm_from_files}{invalid_header}, 1, 'damaged pages: header');
@@ -239,7 +229,7 @@ $node->stop;
 # A page from the future.
 write_bytes("$data/$heap", 5 * BLCKSZ, pack('LL', 0x7000, 0));
 run_log([ 'pg_checksums', '--disable', '-D' => $data ]);
-$result = rebuild_json('--reset', '--warm-from-files');
+$result = verb_json($node, 'rebuild', '--reset', '--warm-from-files');
 is($result->{warm_from_files}{wal_not_durable}, 1, 'LSN beyond the WAL: not taken');
 write_bytes("$data/$heap", 5 * BLCKSZ, $good);
 starts_warm('LSN beyond the WAL, mended', $result->{pages_kept});
@@ -259,7 +249,7 @@ patch_superblock($pool, state => STATE_DIRTY);
 $verdict = verify_json($node);
 is($verdict->{rc}, 0, 'killed while saving: pg_pcache verify says warm');
 cmp_ok($verdict->{pages}{kept}, '>', 0, 'killed while saving: pages would be kept');
-$result = rebuild_json('--warm-from-files');
+$result = verb_json($node, 'rebuild', '--warm-from-files');
 is($result->{rc}, 0, 'killed while saving: exit status');
 is($result->{warm_from_files}{already_in_pool}, 0, 'killed while saving: none of them is taken over');
 starts_warm('killed while saving, filled', $result->{pages_kept});

@@ -10,7 +10,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use File::Copy qw(copy);
-use JSON::PP qw(decode_json);
+use JSON::PP;
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -28,16 +28,6 @@ my $pool = pool_file($node);
 my $image = "$data.pcache-image";
 my $other = "$data.other-image";
 my ($valid, $sums);
-
-# Run a verb with --json.
-sub verb_json
-{
-	my (@args) = @_;
-	my ($rc, $out, $err) = pcache($node, @args, '--json');
-	my $json = $out eq '' ? {} : decode_json($out);
-
-	return { %$json, rc => $rc, stderr => $err };
-}
 
 # What a reboot of the host does to a pool in memory.
 sub lose_pool { unlink $pool or die "$pool: $!"; return }
@@ -101,7 +91,7 @@ for my $how ([], [qw(--compress lz4)], [qw(--compress zstd -j 3)], [qw(-j 2)], [
 	my $name = @$how ? "@$how" : 'plain';
 	my $file = ($how->[0] // '') eq '--to' ? $other : $image;
 	my @from = $file eq $other ? ('--from' => $other) : ();
-	my $saved = verb_json('save', @$how);
+	my $saved = verb_json($node, 'save', @$how);
 
 	is($saved->{rc}, 0, "$name: saved");
 	is($saved->{pages_saved}, $valid, "$name: all pages");
@@ -109,20 +99,20 @@ for my $how ([], [qw(--compress lz4)], [qw(--compress zstd -j 3)], [qw(-j 2)], [
 	is((stat $file)[2] & 07777, 0600, "$name: permissions");
 	is((stat $file)[7], $saved->{image_size}, "$name: size");
 	ok(!-e "$file.tmp", "$name: no temporary file");
-	my $shown = verb_json('status', '--image' => $file);
+	my $shown = verb_json($node, 'status', '--image' => $file);
 	is($shown->{pages}, $valid, "$name: status of the image");
-	my $checked = verb_json('verify', '--image' => $file);
+	my $checked = verb_json($node, 'verify', '--image' => $file);
 	is($checked->{rc}, 0, "$name: verify of the image");
 	is($checked->{damaged_chunks}, 0, "$name: nothing is damaged");
 
-	is(verb_json('load', @from)->{already_warm}, JSON::PP::true, "$name: nothing to load while the pool is there");
+	is(verb_json($node, 'load', @from)->{already_warm}, JSON::PP::true, "$name: nothing to load while the pool is there");
 	ok(-e $file, "$name: the image stays then");
 
 	lose_pool();
-	my $planned = verb_json('load', '--dry-run', @from);
+	my $planned = verb_json($node, 'load', '--dry-run', @from);
 	is($planned->{rc}, 0, "$name: dry run");
 	ok(!-e $pool && -e $file, "$name: a dry run changes nothing");
-	my $loaded = verb_json('load', @from, ($how->[0] // '') eq '-j' ? @$how : ());
+	my $loaded = verb_json($node, 'load', @from, ($how->[0] // '') eq '-j' ? @$how : ());
 	is($loaded->{rc}, 0, "$name: loaded");
 	is($loaded->{pages_loaded}, $valid, "$name: all pages were loaded");
 	is($loaded->{pages_kept}, $valid, "$name: and will be kept");
@@ -135,59 +125,59 @@ for my $how ([], [qw(--compress lz4)], [qw(--compress zstd -j 3)], [qw(-j 2)], [
 # ---------------------------------------------------------------------------
 # no image
 lose_pool();
-my $result = verb_json('load');
+my $result = verb_json($node, 'load');
 is($result->{rc}, 2, 'no image: exit status');
 like($result->{detail}, qr/there is no image "\Q$image\E"/, 'no image: reason');
 ok(!-e $pool, 'no image: no pool was made');
 starts_cold('no image', qr/the pool was lost with its tmpfs file system/);
 
 # of another stop than the last one
-verb_json('save');
+verb_json($node, 'save');
 copy($image, $other) or die;
 chmod 0600, $other;
 run_and_stop();
 lose_pool();
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 2, 'image of another stop: exit status');
 like($result->{detail}, qr/control file was changed|last checkpoint of the cluster is at|incarnation/, 'image of another stop: reason');
 ok(-e $image, 'image of another stop: it stays');
 ok(!-e $pool, 'image of another stop: no pool was made');
-is(verb_json('verify', '--image' => $image)->{rc}, 2, 'image of another stop: verify knows');
+is(verb_json($node, 'verify', '--image' => $image)->{rc}, 2, 'image of another stop: verify knows');
 starts_cold('image of another stop', qr/the pool was lost with its tmpfs file system/);
 
 # a crash, and a server that runs
-verb_json('save');
+verb_json($node, 'save');
 $node->start;
 for my $verb (qw(save load))
 {
-	my $refused = verb_json($verb);
+	my $refused = verb_json($node, $verb);
 	is($refused->{rc}, 1, "$verb: refuses a running server");
 	like($refused->{stderr}, qr/server is running|is running/, "$verb: says so");
 }
 $node->stop('immediate');
-$result = verb_json('save');
+$result = verb_json($node, 'save');
 is($result->{rc}, 2, 'crash: nothing to save');
 is($result->{image}, undef, 'crash: no image');
 lose_pool();
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 2, 'crash: not loaded');
 like($result->{detail}, qr/not shut down cleanly|incarnation/, 'crash: reason');
 starts_cold('crash', qr/the pool was lost with its tmpfs file system/);
 
 # the cache is switched off, and no pool is left
-verb_json('save');
+verb_json($node, 'save');
 set_mode($node, 'off');
-$result = verb_json('save');
+$result = verb_json($node, 'save');
 is($result->{rc}, 2, 'mode off: not saved');
 is($result->{detail}, 'persistent_cache_mode is off', 'mode off: why not');
 lose_pool();
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 2, 'mode off: not loaded');
 is($result->{detail}, 'persistent_cache_mode is off', 'mode off: reason');
 ok(!-e $pool, 'mode off: no pool was made');
 set_mode($node, 'planned_restart');
 unlink $image;
-$result = verb_json('save');
+$result = verb_json($node, 'save');
 is($result->{rc}, 2, 'no pool: nothing to save');
 like($result->{detail}, qr/could not open persistent cache pool/, 'no pool: reason');
 starts_cold('no pool', qr/the pool was lost with its tmpfs file system/);
@@ -195,21 +185,21 @@ starts_cold('no pool', qr/the pool was lost with its tmpfs file system/);
 # a file that is not ours to replace
 unlink $image;
 append_to_file($image, 'precious' x 2000);
-$result = verb_json('save');
+$result = verb_json($node, 'save');
 is($result->{rc}, 1, 'foreign file: refused');
 like($result->{stderr}, qr/exists and is not an image of this cluster/, 'foreign file: says so');
 is(-s $image, 16000, 'foreign file: untouched');
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 0, 'foreign file: not even opened while the pool is warm');
 lose_pool();
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 1, 'foreign file: not loaded');
 like($result->{stderr}, qr/is not an image of a persistent cache|header/, 'foreign file: reason');
 unlink $image;
 append_to_file("$image.tmp", 'precious' x 2000);
 starts_cold('foreign file', qr/the pool was lost with its tmpfs file system/);
 
-$result = verb_json('save');
+$result = verb_json($node, 'save');
 is($result->{rc}, 1, 'foreign temporary file: refused');
 like($result->{stderr}, qr/"\Q$image.tmp\E" exists and is not an image of this cluster/, 'foreign temporary file: says so');
 is(-s "$image.tmp", 16000, 'foreign temporary file: untouched');
@@ -220,7 +210,7 @@ unlink "$image.tmp";
 	my $shared = PostgreSQL::Test::Utils::tempdir() . '/shared';
 	mkdir $shared;
 	chmod 0777, $shared;
-	$result = verb_json('save', '--to' => "$shared/image");
+	$result = verb_json($node, 'save', '--to' => "$shared/image");
 	is($result->{rc}, 1, 'shared directory: refused');
 	like($result->{stderr}, qr/other users can replace/, 'shared directory: says so');
 	ok(!-e "$shared/image", 'shared directory: nothing was written');
@@ -230,7 +220,7 @@ for my $bad ([ 'save', '--compress' => 'rot13' ], [ 'save', '--from' => 'x' ], [
 	is((pcache($node, @$bad))[0], 1, "@$bad: refused");
 }
 # ours is the test's environment: no systemd, or a host that stays
-$result = verb_json('save', '--if-host-stops');
+$result = verb_json($node, 'save', '--if-host-stops');
 ok($result->{rc} == 0 ? $result->{host_stays} : $result->{stderr} =~ /could not find out whether the host is going down/, 'the host stays, or nobody knows');
 ok(!-e $image, 'nothing was saved then');
 
@@ -244,7 +234,7 @@ ok(!-e $image, 'nothing was saved then');
 		chmod 0755, "$bin/systemctl";
 		local $ENV{PATH} = "$bin:$ENV{PATH}";
 		# What cannot be found out must not pass for a host that stays.
-		is(verb_json('save', '--if-host-stops')->{rc}, defined $state->[1] ? 0 : 1, "host is $state->[0]: exit status");
+		is(verb_json($node, 'save', '--if-host-stops')->{rc}, defined $state->[1] ? 0 : 1, "host is $state->[0]: exit status");
 		is(!!-e $image, !!$state->[1], "host is $state->[0]: image");
 		unlink $image;
 	}
@@ -253,7 +243,7 @@ ok(!-e $image, 'nothing was saved then');
 # ---------------------------------------------------------------------------
 # Damaged images: a chunk costs its pages, anything else all of them.
 # ---------------------------------------------------------------------------
-verb_json('save');
+verb_json($node, 'save');
 copy($image, $other) or die;
 my $index_offset = unpack('Q', read_bytes($other, INDEX_OFFSET, 8));
 my ($offset, undef, $n_pages) = unpack('Q Q L', read_bytes($other, $index_offset + 32, 32));
@@ -272,12 +262,12 @@ for my $case (
 	unlink $pool;
 	if (defined $lost)
 	{
-		$result = verb_json('load', '--strict');
+		$result = verb_json($node, 'load', '--strict');
 		is($result->{rc}, 1, "$name: an error with --strict");
 		like($result->{stderr}, qr/error: chunk 1 of image "\Q$image\E" has a wrong CRC/, "$name: which chunk");
 		is(verify_json($node)->{rc}, 2, "$name: cold after that");
-		is(verb_json('verify', '--image' => $image)->{damaged_pages}, $lost, "$name: verify counts");
-		$result = verb_json('load', '--keep');
+		is(verb_json($node, 'verify', '--image' => $image)->{damaged_pages}, $lost, "$name: verify counts");
+		$result = verb_json($node, 'load', '--keep');
 		is($result->{rc}, 0, "$name: loaded");
 		is($result->{damaged_pages}, $lost, "$name: pages lost");
 		like($result->{stderr}, qr/warning: chunk 1 of image "\Q$image\E" has a wrong CRC, which costs $lost pages/, "$name: named");
@@ -286,7 +276,7 @@ for my $case (
 	}
 	else
 	{
-		$result = verb_json('load');
+		$result = verb_json($node, 'load');
 		is($result->{rc}, 1, "$name damaged: an error");
 		like($result->{stderr}, qr/the $name (?:of|in) image "\Q$image\E" is damaged/, "$name damaged: says so");
 		ok(!-e $pool, "$name damaged: no pool was made");
@@ -298,7 +288,7 @@ for my $size (0, 100, CHUNKS, $index_offset - 4096, (-s $other) - 4096)
 	chmod 0600, $image;
 	truncate $image, $size or die;
 	unlink $pool;
-	is(verb_json('load')->{rc}, 1, "cut off at $size: an error");
+	is(verb_json($node, 'load')->{rc}, 1, "cut off at $size: an error");
 	ok(!-e $pool, "cut off at $size: no pool was made");
 }
 # chunks that were exchanged
@@ -311,7 +301,7 @@ chmod 0600, $image;
 	write_bytes($image, $offset_a, $bytes_b);
 	write_bytes($image, $offset_b, $bytes_a);
 }
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 0, 'exchanged chunks: loaded');
 is($result->{damaged_chunks}, 2, 'exchanged chunks: both are damaged');
 
@@ -319,7 +309,7 @@ is($result->{damaged_chunks}, 2, 'exchanged chunks: both are damaged');
 copy($other, $image) or die;
 chmod 0600, $image;
 unlink $pool;
-is(verb_json('load')->{rc}, 0, 'intact again: loaded');
+is(verb_json($node, 'load')->{rc}, 0, 'intact again: loaded');
 starts_warm('intact again');
 
 # ---------------------------------------------------------------------------
@@ -338,7 +328,7 @@ SKIP:
 		}
 		is(!!-e $image, $step eq 'save-renamed', "$step: an image, whole or not at all");
 		is(verify_json($node)->{rc}, 0, "$step: the pool is as it was");
-		is(verb_json('save')->{rc}, 0, "$step: saved");
+		is(verb_json($node, 'save')->{rc}, 0, "$step: saved");
 		ok(!-e "$image.tmp", "$step: nothing is left over");
 	}
 	copy($image, $other) or die;
@@ -356,12 +346,12 @@ SKIP:
 		is(verify_json($node)->{rc}, $whole ? 0 : 2, "$step: warm or cold");
 		if (!$whole)
 		{
-			is(verb_json('load')->{rc}, 0, "$step: loaded");
+			is(verb_json($node, 'load')->{rc}, 0, "$step: loaded");
 		}
 		starts_warm($step) if $step eq 'load-chunk:3' || $step eq 'load-done';
 		if ($step eq 'load-chunk:3' || $step eq 'load-done')
 		{
-			verb_json('save');
+			verb_json($node, 'save');
 			copy($image, $other) or die;
 		}
 	}
@@ -381,10 +371,10 @@ SKIP:
 # Less room, and another place.
 # ---------------------------------------------------------------------------
 unlink $image;
-is(verb_json('save')->{rc}, 0, 'fewer buffers: saved');
+is(verb_json($node, 'save')->{rc}, 0, 'fewer buffers: saved');
 lose_pool();
 $node->append_conf('postgresql.conf', "shared_buffers = 8MB\n");
-is(verb_json('load')->{rc}, 0, 'fewer buffers: loaded');
+is(verb_json($node, 'load')->{rc}, 0, 'fewer buffers: loaded');
 {
 	my $from = log_offset($node);
 	$node->start;

@@ -9,7 +9,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use File::Copy qw(copy);
-use JSON::PP qw(decode_json);
+use JSON::PP;
 use List::Util qw(sum0 uniq);
 use PCache;
 use PCache::HotAndCold;
@@ -29,16 +29,6 @@ my $image = "$data.pcache-image";
 my $kept_image = "$data.kept-image";
 my ($expected, $result, $offset, $outcome, $verdict);
 
-# Run a verb with --json.
-sub verb_json
-{
-	my (@args) = @_;
-	my ($rc, $out, $err) = pcache($node, @args, '--json');
-	my $json = $out eq '' ? {} : decode_json($out);
-
-	return { %$json, rc => $rc, stderr => $err };
-}
-
 # What a reboot of the host does to a pool in memory.
 sub lose_pool
 {
@@ -50,7 +40,7 @@ sub lose_pool
 sub save_list
 {
 	my ($name) = @_;
-	my $saved = verb_json('save', '--list');
+	my $saved = verb_json($node, 'save', '--list');
 
 	is($saved->{rc}, 0, "$name: saved") or diag($saved->{stderr});
 	copy($image, $kept_image) or die;
@@ -79,7 +69,7 @@ sub adds_up
 sub load_list
 {
 	my ($name, @args) = @_;
-	my $loaded = verb_json('load', @args);
+	my $loaded = verb_json($node, 'load', @args);
 
 	is($loaded->{rc}, 0, "$name: loaded") or diag($loaded->{stderr});
 	is($loaded->{next_start}, 'warm', "$name: the next start");
@@ -140,11 +130,11 @@ $result = save_list('there and back');
 cmp_ok(-s $image, '<', 0.05 * $result->{pages_saved} * BLCKSZ, 'there and back: a list is small');
 my $listed = $result->{pages_saved};
 cmp_ok($listed, '>=', $valid, 'there and back: all pages are listed');
-is(verb_json('verify', '--image' => $image)->{rc}, 0, 'there and back: verify of the image');
-is(verb_json('load')->{already_warm}, JSON::PP::true, 'there and back: nothing to load while the pool is there');
+is(verb_json($node, 'verify', '--image' => $image)->{rc}, 0, 'there and back: verify of the image');
+is(verb_json($node, 'load')->{already_warm}, JSON::PP::true, 'there and back: nothing to load while the pool is there');
 
 lose_pool();
-$result = verb_json('load', '--dry-run');
+$result = verb_json($node, 'load', '--dry-run');
 is($result->{rc}, 0, 'dry run: exit status') or diag($result->{stderr});
 is($result->{list}{read}, $listed, 'dry run: all pages would be read');
 ok(!-e $pool && -e $image, 'dry run: nothing was changed');
@@ -192,7 +182,7 @@ $node->safe_psql('postgres', 'VACUUM t_shorter');
 $expected = checksums($node);
 $node->stop;
 lose_pool();
-is(verb_json('verify', '--image' => $image)->{rc}, 0, 'old list: verify of the image');
+is(verb_json($node, 'verify', '--image' => $image)->{rc}, 0, 'old list: verify of the image');
 $result = load_list('old list');
 is($result->{list}{relation_gone}, $pages_gone, 'old list: pages of the relation that is gone');
 cmp_ok($result->{list}{beyond_end}, '>', 100, 'old list: pages beyond the end of their file');
@@ -221,7 +211,7 @@ $node->stop;
 bring_back_image();
 lose_pool();
 append_to_file("$data/standby.signal", '');
-$result = verb_json('load', '--dry-run');
+$result = verb_json($node, 'load', '--dry-run');
 unlink "$data/standby.signal";
 is($result->{rc}, 0, 'unlogged: exit status') or diag($result->{stderr}, $result->{detail});
 cmp_ok($result->{list}{unlogged}, '>', 20, 'unlogged: pages of a relation that will be reset are not read');
@@ -231,20 +221,20 @@ adds_up($result->{list}, 'unlogged');
 # What is not loaded.
 # ---------------------------------------------------------------------------
 set_mode($node, 'off');
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 2, 'mode off: exit status');
 like($result->{detail}, qr/^persistent_cache_mode is off/, 'mode off: reason');
 set_mode($node, 'planned_restart');
 
 append_to_file("$data/backup_label", "x\n");
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 unlink "$data/backup_label";
 is($result->{rc}, 2, 'backup_label: exit status');
 like($result->{detail}, qr/the cluster starts from a backup/, 'backup_label: reason');
 
 my $state = slurp_file(state_file($node));
 unlink state_file($node);
-$result = verb_json('load', '--from' => $image);
+$result = verb_json($node, 'load', '--from' => $image);
 is($result->{rc}, 2, 'no record: exit status');
 like($result->{detail}, qr/the data directory has no record of a pool/, 'no record: reason');
 write_state($node, $state);
@@ -253,11 +243,11 @@ ok(!-e $pool && -e $image, 'nothing was changed');
 # the only chunk
 $offset = unpack('Q', read_bytes($image, unpack('Q', read_bytes($image, INDEX_OFFSET, 8)), 8));
 write_bytes($image, $offset + 70, chr(ord(read_bytes($image, $offset + 70, 1)) ^ 1));
-$result = verb_json('load', '--strict');
+$result = verb_json($node, 'load', '--strict');
 is($result->{rc}, 1, 'damaged chunk, strict: exit status');
 like($result->{stderr}, qr/^pg_pcache: error: chunk 0 of image "\Q$image\E" has a wrong CRC$/m, 'damaged chunk, strict: message');
 ok(!-e $pool, 'damaged chunk, strict: no pool was made');
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 2, 'damaged chunk: exit status');
 is($result->{damaged_pages}, $listed, 'damaged chunk: its pages are counted');
 like($result->{stderr}, qr/^pg_pcache: warning: chunk 0 of image "\Q$image\E" has a wrong CRC, which costs $listed pages$/m, 'damaged chunk: message');
@@ -268,11 +258,11 @@ bring_back_image();
 $node->start;
 $node->stop('immediate');
 lose_pool();
-$result = verb_json('load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 2, 'crash: exit status');
 is($result->{detail}, qq{image "$image": the cluster was not shut down cleanly}, 'crash: reason');
 ok(!-e $pool && -e $image, 'crash: nothing was changed');
-is(verb_json('verify', '--image' => $image)->{rc}, 2, 'crash: verify of the image knows');
+is(verb_json($node, 'verify', '--image' => $image)->{rc}, 2, 'crash: verify of the image knows');
 (undef, $out) = pcache($node, 'load');
 like($out, qr/^next start: COLD: image .* was not shut down cleanly$/m, 'crash: output');
 $offset = log_offset($node);
@@ -297,7 +287,7 @@ SKIP:
 		local $ENV{PG_PCACHE_TRACE_STEPS} = 1;
 
 		lose_pool();
-		$result = verb_json('load');
+		$result = verb_json($node, 'load');
 		is($result->{rc}, 0, 'steps: exit status');
 		@steps = uniq($result->{stderr} =~ /^step: (\S+)$/mg);
 	}

@@ -28,6 +28,7 @@ use Test::More;
 
 our @EXPORT = qw(
   pcache
+  verb_json
   verify_json
   status_json
 );
@@ -45,25 +46,18 @@ sub pcache
 	return (($? & 127) ? -($? & 127) : $? >> 8, $out, $err);
 }
 
-# What pg_pcache verify --json prints, decoded, with exit status (rc) and stderr
-# added.  More options may follow the node.
-sub verify_json
+# What a verb of pg_pcache prints with --json, decoded, with exit status (rc) and
+# stderr added.  More options may follow the verb.
+sub verb_json
 {
-	my ($node, @args) = @_;
-	my ($rc, $out, $err) = pcache($node, 'verify', '--json', @args);
+	my ($node, $verb, @args) = @_;
+	my ($rc, $out, $err) = pcache($node, $verb, '--json', @args);
 	my $json = $out eq '' ? {} : JSON::PP::decode_json($out);
 
 	return { %$json, rc => $rc, stderr => $err };
 }
 
-# The same for pg_pcache status --json.
-sub status_json
-{
-	my ($node, @args) = @_;
-	my ($rc, $out, $err) = pcache($node, 'status', '--json', @args);
-	my $json = $out eq '' ? {} : JSON::PP::decode_json($out);
-
-	return { %$json, rc => $rc, stderr => $err };
-}
+sub verify_json { my ($node, @args) = @_; return verb_json($node, 'verify', @args) }
+sub status_json { my ($node, @args) = @_; return verb_json($node, 'status', @args) }
 
 1;
