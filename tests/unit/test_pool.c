@@ -566,6 +566,66 @@ TestInterrupted(void **state)
 	PCachePoolInterrupted = NULL;
 }
 
+static uint64
+AllocatedBytes(const PCachePool *pool)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(pool->fd, &st), 0);
+	return (uint64) st.st_blocks * 512;
+}
+
+/*
+ * A pool that is created sparse has no blocks until they are allocated, and has
+ * its name only when it has all of them.
+ */
+static void
+TestSparse(void **state)
+{
+	const uint64 capacity = MIB(8) / BLCKSZ;
+	PCacheCreation creation;
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	char	   *block;
+
+	for (int finish = 0; finish < 2; finish++)
+	{
+		assert_true(PCachePoolBeginCreate(&creation, dir, false, true, capacity,
+										  SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+										  &pool, &sb, &err));
+		assert_int_equal(pool.file_size, sb.pool_size);
+		if (pool.fs_kind == PCACHE_FS_TMPFS)
+			assert_true(AllocatedBytes(&pool) <= sb.blocks_offset);
+
+		block = pool.map.base + sb.blocks_offset + MIB(2);
+		assert_true(PCachePoolAllocate(&pool, sb.blocks_offset + MIB(2), MIB(2), &err));
+		if (pool.fs_kind == PCACHE_FS_TMPFS)
+			assert_int_equal(AllocatedBytes(&pool), sb.blocks_offset + MIB(2));
+		memset(block, 0x5a, MIB(2));
+		assert_false(Exists(Join(dir, "pool")));
+		assert_true(Exists(Join(dir, "pool.tmp")));
+		if (finish)
+			break;
+		PCachePoolAbortCreate(&creation);
+		assert_int_equal(pool.fd, -1);
+		assert_false(Exists(Join(dir, "pool.tmp")));
+	}
+
+	assert_true(PCachePoolFinishCreate(&creation, &err));
+	assert_false(Exists(Join(dir, "pool.tmp")));
+	assert_true(Exists(Join(dir, "pool")));
+	assert_true(AllocatedBytes(&pool) >= sb.pool_size);
+	/* what was stored meanwhile is there, and the rest is zero */
+	for (uint64 i = 0; i < MIB(2); i++)
+	{
+		assert_int_equal(block[i], 0x5a);
+		assert_int_equal(block[i - MIB(2)], 0);
+		assert_int_equal(block[i + MIB(2)], 0);
+	}
+	PCachePoolClose(&pool);
+}
+
 /* Who was not told to replace a pool leaves the one that is there alone. */
 static void
 TestNoReplacement(void **state)
@@ -1407,6 +1467,7 @@ main(void)
 		BOTH(TestFsKind),
 		BOTH(TestMakeDirectory),
 		BOTH(TestInterrupted),
+		BOTH(TestSparse),
 		BOTH(TestNoReplacement),
 		cmocka_unit_test(TestIsInside),
 		cmocka_unit_test(TestIsInsideRoot),

@@ -122,6 +122,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #define PCachePoolOpen RealPoolOpen
 #define PCachePoolUseHugePages RealUseHugePages
 #define PCachePoolMayFormat RealMayFormat
+#include "pcache_allocate.c"
 #include "pcache_error.c"
 #include "pcache_facts.c"
 #include "pcache_pool.c"

@@ -15,7 +15,6 @@
  */
 #include "postgres_fe.h"
 
-#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,31 +23,6 @@
 #include "common/logging.h"
 #include "image.h"
 #include "rebuild.h"
-
-/* For a signal handler: the file to remove. */
-static struct
-{
-	volatile sig_atomic_t made;
-	int			dir_fd;
-	char		name[MAXPGPATH];
-}			unfinished;
-
-static void
-RemoveUnfinished(void)
-{
-	if (unfinished.made)
-		(void) unlinkat(unfinished.dir_fd, unfinished.name, 0);
-	unfinished.made = 0;
-}
-
-static void
-RemoveAndDie(SIGNAL_ARGS)
-{
-	RemoveUnfinished();
-	/* die of the signal, as whoever sent it expects */
-	pqsignal(postgres_signal_arg, SIG_DFL);
-	raise(postgres_signal_arg);
-}
 
 /*
  * A file that is not an image of this cluster is somebody else's.  One that is
@@ -81,17 +55,23 @@ RefuseForeignFile(const Image *image, const char *name, const char *suffix,
 	exit(EXIT_ERROR);
 }
 
+/* The name of the image while it is written; name has MAXPGPATH bytes. */
+static void
+GetTemporaryName(const Image *image, char *name)
+{
+	snprintf(name, MAXPGPATH, "%s%s", image->name, PCACHE_IMAGE_TMP_SUFFIX);
+}
+
 /* Open the temporary file. */
 static void
-OpenTemporary(Image *image)
+OpenTemporary(Image *image, const char *name)
 {
 	int			flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	const char *name = unfinished.name;
 
 	/* of one that was killed; nobody else works on it, as the pool is locked */
 	if (unlinkat(image->dir.fd, name, 0) < 0 && errno != ENOENT)
 		pg_fatal("could not remove file \"%s%s\": %m", image->path, PCACHE_IMAGE_TMP_SUFFIX);
-	unfinished.made = 1;
+	NoteUnfinished(true);
 	image->fd = openat(image->dir.fd, name, flags | IMAGE_O_DIRECT, pg_file_create_mode);
 	if (image->fd < 0 && errno == EINVAL)
 	{
@@ -101,7 +81,7 @@ OpenTemporary(Image *image)
 	}
 	if (image->fd < 0)
 	{
-		unfinished.made = (errno != EEXIST);
+		NoteUnfinished(errno != EEXIST);
 		pg_fatal("could not create file \"%s%s\": %m", image->path, PCACHE_IMAGE_TMP_SUFFIX);
 	}
 }
@@ -137,17 +117,13 @@ CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compressi
 {
 	PCacheImageHeader *header = &image->header;
 	size_t		index_size = ImageAlign(Max(max_chunks, 1) * sizeof(PCacheImageEntry));
+	char		name[MAXPGPATH];
 
-	unfinished.dir_fd = image->dir.fd;
-	snprintf(unfinished.name, sizeof(unfinished.name), "%s%s",
-			 image->name, PCACHE_IMAGE_TMP_SUFFIX);
+	GetTemporaryName(image, name);
 	RefuseForeignFile(image, image->name, "", sb->system_identifier);
-	RefuseForeignFile(image, unfinished.name, PCACHE_IMAGE_TMP_SUFFIX, sb->system_identifier);
-	atexit(RemoveUnfinished);
-	pqsignal(SIGINT, RemoveAndDie);
-	pqsignal(SIGTERM, RemoveAndDie);
-	pqsignal(SIGHUP, RemoveAndDie);
-	OpenTemporary(image);
+	RefuseForeignFile(image, name, PCACHE_IMAGE_TMP_SUFFIX, sb->system_identifier);
+	WatchUnfinished(image->dir.fd, name);
+	OpenTemporary(image, name);
 	RebuildStep("save-opened");
 
 	memset(header, 0, sizeof(*header));
@@ -185,6 +161,7 @@ FinishImage(Image *image, uint64 index_offset)
 {
 	PCacheImageHeader *header = &image->header;
 	size_t		index_size = header->n_chunks * sizeof(PCacheImageEntry);
+	char		name[MAXPGPATH];
 
 	header->index_offset = index_offset;
 	header->index_crc = ChunkCrc((const char *) image->entries, index_size);
@@ -199,10 +176,11 @@ FinishImage(Image *image, uint64 index_offset)
 	if (fsync(image->fd) < 0)
 		pg_fatal("could not fsync image \"%s\": %m", image->path);
 	RebuildStep("save-synced");
-	if (renameat(image->dir.fd, unfinished.name, image->dir.fd, image->name) < 0)
+	GetTemporaryName(image, name);
+	if (renameat(image->dir.fd, name, image->dir.fd, image->name) < 0)
 		pg_fatal("could not rename file \"%s%s\" to \"%s\": %m",
 				 image->path, PCACHE_IMAGE_TMP_SUFFIX, image->path);
-	unfinished.made = 0;
+	NoteUnfinished(false);
 	if (!PCacheDirSync(&image->dir))
 		pg_fatal("could not fsync the directory of image \"%s\": %m", image->path);
 	RebuildStep("save-renamed");

@@ -26,6 +26,9 @@
 #include "portability/instr_time.h"
 #include "workers.h"
 
+/* How many bytes a task allocates that loads nothing. */
+#define ALLOCATE_PER_TASK	(UINT64CONST(64) << 20)
+
 /* What one of the threads has. */
 typedef struct LoadWorker
 {
@@ -157,9 +160,13 @@ PlanPool(Loading *l, PCacheMissing *plan)
 		FailWith(&l->open_error);
 }
 
-/* Have an empty pool of that capacity, or of the planned one if it is missing. */
+/*
+ * Have an empty pool of that capacity, or of the planned one if it is missing.
+ * Then it has a temporary name until FinishPool() is called.  For sparse see
+ * PCachePoolBeginCreate().
+ */
 void
-CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
+CreatePool(Loading *l, const PCacheMissing *plan, bool sparse, uint64 capacity)
 {
 	Rebuild    *r = &l->r;
 	PCacheError err;
@@ -167,11 +174,15 @@ CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
 	if (l->missing)
 	{
 		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, pg_dir_create_mode, &err) ||
-			!PCachePoolCreate(plan->directory, false, Max(plan->capacity, capacity),
-							  r->control->system_identifier, pg_file_create_mode,
-							  r->control->catalog_version_no, &r->pool,
-							  RebuildSuperblock(r), &err))
+			!PCachePoolBeginCreate(&l->creation, plan->directory, false, sparse,
+								   Max(plan->capacity, capacity),
+								   r->control->system_identifier, pg_file_create_mode,
+								   r->control->catalog_version_no, &r->pool,
+								   RebuildSuperblock(r), &err))
 			FailWith(&err);
+		l->creating = true;
+		WatchUnfinished(l->creation.dir.fd, PCACHE_POOL_FILE_TMP);
+		NoteUnfinished(true);
 		ResolvePath(plan->directory, r->directory);
 	}
 	else
@@ -181,6 +192,25 @@ CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
 	}
 	r->superblocks.source = PCACHE_SB_FIRST;
 	RebuildStep("load-created");
+}
+
+/* Give a pool that was created its name. */
+void
+FinishPool(Loading *l)
+{
+	PCacheError err;
+
+	if (!l->creating)
+		return;
+	if (!PCachePoolFinishCreate(&l->creation, &err))
+	{
+		/* it has removed what there was */
+		NoteUnfinished(false);
+		FailWith(&err);
+	}
+	NoteUnfinished(false);
+	l->creating = false;
+	RebuildStep("load-named");
 }
 
 /*
@@ -195,7 +225,7 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	PCacheSuperblock *sb = RebuildSuperblock(r);
 	PCacheVerdict verdict;
 
-	CreatePool(l, plan, l->missing ? saved->slots_used : saved->capacity);
+	CreatePool(l, plan, true, l->missing ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
 	GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
 	PCacheMediaRememberDimms(&r->judge.media, sb);
@@ -206,6 +236,25 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	if (verdict.refusal != PCACHE_WARM)
 		ConcludeCold(l, verdict.detail);
 	return verdict.refusal == PCACHE_WARM;
+}
+
+/*
+ * Allocate the slots of a chunk in a pool that is sparse.  So one thread does
+ * that while another one waits for what it reads.
+ */
+static bool
+AllocateSlots(const Loading *l, const PCacheImageEntry *entry, PCacheError *err)
+{
+	const PCachePool *pool = &l->r.pool;
+	uint64		blocks = l->r.superblocks.chosen.blocks_offset;
+	uint64		offset = blocks + entry->first_slot * BLCKSZ;
+	uint64		end = offset + (uint64) l->image.header.slots_per_chunk * BLCKSZ;
+
+	if (!l->creating)
+		return true;
+	offset -= offset % PCACHE_ALIGNMENT;
+	end = Min(TYPEALIGN64(PCACHE_ALIGNMENT, end), pool->file_size);
+	return PCachePoolAllocate(pool, offset, end - offset, err);
 }
 
 /* Put the pages of a chunk into their slots. */
@@ -239,6 +288,33 @@ StorePages(const Rebuild *r, LoadWorker *worker, const PCacheImageEntry *entry)
 	}
 }
 
+/* How many bytes behind the last chunk's slots have to be allocated. */
+static uint64
+BytesBehindChunks(const Loading *l, uint64 *offset)
+{
+	const PCacheSuperblock *sb = &l->r.superblocks.chosen;
+
+	if (!l->creating)
+		return 0;
+	*offset = TYPEALIGN64(PCACHE_ALIGNMENT,
+						  sb->blocks_offset + l->image.superblock.slots_used * BLCKSZ);
+	return l->r.pool.file_size - Min(*offset, l->r.pool.file_size);
+}
+
+/* Allocate a part of what is behind the chunks' slots. */
+static void
+AllocateRest(Work *work, uint64 number)
+{
+	const Loading *l = work->arg;
+	uint64		offset = 0;
+	uint64		length = BytesBehindChunks(l, &offset);
+	uint64		done = number * ALLOCATE_PER_TASK;
+	PCacheError err;
+
+	if (!PCachePoolAllocate(&l->r.pool, offset + done, Min(ALLOCATE_PER_TASK, length - done), &err))
+		FailWork(work, "%s", err.message);
+}
+
 /* Load a chunk, if it is sound. */
 static void
 LoadChunk(Work *work, uint64 number, void *state)
@@ -247,9 +323,15 @@ LoadChunk(Work *work, uint64 number, void *state)
 	LoadWorker *worker = state;
 	const PCacheImageEntry *entry = &l->image.entries[number];
 	char		why[256];
+	PCacheError err;
 
 	if (ReadChunk(&l->image, entry, &worker->stored, &worker->raw, why, sizeof(why)))
-		StorePages(&l->r, worker, entry);
+	{
+		if (AllocateSlots(l, entry, &err))
+			StorePages(&l->r, worker, entry);
+		else
+			FailWork(work, "%s", err.message);
+	}
 	else
 	{
 		if (l->r.options->strict)
@@ -263,6 +345,18 @@ LoadChunk(Work *work, uint64 number, void *state)
 	}
 	NoteProgress(work, (uint64) entry->n_pages * BLCKSZ);
 	RebuildStep("load-chunk");
+}
+
+/* The tasks that only allocate come first, while other threads read already. */
+static void
+LoadTask(Work *work, uint64 number, void *state)
+{
+	const Loading *l = work->arg;
+
+	if (number < l->n_allocations)
+		AllocateRest(work, number);
+	else
+		LoadChunk(work, number - l->n_allocations, state);
 }
 
 static void
@@ -296,18 +390,20 @@ static void
 FillPool(Loading *l)
 {
 	Rebuild    *r = &l->r;
+	uint64		offset = 0;
 	Work		work = {
 		.n_workers = r->options->jobs,
-		.n_tasks = l->image.header.n_chunks,
 		.total_bytes = l->image.header.n_pages * BLCKSZ,
 		.progress = r->options->progress,
 		.state_size = sizeof(LoadWorker),
 		.begin = BeginWorker,
-		.task = LoadChunk,
+		.task = LoadTask,
 		.end = EndWorker,
 		.arg = l,
 	};
 
+	l->n_allocations = (BytesBehindChunks(l, &offset) + ALLOCATE_PER_TASK - 1) / ALLOCATE_PER_TASK;
+	work.n_tasks = l->n_allocations + l->image.header.n_chunks;
 	if (!DoWork(&work))
 		pg_fatal("%s", work.failure);
 	DrainPool(r);
@@ -316,6 +412,7 @@ FillPool(Loading *l)
 	/* saved_pages stays: the server tells what of it is missing */
 	RebuildSuperblock(r)->state = PCACHE_STATE_CLEAN;
 	StoreSuperblock(r);
+	FinishPool(l);
 	RebuildStep("load-done");
 }
 
@@ -347,7 +444,12 @@ LoadPages(Loading *l)
 		return;
 	}
 	if (!MakePool(l, &plan))
+	{
+		if (l->creating)
+			PCachePoolAbortCreate(&l->creation);
+		NoteUnfinished(false);
 		return;
+	}
 	FillPool(l);
 	l->result.loaded = true;
 	r->result.capacity = RebuildSuperblock(r)->capacity;

@@ -21,7 +21,10 @@ typedef struct Loading
 	Rebuild		r;				/* the pool, and what it goes with */
 	bool		missing;		/* there is no pool yet ... */
 	PCacheError open_error;		/* ... as the attempt to open it has told */
+	PCacheCreation creation;
+	bool		creating;		/* the pool has a temporary name still */
 	Image		image;
+	uint64		n_allocations;	/* tasks of the threads that only allocate */
 	LoadResult	result;			/* counted when a worker ends */
 } Loading;
 
@@ -29,7 +32,9 @@ typedef struct Loading
 extern void ConcludeCold(Loading *l, const char *detail);
 extern void ConcludeByPool(Loading *l);
 extern void PlanPool(Loading *l, PCacheMissing *plan);
-extern void CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity);
+extern void CreatePool(Loading *l, const PCacheMissing *plan, bool sparse,
+					   uint64 capacity);
+extern void FinishPool(Loading *l);
 extern void Discard(Loading *l);
 
 /* loadlist.c */

@@ -129,7 +129,8 @@ LoadList(Loading *l)
 	capacity = PlanList(l, &plan);
 	if (!r->options->dry_run)
 	{
-		CreatePool(l, &plan, capacity);
+		CreatePool(l, &plan, false, capacity);
+		FinishPool(l);
 		/* so that whoever is interrupted can begin again, see rule 85 */
 		if (strcmp(r->directory, r->record.directory) == 0)
 			memcpy(RebuildSuperblock(r)->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN);

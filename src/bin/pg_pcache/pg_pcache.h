@@ -463,6 +463,10 @@ extern void PrintNextStart(NextStart next_start, const char *detail,
 extern int	ExitStatus(NextStart next_start);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
+/* unfinished.c */
+extern void WatchUnfinished(int dir_fd, const char *name);
+extern void NoteUnfinished(bool made);
+
 /* json.c */
 extern void DropResultToJson(const DropResult *result, bool human);
 extern void InitResultToJson(const InitResult *result, bool human);

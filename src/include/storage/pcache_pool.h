@@ -66,16 +66,15 @@ extern int	PCachePoolLockWait; /* ms; less in tests */
 
 /* If not NULL: asked while something takes long, whether to give it up. */
 extern bool (*PCachePoolInterrupted) (void);
+extern bool PCachePoolIsInterrupted(PCacheError *err);
+extern PCacheOpenResult PCachePoolOpenDirectory(const char *directory,
+												const char *path, PCacheDir *dir,
+												PCacheError *err);
 extern PCacheOpenResult PCachePoolOpen(const char *directory,
 									   PCacheOpenMode mode,
 									   PCachePool *pool, PCacheError *err);
 extern bool PCachePoolMap(PCachePool *pool, PCacheError *err);
 extern void PCachePoolClose(PCachePool *pool);
-extern bool PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
-							 uint64 system_identifier, int file_mode,
-							 uint32 catalog_version,
-							 PCachePool *pool, PCacheSuperblock *sb,
-							 PCacheError *err);
 extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
 								PCacheError *err);
 extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
@@ -83,9 +82,6 @@ extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 PCacheSuperblock *sb, PCacheError *err);
 extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
-extern bool PCachePoolUseHugePages(PCachePool *pool);
-extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
-extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 extern bool PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 								  uint64 *lost, PCacheError *err);
 extern uint64 PCacheCapacityFor(uint64 file_size);
@@ -98,6 +94,36 @@ extern bool PCachePoolIsCopied(const PCachePool *pool,
 extern bool PCachePoolMayFormat(const PCachePool *pool,
 								const PCacheRecord *record,
 								PCacheError *err);
+
+/* pcache_allocate.c */
+extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
+extern bool PCachePoolUseHugePages(PCachePool *pool);
+extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
+							   uint64 length, PCacheError *err);
+extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
+
+/* pcache_create.c: a creation on its way. */
+typedef struct PCacheCreation
+{
+	PCachePool *pool;
+	PCacheDir	dir;
+	const char *made;			/* the name that our file has, or NULL */
+	char		final_path[MAXPGPATH];
+} PCacheCreation;
+
+extern bool PCachePoolBeginCreate(PCacheCreation *creation,
+								  const char *directory, bool replace,
+								  bool sparse, uint64 capacity,
+								  uint64 system_identifier, int file_mode,
+								  uint32 catalog_version, PCachePool *pool,
+								  PCacheSuperblock *sb, PCacheError *err);
+extern bool PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err);
+extern void PCachePoolAbortCreate(PCacheCreation *creation);
+extern bool PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
+							 uint64 system_identifier, int file_mode,
+							 uint32 catalog_version,
+							 PCachePool *pool, PCacheSuperblock *sb,
+							 PCacheError *err);
 
 /* pcache_missing.c: where a pool that is not there is to be created. */
 typedef struct PCacheMissing

@@ -332,7 +332,7 @@ SKIP:
 		ok(!-e "$image.tmp", "$step: nothing is left over");
 	}
 	copy($image, $other) or die;
-	for my $step (qw(load-created load-marked load-chunk load-chunk:3 load-filled load-done load-removed))
+	for my $step (qw(load-created load-marked load-chunk load-chunk:3 load-filled load-named load-done load-removed))
 	{
 		copy($other, $image) or die;
 		chmod 0600, $image;
@@ -341,7 +341,8 @@ SKIP:
 			local $ENV{PG_PCACHE_KILL_AT} = $step;
 			is((pcache($node, 'load'))[0], -9, "$step: killed");
 		}
-		my $whole = $step =~ /done|removed/;
+		my $whole = $step =~ /named|done|removed/;
+		is(!!-e $pool, $whole, "$step: a missing pool has its name when it is complete");
 		is(!!-e $image, $step ne 'load-removed', "$step: the image");
 		is(verify_json($node)->{rc}, $whole ? 0 : 2, "$step: warm or cold");
 		if (!$whole)
@@ -356,8 +357,13 @@ SKIP:
 		}
 	}
 
-	# a server that starts on what a killed load has left
-	unlink $pool;
+	# a server that starts on what a killed load has left of a pool that was there,
+	# and was of no use
+	{
+		open my $f, '+<:raw', $pool or die;
+		print $f "\0" x 8192;
+		close $f or die;
+	}
 	copy($other, $image) or die;
 	chmod 0600, $image;
 	{

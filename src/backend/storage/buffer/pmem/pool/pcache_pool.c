@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_pool.c
- *	  Open, lock, map, create and format the pool file.
+ *	  Open, lock, map and format the pool file.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -32,18 +32,14 @@
 #define LOCK_STEP_MS	10
 int			PCachePoolLockWait = 10000;
 
-/*
- * How much is done at once of what takes long, in bytes: memory to allocate or
- * to exchange for huge pages, and descriptors to format.
- */
-#define ALLOCATE_AT_ONCE	(UINT64CONST(1) << 30)
+/* How many bytes of descriptors are formatted at once. */
 #define FORMAT_AT_ONCE		(UINT64CONST(1) << 26)
 
 bool		(*PCachePoolInterrupted) (void) = NULL;
 
 /* Is the caller to give up?  If so, err says it, and errno is EINTR. */
-static bool
-Interrupted(PCacheError *err)
+bool
+PCachePoolIsInterrupted(PCacheError *err)
 {
 	if (PCachePoolInterrupted == NULL || !PCachePoolInterrupted())
 		return false;
@@ -94,9 +90,9 @@ LockFile(int fd, int operation, int wait_ms)
 }
 
 /* Open the pool's directory; path is that of the pool. */
-static PCacheOpenResult
-OpenDirectory(const char *directory, const char *path, PCacheDir *dir,
-			  PCacheError *err)
+PCacheOpenResult
+PCachePoolOpenDirectory(const char *directory, const char *path,
+						PCacheDir *dir, PCacheError *err)
 {
 	bool		missing;
 
@@ -137,7 +133,7 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 	pool->map.base = NULL;
 	snprintf(pool->path, sizeof(pool->path), "%s/%s",
 			 directory, PCACHE_POOL_FILE);
-	result = OpenDirectory(directory, pool->path, &dir, err);
+	result = PCachePoolOpenDirectory(directory, pool->path, &dir, err);
 	if (result != PCACHE_OPEN_OK)
 		return result;
 	strlcpy(pool->directory, dir.path, sizeof(pool->directory));
@@ -221,42 +217,6 @@ PCachePoolMap(PCachePool *pool, PCacheError *err)
 		return false;
 	}
 	return true;
-}
-
-/*
- * Put a mapped pool on tmpfs into huge pages, as far as the kernel has some.
- * They stay with the file.  Without them each process would fault in each
- * 4 kB of the pool again after a restart, which takes longer than many a
- * query on pages that are all there.  Returns, and sets in pool, whether all
- * of it is in huge pages.
- */
-bool
-PCachePoolUseHugePages(PCachePool *pool)
-{
-	pool->huge_pages = false;
-#if defined(__linux__) && !defined(MADV_COLLAPSE)
-#define MADV_COLLAPSE 25		/* Linux 6.1; glibc has it since 2.37 */
-#endif
-#ifdef MADV_COLLAPSE
-	pool->huge_pages = pool->fs_kind == PCACHE_FS_TMPFS;
-	for (uint64 done = 0; pool->fs_kind == PCACHE_FS_TMPFS && done < pool->map.length;
-		 done += ALLOCATE_AT_ONCE)
-	{
-		bool		interrupted = PCachePoolInterrupted != NULL && PCachePoolInterrupted();
-
-		if (!interrupted &&
-			madvise(pool->map.base + done,
-					Min(ALLOCATE_AT_ONCE, pool->map.length - done),
-					MADV_COLLAPSE) == 0)
-			continue;
-		pool->huge_pages = false;
-
-		/* EINVAL is about one page of them; anything else is want of memory */
-		if (interrupted || errno != EINVAL)
-			break;
-	}
-#endif
-	return pool->huge_pages;
 }
 
 static bool
@@ -420,89 +380,6 @@ PCacheReformatCapacity(const PCachePool *pool, const PCacheRecord *record,
 }
 
 /*
- * Is there room for what the file lacks of that many bytes?  Fails with ENOSPC
- * if not.  A file system that does not say how large it is has room.
- */
-bool
-PCachePoolHasRoom(const PCachePool *pool, uint64 size)
-{
-	struct statvfs vfs;
-	struct stat st;
-	uint64		allocated;
-
-	if (fstatvfs(pool->fd, &vfs) < 0)
-		return false;
-	if (vfs.f_blocks == 0)
-		return true;
-	if (fstat(pool->fd, &st) < 0)
-		return false;
-	/* hugetlbfs also counts blocks of 512 bytes */
-	allocated = (uint64) st.st_blocks * 512;
-	if (size <= allocated ||
-		size - allocated <= (uint64) vfs.f_bavail * vfs.f_frsize)
-		return true;
-	errno = ENOSPC;
-	return false;
-}
-
-/*
- * Give the file of an open pool that many bytes, all of them allocated, holes
- * that it had included.  If that fails, or is interrupted, it has the size that
- * it had before.
- *
- * The pool must not be mapped, or else be mapped anew.  Its superblock is the
- * caller's business: with another size than it says the pool is cold.
- */
-bool
-PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
-{
-	int			rc = 0;
-
-	if (size < pool->file_size && ftruncate(pool->fd, size) < 0)
-	{
-		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
-					   pool->path, (unsigned long long) (size >> 20));
-		return false;
-	}
-
-	/*
-	 * In parts, since tmpfs clears all memory and begins anew after a signal.
-	 * So we have to ask first: what does not fit must not fill the memory of
-	 * the host before that is found out.
-	 */
-	if (!PCachePoolHasRoom(pool, size))
-		rc = errno;
-	for (uint64 done = 0; rc == 0 && done < size; done += ALLOCATE_AT_ONCE)
-	{
-		do
-		{
-			if (Interrupted(err))
-			{
-				if (size > pool->file_size)
-					(void) ftruncate(pool->fd, pool->file_size);
-				return false;
-			}
-			rc = posix_fallocate(pool->fd, done, Min(ALLOCATE_AT_ONCE, size - done));
-		} while (rc == EINTR);
-	}
-	if (rc != 0)
-	{
-		errno = rc;
-		PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
-					   (unsigned long long) (size >> 20), pool->path);
-		/* the limit of the mount says nothing of how many pages are free */
-		if (rc == ENOSPC && pool->fs_kind == PCACHE_FS_HUGETLBFS)
-			PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or set \"huge_pages\" to \"off\" for the rest of shared memory."));
-		/* some file systems have extended it by a part */
-		if (size > pool->file_size)
-			(void) ftruncate(pool->fd, pool->file_size);
-		return false;
-	}
-	pool->file_size = size;
-	return true;
-}
-
-/*
  * The file of an open pool is shorter than its superblock says, but passed the
  * geometry gate: allocate again what was cut off.
  *
@@ -532,7 +409,7 @@ PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 	{
 		int			n = Min(lengthof(descs), sb->capacity - first);
 
-		if (Interrupted(err))
+		if (PCachePoolIsInterrupted(err))
 		{
 			PCacheUnmap(&pool->map);
 			return false;
@@ -645,7 +522,7 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 	{
 		uint64		n = Min(FORMAT_AT_ONCE / sizeof(PCacheDescriptor), capacity - first);
 
-		if (Interrupted(err))
+		if (PCachePoolIsInterrupted(err))
 			return false;
 		memset(&descs[first], 0, n * sizeof(PCacheDescriptor));
 		for (uint64 i = first; i < first + n; i++)
@@ -660,145 +537,4 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 		return false;
 	}
 	return true;
-}
-
-/*
- * Remove what an interrupted creation left behind, but not what somebody is
- * creating just now.
- */
-static bool
-RemoveLeftover(const PCacheDir *dir, const char *path, PCacheError *err)
-{
-	struct stat st;
-	bool		ok = false;
-	int			fd = PCacheDirOpenFile(dir, PCACHE_POOL_FILE_TMP, O_RDONLY,
-									   path, &st, err);
-
-	if (fd < 0)
-		return errno == ENOENT;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-	{
-		PCacheSetError(err, _("could not lock file \"%s\": %m"), path);
-		PCacheSetHint(err, _("Is another pg_pcache creating a pool there?"));
-	}
-	else if (!PCacheDirHasAllLinks(dir, fd, path, err))
-		 /* err says so */ ;
-	else if (unlinkat(dir->fd, PCACHE_POOL_FILE_TMP, 0) < 0 && errno != ENOENT)
-		PCacheSetError(err, _("could not remove file \"%s\": %m"), path);
-	else
-		ok = true;
-	close(fd);
-	return ok;
-}
-
-/*
- * Create a pool of the given capacity in an existing directory, formatted,
- * mapped and locked.
- *
- * The file gets its name last, so that an interrupted creation leaves no
- * half-made pool behind.  A pool that is there is replaced only if replace says
- * so, for which the caller must have it locked.  Otherwise it may be that of
- * another server that was first.
- */
-bool
-PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
-				 uint64 system_identifier, int file_mode,
-				 uint32 catalog_version,
-				 PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
-{
-	PCacheGeometry g;
-	PCacheDir	dir;
-	char		final_path[MAXPGPATH];
-	const char *made = NULL;	/* the name that our file has */
-	struct stat st;
-
-	pool->fd = -1;
-	pool->map.base = NULL;
-	snprintf(final_path, sizeof(final_path), "%s/%s",
-			 directory, PCACHE_POOL_FILE);
-	snprintf(pool->path, sizeof(pool->path), "%s/%s",
-			 directory, PCACHE_POOL_FILE_TMP);
-
-	if (OpenDirectory(directory, final_path, &dir, err) != PCACHE_OPEN_OK)
-		return false;
-	strlcpy(pool->directory, dir.path, sizeof(pool->directory));
-	/* the room that a leftover has is room for its successor */
-	if (!RemoveLeftover(&dir, pool->path, err) ||
-		!PCacheSpaceFor(&dir, capacity, &g, err))
-		goto fail;
-	if (!PCacheFsKindOf(&dir, dir.fd, &pool->fs_kind, &pool->page_size))
-	{
-		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
-					   directory);
-		goto fail;
-	}
-
-	pool->fd = openat(dir.fd, PCACHE_POOL_FILE_TMP,
-					  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode);
-	if (pool->fd < 0)
-	{
-		PCacheSetError(err, _("could not create file \"%s\": %m"), pool->path);
-		goto fail;
-	}
-	made = PCACHE_POOL_FILE_TMP;
-	if (flock(pool->fd, LOCK_EX | LOCK_NB) < 0)
-	{
-		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
-		goto fail;
-	}
-	/* whoever creates one here has our name for it first, so none comes later */
-	if (!replace && fstatat(dir.fd, PCACHE_POOL_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
-	{
-		PCacheSetError(err, _("persistent cache pool \"%s\" already exists"), final_path);
-		PCacheSetHint(err, _("Is another server, or pg_pcache, creating it?"));
-		goto fail;
-	}
-
-	/* A sparse pool would turn a full file system into SIGBUS later. */
-	pool->file_size = 0;
-	if (!PCachePoolSetSize(pool, g.pool_size, err))
-		goto fail;
-
-	if (!PCachePoolMap(pool, err))
-		goto fail;
-	(void) PCachePoolUseHugePages(pool);
-	if (!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
-						  sb, err))
-		goto fail;
-
-	/* hugetlbfs has no fsync, and nothing to make durable either */
-	if (fsync(pool->fd) < 0 && errno != EINVAL)
-	{
-		PCacheSetError(err, _("could not fsync file \"%s\": %m"), pool->path);
-		goto fail;
-	}
-	if (renameat(dir.fd, PCACHE_POOL_FILE_TMP, dir.fd, PCACHE_POOL_FILE) < 0)
-	{
-		PCacheSetError(err, _("could not rename file \"%s\" to \"%s\": %m"),
-					   pool->path, final_path);
-		goto fail;
-	}
-	made = PCACHE_POOL_FILE;
-	strlcpy(pool->path, final_path, sizeof(pool->path));
-	if (!PCacheDirSync(&dir))
-	{
-		PCacheSetError(err, _("could not fsync directory \"%s\": %m"), directory);
-		goto fail;
-	}
-	if (fstat(pool->fd, &st) < 0 || !PCacheDirHas(&dir, PCACHE_POOL_FILE, &st))
-	{
-		PCacheSetError(err, _("persistent cache pool \"%s\" was replaced while it was created"),
-					   pool->path);
-		made = NULL;
-		goto fail;
-	}
-	PCacheDirClose(&dir);
-	return true;
-
-fail:
-	if (made != NULL)
-		unlinkat(dir.fd, made, 0);
-	PCachePoolClose(pool);
-	PCacheDirClose(&dir);
-	return false;
 }

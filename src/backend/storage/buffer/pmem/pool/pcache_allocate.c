@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_allocate.c
+ *	  The size of a pool's file, its room, and its huge pages on tmpfs.
+ *
+ * Huge pages stay with the file.  Without them each process would fault in each
+ * 4 kB of the pool again after a restart, which takes longer than many a query
+ * on pages that are all there.  The kernel makes them on request (MADV_COLLAPSE,
+ * Linux 6.1), whether or not the mount has the option "huge".
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_allocate.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "storage/pcache_pool.h"
+
+#if defined(__linux__) && !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25		/* glibc has it since 2.37 */
+#endif
+
+/* How much is done before we look for an interrupt, in bytes. */
+#define ALLOCATE_AT_ONCE	(UINT64CONST(1) << 30)
+
+/*
+ * Is there room for what the file lacks of that many bytes?  Fails with ENOSPC
+ * if not.  A file system that does not say how large it is has room.
+ */
+bool
+PCachePoolHasRoom(const PCachePool *pool, uint64 size)
+{
+	struct statvfs vfs;
+	struct stat st;
+	uint64		allocated;
+
+	if (fstatvfs(pool->fd, &vfs) < 0)
+		return false;
+	if (vfs.f_blocks == 0)
+		return true;
+	if (fstat(pool->fd, &st) < 0)
+		return false;
+	/* hugetlbfs also counts blocks of 512 bytes */
+	allocated = (uint64) st.st_blocks * 512;
+	if (size <= allocated ||
+		size - allocated <= (uint64) vfs.f_bavail * vfs.f_frsize)
+		return true;
+	errno = ENOSPC;
+	return false;
+}
+
+/*
+ * Collapse a part of a mapped pool.  Returns whether all of it is in huge pages
+ * now; otherwise errno is EINVAL if one of them is the reason.
+ */
+static bool
+Collapse(const PCachePool *pool, uint64 offset, uint64 length)
+{
+#ifdef MADV_COLLAPSE
+	return madvise(pool->map.base + offset, length, MADV_COLLAPSE) == 0;
+#else
+	errno = ENOSYS;
+	return false;
+#endif
+}
+
+/*
+ * Put a mapped pool on tmpfs into huge pages, as far as the kernel has some.
+ * Returns, and sets in pool, whether all of it is in huge pages.
+ */
+bool
+PCachePoolUseHugePages(PCachePool *pool)
+{
+	pool->huge_pages = pool->fs_kind == PCACHE_FS_TMPFS;
+	for (uint64 done = 0; pool->fs_kind == PCACHE_FS_TMPFS && done < pool->map.length;
+		 done += ALLOCATE_AT_ONCE)
+	{
+		bool		interrupted = PCachePoolInterrupted != NULL && PCachePoolInterrupted();
+
+		if (!interrupted &&
+			Collapse(pool, done, Min(ALLOCATE_AT_ONCE, pool->map.length - done)))
+			continue;
+		pool->huge_pages = false;
+
+		/* anything else is want of memory */
+		if (interrupted || errno != EINVAL)
+			break;
+	}
+	return pool->huge_pages;
+}
+
+/*
+ * Allocate a part of a mapped pool on tmpfs in huge pages, as far as the kernel
+ * has some.  What is there already stays as it is.
+ *
+ * It is enough to allocate the first small page of each of them.  The kernel
+ * then collapses it without those that are missing, which takes a quarter of
+ * the time that it takes to allocate all of them and to collapse them.
+ */
+static void
+AllocateHugePages(const PCachePool *pool, uint64 offset, uint64 length)
+{
+	for (uint64 at = offset; at < offset + length; at += PCACHE_ALIGNMENT)
+	{
+		if (posix_fallocate(pool->fd, at, 1) != 0)
+			return;
+	}
+	(void) Collapse(pool, offset, length);
+}
+
+/*
+ * Allocate a part of a pool's file.  Both offset and length are multiples of
+ * PCACHE_ALIGNMENT, unless the pool is not mapped.  Fails with errno set, which
+ * is EINTR after a signal.
+ */
+static bool
+AllocatePart(const PCachePool *pool, uint64 offset, uint64 length)
+{
+	if (pool->fs_kind == PCACHE_FS_TMPFS && pool->map.base != NULL)
+		AllocateHugePages(pool, offset, length);
+	errno = posix_fallocate(pool->fd, offset, length);
+	return errno == 0;
+}
+
+/* Tell that memory could not be allocated; errno says why. */
+static void
+SetAllocationError(const PCachePool *pool, uint64 size, PCacheError *err)
+{
+	int			save_errno = errno;
+
+	PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
+				   (unsigned long long) (size >> 20), pool->path);
+	/* the limit of the mount says nothing of how many pages are free */
+	if (save_errno == ENOSPC && pool->fs_kind == PCACHE_FS_HUGETLBFS)
+		PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or set \"huge_pages\" to \"off\" for the rest of shared memory."));
+	errno = save_errno;
+}
+
+/*
+ * Allocate a part of the file of a mapped pool, where it has a hole.  Both
+ * offset and length are multiples of PCACHE_ALIGNMENT.
+ *
+ * In parts, since tmpfs begins anew after a signal.
+ */
+bool
+PCachePoolAllocate(const PCachePool *pool, uint64 offset, uint64 length,
+				   PCacheError *err)
+{
+	for (uint64 end = offset + length; offset < end; offset += ALLOCATE_AT_ONCE)
+	{
+		do
+		{
+			if (PCachePoolIsInterrupted(err))
+				return false;
+			if (AllocatePart(pool, offset, Min(ALLOCATE_AT_ONCE, end - offset)))
+				break;
+		} while (errno == EINTR);
+		if (errno != 0)
+		{
+			SetAllocationError(pool, length, err);
+			return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * Give the file of an open pool that many bytes, all of them allocated, holes
+ * that it had included.  If that fails, or is interrupted, it has the size that
+ * it had before.
+ *
+ * The pool must not be mapped.  Its superblock is the caller's business: with
+ * another size than it says the pool is cold.
+ */
+bool
+PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
+{
+	bool		ok;
+	int			save_errno;
+
+	if (size < pool->file_size && ftruncate(pool->fd, size) < 0)
+	{
+		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
+					   pool->path, (unsigned long long) (size >> 20));
+		return false;
+	}
+
+	/*
+	 * We have to ask first: what does not fit must not fill the memory of the
+	 * host before that is found out.
+	 */
+	ok = PCachePoolHasRoom(pool, size);
+	if (!ok)
+		SetAllocationError(pool, size, err);
+	else
+	{
+		/* a hole that is mapped can be allocated in huge pages */
+		PCacheError ignored;
+		bool		mapped = pool->fs_kind == PCACHE_FS_TMPFS &&
+			(size <= pool->file_size || ftruncate(pool->fd, size) == 0) &&
+			PCachePoolMap(pool, &ignored);
+
+		ok = PCachePoolAllocate(pool, 0, size, err);
+		save_errno = errno;
+		if (mapped)
+			PCacheUnmap(&pool->map);
+		errno = save_errno;
+	}
+	if (!ok)
+	{
+		save_errno = errno;
+		/* some file systems have extended it by a part */
+		if (size > pool->file_size)
+			(void) ftruncate(pool->fd, pool->file_size);
+		errno = save_errno;
+		return false;
+	}
+	pool->file_size = size;
+	return true;
+}

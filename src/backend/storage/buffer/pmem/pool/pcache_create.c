@@ -1,0 +1,227 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_create.c
+ *	  Create a pool.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_create.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "storage/pcache_pool.h"
+
+/*
+ * Remove what an interrupted creation left behind, but not what somebody is
+ * creating just now.
+ */
+static bool
+RemoveLeftover(const PCacheDir *dir, const char *path, PCacheError *err)
+{
+	struct stat st;
+	bool		ok = false;
+	int			fd = PCacheDirOpenFile(dir, PCACHE_POOL_FILE_TMP, O_RDONLY,
+									   path, &st, err);
+
+	if (fd < 0)
+		return errno == ENOENT;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	{
+		PCacheSetError(err, _("could not lock file \"%s\": %m"), path);
+		PCacheSetHint(err, _("Is another pg_pcache creating a pool there?"));
+	}
+	else if (!PCacheDirHasAllLinks(dir, fd, path, err))
+		 /* err says so */ ;
+	else if (unlinkat(dir->fd, PCACHE_POOL_FILE_TMP, 0) < 0 && errno != ENOENT)
+		PCacheSetError(err, _("could not remove file \"%s\": %m"), path);
+	else
+		ok = true;
+	close(fd);
+	return ok;
+}
+
+/* Give up a creation that was begun, and leave nothing behind. */
+void
+PCachePoolAbortCreate(PCacheCreation *creation)
+{
+	if (creation->made != NULL)
+		unlinkat(creation->dir.fd, creation->made, 0);
+	PCachePoolClose(creation->pool);
+	PCacheDirClose(&creation->dir);
+}
+
+/* Give the new file its size, and map it. */
+static bool
+MakeRoom(PCachePool *pool, const PCacheGeometry *g, bool sparse, PCacheError *err)
+{
+	/* A sparse pool would turn a full file system into SIGBUS later. */
+	pool->file_size = 0;
+	if (!sparse || pool->fs_kind != PCACHE_FS_TMPFS)
+		return PCachePoolSetSize(pool, g->pool_size, err) &&
+			PCachePoolMap(pool, err);
+
+	if (ftruncate(pool->fd, g->pool_size) < 0)
+	{
+		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
+					   pool->path, (unsigned long long) (g->pool_size >> 20));
+		return false;
+	}
+	pool->file_size = g->pool_size;
+	return PCachePoolMap(pool, err) &&
+		PCachePoolAllocate(pool, 0, g->blocks_offset, err);
+}
+
+/*
+ * Begin to create a pool of the given capacity in an existing directory:
+ * formatted, mapped and locked, under a temporary name.
+ *
+ * A pool that is there is replaced only if replace says so, for which the
+ * caller must have it locked.  Otherwise it may be that of another server that
+ * was first.
+ *
+ * If sparse is true, a pool on tmpfs has no blocks yet.  Whoever stores to them
+ * has to call PCachePoolAllocate() first.
+ *
+ * If that succeeds, either PCachePoolFinishCreate() or PCachePoolAbortCreate()
+ * has to be called.
+ */
+bool
+PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool replace,
+					  bool sparse, uint64 capacity, uint64 system_identifier,
+					  int file_mode, uint32 catalog_version,
+					  PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+{
+	PCacheGeometry g;
+	PCacheDir  *dir = &creation->dir;
+	struct stat st;
+
+	creation->pool = pool;
+	creation->made = NULL;
+	pool->fd = -1;
+	pool->map.base = NULL;
+	snprintf(creation->final_path, sizeof(creation->final_path), "%s/%s",
+			 directory, PCACHE_POOL_FILE);
+	snprintf(pool->path, sizeof(pool->path), "%s/%s",
+			 directory, PCACHE_POOL_FILE_TMP);
+
+	if (PCachePoolOpenDirectory(directory, creation->final_path, dir, err) != PCACHE_OPEN_OK)
+		return false;
+	strlcpy(pool->directory, dir->path, sizeof(pool->directory));
+	/* the room that a leftover has is room for its successor */
+	if (!RemoveLeftover(dir, pool->path, err) ||
+		!PCacheSpaceFor(dir, capacity, &g, err))
+		goto fail;
+	if (!PCacheFsKindOf(dir, dir->fd, &pool->fs_kind, &pool->page_size))
+	{
+		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
+					   directory);
+		goto fail;
+	}
+
+	pool->fd = openat(dir->fd, PCACHE_POOL_FILE_TMP,
+					  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode);
+	if (pool->fd < 0)
+	{
+		PCacheSetError(err, _("could not create file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	creation->made = PCACHE_POOL_FILE_TMP;
+	if (flock(pool->fd, LOCK_EX | LOCK_NB) < 0)
+	{
+		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	/* whoever creates one here has our name for it first, so none comes later */
+	if (!replace && fstatat(dir->fd, PCACHE_POOL_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" already exists"),
+					   creation->final_path);
+		PCacheSetHint(err, _("Is another server, or pg_pcache, creating it?"));
+		goto fail;
+	}
+	if (!MakeRoom(pool, &g, sparse, err) ||
+		!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
+						  sb, err))
+		goto fail;
+	return true;
+
+fail:
+	PCachePoolAbortCreate(creation);
+	return false;
+}
+
+/*
+ * Give the pool its name, with all of it allocated.  The name comes last, so
+ * that an interrupted creation leaves no half-made pool behind.
+ */
+bool
+PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err)
+{
+	PCachePool *pool = creation->pool;
+	PCacheDir  *dir = &creation->dir;
+	struct stat st;
+
+	if (!PCachePoolAllocate(pool, 0, pool->file_size, err))
+		goto fail;
+	(void) PCachePoolUseHugePages(pool);
+
+	/* hugetlbfs has no fsync, and nothing to make durable either */
+	if (fsync(pool->fd) < 0 && errno != EINVAL)
+	{
+		PCacheSetError(err, _("could not fsync file \"%s\": %m"), pool->path);
+		goto fail;
+	}
+	if (renameat(dir->fd, PCACHE_POOL_FILE_TMP, dir->fd, PCACHE_POOL_FILE) < 0)
+	{
+		PCacheSetError(err, _("could not rename file \"%s\" to \"%s\": %m"),
+					   pool->path, creation->final_path);
+		goto fail;
+	}
+	creation->made = PCACHE_POOL_FILE;
+	strlcpy(pool->path, creation->final_path, sizeof(pool->path));
+	if (!PCacheDirSync(dir))
+	{
+		PCacheSetError(err, _("could not fsync directory \"%s\": %m"), pool->directory);
+		goto fail;
+	}
+	if (fstat(pool->fd, &st) < 0 || !PCacheDirHas(dir, PCACHE_POOL_FILE, &st))
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" was replaced while it was created"),
+					   pool->path);
+		creation->made = NULL;
+		goto fail;
+	}
+	PCacheDirClose(dir);
+	return true;
+
+fail:
+	PCachePoolAbortCreate(creation);
+	return false;
+}
+
+/* Create an empty pool; for the arguments see PCachePoolBeginCreate(). */
+bool
+PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
+				 uint64 system_identifier, int file_mode,
+				 uint32 catalog_version,
+				 PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+{
+	PCacheCreation creation;
+
+	return PCachePoolBeginCreate(&creation, directory, replace, false, capacity,
+								 system_identifier, file_mode, catalog_version,
+								 pool, sb, err) &&
+		PCachePoolFinishCreate(&creation, err);
+}
