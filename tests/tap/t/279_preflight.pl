@@ -63,7 +63,8 @@ my @cases = (
 	[ 'point-in-time recovery', sub {
 			set("restore_command = 'false'");
 			append_to_file("$data/recovery.signal", '');
-			return sub { unlink "$data/recovery.signal" };
+			# the server removes it when recovery has ended
+			return sub { $node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die };
 		}, 2, 'recovery target', qr/point-in-time recovery was requested/ ],
 	[ 'the pool is deleted', sub { unlink $pool; return }, 2, 'new',
 		qr/the pool was lost with its tmpfs file system, and will be created again/ ],
