@@ -133,13 +133,20 @@ typedef struct PCachePageFacts
 	 * Pages sealed before this epoch are on disk, if their LSN is not beyond
 	 * this redo point; see PCachePageIsDirty().
 	 */
-	uint64		completed_epoch;
+	uint64		completed_epoch;	/* PG_UINT64_MAX: all are */
 	uint64		redo;
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
 	uint64		file_size;		/* of the pool, in bytes */
 } PCachePageFacts;
+
+/* Was the pool in use when its server crashed, and not saved by a clean stop? */
+static inline bool
+PCacheIsAfterCrash(const PCachePageFacts *facts)
+{
+	return facts->completed_epoch != PG_UINT64_MAX;
+}
 
 extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 										uint32 slot,

@@ -206,7 +206,8 @@ KeepChunk(const PCachePageFacts *facts, uint32 first, int n, JudgedChunk *chunk,
 				if (dirty)
 					PCacheCtl->kept_dirty++;
 				max_lsn = Max(max_lsn, desc->page_lsn);
-				if (PersistentCacheDescriptors != NULL)
+				/* see rule 35 */
+				if (PersistentCacheDescriptors != NULL && PCacheIsAfterCrash(facts))
 					PCacheSetKept(first + i);
 			}
 		}
