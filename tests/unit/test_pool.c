@@ -769,6 +769,31 @@ TestLeftoverIsRoom(void **state)
 	assert_false(Exists(Join(dir, "pool.tmp")));
 }
 
+/* Also for whoever asks before the leftover is removed, as a start does. */
+static void
+TestLeftoverCounts(void **state)
+{
+	PCacheCreation creation;
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheGeometry g;
+	PCacheDir	where;
+	PCacheError err;
+
+	assert_true(PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
+									  SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+									  &pool, &sb, &err));
+	/* killed here */
+	PCachePoolClose(&pool);
+	PCacheDirClose(&creation.dir);
+	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
+	full_of_leftover = true;
+	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
+	assert_false(PCacheSpaceFor(&where, CAPACITY + MIB(4) / BLCKSZ, &g, &err));
+	full_of_leftover = false;
+	PCacheDirClose(&where);
+}
+
 /* Sizes that overflow must not look small. */
 static void
 TestSpaceOverflow(void **state)
@@ -1454,6 +1479,7 @@ main(void)
 		BOTH(TestSpaceOverflow),
 		BOTH(TestCreateAgain),
 		BOTH(TestLeftoverIsRoom),
+		BOTH(TestLeftoverCounts),
 		BOTH(TestExchangedAfterRename),
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),

@@ -293,6 +293,7 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 			   PCacheGeometry *geometry, PCacheError *err)
 {
 	struct statvfs vfs;
+	struct stat leftover;
 	PCacheFsKind kind;
 	uint64		page_size;
 	uint64		available;
@@ -312,6 +313,11 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 	}
 	*geometry = PCacheComputeGeometry(capacity, page_size);
 	available = (uint64) vfs.f_bavail * vfs.f_frsize;
+	/* what an interrupted creation has left is removed before the next one */
+	if (dir->missing[0] == '\0' &&
+		fstatat(dir->fd, PCACHE_POOL_FILE_TMP, &leftover, AT_SYMLINK_NOFOLLOW) == 0 &&
+		S_ISREG(leftover.st_mode) && leftover.st_uid == geteuid())
+		available += (uint64) leftover.st_blocks * 512;
 	if (available < geometry->pool_size)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu MB needed, %llu MB available"),
