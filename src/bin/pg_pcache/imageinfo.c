@@ -111,7 +111,7 @@ ImageIsWarm(const PCacheOptions *options, const Image *image,
 
 	if (image->header.kind == PCACHE_IMAGE_LIST)
 		return ListIsWarm(options, image, control, conf, record, detail, size);
-	GatherClusterFacts(options, control, conf, record, &judge);
+	GatherClusterFacts(options, control, conf, record, false, &judge);
 	judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	judge.facts.media = &judge.media;
 	judge.facts.file_size = sb->pool_size;
@@ -119,6 +119,12 @@ ImageIsWarm(const PCacheOptions *options, const Image *image,
 	FreeFacts(&judge);
 	if (verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_CLEAN)
 		return true;
+	if (record != NULL && memcmp(sb->pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0 &&
+		record->incarnation != 0 && sb->incarnation != record->incarnation)
+	{
+		snprintf(detail, size, _("the server has been run since it was saved (%s)"), verdict.detail);
+		return false;
+	}
 	strlcpy(detail, verdict.refusal != PCACHE_WARM ? verdict.detail :
 			_("it is not the image of a pool that was saved by a clean shutdown"), size);
 	return false;

@@ -24,13 +24,21 @@
 #include "image.h"
 #include "rebuild.h"
 
+static bool
+IsZero(const char *data, size_t size)
+{
+	return data[0] == '\0' && memcmp(data, data + 1, size - 1) == 0;
+}
+
 /*
  * A file that is not an image of this cluster is somebody else's.  One that is
- * will be replaced, be it complete or not: what tells is in its first bytes.
+ * will be replaced, be it complete or not: what tells is in its first bytes.  If
+ * unwritten is true these may be zero, as whoever was killed, or lost power,
+ * leaves them.
  */
 static void
 RefuseForeignFile(const Image *image, const char *name, const char *suffix,
-				  uint64 system_identifier)
+				  bool unwritten, uint64 system_identifier)
 {
 	PCacheImageHeader header;
 	struct stat st;
@@ -39,12 +47,12 @@ RefuseForeignFile(const Image *image, const char *name, const char *suffix,
 
 	if (fd < 0 && errno == ENOENT)
 		return;
-	/* one that was killed may have left a file before it wrote anything */
+	memset(&header, 0, sizeof(header));
 	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		(st.st_size == 0 ||
-		 (PCacheReadExact(fd, &header, sizeof(header), 0) &&
-		  memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
-		  header.system_identifier == system_identifier)))
+		PCacheReadExact(fd, &header, Min(sizeof(header), st.st_size), 0) &&
+		((memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
+		  header.system_identifier == system_identifier) ||
+		 (unwritten && IsZero((const char *) &header, sizeof(header)))))
 	{
 		close(fd);
 		return;
@@ -53,6 +61,29 @@ RefuseForeignFile(const Image *image, const char *name, const char *suffix,
 				 image->path, suffix);
 	pg_log_error_hint("Remove it, or choose another name with option %s.", "--to");
 	exit(EXIT_ERROR);
+}
+
+/*
+ * The image that is there takes room that the new one may need.  If it is of an
+ * earlier stop, or of an earlier pool, no load accepts it any more, so it is
+ * removed before the new one is there.  A list may be of an earlier stop.
+ */
+static void
+RemoveStaleImage(const Image *image, const PCacheSuperblock *sb)
+{
+	PCacheImageHeader header;
+	PCacheSuperblock saved;
+	int			fd = openat(image->dir.fd, image->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+	bool		stale = fd >= 0 && PCacheReadExact(fd, &header, sizeof(header), 0) &&
+		header.kind == PCACHE_IMAGE_PAGES &&
+		PCacheReadExact(fd, &saved, sizeof(saved), PCACHE_IMAGE_SUPERBLOCK_OFFSET) &&
+		(memcmp(saved.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN) != 0 ||
+		 saved.incarnation != sb->incarnation);
+
+	if (fd >= 0)
+		close(fd);
+	if (stale && unlinkat(image->dir.fd, image->name, 0) < 0)
+		pg_fatal("could not remove image \"%s\": %m", image->path);
 }
 
 /* The name of the image while it is written; name has MAXPGPATH bytes. */
@@ -120,8 +151,9 @@ CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compressi
 	char		name[MAXPGPATH];
 
 	GetTemporaryName(image, name);
-	RefuseForeignFile(image, image->name, "", sb->system_identifier);
-	RefuseForeignFile(image, name, PCACHE_IMAGE_TMP_SUFFIX, sb->system_identifier);
+	RefuseForeignFile(image, image->name, "", false, sb->system_identifier);
+	RefuseForeignFile(image, name, PCACHE_IMAGE_TMP_SUFFIX, true, sb->system_identifier);
+	RemoveStaleImage(image, sb);
 	WatchUnfinished(image->dir.fd, name);
 	OpenTemporary(image, name);
 	RebuildStep("save-opened");

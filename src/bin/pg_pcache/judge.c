@@ -353,12 +353,15 @@ RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 /*
  * Gather what the pool gates look at beside the pool: what the cluster tells.
  * record is NULL if PGDATA has none.  Makes PGDATA the working directory, where
- * the gates look for files and restore_command is run.
+ * the gates look for files and restore_command is run.  That is done only if
+ * crashed is true: the gates ask for the timeline of the next recovery if the
+ * pool was in use when its server crashed, and no archive is to keep others
+ * waiting.
  */
 void
 GatherClusterFacts(const PCacheOptions *options, const ControlFileData *control,
 				   const Configuration *conf, const PCacheRecord *record,
-				   Judge *judge)
+				   bool crashed, Judge *judge)
 {
 	PCacheGateFacts *facts = &judge->facts;
 	PCacheSignals signals;
@@ -374,7 +377,7 @@ GatherClusterFacts(const PCacheOptions *options, const ControlFileData *control,
 	PCacheSetRecovery(facts, &signals,
 					  signals.standby && HasRecoveryTarget(options),
 					  RecoveryTimeline(options, control,
-									   signals.standby || signals.recovery));
+									   crashed && (signals.standby || signals.recovery)));
 	judge->drop_unlogged = control->state != DB_SHUTDOWNED ||
 		signals.backup_label || signals.recovery || signals.standby;
 }
@@ -386,9 +389,9 @@ GatherClusterFacts(const PCacheOptions *options, const ControlFileData *control,
 void
 GatherFacts(const PCacheOptions *options, const ControlFileData *control,
 			const Configuration *conf, const PCacheRecord *record,
-			const PCachePool *pool, Judge *judge)
+			const PCachePool *pool, bool crashed, Judge *judge)
 {
-	GatherClusterFacts(options, control, conf, record, judge);
+	GatherClusterFacts(options, control, conf, record, crashed, judge);
 	QueryMedia(pool, &judge->media);
 	PCacheGatherFacts(pool, &judge->media, &judge->facts);
 }

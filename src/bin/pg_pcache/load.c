@@ -98,7 +98,7 @@ PoolIsWarm(Loading *l)
 		return false;
 	r->result.capacity = RebuildSuperblock(r)->capacity;
 	GatherFacts(r->options, r->control, &r->conf, r->have_record ? &r->record : NULL,
-				&r->pool, &r->judge);
+				&r->pool, RebuildSuperblock(r)->state == PCACHE_STATE_DIRTY, &r->judge);
 	if (PCacheSuperblocksGate(&r->superblocks, &r->judge.facts).refusal != PCACHE_WARM)
 		return false;
 	ConcludeByPool(l);
@@ -227,7 +227,7 @@ MakePool(Loading *l, const PCacheMissing *plan)
 
 	CreatePool(l, plan, true, l->missing ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
-	GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
+	GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, false, &r->judge);
 	PCacheMediaRememberDimms(&r->judge.media, sb);
 	verdict = PCachePoolGate(sb, &r->judge.facts);
 	sb->state = PCACHE_STATE_ATTACHING;
@@ -482,7 +482,9 @@ static void
 PrintResult(const LoadResult *result, bool human)
 {
 	if (result->dry_run)
-		printf(_("Dry run: nothing was changed.  This would be done:\n\n"));
+		printf(result->next_start == NEXT_START_WARM ?
+			   _("Dry run: nothing was changed.  This would be done:\n\n") :
+			   _("Dry run: nothing was changed, and nothing would be.\n\n"));
 	PrintLine("pool", "%s", result->pool);
 	PrintLine("image", "%s", result->image);
 	if (result->loaded || (result->dry_run && result->pages > 0))

@@ -43,7 +43,7 @@ ListIsWarm(const PCacheOptions *options, const Image *image,
 				 (unsigned long long) image->header.system_identifier);
 		return false;
 	}
-	GatherClusterFacts(options, control, conf, record, &r.judge);
+	GatherClusterFacts(options, control, conf, record, false, &r.judge);
 	r.judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	r.judge.facts.media = &r.judge.media;
 	r.record = *record;
@@ -100,7 +100,7 @@ PlanList(Loading *l, PCacheMissing *plan)
 	if (l->missing)
 	{
 		capacity = plan->capacity;
-		GatherClusterFacts(r->options, r->control, &r->conf, &r->record, &r->judge);
+		GatherClusterFacts(r->options, r->control, &r->conf, &r->record, false, &r->judge);
 		r->judge.media.blocks = PCACHE_MEDIA_CLEAN;
 		r->judge.facts.media = &r->judge.media;
 		r->pool.fs_kind = plan->fs_kind;
@@ -109,7 +109,7 @@ PlanList(Loading *l, PCacheMissing *plan)
 	{
 		capacity = SuperblockIsUsable(r) ? RebuildSuperblock(r)->capacity :
 			r->record.capacity;
-		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
+		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, false, &r->judge);
 	}
 	PlanWarming(r, capacity);
 	return capacity;
@@ -134,7 +134,7 @@ LoadList(Loading *l)
 		/* so that whoever is interrupted can begin again, see rule 85 */
 		if (strcmp(r->directory, r->record.directory) == 0)
 			memcpy(RebuildSuperblock(r)->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN);
-		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, &r->judge);
+		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, false, &r->judge);
 		capacity = RebuildSuperblock(r)->capacity;
 		verdict = JudgeWarming(r, capacity);
 		if (verdict.refusal != PCACHE_WARM)

@@ -393,12 +393,14 @@ extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
 extern void GatherClusterFacts(const PCacheOptions *options,
 							   const ControlFileData *control,
 							   const Configuration *conf,
-							   const PCacheRecord *record, Judge *judge);
+							   const PCacheRecord *record, bool crashed,
+							   Judge *judge);
 extern void GatherFacts(const PCacheOptions *options,
 						const ControlFileData *control,
 						const Configuration *conf,
 						const PCacheRecord *record,
-						const PCachePool *pool, Judge *judge);
+						const PCachePool *pool, bool crashed,
+						Judge *judge);
 extern void FreeFacts(Judge *judge);
 extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   const Configuration *conf,

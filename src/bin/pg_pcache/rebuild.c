@@ -157,7 +157,8 @@ ConcludeRebuild(Rebuild *r)
 	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
 	FreeFacts(&r->judge);
 	GatherFacts(r->options, r->control, &r->conf,
-				r->have_record ? &r->record : NULL, &r->pool, &r->judge);
+				r->have_record ? &r->record : NULL, &r->pool,
+				RebuildSuperblock(r)->state == PCACHE_STATE_DIRTY, &r->judge);
 	verdict = PCacheSuperblocksGate(&r->superblocks, &r->judge.facts);
 	if (verdict.refusal == PCACHE_WARM)
 	{
@@ -266,7 +267,7 @@ DoRebuild(const PCacheOptions *options)
 	RefuseUnusable(&r);
 	capacity = ChooseCapacity(&r);
 	GatherFacts(options, r.control, &r.conf, r.have_record ? &r.record : NULL,
-				&r.pool, &r.judge);
+				&r.pool, true, &r.judge);
 
 	r.result.dry_run = options->dry_run;
 	r.result.reset = options->reset;

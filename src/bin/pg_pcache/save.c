@@ -301,7 +301,7 @@ JudgePool(Saving *s)
 	}
 	ResolvePath(s->pool.path, s->result.pool);
 	PCacheReadSuperblocks(s->pool.fd, &superblocks);
-	GatherFacts(options, control, &conf, record, &s->pool, &judge);
+	GatherFacts(options, control, &conf, record, &s->pool, false, &judge);
 	verdict = PCacheSuperblocksGate(&superblocks, &judge.facts);
 	s->sb = superblocks.chosen;
 	if (ModeIsOff(&conf))
@@ -360,6 +360,20 @@ PrintResult(const SaveResult *result, bool human)
 	PrintLine("time", "%.3f s", result->seconds);
 }
 
+/* What is in the data directory is copied by base backups. */
+static void
+RefusePgdata(const Saving *s)
+{
+	char		pgdata[MAXPGPATH];
+
+	ResolvePath(s->options->pgdata, pgdata);
+	if (!PCacheIsInside(s->image.dir.path, pgdata))
+		return;
+	pg_log_error("image \"%s\" would be inside the data directory", s->image.path);
+	pg_log_error_hint("Base backups would copy it.  Choose another place with option %s.", "--to");
+	exit(EXIT_ERROR);
+}
+
 int
 DoSave(const PCacheOptions *options)
 {
@@ -378,6 +392,7 @@ DoSave(const PCacheOptions *options)
 	{
 		LocateImage(options, &s.image);
 		strlcpy(result->image, s.image.path, sizeof(result->image));
+		RefusePgdata(&s);
 		if (JudgePool(&s))
 		{
 			result->pages = s.scan.counts[PCACHE_PAGE_KEPT];

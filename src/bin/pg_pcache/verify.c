@@ -249,7 +249,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	}
 	ResolvePath(pool.path, result->pool);
 
-	GatherFacts(options, control, conf, record, &pool, &judge);
+	GatherFacts(options, control, conf, record, &pool, true, &judge);
 	JudgeForResult(&pool, &superblocks, &judge.facts, conf, event, result);
 	/* which pages there will be is not known as long as a server runs */
 	if (result->next_start != NEXT_START_COLD && event == PCACHE_NEXT_NOTHING)

@@ -14,7 +14,7 @@ use Test::More;
 
 need_inject_module();
 
-my $attaching = qr/^the last start did not reach a consistent state$/;
+my $attaching = qr/^the last start did not reach a consistent state, or pg_pcache was interrupted/;
 my $node = new_node('main',
 	init => { allows_streaming => 1 }, conf => 'wal_keep_size = 320MB');
 my ($offset, $expected, $valid);

@@ -22,7 +22,7 @@ seed_random();
 use constant FEWER => 3072;
 
 my $given_up = qr/LOG:  persistent cache: the start was given up, because the server is to be stopped/;
-my $attaching = qr/^the last start did not reach a consistent state$/;
+my $attaching = qr/^the last start did not reach a consistent state, or pg_pcache was interrupted/;
 my ($node, $pool, $offset, $verdict, $outcome, $expected);
 
 for my $mode (qw(planned_restart always))

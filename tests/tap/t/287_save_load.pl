@@ -374,6 +374,42 @@ SKIP:
 }
 
 # ---------------------------------------------------------------------------
+# What is in the way of a save.
+# ---------------------------------------------------------------------------
+is(verb_json($node, 'save', '--to', $node->data_dir . '/image')->{rc}, 1, 'inside the data directory: refused');
+ok(!-e $node->data_dir . '/image', 'inside the data directory: nothing is left');
+for my $size (0, 100, 16384)
+{
+	open my $f, '>:raw', "$image.tmp" or die;
+	print $f "\0" x $size;
+	close $f or die;
+	is(verb_json($node, 'save')->{rc}, 0, "$size bytes of zeros under the temporary name: saved");
+}
+append_to_file("$image.tmp", 'somebody else wrote that');
+is(verb_json($node, 'save')->{rc}, 1, 'a foreign file under the temporary name: refused');
+unlink "$image.tmp";
+$node->start;
+$node->stop;
+SKIP:
+{
+	skip 'no injection points in this build', 5 if ($ENV{enable_injection_points} // '') ne 'yes';
+
+	# nobody loads it, and it may take the room that the next one needs
+	ok(-e $image, 'an image of an earlier stop');
+	{
+		local $ENV{PG_PCACHE_KILL_AT} = 'save-opened';
+		is((pcache($node, 'save'))[0], -9, 'an image of an earlier stop: the next save is killed when it begins');
+	}
+	ok(!-e $image, 'an image of an earlier stop: removed before the next one is there');
+	is(verb_json($node, 'save')->{rc}, 0, 'an image of this stop: saved');
+	{
+		local $ENV{PG_PCACHE_KILL_AT} = 'save-opened';
+		pcache($node, 'save');
+	}
+	ok(-e $image, 'an image of this stop stays until there is another one');
+}
+
+# ---------------------------------------------------------------------------
 # Less room, and another place.
 # ---------------------------------------------------------------------------
 unlink $image;

@@ -72,7 +72,7 @@ sub superblock_gate_cases
 		# state
 		[ 'state empty', { state => STATE_EMPTY }, 'new', qr/^the pool is empty$/ ],
 		[ 'state attaching', { state => STATE_ATTACHING }, 'attaching',
-			qr/^the last start did not reach a consistent state$/ ],
+			qr/^the last start did not reach a consistent state, or pg_pcache was interrupted/ ],
 		[ 'state dirty', { state => STATE_DIRTY }, 'dirty',
 			qr/^the server was not shut down cleanly$/ ],
 		[ 'state of nothing', { state => 0 }, 'superblock',

@@ -92,7 +92,7 @@ PCacheDirIsTrusted(const struct stat *st, bool is_pools, const char *path,
 		return true;
 	PCacheSetError(err, _("other users can replace the persistent cache, because they can change directory \"%s\""),
 				   path);
-	PCacheSetHint(err, _("Each directory above that of the pool must belong to root or to the user that owns the server process, and must not be writable for others unless it is sticky."));
+	PCacheSetHint(err, _("Each directory above that of the pool, and the one of an image, must belong to root or to the user that owns the server process, and must not be writable for others unless it is sticky."));
 	return false;
 }
 
