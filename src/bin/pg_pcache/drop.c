@@ -38,6 +38,7 @@
 #include "common/logging.h"
 #include "drop.h"
 #include "rebuild.h"
+#include "storage/pcache_image.h"
 
 static void
 RemoveFromPool(const DropPlan *plan, const char *name)
@@ -130,6 +131,20 @@ WarnOfMode(const PCacheOptions *options)
 	free(mode);
 }
 
+/* An image of the pool has a copy of what was in it. */
+static void
+WarnOfImage(const PCacheOptions *options)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s%s", options->pgdata, PCACHE_IMAGE_SUFFIX);
+	if (lstat(path, &st) < 0)
+		return;
+	pg_log_warning("image \"%s\" is left", path);
+	pg_log_warning_hint("Remove it, too: it holds pages of the cluster, and without the pool no load accepts it.");
+}
+
 static bool
 IsNothing(const DropPlan *plan, const DropResult *result)
 {
@@ -187,6 +202,8 @@ DoDrop(const PCacheOptions *options)
 		CarryOut(options, &plan, &result);
 	if (!result.nothing && !plan.keeps_record)
 		WarnOfMode(options);
+	if (!options->dry_run)
+		WarnOfImage(options);
 
 	if (options->json)
 		DropResultToJson(&result, options->human);

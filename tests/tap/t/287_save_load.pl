@@ -426,4 +426,10 @@ is(verb_json($node, 'load')->{rc}, 0, 'fewer buffers: loaded');
 	is_deeply(checksums($node), $sums, 'fewer buffers: contents');
 	$node->stop;
 }
+
+is(verb_json($node, 'save')->{rc}, 0, 'drop: saved');
+$result = verb_json($node, 'drop');
+is($result->{rc}, 0, 'drop: exit status');
+like($result->{stderr}, qr/image "\Q$image\E" is left/, 'drop: it tells of the image');
+ok(-e $image, 'drop: the image stays');
 done_testing();
