@@ -22,6 +22,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use Fcntl;
 
 use Torture::State;
 use Workload qw(pick number);
@@ -117,12 +118,27 @@ sub random_settings
 	}
 	# not from the random numbers, whose order the seeds of old rounds rely on
 	$s{fewer} = $round_seed % 3 == 0 ? 1 : 0;
+	if ($round_seed % 5 == 1)
+	{
+		@{ $s{conf} }{qw(recovery_prefetch io_method)} = qw(read worker);
+		$s{conf}{debug_io_direct} = 'data' if direct_io();
+	}
 	if (!$opt{powercut} && $round_seed % 7 == 2)
 	{
 		$s{kill} = 'reboot';
 		$s{mode} = $round_seed % 2 == 0 ? 'always' : 'planned_restart';
 	}
 	return \%s;
+}
+
+# Does the file system of the rounds have direct I/O?
+sub direct_io
+{
+	my $file = "$work/direct_io";
+	my $possible = sysopen(my $fh, $file, O_CREAT | O_RDWR | O_DIRECT);
+
+	unlink $file;
+	return $possible;
 }
 
 # The plan as one line, which is what a report of a failed round begins with.
