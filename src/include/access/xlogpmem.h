@@ -21,6 +21,7 @@
 typedef struct XLogPmemControl
 {
 	bool		unsynced;		/* WAL was written that no drain covers */
+	bool		direct_possible;	/* open_direct was tried in pg_wal */
 	XLogRecPtr	whole_page;		/* start of the page whose rest is zeroed */
 } XLogPmemControl;
 
@@ -45,6 +46,13 @@ extern bool XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 							   const char *pages, uint32 startoffset,
 							   XLogRecPtr written, XLogRecPtr end);
 extern void XLogPmemDrainSlow(void);
+
+/*
+ * The mount below a path, for messages.  mount and options have MAXPGPATH
+ * bytes, type has NAMEDATALEN.  Returns false if it is unknown.
+ */
+extern bool XLogPmemFindMount(const char *path, char *mount, char *type,
+							  char *options);
 
 /* Must a system call make WAL durable, although wal_sync_method is pmem? */
 extern bool XLogPmemNeedsSync(void);

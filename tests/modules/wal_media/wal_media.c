@@ -39,6 +39,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "pmem_interpose.h"
@@ -115,6 +116,31 @@ sync_image(int fd)
 	munmap(image, length);
 }
 
+/* Bytes were written; if that was with O_DSYNC, they are on media. */
+static void
+wrote(int fd, const struct iovec *iov, ssize_t written, off_t offset)
+{
+	int			save_errno = errno;
+	size_t		length;
+	char	   *image;
+
+	if (written <= 0 || !(fcntl(fd, F_GETFL) & O_DSYNC) ||
+		(image = open_image(fd, &length)) == NULL)
+	{
+		errno = save_errno;
+		return;
+	}
+	for (char *to = image + offset; written > 0; iov++)
+	{
+		size_t		n = (size_t) written < iov->iov_len ? (size_t) written : iov->iov_len;
+
+		memcpy(to, iov->iov_base, n);
+		to += n;
+		written -= n;
+	}
+	munmap(image, length);
+}
+
 /* modules of the server are compiled with hidden symbols */
 #pragma GCC visibility push(default)
 
@@ -132,6 +158,29 @@ fdatasync(int fd)
 	REAL(fdatasync);
 	sync_image(fd);
 	return real(fd);
+}
+
+ssize_t
+pwrite(int fd, const void *buf, size_t len, off_t offset)
+{
+	struct iovec iov = {.iov_base = (void *) buf,.iov_len = len};
+	ssize_t		rc;
+
+	REAL(pwrite);
+	rc = real(fd, buf, len, offset);
+	wrote(fd, &iov, rc, offset);
+	return rc;
+}
+
+ssize_t
+pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset)
+{
+	ssize_t		rc;
+
+	REAL(pwritev);
+	rc = real(fd, iov, iovcnt, offset);
+	wrote(fd, iov, rc, offset);
+	return rc;
 }
 
 #pragma GCC visibility pop

@@ -83,9 +83,8 @@ static struct sigaction previous_sigbus;
 
 static const PCacheMapping pmem = {.kind = PCACHE_PERSIST_PMEM};
 
-/* The mount below a path, for messages.  Returns false if it is unknown. */
-static bool
-FindMount(const char *path, char *mount, char *type, char *options)
+bool
+XLogPmemFindMount(const char *path, char *mount, char *type, char *options)
 {
 	char		real[PATH_MAX];
 	FILE	   *mounts;
@@ -160,7 +159,7 @@ WalDirectoryIsPmem(char *detail)
 	if (errno != 0)
 		snprintf(detail, EXPLANATION_LEN,
 				 _("Could not create and map a file in \"%s\": %m."), XLOGDIR);
-	else if (FindMount(XLOGDIR, mount, type, options))
+	else if (XLogPmemFindMount(XLOGDIR, mount, type, options))
 		snprintf(detail, EXPLANATION_LEN,
 				 _("The file system mounted at \"%s\" (type %s, options \"%s\") does not allow mappings with MAP_SYNC."),
 				 mount, type, options);
@@ -217,6 +216,7 @@ XLogPmemShmemInit(void)
 	/* nothing is known of what wrote the last segment before us */
 	XLogPmemCtl->unsynced = true;
 	XLogPmemCtl->whole_page = InvalidXLogRecPtr;
+	XLogPmemCtl->direct_possible = false;
 
 	if (wal_sync_method == WAL_SYNC_METHOD_PMEM && !WalDirectoryIsPmem(detail))
 		ereport(FATAL,

@@ -4,7 +4,7 @@
 
 =head1 NAME
 
-PCache::Wal - clusters that write WAL with wal_sync_method = pmem
+PCache::Wal - clusters that write WAL with wal_sync_method = pmem or open_direct
 
 =head1 DESCRIPTION
 
@@ -44,11 +44,12 @@ our @EXPORT = qw(
 
 =item new_wal_node(name, %params)
 
-A cluster with pg_wal on tmpfs, not started.
+A cluster with pg_wal on tmpfs, or on disk, not started.
 
   init      parameters for PostgreSQL::Test::Cluster->init
   segsize   WAL segment size in MB (16)
   method    wal_sync_method, default pmem; undef: configure nothing
+  disk      leave pg_wal where it is
   conf      more lines for postgresql.conf
 
 =cut
@@ -67,7 +68,7 @@ sub new_wal_node
 	$node->append_conf('postgresql.conf', "wal_sync_method = $method\n")
 	  if defined $method;
 	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
-	wal_on_tmpfs($node);
+	wal_on_tmpfs($node) if !$params{disk};
 	return $node;
 }
 

@@ -1,0 +1,299 @@
+/*-------------------------------------------------------------------------
+ *
+ * xlogdirect.c
+ *	  WAL written past the page cache: wal_sync_method = open_direct.
+ *
+ * README.direct in this directory explains what must be true, and why.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/access/transam/xlogdirect.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog_internal.h"
+#include "access/xlogdirect.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/pg_iovec.h"
+#include "storage/pcache.h"
+#include "storage/pg_shmem.h"
+#include "utils/guc_hooks.h"
+#include "utils/wait_event.h"
+
+/* Longest explanation of why pg_wal does not do. */
+#define EXPLANATION_LEN		(4 * MAXPGPATH)
+
+/* So many writes in a row may be too short to get us on by a page. */
+#define MAX_FUTILE_WRITES	10
+
+/* Is the segment that XLogWrite() has open written with O_DSYNC? */
+static bool open_segment_is_synced = false;
+
+/*
+ * Why can't files in pg_wal be opened for direct I/O?  For messages; errno
+ * tells what the attempt said.
+ */
+static void
+ExplainRefusal(char *detail)
+{
+	char		mount[MAXPGPATH];
+	char		type[NAMEDATALEN];
+	char		options[MAXPGPATH];
+
+	if (errno != EINVAL)
+		snprintf(detail, EXPLANATION_LEN,
+				 _("Could not write to a file in \"%s\" with direct I/O: %m."),
+				 XLOGDIR);
+	else if (XLogPmemFindMount(XLOGDIR, mount, type, options))
+		snprintf(detail, EXPLANATION_LEN,
+				 _("The file system mounted at \"%s\" (type %s, options \"%s\") does not allow direct I/O in units of %d bytes."),
+				 mount, type, options, XLOG_BLCKSZ);
+	else
+		snprintf(detail, EXPLANATION_LEN,
+				 _("Its file system does not allow direct I/O in units of %d bytes."),
+				 XLOG_BLCKSZ);
+}
+
+/*
+ * Does the kernel want another alignment than WAL buffers and segments have?
+ * Then returns false, with errno set.  Kernels before Linux 6.1 and some file
+ * systems do not tell; there the trial write does.
+ */
+static bool
+AlignmentServes(int fd)
+{
+#ifdef STATX_DIOALIGN
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 &&
+		(st.stx_mask & STATX_DIOALIGN) != 0 &&
+		(st.stx_dio_offset_align == 0 || st.stx_dio_mem_align == 0 ||
+		 XLOG_BLCKSZ % st.stx_dio_offset_align != 0 ||
+		 XLOG_BLCKSZ % st.stx_dio_mem_align != 0))
+	{
+		errno = EINVAL;
+		return false;
+	}
+#endif
+	return true;
+}
+
+/*
+ * Can files in pg_wal be written with direct I/O?  If not, detail
+ * (EXPLANATION_LEN bytes) says why.
+ *
+ * Whoever has found it possible says so in shared memory, so that of the
+ * processes that learn of a new configuration only the postmaster, which is
+ * the first one, tries it.
+ */
+static bool
+IsPossible(char *detail)
+{
+	static bool found_possible = false; /* children inherit it */
+	char		path[MAXPGPATH];
+	PGAlignedXLogBlock page;
+	int			fd;
+	bool		possible = false;
+	int			save_errno;
+
+	/* the system logger is not attached to shared memory */
+	if (UsedShmemSegAddr != NULL && XLogPmemCtl != NULL &&
+		XLogPmemCtl->direct_possible)
+		found_possible = true;
+	if (found_possible)
+		return true;
+
+	/* after a crash it is removed like an unfinished segment */
+	snprintf(path, sizeof(path), XLOGDIR "/xlogtemp.direct.%d", (int) getpid());
+	unlink(path);
+	memset(page.data, 0, sizeof(page.data));
+	errno = 0;
+	fd = BasicOpenFile(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | PG_BINARY |
+					   O_DSYNC | PG_O_DIRECT);
+	if (fd >= 0)
+		possible = AlignmentServes(fd) &&
+			pg_pwrite(fd, page.data, XLOG_BLCKSZ, 0) == XLOG_BLCKSZ;
+	save_errno = errno;
+	if (fd >= 0)
+		close(fd);
+	/* some file systems create the file even if they refuse to open it */
+	unlink(path);
+
+	if (possible)
+	{
+		found_possible = true;
+		if (UsedShmemSegAddr != NULL && XLogPmemCtl != NULL)
+			XLogPmemCtl->direct_possible = true;
+		return true;
+	}
+
+	/* A full disk must not keep a server down that has used it before. */
+	if (save_errno == ENOSPC || save_errno == EDQUOT)
+		return true;
+	errno = save_errno;
+	ExplainRefusal(detail);
+	return false;
+}
+
+#define NOT_POSSIBLE_MESSAGE \
+	gettext_noop("\"wal_sync_method\" cannot be \"open_direct\" because direct I/O does not work in \"%s\"")
+#define NOT_POSSIBLE_HINT \
+	gettext_noop("Put \"%s\" on a file system with direct I/O (see initdb's option --waldir), or choose another \"wal_sync_method\".")
+
+/*
+ * GUC check hook, in front of that for the other methods.  The configuration
+ * is read for the first time before PGDATA is known; then
+ * XLogDirectShmemInit() checks.
+ */
+bool
+check_wal_sync_method_direct(int *newval, void **extra, GucSource source)
+{
+	char		detail[EXPLANATION_LEN];
+
+	if (*newval != WAL_SYNC_METHOD_OPEN_DIRECT)
+		return check_wal_sync_method(newval, extra, source);
+	if (XLogPmemCtl == NULL || IsPossible(detail))
+		return true;
+	GUC_check_errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE);
+	GUC_check_errmsg(NOT_POSSIBLE_MESSAGE, XLOGDIR);
+	GUC_check_errdetail("%s", detail);
+	GUC_check_errhint(NOT_POSSIBLE_HINT, XLOGDIR);
+	return false;
+}
+
+/*
+ * Ends the start of the server if wal_sync_method is open_direct and cannot
+ * be.  Call after XLogPmemShmemInit().
+ */
+void
+XLogDirectShmemInit(void)
+{
+	char		detail[EXPLANATION_LEN];
+
+	if (!IsUnderPostmaster &&
+		wal_sync_method == WAL_SYNC_METHOD_OPEN_DIRECT && !IsPossible(detail))
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg(NOT_POSSIBLE_MESSAGE, XLOGDIR),
+				 errdetail_internal("%s", detail),
+				 errhint(NOT_POSSIBLE_HINT, XLOGDIR)));
+}
+
+/*
+ * A segment was opened for writing, with these additional flags.
+ */
+void
+XLogDirectSegmentOpened(int flags)
+{
+#ifdef O_DSYNC
+	open_segment_is_synced = (flags & O_DSYNC) != 0;
+#endif
+}
+
+/*
+ * Write WAL buffers "first" to "first + npages - 1" to an open segment; behind
+ * the last of the nbuffers buffers comes the first one again.  startoffset is
+ * the place in the segment of the first of these pages.  All of them are
+ * written by one system call, unless the kernel writes less than it is told.
+ *
+ * Returns where the bytes end that were written last, and in *nbytes how many
+ * there are in one piece before that.  PersistentCacheWalWritten() was called
+ * for what is in front of these.
+ *
+ * Call with WALWriteLock held, in a critical section.  Errors are PANIC.
+ */
+char *
+XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
+					 char *buffers, int nbuffers, int first, int npages,
+					 uint32 startoffset, Size *nbytes)
+{
+	Size		len = npages * (Size) XLOG_BLCKSZ;
+	Size		until_wrap = Min(npages, nbuffers - first) * (Size) XLOG_BLCKSZ;
+	char	   *from = buffers + first * (Size) XLOG_BLCKSZ;
+	Size		done = 0;
+	int			futile = 0;
+	XLogRecPtr	start;
+
+	Assert(npages > 0 && npages <= nbuffers);
+	Assert((uintptr_t) buffers % XLOG_BLCKSZ == 0);
+	Assert(startoffset % XLOG_BLCKSZ == 0);
+
+	if (!open_segment_is_synced)
+		XLogPmemWroteByCall();
+
+	while (done < len)
+	{
+		struct iovec iov[2];
+		int			iovcnt = 0;
+		ssize_t		written;
+		instr_time	io_start;
+
+		if (done < until_wrap)
+		{
+			iov[iovcnt].iov_base = from + done;
+			iov[iovcnt++].iov_len = until_wrap - done;
+		}
+		if (until_wrap < len)
+		{
+			Size		done_behind = done > until_wrap ? done - until_wrap : 0;
+
+			iov[iovcnt].iov_base = buffers + done_behind;
+			iov[iovcnt++].iov_len = len - until_wrap - done_behind;
+		}
+
+		errno = 0;
+		io_start = pgstat_prepare_io_time(track_wal_io_timing);
+		pgstat_report_wait_start(WAIT_EVENT_WAL_WRITE);
+		written = pg_pwritev(fd, iov, iovcnt, startoffset + done);
+		pgstat_report_wait_end();
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written > 0)
+			pgstat_count_io_op_time(IOOBJECT_WAL, IOCONTEXT_NORMAL, IOOP_WRITE,
+									io_start, 1, written);
+
+		/*
+		 * Go on at a page, because direct I/O needs the alignment: what was
+		 * written of the next one is written again.
+		 */
+		if (written >= XLOG_BLCKSZ)
+		{
+			done += written - written % XLOG_BLCKSZ;
+			futile = 0;
+		}
+		else if (written < 0 || ++futile >= MAX_FUTILE_WRITES)
+		{
+			char		xlogfname[MAXFNAMELEN];
+			int			save_errno = errno;
+
+			XLogFileName(xlogfname, tli, segno, wal_segment_size);
+			/* if write didn't set errno, assume no disk space */
+			errno = save_errno ? save_errno : ENOSPC;
+			ereport(PANIC,
+					(errcode_for_file_access(),
+					 errmsg("could not write to log file \"%s\" at offset %zu, length %zu: %m",
+							xlogfname, startoffset + done, len - done),
+					 save_errno == EINVAL ?
+					 errhint("If the file system no longer allows direct I/O, choose another \"wal_sync_method\".") : 0));
+		}
+	}
+
+	*nbytes = until_wrap;
+	if (until_wrap == len)
+		return from + len;
+
+	XLogSegNoOffsetToRecPtr(segno, startoffset, wal_segment_size, start);
+	PersistentCacheWalWritten(from + until_wrap, until_wrap,
+							  start + until_wrap, start + until_wrap, tli);
+	*nbytes = len - until_wrap;
+	return buffers + *nbytes;
+}

@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * xlogdirect.h
+ *	  WAL written past the page cache: wal_sync_method = open_direct.
+ *
+ * See src/backend/access/transam/README.direct.  All of it may be called on
+ * platforms without direct I/O, where wal_sync_method cannot be open_direct.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/access/xlogdirect.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef XLOGDIRECT_H
+#define XLOGDIRECT_H
+
+#include <fcntl.h>
+
+#include "access/xlog.h"
+#include "access/xlogpmem.h"
+#include "storage/fd.h"
+
+/*
+ * Is there such a method?  WAL is written in units of XLOG_BLCKSZ, which must
+ * be a unit of direct I/O.
+ */
+#if PG_O_DIRECT != 0 && defined(O_DSYNC) && XLOG_BLCKSZ >= PG_IO_ALIGN_SIZE
+#define USE_WAL_OPEN_DIRECT 1
+#endif
+
+extern void XLogDirectShmemInit(void);
+extern void XLogDirectSegmentOpened(int flags);
+extern char *XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
+								  char *buffers, int nbuffers, int first,
+								  int npages, uint32 startoffset,
+								  Size *nbytes);
+
+/*
+ * Must a system call make WAL durable that was written before?  With
+ * open_direct, only if somebody wrote without O_DSYNC since the last sync.
+ * Call with WALWriteLock held, or in the walreceiver.
+ */
+static inline bool
+XLogDirectNeedsSync(void)
+{
+	return wal_sync_method != WAL_SYNC_METHOD_OPEN_DIRECT ||
+		XLogPmemCtl->unsynced;
+}
+
+/*
+ * A WAL buffer is needed, and the page in it, which ends at page_end, must be
+ * written first.  Up to which page should be written?  With open_direct each
+ * write waits for the media, so all that is finished goes with it.
+ */
+static inline XLogRecPtr
+XLogDirectEvictUpTo(XLogRecPtr page_end, XLogRecPtr finished)
+{
+	if (wal_sync_method != WAL_SYNC_METHOD_OPEN_DIRECT)
+		return page_end;
+	return Max(page_end, finished - finished % XLOG_BLCKSZ);
+}
+
+#endif							/* XLOGDIRECT_H */

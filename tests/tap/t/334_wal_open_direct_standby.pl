@@ -1,0 +1,134 @@
+# Copyright (c) 2026, the persistent-cache developers
+
+# wal_sync_method = open_direct on a primary and on its standby: streaming, base
+# backups, pg_receivewal, archiving, logical decoding, promotion.  Whoever reads
+# WAL through the page cache finds what was written past it.
+
+use strict;
+use warnings FATAL => 'all';
+
+use IPC::Run qw();
+use PCache;
+use PCache::Wal;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $shim = `pg_config --pkglibdir` =~ s/\n//r . '/wal_direct.so';
+my $fill = q{INSERT INTO t SELECT g, repeat(md5(g::text), 30) FROM generate_series(1, 3000) g};
+my ($primary, $standby, $received);
+
+plan skip_all => "there is no $shim" if !-e $shim;
+
+# Few WAL buffers, so that walsenders have to read segments.
+$primary = new_wal_node('primary', disk => 1, method => 'open_direct', segsize => 1,
+	init => { allows_streaming => 'logical', has_archiving => 1 },
+	conf => "wal_buffers = 64kB\nmax_wal_size = 8MB\nmin_wal_size = 2MB\nwal_keep_size = 256MB");
+$primary->start;
+$primary->safe_psql('postgres', 'CREATE TABLE t (id int, filler text)');
+$primary->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('logical', 'test_decoding')});
+$received = start_receivewal();
+$primary->safe_psql('postgres', "$fill; CHECKPOINT");
+
+$primary->backup('stream', backup_options => [ '-X', 'stream' ]);
+$primary->backup('fetch', backup_options => [ '-X', 'fetch' ]);
+command_ok([ 'pg_verifybackup', $primary->backup_dir . '/stream' ], 'base backup with streamed WAL');
+command_ok([ 'pg_verifybackup', $primary->backup_dir . '/fetch' ], 'base backup with fetched WAL');
+
+$standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'stream', has_streaming => 1);
+$standby->append_conf('postgresql.conf', 'archive_mode = off');
+{
+	local $ENV{LD_PRELOAD} = $shim;
+	local $ENV{WAL_DIRECT_LOG} = $standby->basedir . '/writes';
+	$standby->start;
+}
+$primary->safe_psql('postgres', $fill) for 1 .. 3;
+# commits while the standby reads the same pages
+$primary->safe_psql('postgres', join(';', map { "INSERT INTO t VALUES (-$_)" } 1 .. 300));
+in_sync('streaming');
+
+# The walreceiver writes through the page cache, and syncs.
+{
+	my @writes = map { [split] } grep { m{^write .*/pg_wal/[0-9A-F]{24} } } split /\n/, slurp_file($standby->basedir . '/writes');
+
+	cmp_ok(scalar @writes, '>', 0, 'the walreceiver writes');
+	is(scalar(grep { $_->[5] != 0 } @writes), 0, '... without O_DIRECT and O_DSYNC');
+	ok($standby->poll_query_until('postgres',
+			q{SELECT sum(fsyncs) > 0 FROM pg_stat_io WHERE backend_type = 'walreceiver' AND object = 'wal'}),
+		'... and syncs');
+}
+
+kill_all($standby);
+$primary->safe_psql('postgres', $fill);
+$standby->start;
+in_sync('standby crashed');
+for my $method (qw(fdatasync open_direct))
+{
+	switch_method($standby, $method);
+	$primary->safe_psql('postgres', $fill);
+	in_sync("standby switched to $method");
+	kill_all($standby);
+	$standby->start;
+	in_sync("standby with $method crashed");
+}
+
+is( $primary->safe_psql('postgres',
+		q{SELECT count(*) FROM pg_logical_slot_get_changes('logical', NULL, NULL) WHERE data LIKE 'table public.t: INSERT%'}),
+	$primary->safe_psql('postgres', 'SELECT count(*) FROM t'),
+	'logical decoding');
+
+# What pg_receivewal and the archive got is the same.
+{
+	my ($compared, $different) = (0, 0);
+	my $last = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
+
+	$primary->safe_psql('postgres', 'SELECT pg_switch_wal(); SELECT txid_current(); CHECKPOINT');
+	$primary->poll_query_until('postgres', qq{SELECT last_archived_wal >= '$last' FROM pg_stat_archiver})
+	  or die 'archiving does not get on';
+	for my $path (glob $primary->archive_dir . '/[0-9A-F]*')
+	{
+		my ($name) = $path =~ m{/([0-9A-F]{24})$} or next;
+		my $other = $primary->basedir . "/received/$name";
+
+		next if !-e $other;
+		$compared++;
+		$different++ if slurp_file($path) ne slurp_file($other);
+	}
+	cmp_ok($compared, '>', 5, 'segments that were archived and received');
+	is($different, 0, 'pg_receivewal and the archive have the same bytes');
+}
+
+# Promotion: segments that the walreceiver has written are written on directly.
+$received->kill_kill;
+$received->finish;
+in_sync('before promotion');
+$primary->stop('fast');
+$standby->promote;
+my $rows = $standby->safe_psql('postgres', 'SELECT count(*) FROM t');
+$standby->safe_psql('postgres', $fill);
+kill_all($standby);
+$standby->start;
+is($standby->safe_psql('postgres', 'SELECT count(*) FROM t'), $rows + 3000, 'promoted, and crashed');
+$standby->stop;
+done_testing();
+
+sub in_sync
+{
+	my ($name) = @_;
+	my $count = $primary->safe_psql('postgres', 'SELECT count(*) FROM t');
+
+	$primary->wait_for_catchup($standby, 'replay', $primary->lsn('flush'));
+	is($standby->safe_psql('postgres', 'SELECT count(*) FROM t'), $count, $name);
+	return;
+}
+
+sub start_receivewal
+{
+	my $dir = $primary->basedir . '/received';
+
+	mkdir $dir or die "could not create $dir: $!";
+	return IPC::Run::start(
+		[ 'pg_receivewal', '--no-sync', '--directory' => $dir, '--dbname' => $primary->connstr ],
+		'>', '/dev/null', '2>', $primary->basedir . '/receivewal.log');
+}
