@@ -55,7 +55,7 @@ in_sync('streaming');
 	cmp_ok(scalar @writes, '>', 0, 'the walreceiver writes');
 	is(scalar(grep { $_->[5] != 0 } @writes), 0, '... without O_DIRECT and O_DSYNC');
 	ok($standby->poll_query_until('postgres',
-			q{SELECT sum(fsyncs) > 0 FROM pg_stat_io WHERE backend_type = 'walreceiver' AND object = 'wal'}),
+			q{SELECT sum(fsyncs) > 0 FROM pg_stat_io WHERE backend_type = 'walreceiver' AND object = 'wal' AND context = 'normal'}),
 		'... and syncs');
 }
 
