@@ -234,8 +234,10 @@ sub gathers
 {
 	my $node = new_wal_node('gathers', disk => 1, method => 'open_direct',
 		conf => "wal_buffers = 128kB\nwal_writer_delay = 10s\nmax_wal_size = 1GB\n");
-	my %per_mb;
+	my (%per_mb, $offset);
 
+	# the witness of its watermark comes from what was written
+	PCache::add_pool($node, mode => 'always', size => '128MB');
 	start_shimmed($node);
 	$node->safe_psql('postgres', 'CREATE TABLE t (id int, filler text)');
 	for my $method (qw(open_datasync open_direct))
@@ -257,7 +259,9 @@ sub gathers
 	}
 	cmp_ok($per_mb{open_direct}, '<', $per_mb{open_datasync} / 4, 'open_direct needs much fewer writes');
 	kill_all($node);
+	$offset = log_offset($node);
 	$node->start;
+	is(start_outcome($node, $offset)->{start}, 'warm', 'a cache in mode always is warm after a crash');
 	is($node->safe_psql('postgres', q{SELECT count(*), count(*) FILTER (WHERE filler = repeat('x', 900)) FROM t}),
 		'20000|20000', 'all there after a crash');
 	$node->stop;

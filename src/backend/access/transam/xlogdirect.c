@@ -115,12 +115,14 @@ IsPossible(char *detail)
 	snprintf(path, sizeof(path), XLOGDIR "/xlogtemp.direct.%d", (int) getpid());
 	unlink(path);
 	memset(page.data, 0, sizeof(page.data));
-	errno = 0;
 	fd = BasicOpenFile(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | PG_BINARY |
 					   O_DSYNC | PG_O_DIRECT);
-	if (fd >= 0)
-		possible = AlignmentServes(fd) &&
-			pg_pwrite(fd, page.data, XLOG_BLCKSZ, 0) == XLOG_BLCKSZ;
+	if (fd >= 0 && AlignmentServes(fd))
+	{
+		/* if write doesn't set errno, assume no disk space */
+		errno = ENOSPC;
+		possible = pg_pwrite(fd, page.data, XLOG_BLCKSZ, 0) == XLOG_BLCKSZ;
+	}
 	save_errno = errno;
 	if (fd >= 0)
 		close(fd);
