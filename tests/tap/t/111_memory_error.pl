@@ -205,7 +205,7 @@ $offset = log_offset($node);
 truncate pool_file($node), read_superblock(pool_file($node))->{blocks_offset} + ($buffer - 1) * BLCKSZ
   or die "could not truncate the pool: $!";
 # any process may be the first to notice, on any page
-$node->psql('postgres', "SELECT * FROM t_heap WHERE ctid = '($block,1)'", stderr => \my $stderr);
+query_broken_server($node, "SELECT * FROM t_heap WHERE ctid = '($block,1)'");
 $node->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
 $node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
 $outcome = start_outcome($node, $offset);
@@ -230,7 +230,7 @@ warm_up($node);
 $offset = log_offset($node);
 truncate pool_file($node), read_superblock(pool_file($node))->{blocks_offset}
   or die "could not truncate the pool: $!";
-$node->psql('postgres', "SELECT * FROM t_heap WHERE ctid = '($block,1)'", stderr => \$stderr);
+query_broken_server($node, "SELECT * FROM t_heap WHERE ctid = '($block,1)'");
 $node->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
 $node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
 is(start_outcome($node, $offset)->{kept}, 0, 'truncated to the descriptors: no page is kept');

@@ -31,6 +31,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
+  query_broken_server
   wait_for_seals
   kill_all
   seal_and_kill
@@ -40,6 +41,17 @@ our @EXPORT = qw(
   cold_then_warm
 );
 our @EXPORT_OK = qw(wait_for_death);
+
+# Send a query to a server whose pool is broken.  Its session may die as soon as it
+# begins, so psql may end before it is told what to ask.  Returns psql's exit status.
+sub query_broken_server
+{
+	my ($node, $sql) = @_;
+	my $rc = eval { $node->psql('postgres', $sql, stdout => \my $out, stderr => \my $err) };
+
+	die $@ if !defined $rc && $@ !~ /Broken pipe/;
+	return $rc // 2;
+}
 
 # Give the sealer the time, in seconds (default 1), to seal all that is queued:
 # nothing may change meanwhile.
