@@ -60,6 +60,8 @@ sub check_log
 	while (my $line = <$fh>)
 	{
 		next unless $line =~ $BAD;
+		# who started that server has judged it
+		next if $who eq 'server' && $line =~ $TOMBSTONE;
 		next if $line =~ /tuple concurrently (?:updated|deleted)|possibly corrupted shared memory|This probably means that some data is corrupted/;
 		chomp $line;
 		(my $key = $line) =~ s/\d+/N/g;
