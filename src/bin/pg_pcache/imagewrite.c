@@ -50,7 +50,8 @@ RefuseForeignFile(const Image *image, const char *name, const char *suffix,
 	memset(&header, 0, sizeof(header));
 	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 		PCacheReadExact(fd, &header, Min(sizeof(header), st.st_size), 0) &&
-		((memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
+		(st.st_size == 0 ||
+		 (memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
 		  header.system_identifier == system_identifier) ||
 		 (unwritten && IsZero((const char *) &header, sizeof(header)))))
 	{

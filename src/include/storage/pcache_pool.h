@@ -107,6 +107,7 @@ typedef struct PCacheCreation
 {
 	PCachePool *pool;
 	PCacheDir	dir;
+	bool		sparse;			/* some of it may not be allocated yet */
 	const char *made;			/* the name that our file has, or NULL */
 	char		final_path[MAXPGPATH];
 } PCacheCreation;

@@ -108,6 +108,7 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 	struct stat st;
 
 	creation->pool = pool;
+	creation->sparse = sparse;
 	creation->made = NULL;
 	pool->fd = -1;
 	pool->map.base = NULL;
@@ -173,7 +174,7 @@ PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err)
 	PCacheDir  *dir = &creation->dir;
 	struct stat st;
 
-	if (!PCachePoolAllocate(pool, 0, pool->file_size, err))
+	if (creation->sparse && !PCachePoolAllocate(pool, 0, pool->file_size, err))
 		goto fail;
 	(void) PCachePoolUseHugePages(pool);
 
