@@ -14,7 +14,10 @@ verb_apply() {
 	check_user
 	require_trusted "$(config mount_root)" "--mount-root=DIR names another directory"
 	require_trusted "$ETC" "only root should be able to change what is there"
-	[ "$(config boot)" = fstab ] || require_trusted "$(config unit_dir)" "--unit-dir=DIR names another directory"
+	if [ "$(config profile)" = memory-tier ]; then require_trusted_program; fi
+	if [ "$(config boot)" = systemd ] || [ "$(config profile)" = memory-tier ]; then
+		require_trusted "$(config unit_dir)" "--unit-dir=DIR names another directory"
+	fi
 	plan=$(make_plan)
 	PLAN=$plan
 	if ! jq -e .ok <<<"$plan" >/dev/null; then
@@ -74,6 +77,7 @@ run_step() {
 	filesystem) step_filesystem ;;
 	mount) step_mount ;;
 	memory-mount) step_memory_mount ;;
+	system-ram) step_system_ram ;;
 	directory) step_directory "$(get path)" ;;
 	cluster) step_cluster ;;
 	check-map-sync) step_check_map_sync ;;
@@ -89,7 +93,8 @@ run_step() {
 
 step_destroy() {
 	local dev vg where
-	dev=/dev/$(get blockdev)
+	dev=$(get blockdev)
+	dev=${dev:+/dev/$dev}
 	while IFS= read -r where; do
 		! is_mounted "$where" || change - '' umount "$where"
 	done < <(get_list mounts)
@@ -97,7 +102,7 @@ step_destroy() {
 		vg=$(vgs --noheadings -o vg_name --select "pv_name=$dev" 2>/dev/null | tr -d ' ')
 		[ -z "$vg" ] || change - '' vgchange -an "$vg"
 	fi
-	change - '' wipefs -q -a "$dev"
+	[ -z "$dev" ] || change - '' wipefs -q -a "$dev"
 	if get_list what | grep -qxF "$(get namespace)"; then
 		change - '' ndctl destroy-namespace -f "$(get namespace)"
 	fi
@@ -134,6 +139,8 @@ step_namespace() {
 	case $mode in
 	fsdax) args=(--mode=fsdax --map=dev --align=2M) ;;
 	sector) args=(--mode=sector --sector-size=4096) ;;
+	# The kernel's data about the pages lie elsewhere once it is memory: none are kept here.
+	devdax) args=(--mode=devdax --map=mem --align=2M) ;;
 	esac
 	case $via in
 	create) args+=(--region="$region" --name="$name" --size="$(get size)" --uuid="$uuid") ;;
@@ -148,7 +155,7 @@ step_namespace() {
 	change "namespace:$name" "$(undo_object namespace name "$name" region "$region" via "$via" dev "$existing" uuid "$uuid")" \
 		ndctl create-namespace "${args[@]}"
 	[ "$DRY_RUN" -eq 0 ] || {
-		change - '' wipefs -q -a "$(device_of "ns:$name")"
+		[ "$mode" = devdax ] || change - '' wipefs -q -a "$(device_of "ns:$name")"
 		return 0
 	}
 	if [ "$via" = reconfigure ]; then
@@ -156,6 +163,7 @@ step_namespace() {
 		found=$(ndctl list -N -i | jq -r --arg dev "$existing" '(if type == "array" then .[] else . end) | select(.dev == $dev) | .uuid // empty')
 		state_put "namespace:$name" "$(undo_object namespace name "$name" region "$region" via "$via" dev "$existing" uuid "$uuid" found_uuid "$found")" '' true
 	fi
+	[ "$mode" != devdax ] || return 0
 	dev=$(device_of "ns:$name")
 	# What an earlier owner of this place left is no file system of ours.
 	change - '' wipefs -q -a "$dev"
@@ -246,6 +254,72 @@ make_mount_point() {
 	change "directory:$1" "$(undo_object directory path "$1")" "${AS[@]}" mkdir -p "$AT"
 }
 
+# ---------------------------------------------------------------- memory
+
+# dax_now DEVICE: "STATE NODE MOVABLE USERS", of which USERS may be empty
+dax_now() {
+	local devices
+	devices=$(dax_devices) || exit 1
+	jq -r --arg dev "$1" '.[] | select(.dev == $dev) | "\(.now) \(.node) \(.movable) \(.users | join(", "))"' <<<"$devices"
+}
+
+# What the kernel does with new memory by itself
+online_policy() { cat "$SYS/devices/system/memory/auto_online_blocks" 2>/dev/null || echo offline; }
+
+# A device is made memory by daxctl, and movable, so that it can be taken back.
+# Where the kernel brings new memory online by itself, daxctl refuses without
+# --force, and the memory would not be movable: then the policy is another one
+# for that moment.
+step_system_ram() {
+	local what key before dev undo uuid policy_file policy force=() now='' node movable users
+	what=$(get device) key=$(get key) before=$(get before) uuid=$(get uuid)
+	dev=$(dax_device_of "$what")
+	if [[ $what == ns:* ]]; then
+		uuid=$(recorded "namespace:${what#ns:}" found_uuid)
+		[ -n "$uuid" ] || uuid=$(recorded "namespace:${what#ns:}" uuid)
+	fi
+	if [[ $dev == "{"* ]]; then
+		now=devdax users=''
+	else
+		read -r now node movable users < <(dax_now "$dev") || true
+		[ -n "$now" ] || die "there is no dax device $dev" "daxctl list -D -R -i"
+	fi
+	undo=$(undo_object dax dev "$dev" uuid "$uuid" node "$(get node)" size "$(get size)" before "$before" region "$(get region)")
+	policy_file=$SYS/devices/system/memory/auto_online_blocks
+	policy=$(recorded online-policy before)
+	if [ "$now" = devdax ]; then
+		[ -z "$users" ] || die "$dev is open in process $users" "stop it, then run apply again"
+		if [ -n "$policy" ] || [ "$(online_policy)" != offline ]; then force=(--force); fi
+		case ${policy:-$(online_policy)} in
+		offline | online_movable) ;;
+		*)
+			policy=${policy:-$(online_policy)}
+			change online-policy "$(undo_object policy file "$policy_file" before "$policy")" set_value "$policy_file" online_movable
+			;;
+		esac
+		change "$key" "$undo" daxctl reconfigure-device --mode=system-ram "${force[@]}" "$dev"
+	elif [ "$now" = offline ] || { [ "$now" = partly ] && [ "$before" != partly ]; }; then
+		change "$key" "$undo" daxctl online-memory "$dev"
+	elif [ "$DRY_RUN" -eq 0 ] && ! is_finished "$key"; then
+		state_put "$key" "$undo" '' true
+	fi
+	if [ -n "$policy" ]; then
+		change - '' set_value "$policy_file" "$policy"
+		[ "$DRY_RUN" -eq 1 ] || state_drop online-policy
+	fi
+	[ "$DRY_RUN" -eq 1 ] || check_dax "$dev" "$(get node)" "$before"
+}
+
+# check_dax DEVICE NODE BEFORE: daxctl's exit status does not always tell
+check_dax() {
+	local now='' node movable
+	read -r now node movable _ < <(dax_now "$1") || true
+	[ "$now" = online ] || { [ "$now" = partly ] && [ "$3" = partly ]; } ||
+		die "the memory of $1 is not online: ${now:-there is no such device}" "daxctl list -D -R -i; the kernel's messages (dmesg) tell more"
+	[ "$node" = "$2" ] || die "$1 is on node $node, not on $2" "undo takes it back"
+	[ "$movable" != false ] || warn "$1 is not movable: it can be taken back by a boot of the host only"
+}
+
 # The server's user owns it: after a boot of the host, when it is empty, the
 # server makes the pool's directory there again.
 memory_options() {
@@ -256,6 +330,7 @@ memory_options() {
 	tmpfs)
 		options+=,huge=within_size
 		! kernel_has 6 4 || options+=,noswap
+		[ -z "$(get policy)" ] || options+=,mpol=$(get policy)
 		;;
 	hugetlbfs) options+=,pagesize=2M ;;
 	esac
@@ -274,9 +349,13 @@ huge_pages_wanted() {
 }
 
 step_memory_mount() {
-	local where type wanted got
+	local where type wanted got more=()
 	where=$(get where) type=$(get type)
 	if is_mounted "$where"; then return 0; fi
+	if [ -n "$(get policy)" ]; then
+		check_free
+		more=(policy "$(get policy)" nodes "$(get nodes)" pool_size "$(get pool_size)")
+	fi
 	make_mount_point "$where"
 	if [ "$type" = hugetlbfs ]; then
 		grep -qE '^Hugepagesize: +2048 kB' "$PROC/meminfo" ||
@@ -287,7 +366,17 @@ step_memory_mount() {
 		[ "$DRY_RUN" -eq 1 ] || [ "$got" -ge "$wanted" ] ||
 			die "$got huge pages of 2 MB could be reserved, $wanted are needed" "boot the host and repeat apply at once, or make --cache-size smaller"
 	fi
-	change "mount:$where" "$(undo_object mount where "$where" type "$type" dax false)" mount -t "$type" -o "$(memory_options)" "$type" "$where"
+	change "mount:$where" "$(undo_object mount where "$where" type "$type" dax false "${more[@]}")" mount -t "$type" -o "$(memory_options)" "$type" "$where"
+}
+
+# Where the policy is strict, what does not fit is not put elsewhere: processes are killed.
+check_free() {
+	local short
+	[ "$DRY_RUN" -eq 0 ] || return 0
+	short=$(nodes | jq -r --arg nodes "$(get nodes)" --argjson size "$(get size)" '
+		. as $all | ($nodes | split(" ")) as $n | $n[] | select(($all[.].free // 0) * ($n | length) < $size)
+		| "node \(.) has \(($all[.].free // 0) / 1048576 | floor) MB free"' | head -n 1)
+	[ -z "$short" ] || die "$short, and the mount is to have $(($(get size) / 1048576)) MB" "--cache-size=SIZE makes it smaller"
 }
 
 # A directory of the server's user, which nobody else may enter.
@@ -420,6 +509,9 @@ step_pool() {
 
 # ---------------------------------------------------------------- the next boot
 
+# For systemd, where it runs: with --boot=fstab it may not.
+units_changed() { if [ "$(config boot)" = systemd ] || [ -d /run/systemd/system ]; then change - '' systemctl daemon-reload; fi; }
+
 # Paths of mount points have no character that systemd would have to escape.
 unit_name() {
 	local path=${1#/}
@@ -457,16 +549,63 @@ in_fstab() { # MOUNT-POINT: is there a line for it?
 	return 1
 }
 
+# What makes the devices memory again at boot runs as root: nobody else may change it.
+require_trusted_program() {
+	local file
+	require_trusted "$LIB" "copy $HERE to where only root can change it, for example /usr/local/lib, and start it from there: it runs at each boot"
+	for file in "$HERE/ndctl-setup" "$LIB"/*; do
+		if ! by_root_only "$file" || [ ! -f "$file" ] || [ -L "$file" ] || (((8#$(stat -c %a "$file") & 8#022) != 0)); then
+			die "others than root can change $file" "chown root: $file && chmod go-w $file: it runs at each boot"
+		fi
+	done
+}
+
+online_unit() { printf 'ndctl-setup-%s.service\n' "$(config name)"; }
+
+# The unit that the mounts of memory-tier wait for, and do without only if it succeeds
+online_text() { # MOUNT...
+	local program=$HERE/ndctl-setup units
+	# systemd would take it for several words, or for a variable
+	[[ $program$STATE_FILE != *[[:space:]\$\"]* ]] || die "$program and $STATE_FILE cannot be named in a unit" "use paths without spaces"
+	units=$(for where in "$@"; do unit_name "$where"; done | paste -sd ' ')
+	cat <<END
+# Written by ndctl-setup; "ndctl-setup undo" removes it.
+[Unit]
+Description=Dax devices as memory for PostgreSQL: $(config name)
+DefaultDependencies=no
+RequiresMountsFor=${program//%/%%} ${STATE_FILE//%/%%}
+After=systemd-remount-fs.service systemd-modules-load.service
+Before=$units
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=${program//%/%%} online --name=$(config name) --state=${STATE_FILE//%/%%}
+TimeoutStartSec=10min
+END
+}
+
 step_boot() {
-	local where source type options text file service mounts=()
+	local where source type options text file service online='' mounts=()
 	service=$(config service)
 	for ((STEP = 1; STEP <= STEPS; STEP++)); do
 		[ "$(get kind) $(get type)" != "memory-mount hugetlbfs" ] || boot_huge_pages
+		[ "$(get kind)" != system-ram ] || online=$(online_unit)
 	done
+	if [ -n "$online" ]; then
+		mapfile -t mounts < <(boot_mounts | cut -d ' ' -f 1)
+		file=$(config unit_dir)/$online
+		text=$(online_text "${mounts[@]}")
+		if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
+			change "unit:$file" "$(undo_object unit file "$file")" write_file "$file" "$text"
+			units_changed
+		fi
+		mounts=()
+	fi
 	while read -r where source type options; do
 		mounts+=("$where")
 		if [ "$(config boot)" = fstab ]; then
-			text="$source $where $type $options,nofail,x-systemd.before=$service 0 0"
+			text="$source $where $type $options,nofail,x-systemd.before=$service${online:+,x-systemd.requires=$online} 0 0"
 			! in_fstab "$where" || continue
 			change "fstab:$where" "$(undo_object line file "$ETC/fstab" line "$text")" add_line "$ETC/fstab" "$text"
 		else
@@ -475,7 +614,9 @@ step_boot() {
 			text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
 [Unit]
 Description=PostgreSQL on persistent memory: $where
-Before=$service
+Before=$service${online:+
+Requires=$online
+After=$online}
 
 [Mount]
 What=$source
@@ -578,12 +719,40 @@ step_keep() {
 	change - '' systemctl enable "$(basename "$file")"
 }
 
+# knows_method METHOD: does this server know that wal_sync_method?
+knows_method() {
+	[ -e "$(config pgdata)/PG_VERSION" ] &&
+		as_server "$(program postgres)" -D "$(config pgdata)" -c "wal_sync_method=$1" -C wal_sync_method >/dev/null 2>&1
+}
+
+# direct_is_faster DIRECTORY: are direct writes there faster than the page cache
+# and a sync, by a tenth at least?  That depends on the host.
+direct_is_faster() {
+	local file=$1/ndctl-setup.fsync out direct synced
+	note "    pg_test_fsync in $1, half a minute"
+	out=$(as_server "$(program pg_test_fsync)" -s 1 -f "$file" 2>&1) || true
+	as_server rm -f "$file"
+	# "   open_direct      7299.123 ops/sec    137 usecs/op"; first with one page a write
+	direct=$(sed -nE 's/^ +open_direct +([0-9]+)\.[0-9]+ ops.*/\1/p' <<<"$out" | head -n 1)
+	synced=$(sed -nE 's/^ +fdatasync +([0-9]+)\.[0-9]+ ops.*/\1/p' <<<"$out" | head -n 1)
+	if [ -z "$direct" ] || [ -z "$synced" ]; then
+		note "    it does not tell about open_direct: $(tail -n 1 <<<"$out")"
+		return 1
+	fi
+	note "    writes per second: $direct with open_direct, $synced with fdatasync"
+	[ $((direct * 10)) -ge $((synced * 11)) ]
+}
+
 # Lines for postgresql.conf; wal_sync_method = pmem if WAL is on fsdax, MAP_SYNC works there, and this server knows it.
+# On a mirror the page cache is one more copy, so open_direct, if it is faster here.
 conf_lines() {
 	jq -r '.conf[]' <<<"$1"
+	if [ "$DRY_RUN" -eq 0 ] && jq -e 'any(.places[]; .mode == "sector")' <<<"$1" >/dev/null &&
+		knows_method open_direct && direct_is_faster "$(readlink -f "$(config pgdata)/pg_wal")"; then
+		echo "wal_sync_method = open_direct"
+	fi
 	if jq -e 'any(.places[]; .role == "wal" and .mode == "fsdax") or (.wal_directory != null and all(.places[]; .role != "wal"))' <<<"$1" >/dev/null &&
-		[ -e "$(config pgdata)/PG_VERSION" ] &&
-		as_server "$(program postgres)" -D "$(config pgdata)" -c wal_sync_method=pmem -C wal_sync_method >/dev/null 2>&1 &&
+		knows_method pmem &&
 		[ "$(fs_kind "$(dirname "$(jq -r .wal_directory <<<"$1")")")" = fsdax ]; then
 		echo "wal_sync_method = pmem"
 	fi

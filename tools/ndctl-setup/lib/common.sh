@@ -97,6 +97,8 @@ recorded() {
 	state_read | jq -r --arg key "$1" --arg f "${2:-}" '.records[] | select(.key == $key) | .undo | if $f == "" then tojson else .[$f] // empty end'
 }
 
+is_finished() { state_read | jq -e --arg key "$1" 'any(.records[]; .key == $key and .done)' >/dev/null; }
+
 # ---------------------------------------------------------------- who may change what
 #
 # The server's user decides what the names in PGDATA and on the mounts stand
@@ -217,8 +219,9 @@ check_user() {
 # object with a "kind" that lib/undo.sh knows, is recorded before the command
 # runs, so that a run that is cut off can be repeated or undone.  Nothing is
 # recorded for KEY "-": the command is part of the change before it.  With
-# --dry-run the command is only collected, in COMMANDS.
-COMMANDS=()
+# --dry-run the command is only collected, in COMMANDS.  HINT says what to do if
+# it fails, where there is something better to say than in general.
+COMMANDS=() HINT=''
 change() {
 	local key=$1 undo=$2 text='' word words
 	shift 2
@@ -237,7 +240,7 @@ change() {
 	fi
 	note "    $text"
 	[ "$key" = - ] || state_put "$key" "$undo" "$text" false
-	"$@" </dev/null >&2 || die "this failed: $text" "mend what it complains of and run apply again, or take all back with undo"
+	"$@" </dev/null >&2 || die "this failed: $text" "${HINT:-mend what it complains of and run apply again, or take all back with undo}"
 	[ "$key" = - ] || state_put "$key" "$undo" "$text" true
 }
 
@@ -264,6 +267,9 @@ add_line() {
 	[ ! -s "$1" ] || [ -z "$(tail -c 1 "$1")" ] || text=$'\n'$text
 	printf '%s\n' "$text" >>"$1"
 }
+
+# set_value FILE VALUE: of the kernel's; called through change.
+set_value() { printf '%s\n' "$2" >"$1"; }
 
 program() { # program NAME: of the server's, with its path
 	local bindir
@@ -300,6 +306,23 @@ device_of() {
 		fi
 		;;
 	esac
+}
+
+# dax_device_of WHAT: "ns:NAME" or the device itself, as a name
+dax_device_of() {
+	local name=${1#ns:} dev
+	if [ "$name" = "$1" ]; then
+		printf '%s\n' "$1"
+		return
+	fi
+	dev=$(ndctl_namespace "$name" | jq -r '.chardev // .daxregion.devices[0].chardev // empty')
+	if [ -n "$dev" ]; then
+		printf '%s\n' "$dev"
+	elif [ "$DRY_RUN" -eq 1 ]; then
+		printf '{%s}\n' "$name"
+	else
+		die "namespace $name has no dax device" "is it enabled? ndctl list -N -i -v"
+	fi
 }
 
 is_mounted() { findmnt -rn -M "$1" >/dev/null 2>&1; }

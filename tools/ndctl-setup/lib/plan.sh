@@ -9,7 +9,7 @@ make_plan() {
 		die "$(config name) is set up with profile $before" "undo first, or choose another --name"
 	all=$(inventory) || exit 1
 	jq -n --argjson config "$CONFIG" --argjson inventory "$all" --argjson state "$(state_read)" \
-		'{$config, $inventory, $state}' | jq -f "$LIB/plan.jq"
+		'{$config, $inventory, $state}' | jq -L "$LIB" -f "$LIB/plan.jq"
 }
 
 # The plan with the commands of each step, as the steps themselves give them.
@@ -39,12 +39,17 @@ print_plan() {
 	 "persistent memory:",
 	 (.regions[] | "  \(.dev | pad(10)) \(.size | human | pad(12)) free \(.free | human | pad(12)) node \(.numa_node)  \(.provider), \(if (.dimms | length) > 0 then (.dimms | join(" ")) else "no DIMMs" end), survives power loss: \(.power_safe)",
 	  (.occupants[] | "             \(.message)")) end),
+	(select((.devices // [] | length) > 0) | "", "dax devices:",
+	 (.devices[] | "  \(.dev | pad(10)) \(.size | human | pad(12)) \(if .volatile then "volatile" else .namespace // "persistent" end), node \(.node), \(.mode)\(if .state != .mode and (.mode == "system-ram" or .state == "disabled") then " " + .state else "" end)",
+	  (select(.occupied) | "             may hold data: used only if --force-destroy=\(.dev) says so"),
+	  (.users[] | "             open in process \(.)"))),
 	(if (.refusals | length) > 0 then "", "refused:", (.refusals[] | "  \(.message)", (select(.hint != null) | "      hint: \(.hint)")) else empty end),
 	(if (.warnings | length) > 0 then "", "warnings:", (.warnings[] | "  \(.message)", (select(.command != null) | "      see: \(.command)")) else empty end),
 	(if .ok then
 	 "",
 	 "what lies where:",
 	 (.places[] | "  \(.name | pad(14)) \(.mode | pad(7)) \(.size | human | pad(12)) \(.region) (\(.dimms | join(" ")), node \(.numa_node))\(if .present then ", there already" else "" end)"),
+	 (.devices[]? | select(.used) | "  \(.dev | pad(14)) memory  \(.size | human | pad(12)) node \(.node)"),
 	 "  pool           \(.cache.kind | pad(7)) \(.cache.size | human | pad(12)) \(.cache.directory)",
 	 (select(.wal_directory != null) | "  pg_wal         \(.wal_directory)"),
 	 (select(.data_directory != null) | "  data directory \(.data_directory)"),
