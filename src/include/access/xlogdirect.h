@@ -33,7 +33,7 @@ extern void XLogDirectShmemInit(void);
 extern void XLogDirectSegmentOpened(int flags);
 extern char *XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 								  char *buffers, int nbuffers, int first,
-								  int npages, uint32 startoffset,
+								  int npages, bool partial, uint32 startoffset,
 								  Size *nbytes);
 
 /*

@@ -18,6 +18,9 @@
  *		short			writes are too short, by any multiple of 512 bytes, or
  *						are interrupted
  *		futile			no write gets further than 512 bytes
+ *		checksums		a write takes a millisecond longer, and if its bytes
+ *						have changed meanwhile, the log gets a line
+ *						"changed PATH OFFSET"
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -47,6 +50,23 @@
 		abort()
 
 static unsigned int calls;
+
+/* All bytes of a write in one piece. */
+static char *
+gather(const struct iovec *iov, int iovcnt, size_t len)
+{
+	char	   *bytes = malloc(len);
+	char	   *p = bytes;
+
+	if (bytes == NULL)
+		abort();
+	for (int i = 0; i < iovcnt; i++)
+	{
+		memcpy(p, iov[i].iov_base, iov[i].iov_len);
+		p += iov[i].iov_len;
+	}
+	return bytes;
+}
 
 /* Is this the fault that is wanted now? */
 static bool
@@ -157,6 +177,7 @@ pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset)
 	ssize_t		rc;
 	ssize_t		path_len;
 	int			fail = 0;
+	char	   *before = NULL;
 
 	REAL(pwritev);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
@@ -193,6 +214,8 @@ pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset)
 	}
 	else
 	{
+		if ((flags & O_DIRECT) && fault_is("checksums"))
+			before = gather(iov, iovcnt, len);
 		for (size_t left = limit; left > 0; pieces++)
 		{
 			part[pieces] = iov[pieces];
@@ -201,6 +224,17 @@ pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset)
 			left -= part[pieces].iov_len;
 		}
 		rc = real(fd, part, pieces, offset);
+	}
+	if (before != NULL)
+	{
+		char	   *after;
+
+		usleep(1000);
+		after = gather(iov, iovcnt, len);
+		if (memcmp(before, after, len) != 0)
+			note("changed %s %lld\n", path, (long long) offset);
+		free(before);
+		free(after);
 	}
 	note("write %s %lld %zu %d %d %zd\n", path, (long long) offset, len, iovcnt,
 		 mode_of(flags), rc);

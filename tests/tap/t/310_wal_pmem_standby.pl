@@ -69,27 +69,7 @@ is( $primary->safe_psql('postgres',
 
 # What pg_receivewal and the archive got is what pg_wal has.
 $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
-{
-	my $last = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
-	my ($compared, $different) = (0, 0);
-
-	$primary->safe_psql('postgres', 'SELECT pg_switch_wal(); CHECKPOINT');
-	$primary->safe_psql('postgres', 'SELECT txid_current()');
-	$primary->poll_query_until('postgres',
-		q{SELECT last_archived_wal > '} . $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn() - 1048576 * 2)') . q{' FROM pg_stat_archiver})
-	  or die 'archiving does not get on';
-	for my $path (glob $primary->archive_dir . '/[0-9A-F]*')
-	{
-		my ($name) = $path =~ m{/([0-9A-F]{24})$} or next;
-		my $other = $primary->basedir . "/received/$name";
-
-		next if !-e $other;
-		$compared++;
-		$different++ if slurp_file($path) ne slurp_file($other);
-	}
-	cmp_ok($compared, '>', 5, 'segments that were archived and received');
-	is($different, 0, 'pg_receivewal and the archive have the same bytes');
-}
+received_is_archived($primary);
 
 # A restore from the archive alone.
 {

@@ -108,12 +108,7 @@ sub make_node
 	$ENV{WAL_MEDIA_WAL} = $wal;
 	$ENV{WAL_MEDIA_IMAGES} = $images;
 	start();
-	$node->safe_psql('postgres', q{
-CREATE TABLE acked (id bigint PRIMARY KEY, filler text);
-CREATE TABLE noise (id int, filler text)});
-	$node->safe_psql('postgres',
-		q{INSERT INTO noise SELECT g, repeat(md5(g::text), 30) FROM generate_series(1, 2500) g; TRUNCATE noise; CHECKPOINT})
-	  for 1 .. 4;
+	fill_recycled_segments($node);
 	return;
 }
 
@@ -128,37 +123,13 @@ sub cut_power
 {
 	my @runs = @_;
 	my $chance = (0, 0, 0.5, 0.9)[ int rand 4 ];
+	my ($survived, $lost);
 	my @result;
 
 	kill_all($node);
 	@result = acknowledged(@runs);
-	for my $file (segments())
-	{
-		my $image = "$images/" . (stat $file)[1];
-		my $new = slurp_file($file);
-		my $old = slurp_file($image);
-
-		next if $old eq $new;
-		die "$image has another size than $file" if length $old != length $new;
-		for (my $at = 0; $at < length $new; $at += 8192)
-		{
-			next if substr($old, $at, 8192) eq substr($new, $at, 8192);
-			for (my $line = $at; $line < $at + 8192; $line += LINE)
-			{
-				next if substr($old, $line, LINE) eq substr($new, $line, LINE);
-				if (rand() < $chance)
-				{
-					substr($old, $line, LINE) = substr($new, $line, LINE);
-					$kept++;
-				}
-				else
-				{
-					$dropped++;
-				}
-			}
-		}
-		PCache::write_bytes($file, 0, $old);
-		PCache::write_bytes($image, 0, $old);
-	}
+	($survived, $lost) = lose_unsynced($images, LINE, $chance, segments());
+	$kept += $survived;
+	$dropped += $lost;
 	return @result;
 }

@@ -100,12 +100,7 @@ sub make_node
 	$ENV{WAL_MEDIA_WAL} = $wal;
 	$ENV{WAL_MEDIA_IMAGES} = $images;
 	start(0);
-	$node->safe_psql('postgres', q{
-CREATE TABLE acked (id bigint PRIMARY KEY, filler text);
-CREATE TABLE noise (id int, filler text)});
-	$node->safe_psql('postgres',
-		q{INSERT INTO noise SELECT g, repeat(md5(g::text), 30) FROM generate_series(1, 2500) g; TRUNCATE noise; CHECKPOINT})
-	  for 1 .. 4;
+	fill_recycled_segments($node);
 	return;
 }
 
@@ -118,30 +113,10 @@ sub segments
 sub cut_power
 {
 	my $chance = (0, 0, 0.5, 0.9)[ int rand 4 ];
+	my ($survived, $lost);
 
-	for my $file (segments())
-	{
-		my $image = "$images/" . (stat $file)[1];
-		my $new = slurp_file($file);
-		my $old = slurp_file($image);
-
-		next if $old eq $new;
-		die "$image has another size than $file" if length $old != length $new;
-		for (my $at = 0; $at < length $new; $at += SECTOR)
-		{
-			next if substr($old, $at, SECTOR) eq substr($new, $at, SECTOR);
-			if (rand() < $chance)
-			{
-				substr($old, $at, SECTOR) = substr($new, $at, SECTOR);
-				$kept++;
-			}
-			else
-			{
-				$dropped++;
-			}
-		}
-		PCache::write_bytes($file, 0, $old);
-		PCache::write_bytes($image, 0, $old);
-	}
+	($survived, $lost) = lose_unsynced($images, SECTOR, $chance, segments());
+	$kept += $survived;
+	$dropped += $lost;
 	return;
 }

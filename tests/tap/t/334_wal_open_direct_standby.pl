@@ -79,25 +79,7 @@ is( $primary->safe_psql('postgres',
 	'logical decoding');
 
 # What pg_receivewal and the archive got is the same.
-{
-	my ($compared, $different) = (0, 0);
-	my $last = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
-
-	$primary->safe_psql('postgres', 'SELECT pg_switch_wal(); SELECT txid_current(); CHECKPOINT');
-	$primary->poll_query_until('postgres', qq{SELECT last_archived_wal >= '$last' FROM pg_stat_archiver})
-	  or die 'archiving does not get on';
-	for my $path (glob $primary->archive_dir . '/[0-9A-F]*')
-	{
-		my ($name) = $path =~ m{/([0-9A-F]{24})$} or next;
-		my $other = $primary->basedir . "/received/$name";
-
-		next if !-e $other;
-		$compared++;
-		$different++ if slurp_file($path) ne slurp_file($other);
-	}
-	cmp_ok($compared, '>', 5, 'segments that were archived and received');
-	is($different, 0, 'pg_receivewal and the archive have the same bytes');
-}
+received_is_archived($primary);
 
 # Promotion: segments that the walreceiver has written are written on directly.
 $received->kill_kill;

@@ -123,6 +123,7 @@ sub random_settings
 		@{ $s{conf} }{qw(recovery_prefetch io_method)} = qw(read worker);
 		$s{conf}{debug_io_direct} = 'data' if direct_io();
 	}
+	$s{conf}{wal_sync_method} = 'open_direct' if !$opt{powercut} && $round_seed % 5 == 3 && direct_io();
 	if (!$opt{powercut} && $round_seed % 7 == 2)
 	{
 		$s{kill} = 'reboot';

@@ -20,6 +20,7 @@
 
 #include "access/xlog_internal.h"
 #include "access/xlogdirect.h"
+#include "common/file_utils.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_iovec.h"
@@ -77,7 +78,7 @@ AlignmentServes(int fd)
 		(st.stx_mask & STATX_DIOALIGN) != 0 &&
 		(st.stx_dio_offset_align == 0 || st.stx_dio_mem_align == 0 ||
 		 XLOG_BLCKSZ % st.stx_dio_offset_align != 0 ||
-		 XLOG_BLCKSZ % st.stx_dio_mem_align != 0))
+		 PG_IO_ALIGN_SIZE % st.stx_dio_mem_align != 0))
 	{
 		errno = EINVAL;
 		return false;
@@ -138,7 +139,8 @@ IsPossible(char *detail)
 	}
 
 	/* A full disk must not keep a server down that has used it before. */
-	if (save_errno == ENOSPC || save_errno == EDQUOT)
+	if ((save_errno == ENOSPC || save_errno == EDQUOT) &&
+		wal_sync_method == WAL_SYNC_METHOD_OPEN_DIRECT)
 		return true;
 	errno = save_errno;
 	ExplainRefusal(detail);
@@ -206,6 +208,10 @@ XLogDirectSegmentOpened(int flags)
  * the place in the segment of the first of these pages.  All of them are
  * written by one system call, unless the kernel writes less than it is told.
  *
+ * If the last page is partial, a copy of it is written, because others may
+ * insert into it meanwhile.  Whoever computes a checksum of what it writes, be
+ * it the file system or the device, must not see it change.
+ *
  * Returns where the bytes end that were written last, and in *nbytes how many
  * there are in one piece before that.  PersistentCacheWalWritten() was called
  * for what is in front of these.
@@ -215,11 +221,14 @@ XLogDirectSegmentOpened(int flags)
 char *
 XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 					 char *buffers, int nbuffers, int first, int npages,
-					 uint32 startoffset, Size *nbytes)
+					 bool partial, uint32 startoffset, Size *nbytes)
 {
 	Size		len = npages * (Size) XLOG_BLCKSZ;
 	Size		until_wrap = Min(npages, nbuffers - first) * (Size) XLOG_BLCKSZ;
 	char	   *from = buffers + first * (Size) XLOG_BLCKSZ;
+	struct iovec pieces[3];
+	int			npieces = 0;
+	PGAlignedXLogBlock copy;
 	Size		done = 0;
 	int			futile = 0;
 	XLogRecPtr	start;
@@ -231,25 +240,31 @@ XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 	if (!open_segment_is_synced)
 		XLogPmemWroteByCall();
 
+	pieces[npieces].iov_base = from;
+	pieces[npieces++].iov_len = until_wrap;
+	if (until_wrap < len)
+	{
+		pieces[npieces].iov_base = buffers;
+		pieces[npieces++].iov_len = len - until_wrap;
+	}
+	if (partial)
+	{
+		struct iovec *last = &pieces[npieces - 1];
+
+		last->iov_len -= XLOG_BLCKSZ;
+		memcpy(copy.data, (char *) last->iov_base + last->iov_len, XLOG_BLCKSZ);
+		if (last->iov_len == 0)
+			npieces--;
+		pieces[npieces].iov_base = copy.data;
+		pieces[npieces++].iov_len = XLOG_BLCKSZ;
+	}
+
 	while (done < len)
 	{
-		struct iovec iov[2];
-		int			iovcnt = 0;
+		struct iovec iov[lengthof(pieces)];
+		int			iovcnt = compute_remaining_iovec(iov, pieces, npieces, done);
 		ssize_t		written;
 		instr_time	io_start;
-
-		if (done < until_wrap)
-		{
-			iov[iovcnt].iov_base = from + done;
-			iov[iovcnt++].iov_len = until_wrap - done;
-		}
-		if (until_wrap < len)
-		{
-			Size		done_behind = done > until_wrap ? done - until_wrap : 0;
-
-			iov[iovcnt].iov_base = buffers + done_behind;
-			iov[iovcnt++].iov_len = len - until_wrap - done_behind;
-		}
 
 		errno = 0;
 		io_start = pgstat_prepare_io_time(track_wal_io_timing);

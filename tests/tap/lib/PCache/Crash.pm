@@ -32,6 +32,7 @@ use Test::More;
 
 our @EXPORT = qw(
   query_broken_server
+  wait_until_back
   wait_for_seals
   kill_all
   seal_and_kill
@@ -51,6 +52,20 @@ sub query_broken_server
 
 	die $@ if !defined $rc && $@ !~ /Broken pipe/;
 	return $rc // 2;
+}
+
+# Wait until a server that restarts after a crash of a process answers again.  A
+# psql that it turns away may end before it is told what to ask.
+sub wait_until_back
+{
+	my ($node) = @_;
+
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return if query_broken_server($node, 'SELECT 1') == 0;
+		select undef, undef, undef, 0.1;
+	}
+	die 'the server does not come back';
 }
 
 # Give the sealer the time, in seconds (default 1), to seal all that is queued:

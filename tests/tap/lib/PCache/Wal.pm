@@ -23,7 +23,7 @@ use Carp;
 use Exporter 'import';
 use IPC::Run qw();
 use File::Basename qw(basename);
-use PCache qw(pool_root);
+use PCache qw(pool_root log_offset);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -38,6 +38,10 @@ our @EXPORT = qw(
   start_clients
   acknowledged
   missing
+  fill_recycled_segments
+  lose_unsynced
+  received_is_archived
+  method_is_refused
 );
 
 =pod
@@ -223,6 +227,123 @@ sub missing
 	return $node->safe_psql('postgres',
 		"SELECT count(*) FROM unnest('{" . join(',', @$ids) . "}'::bigint[]) AS i(id)
 		 WHERE NOT EXISTS (SELECT FROM acked a WHERE a.id = i.id)");
+}
+
+=pod
+
+=item fill_recycled_segments(node)
+
+Make the table acked, and have all of the few segments of a running cluster
+recycled, so that they are full of older WAL.
+
+=cut
+
+sub fill_recycled_segments
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', q{
+CREATE TABLE acked (id bigint PRIMARY KEY, filler text);
+CREATE TABLE noise (id int, filler text)});
+	$node->safe_psql('postgres',
+		q{INSERT INTO noise SELECT g, repeat(md5(g::text), 30) FROM generate_series(1, 2500) g; TRUNCATE noise; CHECKPOINT})
+	  for 1 .. 4;
+	return;
+}
+
+=pod
+
+=item lose_unsynced(images, unit, chance, segment ...)
+
+The power is cut: of each unit of bytes in which a segment differs from its
+image, which has what is on media and is named by the segment's inode, the new
+bytes survive with the given chance.  Returns how many survived, and how many
+did not.
+
+=cut
+
+sub lose_unsynced
+{
+	my ($images, $unit, $chance, @segments) = @_;
+	my ($kept, $dropped) = (0, 0);
+
+	for my $file (@segments)
+	{
+		my $image = "$images/" . (stat $file)[1];
+		my $new = slurp_file($file);
+		my $old = slurp_file($image);
+
+		next if $old eq $new;
+		die "$image has another size than $file" if length $old != length $new;
+		for (my $page = 0; $page < length $new; $page += 8192)
+		{
+			next if substr($old, $page, 8192) eq substr($new, $page, 8192);
+			for (my $at = $page; $at < $page + 8192; $at += $unit)
+			{
+				next if substr($old, $at, $unit) eq substr($new, $at, $unit);
+				if (rand() < $chance)
+				{
+					substr($old, $at, $unit) = substr($new, $at, $unit);
+					$kept++;
+				}
+				else
+				{
+					$dropped++;
+				}
+			}
+		}
+		PCache::write_bytes($file, 0, $old);
+		PCache::write_bytes($image, 0, $old);
+	}
+	return ($kept, $dropped);
+}
+
+# A test: what pg_receivewal has put into basedir/received is what was archived.
+sub received_is_archived
+{
+	my ($primary) = @_;
+	my ($compared, $different) = (0, 0);
+	my $last;
+
+	# an empty segment would not be switched
+	$primary->safe_psql('postgres', 'SELECT txid_current()');
+	$last = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
+	$primary->poll_query_until('postgres', qq{SELECT last_archived_wal >= '$last' FROM pg_stat_archiver})
+	  or die 'archiving does not get on';
+	for my $path (glob $primary->archive_dir . '/[0-9A-F]*')
+	{
+		my ($name) = $path =~ m{/([0-9A-F]{24})$} or next;
+		my $other = $primary->basedir . "/received/$name";
+
+		next if !-e $other;
+		$compared++;
+		$different++ if slurp_file($path) ne slurp_file($other);
+	}
+	cmp_ok($compared, '>', 5, 'segments that were archived and received');
+	is($different, 0, 'pg_receivewal and the archive have the same bytes');
+	return;
+}
+
+# A test: the running node, whose method is fdatasync, takes no other one, by
+# ALTER SYSTEM or a reload, and says why (patterns).  It stays in the file.
+sub method_is_refused
+{
+	my ($node, $method, $message, $detail, $hint) = @_;
+	my ($rc, undef, $err) = $node->psql('postgres', "ALTER SYSTEM SET wal_sync_method = '$method'");
+	my $offset;
+
+	isnt($rc, 0, 'ALTER SYSTEM fails');
+	like($err, $message, '... and says why');
+	like($err, $detail, '... with the mount');
+	like($err, $hint, '... and a hint');
+
+	$offset = log_offset($node);
+	$node->adjust_conf('postgresql.conf', 'wal_sync_method', $method);
+	$node->reload;
+	$node->wait_for_log($message, $offset);
+	is($node->safe_psql('postgres', 'SHOW wal_sync_method'), 'fdatasync', 'a reload keeps the old method');
+	$node->safe_psql('postgres', 'CREATE TABLE t AS SELECT 1');
+	return;
 }
 
 1;
