@@ -30,7 +30,8 @@ CREATE FUNCTION pg_pcache_pool(
 	OUT dimms_detail text,
 	OUT dimm_health text,
 	OUT persistence_domain text,
-	OUT numa_node int4)
+	OUT numa_node int4,
+	OUT memory_devices text)
 AS 'MODULE_PATHNAME', 'pg_pcache_pool'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 

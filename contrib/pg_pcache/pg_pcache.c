@@ -29,11 +29,11 @@ PG_MODULE_MAGIC_EXT(
 );
 
 /* Number of output arguments (columns) of each function that returns rows */
-#define PG_PCACHE_POOL_COLS			27
+#define PG_PCACHE_POOL_COLS			28
 #define PG_STAT_PCACHE_COLS			11
 #define PG_PCACHE_RELATIONS_COLS	7
 #define PG_PCACHE_NEXT_START_COLS	4
-#define PG_PCACHE_MAX_COLS			27	/* maximum of above */
+#define PG_PCACHE_MAX_COLS			28	/* maximum of above */
 
 /* A row's columns, which are filled in from left to right. */
 typedef struct Row
@@ -182,6 +182,7 @@ static void
 AddMedia(Row *row, const PCacheMediaSummary *media)
 {
 	char		health[PCACHE_MEDIA_HEALTH_LEN];
+	char		devices[PCACHE_PLACE_TEXT_LEN];
 
 	if (media->checked_at == 0)
 		return;
@@ -200,10 +201,11 @@ AddMedia(Row *row, const PCacheMediaSummary *media)
 	else
 		AddText(row, PCacheMediaHealthText(media->health, health, sizeof(health)));
 	AddText(row, PCachePersistenceDomainName(media->domain));
-	if (media->numa_node < 0)
+	if (PCacheNumaNode(media->place.numa_nodes) < 0)
 		AddNull(row);
 	else
-		AddDatum(row, Int32GetDatum(media->numa_node));
+		AddDatum(row, Int32GetDatum(PCacheNumaNode(media->place.numa_nodes)));
+	AddDetail(row, PCachePlaceText(&media->place, devices, sizeof(devices)));
 }
 
 /*

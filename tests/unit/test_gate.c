@@ -1550,6 +1550,7 @@ TestPageOrder(void **state)
 	PCachePageFacts facts;
 	PCacheMediaReport bad = page_media;
 	PCacheByteRange range = {SLOT_OFFSET, 512};
+	PCacheRangeList hole = {0};
 
 	bad.blocks = PCACHE_MEDIA_BAD;
 	bad.bad.ranges = &range;
@@ -1573,6 +1574,16 @@ TestPageOrder(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size -= BLCKSZ, desc.rel_number = 16390);
 	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.file_size = BLOCKS_OFFSET);
 	EXPECT_PAGE(PCACHE_PAGE_FREE, facts.file_size = BLOCKS_OFFSET, desc.seq++);
+
+	/* in a hole, all of it or a part, or beside one */
+	hole.ranges = &range;
+	hole.n_ranges = hole.max_ranges = 1;
+	range.offset = SLOT_OFFSET + BLCKSZ - 4096;
+	range.length = 4096;
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.holes = hole);
+	EXPECT_PAGE(PCACHE_PAGE_BAD_BLOCK, facts.holes = hole, range.offset = 0, range.length = GIB(1));
+	range.offset = SLOT_OFFSET + BLCKSZ;
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.holes = hole);
 }
 
 static void

@@ -297,6 +297,12 @@ GetExtents(int fd, struct fiemap *map)
 	return 0;
 }
 
+static uint64
+GetNodes(int fd)
+{
+	return 0;
+}
+
 static int
 OpenAttribute(const char *path)
 {
@@ -319,6 +325,7 @@ AskKind(PCacheFsKind kind)
 		.sysfs_root = world.root,
 		.stat_file = StatFile,
 		.get_extents = GetExtents,
+		.get_nodes = GetNodes,
 		.open_attribute = OpenAttribute,
 	};
 
@@ -441,6 +448,14 @@ AssertDimmsUnknown(const char *why)
 	assert_int_equal(report.dimms_state, PCACHE_MEDIA_UNKNOWN);
 	if (strstr(report.dimms_why, why) == NULL)
 		fail_msg("\"%s\" is not in \"%s\"", why, report.dimms_why);
+}
+
+static void
+AssertPlace(const char *expected)
+{
+	char		text[PCACHE_PLACE_TEXT_LEN];
+
+	assert_string_equal(PCachePlaceText(&report.place, text, sizeof(text)), expected);
 }
 
 static void
@@ -795,7 +810,8 @@ NoTrouble(void **state)
 	assert_string_equal(report.dimm_info[1].name, "nmem0");
 	assert_int_equal(report.health & PCACHE_DIMM_TROUBLE, 0);
 	assert_int_equal(report.domain, PCACHE_DOMAIN_MEMORY_CONTROLLER);
-	assert_int_equal(report.numa_node, 1);
+	AssertPlace("pmem0 (fsdax, NUMA node 1)");
+	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), 1);
 	assert_string_equal(report.block_device, "pmem0");
 	assert_string_equal(report.namespace_name, "namespace0.0");
 	assert_string_equal(report.region_name, "region0");
@@ -816,7 +832,7 @@ MemoryBacked(void **state)
 		assert_string_equal(report.blocks_why, "memory-backed");
 		assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
 		assert_int_equal(report.n_dimms, 0);
-		assert_int_equal(report.numa_node, -1);
+		assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
 	}
 }
 
@@ -1016,7 +1032,16 @@ DeviceMapperClean(void **state)
 	assert_int_equal(report.n_dimms, 3);
 	assert_string_equal(report.dimms[2].id, "8089-a2-1807-00000c0c");
 	assert_int_equal(report.domain, PCACHE_DOMAIN_MEMORY_CONTROLLER);
-	assert_int_equal(report.numa_node, -1);
+	AssertPlace("pmem0 (fsdax, NUMA node 1), pmem1 (fsdax, NUMA node 0)");
+	assert_int_equal(report.place.numa_nodes, 0x3);
+	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
+
+	/* One whose node is not known: all of them together are not */
+	region->numa_node = -1;
+	BuildDeviceMapper();
+	AskKind(PCACHE_FS_FSDAX);
+	AssertPlace("pmem0 (fsdax, NUMA node 1), pmem1 (fsdax)");
+	assert_int_equal(report.place.numa_nodes, 0);
 
 	/* The weakest domain, whichever comes first */
 	strlcpy(world.regions[0].domain, "cpu_cache", sizeof(region->domain));
@@ -1644,7 +1669,7 @@ NoNumaNode(void **state)
 {
 	world.regions[0].numa_node = -1;
 	Ask();
-	assert_int_equal(report.numa_node, -1);
+	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
 }
 
 static void
@@ -1952,7 +1977,7 @@ RightNamespace(void **state)
 	assert_string_equal(report.namespace_name, "namespace1.0");
 	assert_string_equal(report.region_name, "region1");
 	assert_int_equal(report.n_dimms, 1);
-	assert_int_equal(report.numa_node, 3);
+	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), 3);
 }
 
 static void
@@ -2148,7 +2173,7 @@ AttributesDenied(void **state)
 			assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
 		assert_int_equal(report.domain,
 						 i == 6 ? PCACHE_DOMAIN_UNKNOWN : PCACHE_DOMAIN_MEMORY_CONTROLLER);
-		assert_int_equal(report.numa_node, i == 5 ? -1 : 1);
+		assert_int_equal(PCacheNumaNode(report.place.numa_nodes), i == 5 ? -1 : 1);
 		assert_string_equal(report.namespace_name, i == 7 ? "pfn0.1" : "namespace0.0");
 		assert_int_equal((report.health & PCACHE_DIMM_FLAGS_UNKNOWN) != 0, i == 2 || i == 4);
 		assert_int_equal((report.health & PCACHE_DIMM_SMART_UNKNOWN) != 0, i != 0);
@@ -2176,11 +2201,11 @@ AttributesMalformed(void **state)
 	BuildSysfs();
 	Put("99999999999999999999\n", "devices/acpi/ndbus0/region0/numa_node");
 	AskKind(PCACHE_FS_FSDAX);
-	assert_int_equal(report.numa_node, -1);
+	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
 
 	Put("-5\n", "devices/acpi/ndbus0/region0/numa_node");
 	AskKind(PCACHE_FS_FSDAX);
-	assert_int_equal(report.numa_node, -1);
+	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
 }
 
 /* Other firmware, other directory */

@@ -736,6 +736,7 @@ TestExchangedAfterRename(void **state)
  * said of the file system for as long as the leftover is there.
  */
 static bool full_of_leftover = false;
+static bool is_full = false;
 
 int
 fstatvfs(int fd, struct statvfs *buf)
@@ -750,7 +751,7 @@ fstatvfs(int fd, struct statvfs *buf)
 	buf->f_bavail = fs.f_bavail;
 	buf->f_files = fs.f_files;
 	buf->f_favail = fs.f_ffree;
-	if (full_of_leftover && faccessat(fd, "pool.tmp", F_OK, 0) == 0)
+	if (is_full || (full_of_leftover && faccessat(fd, "pool.tmp", F_OK, 0) == 0))
 		buf->f_bavail = 0;
 	return 0;
 }
@@ -783,11 +784,14 @@ TestLeftoverCounts(void **state)
 	assert_true(PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
 									  SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
 									  &pool, &sb, &err));
+	/* it is none yet */
+	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
+	full_of_leftover = true;
+	assert_false(PCacheSpaceFor(&where, CAPACITY, &g, &err));
+	assert_contains(err.message, "not enough space");
 	/* killed here */
 	PCachePoolClose(&pool);
 	PCacheDirClose(&creation.dir);
-	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
-	full_of_leftover = true;
 	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
 	assert_false(PCacheSpaceFor(&where, CAPACITY + MIB(4) / BLCKSZ, &g, &err));
 	full_of_leftover = false;
@@ -972,7 +976,7 @@ CountSealed(const PCachePool *pool, uint32 end)
 typedef struct RestoreCase
 {
 	PCachePool *pool;
-	const PCacheSuperblock *sb;
+	PCacheSuperblock *sb;
 	uint64		lost;			/* expected */
 } RestoreCase;
 
@@ -1041,6 +1045,127 @@ TestRestoreSize(void **state)
 		assert_int_equal(CountSealed(&pool, cases[i].left), cases[i].left);
 		PCachePoolClose(&pool);
 	}
+}
+
+static void
+PunchHole(const PCachePool *pool, uint64 offset, uint64 length)
+{
+	assert_int_equal(fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+							   offset, length), 0);
+	assert_true(PCachePoolHasHoles(pool));
+}
+
+/* A pool of sealed pages, none of which is zero, and which is not mapped. */
+static void
+CreateFull(PCachePool *pool, PCacheSuperblock *sb)
+{
+	Create(pool, sb);
+	SealAll(pool);
+	memset(pool->map.base + MIB(4), 0x5a, CAPACITY * BLCKSZ);
+	sb->state = PCACHE_STATE_CLEAN;
+	assert_true(PCacheSuperblockStore(&pool->map, sb));
+	assert_true(PCacheUnmap(&pool->map));
+	assert_false(PCachePoolHasHoles(pool));
+}
+
+/* What is in a hole is not taken for pages, nor for anything else. */
+static void
+TestHoles(void **state)
+{
+	static const uint64 heads[] = {
+		PCACHE_SUPERBLOCK_OFFSET, PCACHE_COPY_OFFSET, PCACHE_WATERMARK_OFFSET,
+		PCACHE_DESCRIPTORS_OFFSET - 4096
+	};
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheSuperblocks found;
+	PCacheDescriptor descs[CAPACITY];
+	PCacheError err;
+	uint64		lost;
+
+	Create(&pool, &sb);
+	PCachePoolClose(&pool);
+	if (pool.fs_kind != PCACHE_FS_TMPFS)
+	{
+		/* it may be one that compresses */
+		assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+		assert_int_equal(ftruncate(pool.fd, 2 * POOL_SIZE), 0);
+		pool.file_size = 2 * POOL_SIZE;
+		assert_false(PCachePoolHasHoles(&pool));
+		PCachePoolClose(&pool);
+		return;
+	}
+
+	/*
+	 * in pages: the last half of one, the next one, and the first half of a
+	 * third
+	 */
+	CreateFull(&pool, &sb);
+	PunchHole(&pool, MIB(4) + 10 * BLCKSZ + BLCKSZ / 2, 2 * BLCKSZ);
+	PunchHole(&pool, MIB(4) + 200 * BLCKSZ, BLCKSZ);
+	/* no room: their slots are free nevertheless */
+	is_full = true;
+	assert_false(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	is_full = false;
+	assert_contains(err.message, "could not allocate");
+	assert_int_equal(lost, 4);
+	assert_null(pool.map.base);
+	assert_true(PCachePoolHasHoles(&pool));
+	assert_int_equal(CountSealed(&pool, CAPACITY), CAPACITY - 4);
+	assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	assert_int_equal(lost, 0);
+	assert_false(PCachePoolHasHoles(&pool));
+	assert_null(pool.map.base);
+	assert_true(PCacheReadDescriptors(pool.fd, 0, CAPACITY, descs));
+	for (int i = 0; i < CAPACITY; i++)
+		assert_int_equal(PCacheSeqIsSealed(descs[i].seq), (i < 10 || i > 12) && i != 200);
+	assert_int_equal(sb.state, PCACHE_STATE_CLEAN);
+
+	/* in descriptors, and the file is cut off as well */
+	PCachePoolClose(&pool);
+	CreateFull(&pool, &sb);
+	PunchHole(&pool, MIB(2) + 4096, 4096);
+	assert_int_equal(ftruncate(pool.fd, MIB(4) + 250 * BLCKSZ), 0);
+	pool.file_size = MIB(4) + 250 * BLCKSZ;
+	assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	assert_int_equal(lost, CAPACITY - 250);
+	assert_int_equal(pool.file_size, POOL_SIZE);
+	assert_false(PCachePoolHasHoles(&pool));
+	assert_true(PCacheReadDescriptors(pool.fd, 0, CAPACITY, descs));
+	for (int i = 0; i < 250; i++)
+		assert_int_equal(PCacheDescriptorIsIntact(&descs[i], i), i < 64 || i >= 128);
+	assert_int_equal(sb.state, PCACHE_STATE_CLEAN);
+	PCachePoolClose(&pool);
+
+	/*
+	 * In front of them: one superblock is enough, but behind these there may
+	 * have been a reason not to believe the pool.
+	 */
+	for (int i = 0; i < lengthof(heads); i++)
+	{
+		bool		is_superblock = heads[i] < PCACHE_WATERMARK_OFFSET;
+
+		CreateFull(&pool, &sb);
+		PunchHole(&pool, heads[i], 4096);
+		assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+		assert_int_equal(lost, 0);
+		assert_false(PCachePoolHasHoles(&pool));
+		assert_int_equal(sb.state, is_superblock ? PCACHE_STATE_CLEAN : PCACHE_STATE_EMPTY);
+		PCacheReadSuperblocks(pool.fd, &found);
+		assert_int_equal(found.first_intact, heads[i] != PCACHE_SUPERBLOCK_OFFSET);
+		assert_int_equal(found.copy_intact, heads[i] != PCACHE_COPY_OFFSET);
+		assert_int_equal(found.chosen.state, sb.state);
+		PCachePoolClose(&pool);
+	}
+
+	/* in all of them: the superblocks are allocated before they are stored to */
+	CreateFull(&pool, &sb);
+	PunchHole(&pool, PCACHE_COPY_OFFSET, 3 * 4096);
+	assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	PCacheReadSuperblocks(pool.fd, &found);
+	assert_true(found.first_intact && found.copy_intact);
+	assert_int_equal(found.chosen.state, PCACHE_STATE_EMPTY);
+	PCachePoolClose(&pool);
 }
 
 static int
@@ -1131,6 +1256,81 @@ TestCreateConcurrently(void **state)
 	close(fd);
 	Create(&pool, &sb);
 	PCachePoolClose(&pool);
+}
+
+/*
+ * Who opens a pool while somebody creates it waits for that, and then has it,
+ * or is told that there is none.
+ */
+static void
+TestOpenDuringCreation(void **state)
+{
+	enum
+	{
+		FINISHED, ABORTED, KILLED, STUCK
+	};
+
+	for (int end = FINISHED; end <= STUCK; end++)
+	{
+		PCachePool	pool;
+		PCacheSuperblock sb;
+		PCacheError err;
+		PCacheCreation creation;
+		int			from_child[2];
+		int			status;
+		char		byte;
+		pid_t		pid;
+
+		assert_int_equal(pipe(from_child), 0);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+		{
+			if (!PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
+									   SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+									   &pool, &sb, &err) ||
+				write(from_child[1], "x", 1) != 1)
+				_exit(1);
+			if (end == STUCK)
+				pause();
+			pg_usleep(200000);
+			if (end == ABORTED)
+				PCachePoolAbortCreate(&creation);
+			else if (end == FINISHED && !PCachePoolFinishCreate(&creation, &err))
+				_exit(1);
+			_exit(0);
+		}
+		assert_int_equal(read(from_child[0], &byte, 1), 1);
+		close(from_child[0]);
+		close(from_child[1]);
+
+		/* who does not want to wait, or only looks */
+		assert_int_equal(Open(PCACHE_OPEN_TRY, &pool, &err), PCACHE_OPEN_LOCKED);
+		assert_contains(err.message, "is being created by another process");
+		assert_int_equal(Open(PCACHE_OPEN_PEEK, &pool, &err), PCACHE_OPEN_MISSING);
+
+		PCachePoolLockWait = end == STUCK ? 50 : 60000;
+		assert_int_equal(Open(end == KILLED ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE, &pool, &err),
+						 end == FINISHED ? PCACHE_OPEN_OK :
+						 end == STUCK ? PCACHE_OPEN_LOCKED : PCACHE_OPEN_MISSING);
+		if (end == STUCK)
+		{
+			assert_contains(err.message, "is being created by another process");
+			assert_contains(err.hint, "another server");
+			kill(pid, SIGKILL);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, end == STUCK ? SIGKILL : 0);
+		PCachePoolClose(&pool);
+		assert_int_equal(Exists(Join(dir, "pool.tmp")), end == KILLED || end == STUCK);
+		unlink(Join(dir, "pool"));
+
+		/* what is left is in nobody's way */
+		Create(&pool, &sb);
+		PCachePoolClose(&pool);
+		PCachePoolLockWait = 0;
+		unlink(Join(dir, "pool"));
+	}
 }
 
 static void
@@ -1484,8 +1684,10 @@ main(void)
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),
 		BOTH(TestRestoreSize),
+		BOTH(TestHoles),
 		cmocka_unit_test(TestCapacityFor),
 		BOTH(TestCreateConcurrently),
+		BOTH(TestOpenDuringCreation),
 		BOTH(TestReadExact),
 		BOTH(TestReadDescriptors),
 		BOTH(TestPersist),

@@ -11,4 +11,4 @@ $(OUT)/test_protocol: test_protocol.c unit.h $(PMEM)/pcache_mark.c $(PMEM)/pcach
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
 		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
-		$(PMEM)/pool/pcache_gate.c -lcmocka $(PG)/src/port/libpgport_srv.a -lm
+		$(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_range.c -lcmocka $(PG)/src/port/libpgport_srv.a -lm

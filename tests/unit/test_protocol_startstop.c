@@ -99,6 +99,7 @@ static ssize_t HookPread(int fd, void *buf, size_t len, off_t offset);
 static int	HookFallocate(int fd, off_t offset, off_t len);
 static int	HookTruncate(int fd, off_t len);
 static int	HookStatvfs(int fd, struct statvfs *vfs);
+static int	HookStat(int fd, struct stat *st);
 static time_t HookTime(void);
 
 /* what is replaced stays there, under another name */
@@ -119,6 +120,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #define posix_fallocate HookFallocate
 #define ftruncate HookTruncate
 #define fstatvfs HookStatvfs
+#define fstat HookStat
 #define PCachePoolOpen RealPoolOpen
 #define PCachePoolUseHugePages RealUseHugePages
 #define PCachePoolMayFormat RealMayFormat
@@ -581,6 +583,15 @@ HookStatvfs(int fd, struct statvfs *vfs)
 {
 	/* one that does not say how large it is */
 	memset(vfs, 0, sizeof(*vfs));
+	return 0;
+}
+
+/* The file has no holes. */
+static int
+HookStat(int fd, struct stat *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->st_blocks = (world.file_size + 511) / 512;
 	return 0;
 }
 
@@ -1188,6 +1199,20 @@ PCachePoolResize(PCachePool *opened, PCacheSuperblock *sb, PCacheResize *resize,
 	abort();
 }
 
+/* All reads end with their process. */
+const char *
+GetConfigOption(const char *name, bool missing_ok, bool restrict_privileged)
+{
+	return "";
+}
+
+bool
+PCacheReadsEndWithProcess(const char *io_method, const char *debug_io_direct,
+						  PCacheError *err)
+{
+	return true;
+}
+
 /* only shown */
 TimestampTz
 GetCurrentTimestamp(void)
@@ -1212,7 +1237,7 @@ PCacheMakeDirectory(const char *directory, PCacheFsKind expected, int dir_mode,
 
 /* nothing to see, or not called */
 void
-PCacheApplyNuma(int node)
+PCacheApplyNuma(const PCacheMemoryPlace *place)
 {
 }
 

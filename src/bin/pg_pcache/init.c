@@ -60,7 +60,8 @@ typedef struct InitPlan
 
 /*
  * What to undo, for a signal handler: each "made" is set before what it
- * speaks of is done, as undoing what was not done does no harm.
+ * speaks of is done, as undoing what was not done does no harm.  Only made_pool
+ * comes after it, since the file may be another one's before.
  */
 static struct
 {
@@ -129,6 +130,12 @@ static void
 UndoAtExit(void)
 {
 	Undo();
+}
+
+static void
+NotePoolMade(int dir_fd)
+{
+	undo.made_pool = 1;
 }
 
 static uint64
@@ -591,7 +598,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 			KeepOldPool(plan);
 		if (options->progress)
 			progress = StartProgress(undo.dir_fd, result->geometry.pool_size);
-		undo.made_pool = 1;
+		PCachePoolFileMade = NotePoolMade;
 		created = PCachePoolCreate(plan->directory, plan->old_pool.fd >= 0, plan->capacity,
 								   plan->control->system_identifier,
 								   pg_file_create_mode,

@@ -199,13 +199,20 @@ NextStartName(NextStart next_start)
 	return names[next_start];
 }
 
-/* Of one relation, what verify and status both count, as an open object. */
+/* The next element of an array begins. */
 static void
-OpenRelation(JsonWriter *w, const RelationCount *relation)
+BeginElement(JsonWriter *w)
 {
 	if (!w->empty)
 		appendStringInfoChar(&w->buf, ',');
 	NewLine(w);
+}
+
+/* Of one relation, what verify and status both count, as an open object. */
+static void
+OpenRelation(JsonWriter *w, const RelationCount *relation)
+{
+	BeginElement(w);
 	OpenObject(w, NULL);
 	AddNumber(w, "tablespace", relation->rlocator.spcOid);
 	AddNumber(w, "database", relation->rlocator.dbOid);
@@ -242,9 +249,7 @@ CloseArray(JsonWriter *w)
 static void
 AddElement(JsonWriter *w, const char *value)
 {
-	if (!w->empty)
-		appendStringInfoChar(&w->buf, ',');
-	NewLine(w);
+	BeginElement(w);
 	EscapeJson(&w->buf, value);
 	w->empty = false;
 }
@@ -344,6 +349,40 @@ SaveResultToJson(const SaveResult *result, bool human)
 	Finish(&w);
 }
 
+/* Devices and NUMA nodes that hold the pool; what is unknown is left empty. */
+static void
+AddPlace(JsonWriter *w, const PCacheMemoryPlace *place)
+{
+	uint32		n = Min(place->n_devices, PCACHE_MAX_MEMORY_DEVICES);
+
+	OpenArray(w, "memory_devices");
+	for (uint32 i = 0; i < n; i++)
+	{
+		const PCacheMemoryDevice *device = &place->devices[i];
+
+		BeginElement(w);
+		OpenObject(w, NULL);
+		AddString(w, "device", device->name);
+		AddString(w, "mode", PCacheMemoryModeName(device->mode));
+		if (device->numa_node >= 0)
+			AddNumber(w, "numa_node", device->numa_node);
+		else
+			AddString(w, "numa_node", NULL);
+		CloseObject(w);
+	}
+	CloseArray(w);
+	OpenArray(w, "numa_nodes");
+	for (int node = 0; node < PCACHE_MAX_NUMA_NODES; node++)
+	{
+		if ((place->numa_nodes & (UINT64CONST(1) << node)) == 0)
+			continue;
+		BeginElement(w);
+		appendStringInfo(&w->buf, "%d", node);
+		w->empty = false;
+	}
+	CloseArray(w);
+}
+
 void
 StatusResultToJson(const StatusResult *result, bool human)
 {
@@ -359,6 +398,7 @@ StatusResultToJson(const StatusResult *result, bool human)
 		AddString(&w, "server_pid", NULL);
 	AddString(&w, "pool", result->pool.path);
 	AddString(&w, "file_system", PCacheFsKindName(result->pool.fs_kind));
+	AddPlace(&w, &result->place);
 	AddBytes(&w, "file_size", result->pool.file_size, human);
 	AddBoolean(&w, "superblock_intact", superblocks->first_intact);
 	AddBoolean(&w, "superblock_copy_intact", superblocks->copy_intact);

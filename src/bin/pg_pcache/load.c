@@ -160,6 +160,14 @@ PlanPool(Loading *l, PCacheMissing *plan)
 		FailWith(&l->open_error);
 }
 
+/* From now on a signal removes the file, whose memory is still to be allocated. */
+static void
+WatchPool(int dir_fd)
+{
+	WatchUnfinished(dir_fd, PCACHE_POOL_FILE_TMP);
+	NoteUnfinished(true);
+}
+
 /*
  * Have an empty pool of that capacity, or of the planned one if it is missing.
  * Then it has a temporary name until FinishPool() is called.  For sparse see
@@ -173,16 +181,19 @@ CreatePool(Loading *l, const PCacheMissing *plan, bool sparse, uint64 capacity)
 
 	if (l->missing)
 	{
+		PCachePoolFileMade = WatchPool;
 		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, pg_dir_create_mode, &err) ||
 			!PCachePoolBeginCreate(&l->creation, plan->directory, false, sparse,
 								   Max(plan->capacity, capacity),
 								   r->control->system_identifier, pg_file_create_mode,
 								   r->control->catalog_version_no, &r->pool,
 								   RebuildSuperblock(r), &err))
+		{
+			/* it has removed what there was */
+			NoteUnfinished(false);
 			FailWith(&err);
+		}
 		l->creating = true;
-		WatchUnfinished(l->creation.dir.fd, PCACHE_POOL_FILE_TMP);
-		NoteUnfinished(true);
 		ResolvePath(plan->directory, r->directory);
 	}
 	else

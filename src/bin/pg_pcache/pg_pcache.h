@@ -144,6 +144,7 @@ typedef struct StatusResult
 {
 	int			server_pid;		/* 0 if no server is running */
 	PCachePool	pool;
+	PCacheMemoryPlace place;
 	PCacheSuperblocks superblocks;
 	PCacheRecordResult record_result;
 	PCacheRecord record;

@@ -52,14 +52,21 @@ RebuildSuperblock(Rebuild *r)
 	return &r->superblocks.chosen;
 }
 
+/* Is there a superblock, and of our format? */
+static bool
+IsKnown(const PCacheSuperblocks *superblocks)
+{
+	return superblocks->source != PCACHE_SB_NONE &&
+		superblocks->chosen.format_version == PCACHE_FORMAT_VERSION;
+}
+
 /* Is the superblock one that we can go on with? */
 bool
 SuperblockIsUsable(const Rebuild *r)
 {
 	const PCacheSuperblock *sb = &r->superblocks.chosen;
 
-	return r->superblocks.source != PCACHE_SB_NONE &&
-		sb->format_version == PCACHE_FORMAT_VERSION &&
+	return IsKnown(&r->superblocks) &&
 		PCacheGeometryGate(sb, r->pool.file_size).refusal == PCACHE_WARM;
 }
 
@@ -116,13 +123,26 @@ StoreRecord(Rebuild *r, uint64 incarnation)
 	r->have_record = true;
 }
 
-/* Map the pool, unless it is. */
+/*
+ * Map the pool, unless it is, with all of its file allocated.
+ *
+ * Who keeps pages has called PCachePoolRestoreSize() before.  So a pool that
+ * still has holes is about to be emptied, and its descriptors may speak of pages
+ * there until it is.
+ */
 void
 MapPool(Rebuild *r)
 {
+	PCacheSuperblock *sb = RebuildSuperblock(r);
 	PCacheError err;
 
-	if (r->pool.map.base == NULL && !PCachePoolMap(&r->pool, &err))
+	if (r->pool.map.base != NULL)
+		return;
+	if (PCachePoolHasHoles(&r->pool) &&
+		((IsKnown(&r->superblocks) && !PCachePoolMarkEmpty(&r->pool, sb, &err)) ||
+		 !PCachePoolSetSize(&r->pool, r->pool.file_size, &err)))
+		FailWith(&err);
+	if (!PCachePoolMap(&r->pool, &err))
 		FailWith(&err);
 }
 
@@ -178,12 +198,12 @@ EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 {
 	PCacheGeometry g = GeometryFor(pool, capacity);
 	PCacheSuperblock *sb = &superblocks->chosen;
-	bool		known = superblocks->source != PCACHE_SB_NONE &&
-		sb->format_version == PCACHE_FORMAT_VERSION;
-	bool		cut_off = known && pool->file_size < sb->pool_size;
+	bool		known = IsKnown(superblocks);
+	bool		cut_off = known &&
+		(pool->file_size < sb->pool_size || PCachePoolHasHoles(pool));
 	PCacheError err;
 
-	/* what was cut off must not come back as pages of zeros */
+	/* what was cut off, or is a hole, must not come back as pages of zeros */
 	if (cut_off && !PCachePoolMarkEmpty(pool, sb, &err))
 		FailWith(&err);
 	/* otherwise, if there is no room, all is as it was */

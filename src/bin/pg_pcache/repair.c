@@ -93,7 +93,8 @@ Repair(Rebuild *r)
 
 	if (usable)
 		r->result.cut_off_bytes = RebuildSuperblock(r)->pool_size - r->pool.file_size;
-	if (!dry_run && r->result.cut_off_bytes > 0 && !r->options->reset)
+	if (usable && !dry_run && !r->options->reset &&
+		(r->result.cut_off_bytes > 0 || PCachePoolHasHoles(&r->pool)))
 	{
 		if (!PCachePoolRestoreSize(&r->pool, RebuildSuperblock(r), &lost, &err))
 			FailWith(&err);

@@ -240,6 +240,7 @@ ReportProgress(uint64 done, uint64 total, bool finished)
 	static time_t last_report = 0;
 	time_t		now = time(NULL);
 	int			percent;
+	char		line[128];
 
 	if (now == last_report && !finished)
 		return;
@@ -248,9 +249,11 @@ ReportProgress(uint64 done, uint64 total, bool finished)
 	/* more may be allocated than the file is long */
 	done = Min(done, total);
 	percent = total > 0 ? (int) (done * 100.0 / total) : 100;
-	fprintf(stderr, _("%llu/%llu MB (%d%%) done"),
-			(unsigned long long) (done / (1024 * 1024)),
-			(unsigned long long) (total / (1024 * 1024)),
-			percent);
-	fputc((!finished && isatty(fileno(stderr))) ? '\r' : '\n', stderr);
+	snprintf(line, sizeof(line), _("%llu/%llu MB (%d%%) done"),
+			 (unsigned long long) (done / (1024 * 1024)),
+			 (unsigned long long) (total / (1024 * 1024)),
+			 percent);
+	/* in one piece, because the last line may come from another thread */
+	fprintf(stderr, "%s%c", line,
+			(!finished && isatty(fileno(stderr))) ? '\r' : '\n');
 }

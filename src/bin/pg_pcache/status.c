@@ -37,6 +37,20 @@ PrintCheckpoint(const char *key, const PCacheCheckpoint *checkpoint)
 }
 
 static void
+PrintPlace(const PCacheMemoryPlace *place)
+{
+	char		devices[PCACHE_PLACE_TEXT_LEN];
+	char		nodes[PCACHE_NUMA_TEXT_LEN];
+
+	if (place->n_devices > 0)
+		PrintLine("memory devices", "%s",
+				  PCachePlaceText(place, devices, sizeof(devices)));
+	if (place->numa_nodes != 0)
+		PrintLine("NUMA nodes", "%s",
+				  PCacheNumaNodesText(place->numa_nodes, nodes, sizeof(nodes)));
+}
+
+static void
 PrintResult(const StatusResult *result, bool human)
 {
 	const PCacheSuperblocks *superblocks = &result->superblocks;
@@ -48,6 +62,7 @@ PrintResult(const StatusResult *result, bool human)
 		PrintLine("server", "not running");
 	PrintLine("pool", "%s", result->pool.path);
 	PrintLine("file system", "%s", PCacheFsKindName(result->pool.fs_kind));
+	PrintPlace(&result->place);
 	PrintLine("file size", "%s", FormatBytes(result->pool.file_size, human));
 	if (superblocks->first_intact)
 		PrintLine("superblock", "intact");
@@ -218,6 +233,7 @@ DoStatus(const PCacheOptions *options)
 	StatusResult result;
 	PCacheError state_err;
 	PCacheError err;
+	PCacheMediaReport media;
 	char		directory[MAXPGPATH];
 
 	memset(&result, 0, sizeof(result));
@@ -247,6 +263,10 @@ DoStatus(const PCacheOptions *options)
 		case PCACHE_OPEN_ERROR:
 			FailWith(&err);
 	}
+
+	PCacheMediaQuery(result.pool.path, result.pool.fd, result.pool.fs_kind, &media);
+	result.place = media.place;
+	PCacheMediaReportFree(&media);
 
 	if (result.server_pid != 0)
 		ReadLiveSuperblocks(&result.pool, &result.superblocks);

@@ -19,6 +19,7 @@
 
 #include "common/logging.h"
 #include "pg_pcache.h"
+#include "storage/pcache_late_read.h"
 
 /* Pages that are named one by one; the others are only counted. */
 #define MAX_PAGES_TOLD	20
@@ -197,6 +198,21 @@ ComparePool(const PCacheOptions *options, const PCachePool *pool,
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
+/* No server starts if a read could go on after it, see pcache_late_read.c. */
+static void
+RefuseLateReads(const PCacheOptions *options)
+{
+	char	   *io_method = ReadSetting(options, "io_method");
+	char	   *debug_io_direct = ReadSetting(options, "debug_io_direct");
+	PCacheError err;
+
+	if (io_method != NULL && debug_io_direct != NULL &&
+		!PCacheReadsEndWithProcess(io_method, debug_io_direct, &err))
+		FailWith(&err);
+	free(io_method);
+	free(debug_io_direct);
+}
+
 /* Look at the pool, as the server will at its next start. */
 static void
 Verify(const PCacheOptions *options, const ControlFileData *control,
@@ -215,6 +231,8 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	const char *cold;
 	char		detail[sizeof(result->detail)];
 
+	if (conf->mode != NULL)
+		RefuseLateReads(options);
 	switch (PCacheRecordRead(options->pgdata, &record_file, &err))
 	{
 		case PCACHE_RECORD_OK:

@@ -139,6 +139,7 @@ typedef struct PCachePageFacts
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
 	uint64		file_size;		/* of the pool, in bytes */
+	PCacheRangeList holes;		/* in its file, if they are still there */
 } PCachePageFacts;
 
 /* Was the pool in use when its server crashed, and not saved by a clean stop? */

@@ -11,6 +11,9 @@
  * and DIMMs comes from pcache_media_ndctl.c, through libndctl, or from
  * pcache_media_none.c, which reads as much as sysfs gives.
  *
+ * A pool in memory has neither.  It has NUMA nodes, though, and these may be
+ * dax devices that serve as memory: pcache_media_numa.c, pcache_media_daxctl.c.
+ *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * src/include/storage/pcache_media.h
@@ -54,6 +57,37 @@ typedef struct PCacheMediaDimmInfo
 	uint32		health;			/* PCACHE_DIMM_ flags */
 } PCacheMediaDimmInfo;
 
+/* How the kernel offers a device's memory; named as by ndctl and daxctl. */
+typedef enum PCacheMemoryMode
+{
+	PCACHE_MEMORY_RAW,
+	PCACHE_MEMORY_FSDAX,
+	PCACHE_MEMORY_SECTOR,
+	PCACHE_MEMORY_SYSTEM_RAM,
+} PCacheMemoryMode;
+
+/* A device whose memory holds the pool. */
+typedef struct PCacheMemoryDevice
+{
+	char		name[32];		/* pmem0, dax0.0 */
+	PCacheMemoryMode mode;
+	int			numa_node;		/* -1: unknown */
+} PCacheMemoryDevice;
+
+#define PCACHE_MAX_MEMORY_DEVICES	16
+
+/* Devices and NUMA nodes that hold the pool. */
+typedef struct PCacheMemoryPlace
+{
+	uint64		numa_nodes;		/* a bit per node; 0: unknown */
+	uint32		n_devices;		/* 0: ordinary memory, or unknown */
+	PCacheMemoryDevice devices[PCACHE_MAX_MEMORY_DEVICES];	/* the first ones */
+} PCacheMemoryPlace;
+
+#define PCACHE_MAX_NUMA_NODES		64	/* bits of numa_nodes */
+#define PCACHE_NUMA_TEXT_LEN		256 /* holds any PCacheNumaNodesText */
+#define PCACHE_PLACE_TEXT_LEN		1536	/* holds any PCachePlaceText */
+
 typedef struct PCacheMediaReport
 {
 	/* BAD: some of the pool's bytes can't be read. */
@@ -74,7 +108,7 @@ typedef struct PCacheMediaReport
 	uint32		health;			/* all DIMMs' flags together */
 
 	PCachePersistenceDomain domain; /* the weakest, if there are several */
-	int			numa_node;		/* -1: unknown, or more than one */
+	PCacheMemoryPlace place;
 
 	/* For messages; "" if unknown. */
 	char		block_device[PCACHE_MEDIA_NAME_LEN];	/* the file system's */
@@ -104,5 +138,16 @@ extern PCacheDimmComparison PCacheMediaCompareDimms(const PCacheSuperblock *sb,
 extern const char *PCacheMediaAnswerName(PCacheMediaAnswer answer);
 extern const char *PCachePersistenceDomainName(PCachePersistenceDomain domain);
 extern const char *PCacheMediaHealthText(uint32 health, char *buf, size_t len);
+
+/* pcache_media_place.c */
+extern const char *PCacheMemoryModeName(PCacheMemoryMode mode);
+extern int	PCacheNumaNode(uint64 nodes);
+extern const char *PCacheNumaNodesText(uint64 nodes, char *buf, size_t len);
+extern const char *PCachePlaceText(const PCacheMemoryPlace *place,
+								   char *buf, size_t len);
+
+/* pcache_media_numa.c */
+extern uint64 PCacheMemoryOnlyNodes(uint64 nodes);
+extern uint64 PCacheNearestCpuNodes(uint64 nodes);
 
 #endif							/* PCACHE_MEDIA_H */

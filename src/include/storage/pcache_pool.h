@@ -39,7 +39,7 @@ typedef enum PCacheOpenResult
 {
 	PCACHE_OPEN_OK,
 	PCACHE_OPEN_MISSING,		/* no such file or directory */
-	PCACHE_OPEN_LOCKED,
+	PCACHE_OPEN_LOCKED,			/* or being created */
 	PCACHE_OPEN_ERROR,
 } PCacheOpenResult;
 
@@ -67,6 +67,7 @@ extern int	PCachePoolLockWait; /* ms; less in tests */
 /* If not NULL: asked while something takes long, whether to give it up. */
 extern bool (*PCachePoolInterrupted) (void);
 extern bool PCachePoolIsInterrupted(PCacheError *err);
+extern bool PCachePoolLockFile(int fd, int operation, int wait_ms);
 extern PCacheOpenResult PCachePoolOpenDirectory(const char *directory,
 												const char *path, PCacheDir *dir,
 												PCacheError *err);
@@ -82,7 +83,7 @@ extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 PCacheSuperblock *sb, PCacheError *err);
 extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
-extern bool PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
+extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
 								  uint64 *lost, PCacheError *err);
 extern uint64 PCacheCapacityFor(uint64 file_size);
 extern uint64 PCacheReformatCapacity(const PCachePool *pool,
@@ -97,6 +98,9 @@ extern bool PCachePoolMayFormat(const PCachePool *pool,
 
 /* pcache_allocate.c */
 extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
+extern bool PCachePoolHasHoles(const PCachePool *pool);
+extern bool PCachePoolNextHole(const PCachePool *pool, uint64 offset,
+							   uint64 *start, uint64 *end);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 							   uint64 length, PCacheError *err);
@@ -111,6 +115,13 @@ typedef struct PCacheCreation
 	const char *made;			/* the name that our file has, or NULL */
 	char		final_path[MAXPGPATH];
 } PCacheCreation;
+
+/*
+ * If not NULL: called with the pool's directory once the file with the temporary
+ * name is ours, before anything is allocated, for those who remove it when a
+ * signal ends them.
+ */
+extern void (*PCachePoolFileMade) (int dir_fd);
 
 extern bool PCachePoolBeginCreate(PCacheCreation *creation,
 								  const char *directory, bool replace,

@@ -32,7 +32,7 @@ typedef struct PCacheMediaSummary
 	uint32		n_dimms;
 	uint32		health;			/* PCACHE_DIMM_ flags */
 	PCachePersistenceDomain domain;
-	int			numa_node;		/* -1: unknown, or more than one */
+	PCacheMemoryPlace place;
 } PCacheMediaSummary;
 
 typedef struct PersistentCacheStats

@@ -112,6 +112,7 @@ typedef struct PersistentCacheControl
 	XLogRecPtr	kept_lsn;		/* the highest LSN of a kept page */
 	TimeLineID	kept_timeline;	/* where that LSN is */
 	bool		left_by_redo;	/* they may be what redo made of them */
+	bool		kept_over_crash;	/* and not saved by a clean stop */
 	XLogRecPtr	redo_limit;		/* they have all changes up to here */
 	uint64		redo_violations;	/* they did not */
 	uint64		control_updates;	/* of pg_control, under ControlFileLock; 0
@@ -267,6 +268,6 @@ extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,
 						   const BufferTag *tag, uint32 state);
 
 /* pcache_numa.c */
-extern void PCacheApplyNuma(int node);
+extern void PCacheApplyNuma(const PCacheMemoryPlace *place);
 
 #endif							/* PCACHE_INTERNAL_H */

@@ -206,8 +206,7 @@ KeepChunk(const PCachePageFacts *facts, uint32 first, int n, JudgedChunk *chunk,
 				if (dirty)
 					PCacheCtl->kept_dirty++;
 				max_lsn = Max(max_lsn, desc->page_lsn);
-				/* see rule 35 */
-				if (PersistentCacheDescriptors != NULL && PCacheIsAfterCrash(facts))
+				if (PersistentCacheDescriptors != NULL)
 					PCacheSetKept(first + i);
 			}
 		}
@@ -237,6 +236,7 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 	DuplicateSlots duplicates = {.nslots = nslots};
 	JudgedChunk *chunk = palloc(sizeof(JudgedChunk));
 
+	PCacheCtl->kept_over_crash = PCacheIsAfterCrash(facts);
 	PopulateSharedMemory();
 	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
 		LWLockAcquire(BufMappingPartitionLockByIndex(i), LW_EXCLUSIVE);

@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "pcache_internal.h"
 #include "storage/pcache_foretell.h"
+#include "storage/pcache_late_read.h"
 #include "utils/conffiles.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -91,6 +92,20 @@ NextDirectory(const ConfigVariable *files, bool *valid)
 	return directory;
 }
 
+/* Does no read outlive its process?  Otherwise no server starts (rule 87). */
+static bool
+NextReadsEnd(const ConfigVariable *files, PCacheError *err)
+{
+	struct config_generic *method = find_option("io_method", false, false, ERROR);
+	struct config_generic *direct = find_option("debug_io_direct", false, false, ERROR);
+	const char *method_text = NextText(files, method);
+	const char *direct_text = NextText(files, direct);
+
+	/* the defaults do not have it */
+	return method_text == NULL || direct_text == NULL ||
+		PCacheReadsEndWithProcess(method_text, direct_text, err);
+}
+
 /* Will recovery have a target? */
 static bool
 NextHasTarget(const ConfigVariable *files)
@@ -115,6 +130,7 @@ PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 	ConfigVariable *head = NULL;
 	ConfigVariable *tail = NULL;
 	bool		valid = true;
+	bool		reads_end = true;
 
 	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,
 						 DEBUG1, &head, &tail) ||
@@ -130,10 +146,11 @@ PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 		config->cold_on_media_unknown =
 			NextEnum(head, "persistent_cache_on_media_unknown", &valid) == PERSISTENT_CACHE_MEDIA_COLD;
 		config->has_recovery_target = NextHasTarget(head);
+		reads_end = config->mode == PERSISTENT_CACHE_OFF || NextReadsEnd(head, err);
 	}
 	FreeConfigVariables(head);
 	if (valid)
-		return true;
+		return reads_end;
 	PCacheSetError(err, _("configuration file \"%s\" contains errors"), ConfigFileName);
 	PCacheSetHint(err, _("See the view \"pg_file_settings\"."));
 	return false;

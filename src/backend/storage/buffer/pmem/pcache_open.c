@@ -7,7 +7,7 @@
  * memory; its children inherit the mapping and, with the file descriptor,
  * the lock.  So the pool stays locked as long as any process of the server
  * lives that could still write to it, and somewhat longer: who opens it waits
- * (see LockFile()).
+ * (see PCachePoolLockFile()).
  *
  * What is wrong here is wrong with the set-up (no pool, no permission, no
  * room, in use): the server does not start, and tells how to mend it.  What
@@ -27,7 +27,9 @@
 #include "common/file_perm.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
+#include "storage/pcache_late_read.h"
 #include "storage/pcache_resize.h"
+#include "utils/guc.h"
 
 /*
  * There is no pool where it should be: create it, or give up.
@@ -90,9 +92,12 @@ ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
 
 	capacity = PCacheReformatCapacity(&PCacheThePool, record, NBuffers);
 
-	/* whatever is missing, as after a truncation, is allocated again */
-	g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
-	if (PCacheThePool.file_size < g.pool_size)
+	/*
+	 * Whatever is missing, as after a truncation, is allocated again.  A file
+	 * that is much too long would not pass the gate next time, either.
+	 */
+	g = PCacheComputeGeometry(capacity, PCacheThePool.page_size);
+	if (PCacheThePool.file_size != g.pool_size || PCachePoolHasHoles(&PCacheThePool))
 	{
 		/* all zeros unless a superblock was found intact */
 		if (PCacheCtl->superblock.format_version == PCACHE_FORMAT_VERSION &&
@@ -109,36 +114,51 @@ ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
 }
 
 /*
- * The file was cut off: what is missing is allocated again, empty.
+ * The file was cut off, or has holes: what is missing is allocated again, empty.
  */
 static void
 RestorePool(const PCacheRecord *record)
 {
-	const PCacheSuperblock *sb = &PCacheCtl->superblock;
+	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		cut_at = PCacheThePool.file_size;
+	bool		was_empty = sb->state == PCACHE_STATE_EMPTY;
+	bool		emptied;
 	PCacheError err;
 
 	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, &err))
 	{
-		if (PCachePostmasterInterrupted())
+		/*
+		 * an empty pool needs the same room, and the pages may be kept next
+		 * time
+		 */
+		if (PCachePostmasterInterrupted() ||
+			!PCachePoolHasRoom(&PCacheThePool, sb->pool_size))
 			PCacheRefuseToStart(&err);
 		PCacheReportError(LOG, &err);
 		ReformatPool(record, PCACHE_COLD_GEOMETRY, err.message);
 		return;
 	}
-	ereport(WARNING,
-			(errmsg("persistent cache pool \"%s\" was cut off at %llu of %llu bytes",
+	emptied = !was_empty && sb->state == PCACHE_STATE_EMPTY;
+	ereport(cut_at < sb->pool_size || PCacheCtl->cut_off > 0 || emptied ? WARNING : LOG,
+			(cut_at < sb->pool_size ?
+			 errmsg("persistent cache pool \"%s\" was cut off at %llu of %llu bytes",
 					PCacheThePool.path, (unsigned long long) cut_at,
-					(unsigned long long) sb->pool_size),
+					(unsigned long long) sb->pool_size) :
+			 errmsg("persistent cache pool \"%s\" had holes", PCacheThePool.path),
+			 emptied ?
+			 errdetail("It cannot be told which pages were there, so all are lost.") :
 			 errdetail_plural("The %llu saved page that was there is lost; the rest was allocated again.",
 							  "The %llu saved pages that were there are lost; the rest was allocated again.",
 							  PCacheCtl->cut_off,
 							  (unsigned long long) PCacheCtl->cut_off)));
 
-	/* who met the end of the file took it for bad memory; there is other now */
 	if (!PCachePoolMap(&PCacheThePool, &err))
 		PCacheRefuseToStart(&err);
 	(void) PCachePoolUseHugePages(&PCacheThePool);
+	if (cut_at == sb->pool_size)
+		return;
+
+	/* who met the end of the file took it for bad memory; there is other now */
 	cut_at -= (cut_at - sb->blocks_offset) % BLCKSZ;
 	if (!PCacheForgetMemoryErrors(&PCacheThePool.map, cut_at, sb->pool_size - cut_at))
 		ereport(FATAL,
@@ -238,13 +258,29 @@ LoadPool(const PCacheRecord *record)
 		ReformatPool(record, verdict.refusal, verdict.detail);
 		return;
 	}
-	if (PCacheThePool.file_size < chosen->pool_size)
+	if (PCacheThePool.file_size < chosen->pool_size ||
+		PCachePoolHasHoles(&PCacheThePool))
 		RestorePool(record);
 	else if (!PCachePoolMap(&PCacheThePool, &err))
 		PCacheRefuseToStart(&err);
 	/* a pool that was formatted meanwhile is large enough */
 	if (PCacheCtl->superblock.capacity < NBuffers)
 		GrowPool();
+}
+
+/*
+ * Say whose memory a pool on tmpfs or hugetlbfs is, unless it is ordinary.
+ */
+static void
+ReportPlace(const PCacheMemoryPlace *place)
+{
+	char		text[PCACHE_PLACE_TEXT_LEN];
+
+	if (place->n_devices > 0 && PCacheFsIsMemory(PCacheThePool.fs_kind))
+		ereport(LOG,
+				(errmsg("persistent cache pool \"%s\" is in the memory of %s",
+						PCacheThePool.path,
+						PCachePlaceText(place, text, sizeof(text)))));
 }
 
 /*
@@ -260,6 +296,11 @@ PCacheOpenPool(void)
 	PCacheError err;
 	PCacheError record_err = {{0}};
 	PCacheMediaReport media;
+
+	if (!PCacheReadsEndWithProcess(GetConfigOption("io_method", false, false),
+								   GetConfigOption("debug_io_direct", false, false),
+								   &err))
+		PCacheRefuseToStart(&err);
 
 	PCacheDirPgdata = DataDir;
 	switch (PCacheRecordRead(DataDir, &record_file, &err))
@@ -306,7 +347,8 @@ PCacheOpenPool(void)
 	memset(&media, 0, sizeof(media));
 	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd,
 					 PCacheThePool.fs_kind, &media);
-	PCacheApplyNuma(media.numa_node);
+	ReportPlace(&media.place);
+	PCacheApplyNuma(&media.place);
 	PCacheCoverBadBlocks(&media);
 	PCacheMediaReportFree(&media);
 }

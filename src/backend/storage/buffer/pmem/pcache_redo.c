@@ -169,7 +169,8 @@ MendKeptPage(XLogReaderState *record, uint8 block_id, Buffer buffer, bool whole)
 /*
  * Redo has locked a page exclusively, and is about to restore its full-page
  * image or to look at its LSN.  Returns true if it can do without the image,
- * because the page was kept, so that it can't be torn, and is not older.
+ * because the page was kept over a crash, so that it can't be torn, and is not
+ * older.
  *
  * Called by the startup process.
  */
@@ -183,6 +184,13 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 
 	if (!PCacheIsKept(buffer - 1))
 		return false;
+	if (!PCacheCtl->kept_over_crash)
+	{
+		/* it may come from a file that redo has to repair, see rule 35 */
+		if (image || init || record->EndRecPtr > PageGetLSN(page))
+			PCacheClearKept(buffer - 1);
+		return false;
+	}
 	XLogRecGetBlockTag(record, block_id, NULL, &forknum, NULL);
 
 	if (record->EndRecPtr <= PageGetLSN(page))

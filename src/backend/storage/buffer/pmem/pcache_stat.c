@@ -157,7 +157,7 @@ PCachePublishMedia(const PCacheMediaReport *report)
 	summary.n_dimms = report->n_dimms;
 	summary.health = report->health;
 	summary.domain = report->domain;
-	summary.numa_node = report->numa_node;
+	summary.place = report->place;
 
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	PCacheCtl->media = summary;

@@ -63,6 +63,54 @@ PCachePoolHasRoom(const PCachePool *pool, uint64 size)
 }
 
 /*
+ * Is a part of an open pool's file not allocated?  A store there is SIGBUS once
+ * the file system is full, and what is read there is no page.
+ *
+ * That is so on tmpfs if somebody was killed in PCachePoolSetSize(), and on fsdax
+ * in "pg_pcache rebuild" between punching and allocating.  An ordinary file
+ * system may compress, so it is not asked.
+ */
+bool
+PCachePoolHasHoles(const PCachePool *pool)
+{
+	struct stat st;
+
+	if (!PCacheFsIsMemory(pool->fs_kind) && pool->fs_kind != PCACHE_FS_FSDAX)
+		return false;
+	/* if that fails, so does what is done about holes, and tells */
+	return fstat(pool->fd, &st) < 0 || (uint64) st.st_blocks * 512 < pool->file_size;
+}
+
+/*
+ * Find the first hole from an offset on.  What is allocated but was never stored
+ * to counts as one, too.  Where the kernel does not tell, which is so on
+ * hugetlbfs, all of the rest does.  For a file that has holes only.
+ */
+bool
+PCachePoolNextHole(const PCachePool *pool, uint64 offset, uint64 *start, uint64 *end)
+{
+	off_t		hole = pool->fs_kind == PCACHE_FS_HUGETLBFS ? -1 :
+		lseek(pool->fd, offset, SEEK_HOLE);
+	off_t		data;
+
+	if (offset >= pool->file_size)
+		return false;
+	if (hole < 0)
+	{
+		*start = offset;
+		*end = pool->file_size;
+		return true;
+	}
+	/* each file ends in a hole */
+	if ((uint64) hole >= pool->file_size)
+		return false;
+	data = lseek(pool->fd, hole, SEEK_DATA);
+	*start = hole;
+	*end = data < 0 ? pool->file_size : (uint64) data;
+	return true;
+}
+
+/*
  * Collapse a part of a mapped pool.  Returns whether all of it is in huge pages
  * now; otherwise errno is EINVAL if one of them is the reason.
  */

@@ -23,6 +23,8 @@
 
 #include "storage/pcache_pool.h"
 
+void		(*PCachePoolFileMade) (int dir_fd) = NULL;
+
 /*
  * Remove what an interrupted creation left behind, but not what somebody is
  * creating just now.
@@ -37,11 +39,13 @@ RemoveLeftover(const PCacheDir *dir, const char *path, PCacheError *err)
 
 	if (fd < 0)
 		return errno == ENOENT;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (!PCachePoolLockFile(fd, LOCK_EX, PCachePoolLockWait))
 	{
 		PCacheSetError(err, _("could not lock file \"%s\": %m"), path);
 		PCacheSetHint(err, _("Is another pg_pcache creating a pool there?"));
 	}
+	else if (!PCacheDirHas(dir, PCACHE_POOL_FILE_TMP, &st))
+		ok = true;				/* we have waited for who had that name */
 	else if (!PCacheDirHasAllLinks(dir, fd, path, err))
 		 /* err says so */ ;
 	else if (unlinkat(dir->fd, PCACHE_POOL_FILE_TMP, 0) < 0 && errno != ENOENT)
@@ -139,11 +143,22 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 		goto fail;
 	}
 	creation->made = PCACHE_POOL_FILE_TMP;
-	if (flock(pool->fd, LOCK_EX | LOCK_NB) < 0)
+	/* who looks whether we do has it locked for a moment */
+	if (!PCachePoolLockFile(pool->fd, LOCK_EX, PCachePoolLockWait))
 	{
 		PCacheSetError(err, _("could not lock file \"%s\": %m"), pool->path);
 		goto fail;
 	}
+	/* somebody else may have taken it for a leftover before it was locked */
+	if (fstat(pool->fd, &st) < 0 || !PCacheDirHas(dir, PCACHE_POOL_FILE_TMP, &st))
+	{
+		creation->made = NULL;
+		PCacheSetError(err, _("file \"%s\" was removed by another process"), pool->path);
+		PCacheSetHint(err, _("Is another server, or pg_pcache, creating a pool there?"));
+		goto fail;
+	}
+	if (PCachePoolFileMade != NULL)
+		PCachePoolFileMade(dir->fd);
 	/* whoever creates one here has our name for it first, so none comes later */
 	if (!replace && fstatat(dir->fd, PCACHE_POOL_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
 	{

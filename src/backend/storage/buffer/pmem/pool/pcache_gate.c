@@ -533,6 +533,7 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 
 	block_start = facts->blocks_offset + (uint64) slot * BLCKSZ;
 	if (block_start + BLCKSZ > facts->file_size ||
+		PCacheRangeOverlaps(&facts->holes, block_start, BLCKSZ) ||
 		PCacheMediaRangeIsBad(facts->media, block_start, BLCKSZ))
 		return PCACHE_PAGE_BAD_BLOCK;
 

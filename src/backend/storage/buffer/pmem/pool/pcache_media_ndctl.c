@@ -239,7 +239,7 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 		case PERSISTENCE_UNKNOWN:
 			break;
 	}
-	PCacheMediaSetPlace(report, ndctl_namespace_get_devname(ndns),
+	PCacheMediaSetPlace(report, device, ndctl_namespace_get_devname(ndns),
 						ndctl_region_get_devname(region), domain,
 						Max(ndctl_region_get_numa_node(region), -1));
 

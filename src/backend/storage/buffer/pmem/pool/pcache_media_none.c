@@ -187,7 +187,7 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 		numa_node < 0 || numa_node > PG_INT32_MAX)
 		numa_node = -1;
 
-	PCacheMediaSetPlace(report, namespace_name, slash + 1, domain,
+	PCacheMediaSetPlace(report, device, namespace_name, slash + 1, domain,
 						(int) numa_node);
 	AddDimms(env, device->region_path, report);
 }

@@ -66,14 +66,14 @@ PCacheComputeGeometry(uint64 capacity, uint64 page_size)
 }
 
 /*
- * Lock the pool, or wait a while for who has it.
+ * Lock the pool, or one that is being created, or wait a while for who has it.
  *
  * A server is down for all to see when its postmaster.pid is gone.  Only then
  * the postmaster exits, and the kernel unmaps the pool, page by page, before
  * it closes the file.
  */
-static bool
-LockFile(int fd, int operation, int wait_ms)
+bool
+PCachePoolLockFile(int fd, int operation, int wait_ms)
 {
 	for (int waited = 0; flock(fd, operation | LOCK_NB) < 0; waited += LOCK_STEP_MS)
 	{
@@ -87,6 +87,28 @@ LockFile(int fd, int operation, int wait_ms)
 		pg_usleep(LOCK_STEP_MS * 1000L);
 	}
 	return true;
+}
+
+/*
+ * Is somebody creating a pool in this directory?  Waits a while for the end of
+ * that.  The file that an interrupted creation has left is not locked.
+ */
+static bool
+IsBeingCreated(const PCacheDir *dir, int wait_ms)
+{
+	struct stat st;
+	PCacheError ignored;
+	bool		locked;
+	int			fd;
+
+	/* whoever creates one here says what else is wrong with that file */
+	fd = PCacheDirOpenFile(dir, PCACHE_POOL_FILE_TMP, O_RDONLY,
+						   PCACHE_POOL_FILE_TMP, &st, &ignored);
+	if (fd < 0)
+		return false;
+	locked = !PCachePoolLockFile(fd, LOCK_SH, wait_ms) && errno == EWOULDBLOCK;
+	close(fd);
+	return locked;
 }
 
 /* Open the pool's directory; path is that of the pool. */
@@ -125,6 +147,8 @@ PCacheOpenResult
 PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 			   PCachePool *pool, PCacheError *err)
 {
+	int			flags = mode == PCACHE_OPEN_WRITE ? O_RDWR : O_RDONLY;
+	int			wait_ms = mode == PCACHE_OPEN_TRY ? 0 : PCachePoolLockWait;
 	PCacheDir	dir;
 	PCacheOpenResult result;
 	struct stat st;
@@ -139,9 +163,20 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 	strlcpy(pool->directory, dir.path, sizeof(pool->directory));
 
 	result = PCACHE_OPEN_ERROR;
-	pool->fd = PCacheDirOpenFile(&dir, PCACHE_POOL_FILE,
-								 mode == PCACHE_OPEN_WRITE ? O_RDWR : O_RDONLY,
-								 pool->path, &st, err);
+	pool->fd = PCacheDirOpenFile(&dir, PCACHE_POOL_FILE, flags, pool->path, &st, err);
+	if (pool->fd < 0 && errno == ENOENT && mode != PCACHE_OPEN_PEEK)
+	{
+		if (IsBeingCreated(&dir, wait_ms))
+		{
+			PCacheSetError(err, _("persistent cache pool \"%s\" is being created by another process"),
+						   pool->path);
+			PCacheSetHint(err, _("Is another server, or pg_pcache, creating it?"));
+			result = PCACHE_OPEN_LOCKED;
+			goto fail;
+		}
+		/* it may have its name by now */
+		pool->fd = PCacheDirOpenFile(&dir, PCACHE_POOL_FILE, flags, pool->path, &st, err);
+	}
 	if (pool->fd < 0)
 	{
 		if (errno == ENOENT)
@@ -155,8 +190,8 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 		goto fail;
 	}
 	if (mode != PCACHE_OPEN_PEEK &&
-		!LockFile(pool->fd, mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH,
-				  mode == PCACHE_OPEN_TRY ? 0 : PCachePoolLockWait))
+		!PCachePoolLockFile(pool->fd, mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH,
+							wait_ms))
 	{
 		if (errno == EWOULDBLOCK)
 		{
@@ -316,9 +351,15 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 	/* what an interrupted creation has left is removed before the next one */
 	if (dir->missing[0] == '\0' &&
 		fstatat(dir->fd, PCACHE_POOL_FILE_TMP, &leftover, AT_SYMLINK_NOFOLLOW) == 0 &&
-		S_ISREG(leftover.st_mode) && leftover.st_uid == geteuid())
+		S_ISREG(leftover.st_mode) && leftover.st_uid == geteuid() &&
+		!IsBeingCreated(dir, 0))
 		available += (uint64) leftover.st_blocks * 512;
-	if (available < geometry->pool_size)
+
+	/*
+	 * tmpfs and hugetlbfs without a limit report 0 of 0 blocks.  Whether
+	 * there is room is then only known when the file is allocated.
+	 */
+	if (vfs.f_blocks > 0 && available < geometry->pool_size)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu MB needed, %llu MB available"),
 					   dir->path,
@@ -386,43 +427,34 @@ PCacheReformatCapacity(const PCachePool *pool, const PCacheRecord *record,
 }
 
 /*
- * The file of an open pool is shorter than its superblock says, but passed the
- * geometry gate: allocate again what was cut off.
- *
- * The pages there are lost.  Their slots are made free, durably, before there
- * is anything to be read in their place: so a crash in between leaves nothing
- * behind that could be taken for a page.  That includes slots that look free:
- * whoever marked one may have been killed before the mark was flushed.
- *
- * The pool must not be mapped, and nobody else use it.  Returns how many
- * sealed pages were lost.  After an error the file is as long as it was.
+ * Make the slots free whose pages touch a part of the file; the caller drains.
+ * Adds to *lost how many of them were sealed.  The pool must be mapped.
  */
-bool
-PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
-					  uint64 *lost, PCacheError *err)
+static bool
+FreeSlots(PCachePool *pool, const PCacheSuperblock *sb, uint64 start, uint64 end,
+		  uint64 *lost, PCacheError *err)
 {
+	uint64		first = (Max(start, sb->blocks_offset) - sb->blocks_offset) / BLCKSZ;
+	uint64		last = (Max(end, sb->blocks_offset) - sb->blocks_offset + BLCKSZ - 1) / BLCKSZ;
 	PCacheDescriptor descs[64];
 	PCacheDescriptor free_slot;
-	uint64		start = pool->file_size;
-	bool		ok = true;
 
-	*lost = 0;
 	PCacheDescriptorSetFree(&free_slot);
-	if (!PCachePoolMap(pool, err))
-		return false;
-	for (uint64 first = (start - sb->blocks_offset) / BLCKSZ;
-		 ok && first < sb->capacity; first += lengthof(descs))
+	last = Min(last, sb->capacity);
+	for (; first < last; first += lengthof(descs))
 	{
-		int			n = Min(lengthof(descs), sb->capacity - first);
+		int			n = Min(lengthof(descs), last - first);
 
 		if (PCachePoolIsInterrupted(err))
+			return false;
+		/* a bad block among them would be SIGBUS */
+		if (!PCacheReadDescriptors(pool->fd, first, n, descs))
 		{
-			PCacheUnmap(&pool->map);
+			PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
+						   pool->path);
 			return false;
 		}
-		/* a bad block among them would be SIGBUS */
-		ok = PCacheReadDescriptors(pool->fd, first, n, descs);
-		for (int i = 0; ok && i < n; i++)
+		for (int i = 0; i < n; i++)
 		{
 			PCacheDescriptorStore(&pool->map,
 								  (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET) + first + i,
@@ -431,19 +463,67 @@ PCachePoolRestoreSize(PCachePool *pool, const PCacheSuperblock *sb,
 				(*lost)++;
 		}
 	}
-	ok = ok && PCacheDrain(&pool->map);
-	if (!ok)
-		PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
+	return true;
+}
+
+/*
+ * The file of an open pool, which passed the geometry gate, is shorter than its
+ * superblock says, or has holes: allocate what is missing.
+ *
+ * The pages there are lost.  Their slots are made free, durably, before there
+ * is anything to be read in their place: so a crash in between leaves nothing
+ * behind that could be taken for a page.  That includes slots that look free:
+ * whoever marked one may have been killed before the mark was flushed.
+ *
+ * A superblock that was in a hole is damaged, and so is a descriptor, which the
+ * page gate finds.  What was between them may have been a reason not to believe
+ * the pool, so it is made "empty" if something is missing there, in sb as well.
+ *
+ * The pool must not be mapped, and nobody else use it.  Returns how many
+ * sealed pages were lost.  After an error the file is as long as it was.
+ */
+bool
+PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
+					  uint64 *lost, PCacheError *err)
+{
+	bool		has_holes = PCachePoolHasHoles(pool);
+	uint64		start;
+	uint64		end;
+	bool		ok;
+
+	*lost = 0;
+	if (has_holes)
+	{
+		if (PCachePoolNextHole(pool, PCACHE_WATERMARK_OFFSET, &start, &end) &&
+			start < PCACHE_DESCRIPTORS_OFFSET &&
+			!PCachePoolMarkEmpty(pool, sb, err))
+			return false;
+		/* what is stored to below */
+		if (!PCachePoolAllocate(pool, 0, sb->blocks_offset, err))
+			return false;
+	}
+	if (!PCachePoolMap(pool, err))
+		return false;
+	ok = FreeSlots(pool, sb, pool->file_size, sb->pool_size, lost, err);
+	for (end = sb->blocks_offset;
+		 ok && has_holes && PCachePoolNextHole(pool, end, &start, &end);)
+		ok = FreeSlots(pool, sb, start, end, lost, err);
+	if (ok && !PCacheDrain(&pool->map))
+	{
+		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
 					   pool->path);
+		ok = false;
+	}
 	PCacheUnmap(&pool->map);
 	return ok && PCachePoolSetSize(pool, sb->pool_size, err);
 }
 
 /*
  * The file of an open pool is about to get bytes that its superblock counts
- * as pages already, because it was cut off: make the pool "empty" before,
- * durably.  Otherwise a crash until it is formatted would leave a pool with
- * the size that its superblock says, whose descriptors speak of pages of zeros.
+ * as pages already, because it was cut off or has holes: make the pool "empty"
+ * before, durably.  Otherwise a crash until it is formatted would leave a pool
+ * with the size that its superblock says, whose descriptors speak of pages of
+ * zeros.
  *
  * sb is the intact superblock, of our format version.  The pool may be mapped
  * or not, and is left so.
@@ -458,6 +538,9 @@ PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 	bool		mapped = pool->map.base != NULL;
 	bool		ok;
 
+	/* one of them may be in a hole */
+	if (!PCachePoolAllocate(pool, 0, Min(pool->file_size, PCACHE_WATERMARK_OFFSET), err))
+		return false;
 	if (!mapped && !PCachePoolMap(pool, err))
 		return false;
 	sb->state = PCACHE_STATE_EMPTY;
