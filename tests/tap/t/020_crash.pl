@@ -114,6 +114,6 @@ sub crash_and_wait
 	$offset = log_offset($node);
 	kill 'KILL', $pid;
 	$node->wait_for_log(qr/persistent cache: starting|persistent cache: kept/, $offset);
-	$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'no restart';
+	wait_until_back($node);
 	return;
 }

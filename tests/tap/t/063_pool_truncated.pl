@@ -2,8 +2,8 @@
 # Copyright (c) 2026, the persistent-cache developers
 
 # A pool file that was cut off behind its descriptors costs the pages that are
-# missing.  One that was cut off before, or overwritten with something else,
-# makes the start cold.  Both are made usable again.
+# missing, and so do holes in it.  One that was cut off before, or overwritten with
+# something else, makes the start cold.  All are made usable again.
 
 use strict;
 use warnings FATAL => 'all';
@@ -19,6 +19,15 @@ my ($offset, $expected, $verdict);
 $node->start;
 load_data($node);
 $expected = checksums($node);
+
+# A test: a store to any part of the pool has its memory, however full tmpfs gets.
+sub is_allocated
+{
+	my ($name) = @_;
+	my ($length, $blocks) = (stat pool_file($node))[ 7, 12 ];
+
+	return cmp_ok($blocks * 512, '>=', $length, "$name: all of the pool is allocated");
+}
 
 my $size = -s pool_file($node);
 my $blocks_offset = read_superblock(pool_file($node))->{blocks_offset};
@@ -36,6 +45,8 @@ for my $case (
 		'geometry', qr/^the pool file has \d+ bytes, / ],
 	[ 'longer than it was', sub { truncate pool_file($node), $size + 8192 },
 		'geometry', qr/^the pool file has \d+ bytes, / ],
+	[ 'much longer than it was', sub { truncate pool_file($node), $size + 20 * 1024 * 1024 * 1024 },
+		'geometry', qr/^the pool file has \d+ bytes, / ],
 	[ 'filled with zeros', sub { truncate pool_file($node), 0; truncate pool_file($node), $size },
 		'superblock', qr/^magic number is wrong$/ ],
 	[ 'a text file', sub { truncate pool_file($node), 0; append_to_file(pool_file($node), 'x' x 10000) },
@@ -52,6 +63,7 @@ for my $case (
 	$offset = log_offset($node);
 	$node->start;
 	is_cold($node, $offset, $message, $name);
+	is_allocated($name);
 	is(checksums($node), $expected, "$name: contents are right");
 	restart_warm($node, "$name, then a clean stop");
 	is(checksums($node), $expected, "$name, then a clean stop: contents are right");
@@ -136,6 +148,68 @@ SKIP:
 		is(checksums($node), $expected, "$name: contents are right");
 		restart_warm($node, "$name, then a clean stop");
 	}
+}
+
+# --- holes: the file is as long as it should be, but not all of it is allocated
+for my $case (
+	# what a kill leaves that comes once the file has its size again, see rule 86
+	[ 'killed while it got its size again', 1, 0 ],
+	[ 'killed while it got its size again, pg_pcache rebuild', 1, 1 ],
+	# somebody has cut it off and made it longer: zeros are no pages
+	[ 'zeros for pages', 0, 0 ],
+	[ 'zeros for pages, pg_pcache rebuild', 0, 1 ])
+{
+	my ($name, $freed, $repair) = @$case;
+	my $first = 500;
+
+	warm_up($node);
+	$node->stop;
+	my $before = verify_json($node)->{pages}{kept};
+	my @gone = sealed_slots(pool_file($node), sub { $_[0]->{slot} >= $first });
+	truncate pool_file($node), $blocks_offset + $first * BLCKSZ;
+	if ($freed)
+	{
+		write_descriptor(pool_file($node), $_, seq => 1) for @gone;
+	}
+	truncate pool_file($node), $size;
+	cmp_ok(scalar @gone, '>', 100, "holes, $name: pages are gone");
+	$verdict = verify_json($node);
+	is($verdict->{pages}{kept}, $before - @gone, "holes, $name: pg_pcache verify says what is left");
+	is($verdict->{pages}{bad_block}, $freed ? 0 : scalar @gone, "holes, $name: pg_pcache verify counts what is lost");
+	my $image = $node->data_dir . '.pcache-image';
+	is(verb_json($node, 'save')->{pages_saved}, $before - @gone, "holes, $name: pg_pcache save leaves zeros out");
+	unlink $image;
+	if ($repair)
+	{
+		is((pcache($node, 'rebuild'))[0], 0, "holes, $name: exit status");
+		is_allocated("holes, $name, before the start");
+	}
+	$offset = log_offset($node);
+	$node->start;
+	my $outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', "holes, $name: warm") or diag($outcome->{reason} // 'no word of it');
+	is($outcome->{kept}, $before - @gone, "holes, $name: what is left is kept");
+	is($outcome->{dropped}{'bad block'} // 0, $freed || $repair ? 0 : scalar @gone, "holes, $name: the server counts what is lost");
+	like($outcome->{log}, $freed ? qr/LOG: .* had holes/ : qr/WARNING: .* had holes/, "holes, $name: the log says so") if !$repair;
+	is_allocated("holes, $name");
+	is(checksums($node), $expected, "holes, $name: contents are right");
+	restart_warm($node, "holes, $name, then a clean stop");
+}
+
+# --- killed while the pool was made larger: it is cold, but for the next time it is whole
+{
+	my $name = 'killed while it was made larger';
+
+	warm_up($node);
+	$node->stop;
+	truncate pool_file($node), $size + 1024 * BLCKSZ;
+	$node->append_conf('postgresql.conf', "shared_buffers = '" . ($buffers + 1024) * 8 . "kB'");
+	$offset = log_offset($node);
+	$node->start;
+	is_cold($node, $offset, qr/^the pool file has \d+ bytes, its superblock says $size$/, $name);
+	is_allocated($name);
+	is(checksums($node), $expected, "$name: contents are right");
+	restart_warm($node, "$name, then a clean stop");
 }
 
 $node->stop;

@@ -286,6 +286,26 @@ refused('damaged pool', qr/already exists\n.*detail: Its superblock is damaged, 
 	'-D' => $other->data_dir, 'init', '--size' => '1MB', '--directory' => "$root/a/b/main");
 write_bytes("$root/a/b/main/pool", 0, $before);
 
+# A signal while init waits for somebody who creates a pool there: it removes
+# nothing that is not its own.
+{
+	my $theirs = "$root/a/b/main/pool.tmp";
+
+	append_to_file($theirs, 'theirs');
+	chmod 0600, $theirs;
+	open my $creator, '<', $theirs or die "$theirs: $!";
+	flock $creator, LOCK_EX or die "$theirs: $!";
+	my $init = IPC::Run::start([ 'pg_pcache', '-D' => $data, 'init', '--force' ], '<' => \undef, '>' => \my $stdout, '2>' => \my $stderr);
+	sleep 1;
+	$init->signal('TERM');
+	$init->finish;
+	is($? & 127, 15, 'signal while it waits: init dies of it');
+	is(slurp_file($theirs), 'theirs', 'signal while it waits: what is not ours is there');
+	ok(slurp_file("$root/a/b/main/pool") eq $before, 'signal while it waits: the pool was not touched');
+	ok(!-e "$root/a/b/main/pool.old", 'signal while it waits: it has one name');
+	unlink $theirs;
+}
+
 # --force
 ($rc, $out, $err) = pcache($node, 'init', '--force', '--json', '--size' => '12MB');
 is($rc, 0, '--force: exit status');

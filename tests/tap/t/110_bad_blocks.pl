@@ -442,8 +442,7 @@ for my $case ([ 'half of the blocks', sub { $blocks_offset + $nslots / 2 * BLCKS
 	}
 	isnt($rc, 0, "$name cut off: a session breaks");
 	$node->wait_for_log(qr/was terminated by signal 7: Bus error/, $offset);
-	$node->poll_query_until('postgres', 'SELECT 1', '1')
-	  or die 'the server does not come back';
+	wait_until_back($node);
 	is(slurp_file($node->data_dir . '/postmaster.pid') =~ s/\n.*//sr,
 		$postmaster, "$name cut off: the server comes back by itself");
 	is_cold($node, $offset, $length->() == 0 ? qr/^magic number is wrong$/

@@ -75,8 +75,7 @@ sub meet_error
 	isnt($rc, 0, "$name: the session breaks");
 	$node->wait_for_log(qr/was terminated by signal 7: Bus error/, $offset);
 	$node->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
-	$node->poll_query_until('postgres', 'SELECT 1', '1')
-	  or die 'the server does not come back';
+	wait_until_back($node);
 	is(slurp_file($node->data_dir . '/postmaster.pid') =~ s/\n.*//sr,
 		$postmaster, "$name: the server comes back by itself");
 	$outcome = start_outcome($node, $offset);
@@ -207,7 +206,7 @@ truncate pool_file($node), read_superblock(pool_file($node))->{blocks_offset} + 
 # any process may be the first to notice, on any page
 query_broken_server($node, "SELECT * FROM t_heap WHERE ctid = '($block,1)'");
 $node->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
-$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
+wait_until_back($node);
 $outcome = start_outcome($node, $offset);
 is($outcome->{start}, 'warm', 'truncated: warm start') or diag($outcome->{reason} // 'no word of it');
 cmp_ok($outcome->{dropped}{'bad block'}, '>', 0, 'truncated: pages are lost');
@@ -232,7 +231,7 @@ truncate pool_file($node), read_superblock(pool_file($node))->{blocks_offset}
   or die "could not truncate the pool: $!";
 query_broken_server($node, "SELECT * FROM t_heap WHERE ctid = '($block,1)'");
 $node->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
-$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
+wait_until_back($node);
 is(start_outcome($node, $offset)->{kept}, 0, 'truncated to the descriptors: no page is kept');
 is(scalar(() = slurp_file($node->logfile, $offset) =~ /all server processes terminated; reinitializing/g),
 	1, 'truncated to the descriptors: there was one crash');
@@ -281,7 +280,7 @@ my $psql = $node->background_psql('postgres', on_error_stop => 0);
 kill 'BUS', $psql->query_safe('SELECT pg_backend_pid()');
 $node->wait_for_log(qr/was terminated by signal 7: Bus error/, $offset);
 $node->wait_for_log(qr/persistent cache: starting cold/, $offset);
-$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
+wait_until_back($node);
 eval { $psql->quit };
 unlike(slurp_file($node->logfile, $offset), $MEMORY_ERROR, 'another SIGBUS: is not called a memory error');
 is_retired($node, { retired => 1, bytes => BLCKSZ }, 'another SIGBUS');

@@ -173,7 +173,9 @@ my $dirty = $stat->($node, 'kept_dirty');
 cmp_ok($dirty, '>', 0, 'always, kill -9: some are dirty');
 like($outcome->{log}, qr/$dirty of the kept pages (?:is|are) dirty/, 'always, kill -9: dirty ones');
 counters_agree('always, once more');
-restart_warm($node, 'always, restarted');
+$outcome = restart_warm($node, 'always, restarted');
+is($node->safe_psql('postgres', 'SELECT sum(kept) > 0.9 * %d AND sum(kept) <= %d FROM pg_pcache_relations' =~ s/%d/$outcome->{kept}/gr),
+	't', 'always, restarted: relations know what was kept');
 counters_agree('always, restarted');
 
 # pg_pcache_seal() does not wait for the sealer's own pace ...

@@ -113,7 +113,7 @@ sub run_all
 		$offset = log_offset($node);
 		kill 'KILL', $pid;
 		$node->wait_for_log(qr/persistent cache: starting|persistent cache: kept/, $offset);
-		$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'no restart';
+		wait_until_back($node);
 		eval { $psql->quit };
 		$outcome = start_outcome($node, $offset);
 		is($outcome->{start}, 'warm', "$name: warm start")

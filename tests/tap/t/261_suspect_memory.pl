@@ -432,7 +432,7 @@ for my $mode (qw(always planned_restart))
 		$offset = log_offset($other);
 		kill $signal, $pid;
 		$other->wait_for_log(qr/persistent cache: (?:kept|starting cold)/, $offset);
-		$other->poll_query_until('postgres', 'SELECT 1', '1') or die 'no restart';
+		wait_until_back($other);
 		eval { $psql->quit };
 		$outcome = start_outcome($other, $offset);
 		if ($signal eq 'KILL' && $mode eq 'always')

@@ -39,7 +39,7 @@ CREATE FUNCTION touch(int, int) RETURNS int8 AS 'pcache_inject', 'pcache_inject_
 	$offset = log_offset($node);
 	$node->psql('postgres', "SELECT break($buffers); SELECT touch($buffers, $buffers)", stderr => \$stderr);
 	$node->wait_for_log(qr/was terminated by signal 7: Bus error/, $offset);
-	$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server does not come back';
+	wait_until_back($node);
 	is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_pcache_pool'),
 		'1|bad', "$mode: the slot is retired");
 

@@ -9,6 +9,7 @@
 use strict;
 use warnings FATAL => 'all';
 
+use Fcntl qw(:flock);
 use File::Copy qw(copy);
 use JSON::PP;
 use PCache;
@@ -407,6 +408,53 @@ SKIP:
 		pcache($node, 'save');
 	}
 	ok(-e $image, 'an image of this stop stays until there is another one');
+}
+
+# ---------------------------------------------------------------------------
+# A server that is started while a load creates the pool waits for it.
+# ---------------------------------------------------------------------------
+for my $end (qw(stuck finished killed))
+{
+	my $name = "the pool is being created, $end";
+	my $from = log_offset($node);
+	my $outcome;
+
+	rename $pool, "$pool.tmp" or die "$pool: $!";
+	open my $creator, '<', "$pool.tmp" or die "$pool.tmp: $!";
+	flock $creator, LOCK_EX or die "$pool.tmp: $!";
+	if ($end eq 'stuck')
+	{
+		like(start_and_fail($node, $name), qr/FATAL:  persistent cache pool "\Q$pool\E" is being created by another process/,
+			"$name: the server gives up, and says why");
+		$result = verify_json($node);
+		is($result->{rc}, 1, "$name: verify cannot tell");
+		like($result->{stderr}, qr/is being created by another process/, "$name: verify says why");
+		ok(-e "$pool.tmp" && !-e $pool, "$name: nothing was changed");
+		rename "$pool.tmp", $pool or die "$pool.tmp: $!";
+		next;
+	}
+
+	start_nowait($node);
+	sleep 1;
+	unlike(slurp_file($node->logfile, $from), qr/FATAL|persistent cache:/, "$name: the server waits");
+	rename "$pool.tmp", $pool or die "$pool.tmp: $!" if $end eq 'finished';
+	close $creator;
+	$node->poll_query_until('postgres', 'SELECT true') or die "$name: no connection";
+	$outcome = start_outcome($node, $from);
+	if ($end eq 'finished')
+	{
+		is($outcome->{start}, 'warm', "$name: warm");
+		is($outcome->{kept}, $outcome->{saved}, "$name: all of it is kept");
+	}
+	else
+	{
+		is($outcome->{start}, 'cold', "$name: cold");
+		like($outcome->{reason}, qr/the pool was lost with its tmpfs file system, and was created again/, "$name: the server creates one");
+	}
+	ok(-e $pool && !-e "$pool.tmp", "$name: the pool has its name");
+	is_deeply(checksums($node), $sums, "$name: contents");
+	$valid = warm_up($node);
+	$node->stop;
 }
 
 # ---------------------------------------------------------------------------

@@ -13,9 +13,11 @@ use JSON::PP;
 use List::Util qw(sum0 uniq);
 use PCache;
 use PCache::HotAndCold;
+use POSIX qw(WNOHANG);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 use constant {
 	INDEX_OFFSET => 104,    # in the header of an image
@@ -326,6 +328,41 @@ SKIP:
 			$node->stop;
 		}
 	}
+}
+
+# ---------------------------------------------------------------------------
+# A signal while memory is allocated: what was made of the pool is removed.
+# ---------------------------------------------------------------------------
+{
+	my $is_caught = 0;
+
+	$node->append_conf('postgresql.conf', 'persistent_cache_size = 256MB');
+	for (1 .. 20)
+	{
+		bring_back_image();
+		unlink $pool;
+		my $pid = fork // die "fork: $!";
+		if ($pid == 0)
+		{
+			open STDOUT, '>', "$data.load-output" or die;
+			open STDERR, '>&', \*STDOUT or die;
+			exec 'pg_pcache', '-D' => $data, 'load' or die;
+		}
+		# stopped, so that we know what it was doing
+		usleep(500) until -s "$pool.tmp" || -e $pool || waitpid($pid, WNOHANG) == $pid;
+		kill 'STOP', $pid;
+		usleep(10000);
+		$is_caught = -s "$pool.tmp" && (stat _)[12] * 512 < 240 * 1024 * 1024;
+		kill 'TERM', $pid if $is_caught;
+		kill 'CONT', $pid;
+		waitpid $pid, 0;
+		last if $is_caught;
+	}
+	ok($is_caught, 'signal: the pool was being allocated');
+	is($? & 127, 15, 'signal: load dies of it');
+	ok(!-e "$pool.tmp" && !-e $pool, 'signal: nothing of the pool is left');
+	ok(-e $image, 'signal: the image is');
+	$node->adjust_conf('postgresql.conf', 'persistent_cache_size', undef);
 }
 unlink $image;
 
