@@ -205,7 +205,10 @@ counters_agree('stuck sealer goes on');
 # A restart after a crash of a process is a start, too, and has its own time.
 my $started = $stat->($node, 'last_start_time');
 is($stat->($node, "last_start_time > pg_postmaster_start_time()"), 't', 'restart after a crash: the time of the start of the server');
+$offset = log_offset($node);
 kill 'KILL', $stat->($node, 'sealer_pid');
+$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+wait_until_back($node);
 ok($node->poll_query_until('postgres', "SELECT last_start_time > '$started' FROM pg_pcache_pool"), 'restart after a crash: a later time');
 ok($node->poll_query_until('postgres', 'SELECT sealer_pid IS NOT NULL FROM pg_stat_pcache'), 'restart after a crash: there is a sealer again');
 

@@ -27,7 +27,7 @@ for my $mode (qw(planned_restart always))
 
 	# An ordinary crash first: it comes back.
 	crash_of_backend($node);
-	$node->poll_query_until('postgres', 'SELECT true') or die;
+	wait_until_back($node);
 	contents_right($node, $expected, "$mode: crash of a backend");
 
 	$node->append_conf('postgresql.conf', q{pcache_inject.media = 'truncated'});

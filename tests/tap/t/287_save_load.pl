@@ -439,7 +439,7 @@ for my $end (qw(stuck finished killed))
 	unlike(slurp_file($node->logfile, $from), qr/FATAL|persistent cache:/, "$name: the server waits");
 	rename "$pool.tmp", $pool or die "$pool.tmp: $!" if $end eq 'finished';
 	close $creator;
-	$node->poll_query_until('postgres', 'SELECT true') or die "$name: no connection";
+	wait_until_back($node);
 	$outcome = start_outcome($node, $from);
 	if ($end eq 'finished')
 	{

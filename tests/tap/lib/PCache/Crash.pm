@@ -54,8 +54,9 @@ sub query_broken_server
 	return $rc // 2;
 }
 
-# Wait until a server that restarts after a crash of a process answers again.  A
-# psql that it turns away may end before it is told what to ask.
+# Wait until a server that starts, or restarts after a crash of a process, answers.
+# A psql that it turns away may end before it is told what to ask, which
+# poll_query_until() does not survive.
 sub wait_until_back
 {
 	my ($node) = @_;
