@@ -214,6 +214,9 @@ TestSuperblockFields(void **state)
 		SB(dimms, PCACHE_WARM),
 		SB(pending_epoch, PCACHE_WARM),
 		SB(confirmed_epoch, PCACHE_WARM),
+		SB(replayed_from, PCACHE_WARM),
+		SB(starts_from, PCACHE_WARM),
+		SB(unused, PCACHE_WARM),
 		SB(reserved, PCACHE_WARM),
 		SB(crc, PCACHE_WARM),	/* likewise */
 		SB(tail, PCACHE_WARM),

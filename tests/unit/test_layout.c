@@ -127,7 +127,10 @@ TestSuperblock(void **state)
 		FIELD(PCacheSuperblock, dimms, 264, 1536),
 		FIELD(PCacheSuperblock, pending_epoch, 1800, 8),
 		FIELD(PCacheSuperblock, confirmed_epoch, 1808, 8),
-		FIELD(PCacheSuperblock, reserved, 1816, 2268),
+		FIELD(PCacheSuperblock, replayed_from, 1816, 8),
+		FIELD(PCacheSuperblock, starts_from, 1824, 4),
+		FIELD(PCacheSuperblock, unused, 1828, 4),
+		FIELD(PCacheSuperblock, reserved, 1832, 2252),
 		FIELD(PCacheSuperblock, crc, 4084, 4),
 		FIELD(PCacheSuperblock, tail, 4088, 8),
 	};

@@ -134,21 +134,44 @@ PersistentCacheCheckAllDead(Buffer buffer, ItemPointer tid, bool *all_dead)
 												  ItemPointerGetOffsetNumber(tid));
 }
 
+/* pcache_redo_done.c: startup process */
+extern bool PersistentCacheRedoDoneBuffer(XLogReaderState *record,
+										  uint8 block_id, Buffer *buffer);
+
+/*
+ * Redo is about to look at a page.  Returns true if the page has what the
+ * record is about, and needs no image; then *buffer is pinned and share-locked.
+ */
+static inline bool
+PersistentCacheRedoDone(XLogReaderState *record, uint8 block_id, Buffer *buffer)
+{
+	return PersistentCacheDescriptors != NULL &&
+		PersistentCacheRedoDoneBuffer(record, block_id, buffer);
+}
+
 /* pcache_redo.c: startup process */
-extern bool PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id,
+extern void PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id,
 									  Buffer buffer);
 extern void PersistentCacheWipeDatabase(Oid db_id);
 
 /*
- * Redo has locked a page, and is about to look at its LSN or to restore its
- * image.  Returns true if the image is not needed.
+ * Redo has locked a page exclusively, and is about to look at its LSN or to
+ * restore its image.
  */
-static inline bool
+static inline void
 PersistentCacheRedo(XLogReaderState *record, uint8 block_id, Buffer buffer)
 {
-	return PersistentCacheDescriptors != NULL &&
+	if (PersistentCacheDescriptors != NULL)
 		PersistentCacheRedoBuffer(record, block_id, buffer);
 }
+
+/* pcache_end_of_recovery.c: startup process */
+extern bool PersistentCacheCheckpointMayWait(const ControlFileData *control,
+											 XLogRecPtr last_disabled);
+extern void PersistentCacheConnectionsAllowed(void);
+
+/* pcache_wal_ahead.c: startup process */
+extern void PersistentCacheWalRead(XLogRecPtr page, TimeLineID timeline);
 
 /* pcache_sigbus.c: each child of the postmaster */
 extern void PersistentCacheInitChild(void);

@@ -159,8 +159,13 @@ typedef struct PCacheSuperblock
 	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
 	uint64		pending_epoch;	/* that the pending checkpoint completes */
 	uint64		confirmed_epoch;	/* that the confirmed one completed */
+	uint64		replayed_from;	/* checkpoint from which starts have replayed
+								 * that did not complete another one before
+								 * they allowed connections */
+	uint32		starts_from;	/* how many such starts in a row */
+	uint32		unused;
 
-	char		reserved[2268];
+	char		reserved[2252];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 	char		tail[PCACHE_MAGIC_LEN];
 } PCacheSuperblock;
@@ -191,7 +196,8 @@ StaticAssertDecl(offsetof(PCacheSuperblock, saved_pages) == 240, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 256, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 264, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, pending_epoch) == 1800, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1816, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, replayed_from) == 1816, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1832, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, crc) == 4084, "tail");
 StaticAssertDecl(offsetof(PCacheSuperblock, tail) == 4088, "tail");
 

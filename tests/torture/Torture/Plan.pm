@@ -101,7 +101,7 @@ sub random_settings
 		# replay of DROP DATABASE removes what a new database with the same OID
 		# did not log (PostgreSQL 18.6, pool or not)
 		drop_checkpoint => $wal_level eq 'minimal' ? 1 : 0 };
-	$s{cycles} = pick(0, 0, 0, 1, 2);    # crashes and recoveries before the last crash
+	$s{cycles} = pick(0, 0, 0, 1, 2, 4);    # crashes and recoveries before the last crash
 	$s{mode} = 'always';
 	if ($opt{powercut})
 	{

@@ -247,6 +247,10 @@ sub judge_recovery
 	}
 	else { $totals{'warm'}++ }
 	$totals{'kept pages'} += $1 if $line =~ /^kept (\d+)/;
+	for my $log (map { slurp("$dir/$_.log") } qw(server a))
+	{
+		$totals{"connections $1 the checkpoint"}++ while $log =~ /connections are allowed (before|after) the checkpoint/g;
+	}
 	return $cold;
 }
 

@@ -227,6 +227,7 @@ pg_noreturn extern void PCacheRefuseToStart(const PCacheError *err);
 /* pcache_recovery.c */
 extern void PCacheRecoveryShmemInit(void);
 extern void PCacheNoRecoveryLimits(void);
+extern bool PCacheReplaysAgain(const ControlFileData *control);
 extern void PCacheSetRecoveryLimits(const ControlFileData *control,
 									XLogRecPtr durable, XLogRecPtr kept_lsn,
 									TimeLineID timeline);

@@ -39,6 +39,16 @@ WasReplaying(const ControlFileData *control)
 		control->state == DB_SHUTDOWNED_IN_RECOVERY;
 }
 
+/*
+ * Has a start allowed connections before a checkpoint, since the one in this
+ * pg_control was completed?  Then redo has gone over the same WAL before.
+ */
+bool
+PCacheReplaysAgain(const ControlFileData *control)
+{
+	return PCacheCtl->superblock.replayed_from == control->checkPoint;
+}
+
 /* For the postmaster, before it has children. */
 void
 PCacheRecoveryShmemInit(void)
@@ -75,7 +85,8 @@ PCacheSetRecoveryLimits(const ControlFileData *control, XLogRecPtr durable,
 	 */
 	PCacheCtl->redo_limit = was_replaying ?
 		Max(control->minRecoveryPoint, 1) - 1 : durable;
-	PCacheCtl->left_by_redo = !XLogRecPtrIsInvalid(control->minRecoveryPoint);
+	PCacheCtl->left_by_redo = !XLogRecPtrIsInvalid(control->minRecoveryPoint) ||
+		PCacheReplaysAgain(control);
 
 	PCacheCtl->kept_lsn = kept_lsn;
 	PCacheCtl->kept_timeline = timeline;

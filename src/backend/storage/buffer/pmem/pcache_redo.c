@@ -34,18 +34,6 @@
 #define MAX_VIOLATIONS_LOGGED	20
 
 /*
- * Does redo of these records leave a page alone once its image was restored?
- * Hash and GiST go on to change it, and set its LSN back.  The others were not
- * looked at.
- */
-static bool
-LeavesImageAlone(RmgrId rmid)
-{
-	return rmid == RM_XLOG_ID || rmid == RM_HEAP_ID || rmid == RM_HEAP2_ID ||
-		rmid == RM_BTREE_ID;
-}
-
-/*
  * Is this the image of an empty page?  Such a page gets no LSN, and gets
  * initialized without one, when it is first read (fsm_readbuf() does that).
  */
@@ -168,13 +156,12 @@ MendKeptPage(XLogReaderState *record, uint8 block_id, Buffer buffer, bool whole)
 
 /*
  * Redo has locked a page exclusively, and is about to restore its full-page
- * image or to look at its LSN.  Returns true if it can do without the image,
- * because the page was kept over a crash, so that it can't be torn, and is not
- * older.
+ * image or to look at its LSN.  What pcache_redo_done.c leaves alone does not
+ * come here.
  *
  * Called by the startup process.
  */
-bool
+void
 PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer)
 {
 	Page		page = BufferGetPage(buffer);
@@ -183,42 +170,34 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 	ForkNumber	forknum;
 
 	if (!PCacheIsKept(buffer - 1))
-		return false;
+		return;
 	if (!PCacheCtl->kept_over_crash)
 	{
 		/* it may come from a file that redo has to repair, see rule 35 */
 		if (image || init || record->EndRecPtr > PageGetLSN(page))
 			PCacheClearKept(buffer - 1);
-		return false;
+		return;
 	}
 	XLogRecGetBlockTag(record, block_id, NULL, &forknum, NULL);
 
-	if (record->EndRecPtr <= PageGetLSN(page))
+	if (record->EndRecPtr > PageGetLSN(page))
 	{
-		/*
-		 * Init forks must get to disk, and bits of a visibility map change
-		 * without an LSN.
-		 */
-		if (image && LeavesImageAlone(XLogRecGetRmid(record)) &&
-			forknum != INIT_FORKNUM && forknum != VISIBILITYMAP_FORKNUM)
-			return true;
-	}
-	else if (MayBeOlder(record, block_id, forknum, page))
-	{
-		if (!image)
-			return false;
-	}
-	else
-	{
-		if (record->EndRecPtr <= PCacheCtl->redo_limit)
-			MendKeptPage(record, block_id, buffer, image || init);
-		PCacheClearKept(buffer - 1);	/* redo changes it */
+		if (MayBeOlder(record, block_id, forknum, page))
+		{
+			if (!image)
+				return;
+		}
+		else
+		{
+			if (record->EndRecPtr <= PCacheCtl->redo_limit)
+				MendKeptPage(record, block_id, buffer, image || init);
+			PCacheClearKept(buffer - 1);	/* redo changes it */
+		}
 	}
 
 	/* set back to what it was at that record */
 	if (image || init)
 		PCacheClearKept(buffer - 1);
-	return false;
 }
 
 /*
