@@ -61,6 +61,7 @@ static int	CountingStat(const char *path, struct stat *st);
 #include "pcache_relsize.c"
 #undef stat
 #include "pcache_mapping.c"
+#include "pcache_slots.c"
 
 /* ------------------------------------------------------------------------
  * The rest of the server

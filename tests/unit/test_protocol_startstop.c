@@ -161,7 +161,13 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_run.c"
 #undef time
 #include "pcache_giveup.c"
+/* no two slots may have the same page */
+static void TwoSlots(void);
+#define PCacheSlotSetAdd(set, slot) \
+	(TwoSlots(), PCacheSlotSetAdd(set, slot))
 #include "pcache_mapping.c"
+#undef PCacheSlotSetAdd
+#undef PREFETCH_DISTANCE
 #undef PCACHE_SLOTS_PER_CHECK
 #define PCACHE_SLOTS_PER_CHECK	4
 #define MOVES_PER_DRAIN	2
@@ -170,6 +176,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #undef PCacheMovePages
 #include "pcache_startup.c"
 #include "pcache_shutdown.c"
+#include "pcache_slots.c"
 #undef pg_atomic_write_u64
 #undef pg_atomic_compare_exchange_u64
 
@@ -1331,11 +1338,15 @@ palloc_mul(Size size, Size count)
 	return calloc(count, size);
 }
 
-/* Only for duplicates. */
+static void
+TwoSlots(void)
+{
+	Violation(TWICE, "two slots are kept with the same tag");
+}
+
 void *
 palloc0_mul(Size size, Size count)
 {
-	Violation(TWICE, "two slots are kept with the same tag");
 	return calloc(count, size);
 }
 

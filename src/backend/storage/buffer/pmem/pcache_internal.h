@@ -129,6 +129,16 @@ typedef struct PCacheQueueWalk
 	uint64		summary;		/* words of the last summary still to visit */
 } PCacheQueueWalk;
 
+/*
+ * Some of the slots, a bit each.  There are none in most cases, so memory for
+ * them is allocated with the first one.
+ */
+typedef struct PCacheSlotSet
+{
+	uint32		nslots;			/* all that there are */
+	uint64	   *words;
+} PCacheSlotSet;
+
 /* NULL, and pool.fd is -1, unless PersistentCacheEnabled(). */
 extern PersistentCacheControl *PCacheCtl;
 extern PCachePool PCacheThePool;
@@ -202,6 +212,11 @@ extern void PCacheTrustAgain(int buf_id);
 
 /* pcache_hint.c */
 extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
+
+/* pcache_slots.c */
+extern void PCacheSlotSetAdd(PCacheSlotSet *set, uint32 slot);
+extern bool PCacheSlotSetNext(const PCacheSlotSet *set, uint32 *slot);
+extern void PCacheSlotSetFree(PCacheSlotSet *set);
 
 /* pcache_startup.c */
 extern void PCacheUnseal(uint32 slot);

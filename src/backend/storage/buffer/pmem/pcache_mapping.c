@@ -23,7 +23,6 @@
 #include <sys/mman.h>
 
 #include "pcache_internal.h"
-#include "port/pg_bitutils.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
 #include "storage/pg_shmem.h"
@@ -91,35 +90,15 @@ ForgetPage(uint32 slot)
 }
 
 /*
- * Slots whose pages are claimed by other slots as well: a bit for each.  There
- * is none unless the pool is damaged or forged, so memory for them is allocated
- * with the first one.
+ * Forget the pages of all slots that are claimed by other slots as well.  There
+ * is none unless the pool is damaged or forged.
  */
-typedef struct DuplicateSlots
-{
-	uint32		nslots;
-	uint64	   *words;
-} DuplicateSlots;
-
 static void
-AddDuplicate(DuplicateSlots *duplicates, uint32 slot)
+ForgetDuplicates(PCacheSlotSet *duplicates)
 {
-	if (duplicates->words == NULL)
-		duplicates->words = palloc0_array(uint64, duplicates->nslots / 64 + 1);
-	duplicates->words[slot / 64] |= UINT64CONST(1) << (slot % 64);
-}
-
-static void
-ForgetDuplicates(DuplicateSlots *duplicates)
-{
-	if (duplicates->words == NULL)
-		return;
-	for (uint32 i = 0; i <= duplicates->nslots / 64; i++)
-	{
-		for (uint64 word = duplicates->words[i]; word != 0; word &= word - 1)
-			ForgetPage(i * 64 + pg_rightmost_one_pos64(word));
-	}
-	pfree(duplicates->words);
+	for (uint32 slot = 0; PCacheSlotSetNext(duplicates, &slot); slot++)
+		ForgetPage(slot);
+	PCacheSlotSetFree(duplicates);
 }
 
 /* What the page gates say of a chunk of slots. */
@@ -179,7 +158,7 @@ PopulateSharedMemory(void)
  */
 static XLogRecPtr
 KeepChunk(const PCachePageFacts *facts, uint32 first, int n, JudgedChunk *chunk,
-		  DuplicateSlots *duplicates)
+		  PCacheSlotSet *duplicates)
 {
 	XLogRecPtr	max_lsn = InvalidXLogRecPtr;
 
@@ -199,7 +178,7 @@ KeepChunk(const PCachePageFacts *facts, uint32 first, int n, JudgedChunk *chunk,
 			if (existing >= 0)
 			{
 				chunk->verdicts[i] = PCACHE_PAGE_DUPLICATE;
-				AddDuplicate(duplicates, existing);
+				PCacheSlotSetAdd(duplicates, existing);
 			}
 			else
 			{
@@ -233,7 +212,7 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 {
 	XLogRecPtr	max_lsn = InvalidXLogRecPtr;
 	uint32		nslots = Min(slots_used, NBuffers);
-	DuplicateSlots duplicates = {.nslots = nslots};
+	PCacheSlotSet duplicates = {.nslots = nslots};
 	JudgedChunk *chunk = palloc(sizeof(JudgedChunk));
 
 	PCacheCtl->kept_over_crash = PCacheIsAfterCrash(facts);

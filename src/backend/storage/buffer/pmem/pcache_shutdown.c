@@ -16,6 +16,8 @@
  */
 #include "postgres.h"
 
+#include <sys/mman.h>
+
 #include "access/xlog.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
@@ -25,6 +27,13 @@
 #include "storage/bufmgr.h"
 #include "storage/lwlock.h"
 #include "storage/sync.h"
+
+/* 64 MB of pages: a system call for many, and a short one. */
+#define SLOTS_PER_POPULATE	8192
+#define PREFETCH_DISTANCE	16
+
+/* As log_startup_progress_interval has it by default. */
+#define SECONDS_PER_REPORT	10
 
 /*
  * On a standby, write out and fsync what is dirty.
@@ -132,19 +141,128 @@ LogNextStart(void)
 }
 
 /*
+ * Must a page be durable before its descriptor is stored?  In mode always a pool
+ * in use is believed, and there an even seq tells that the sealer has flushed
+ * the page.  In planned_restart nothing is believed before the superblock says
+ * so, and an even seq is left from the last start.
+ */
+static bool
+PageComesFirst(uint32 slot)
+{
+	return PersistentCacheDescriptors != NULL &&
+		!PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq);
+}
+
+/* Store the descriptor of a slot.  Returns whether its page is saved by that. */
+static bool
+SaveDescriptor(uint32 slot, const PCacheDescriptor *desc)
+{
+	if (PCacheDescriptorIsBad(slot))
+		return false;
+	PCacheDescriptorStore(&PCacheThePool.map, PCacheGetDescriptor(slot), desc);
+	return PCacheSeqIsSealed(desc->seq);
+}
+
+/*
+ * Tell the kernel, and the processor, which page headers are looked at next:
+ * one in each page, so that fetching them is all that a save in memory costs.
+ */
+static void
+FetchAhead(uint32 slot)
+{
+#ifdef MADV_POPULATE_READ
+	/* memory errors are met one by one; this would meet them all at once */
+	if (slot % SLOTS_PER_POPULATE == 0 && PCacheMedia.bad.n_ranges == 0)
+		(void) madvise(BufferGetBlock(slot + 1),
+					   (Size) Min(SLOTS_PER_POPULATE, NBuffers - slot) * BLCKSZ,
+					   MADV_POPULATE_READ);
+#endif
+	if (slot + PREFETCH_DISTANCE < NBuffers)
+		__builtin_prefetch(BufferGetBlock(slot + PREFETCH_DISTANCE + 1));
+}
+
+/* Tell from time to time how far a save has got that takes long. */
+static void
+ReportProgress(uint32 slot, instr_time start)
+{
+	static int	reported = 0;
+	instr_time	now;
+	int			seconds;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, start);
+	seconds = INSTR_TIME_GET_MILLISEC(now) / 1000;
+	if (seconds < reported + SECONDS_PER_REPORT)
+		return;
+	reported = seconds;
+	ereport(LOG,
+			(errmsg("persistent cache: saving, slot %u of %d, elapsed time: %d s",
+					slot, NBuffers, seconds)));
+}
+
+/*
+ * Store the descriptors of all slots, and flush pages that may not be durable.
+ * The caller drains.  Returns false if a drain failed; *saved is how many pages
+ * the next start may keep.
+ *
+ * One pass does for slots whose page need not come first.  The others are
+ * remembered, and their descriptors stored once all pages are durable.
+ */
+static bool
+SaveSlots(instr_time start, uint64 *saved)
+{
+	const PCacheMapping *map = &PCacheThePool.map;
+	PCacheSlotSet later = {.nslots = NBuffers};
+	PCacheDescriptor desc;
+
+	*saved = 0;
+	for (uint32 slot = 0; slot < NBuffers; slot++)
+	{
+		FetchAhead(slot);
+		if (slot % SLOTS_PER_POPULATE == 0)
+			ReportProgress(slot, start);
+		if (DescribeBuffer(slot, &desc))
+		{
+			bool		first = PageComesFirst(slot);
+
+			if (first || PersistentCacheDescriptors == NULL)
+				PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
+			if (first)
+			{
+				PCacheSlotSetAdd(&later, slot);
+				continue;
+			}
+		}
+		if (SaveDescriptor(slot, &desc))
+			(*saved)++;
+	}
+	if (later.words == NULL)
+		return true;
+
+	if (!PCacheDrain(map))
+		return false;
+	for (uint32 slot = 0; PCacheSlotSetNext(&later, &slot); slot++)
+	{
+		(void) DescribeBuffer(slot, &desc);
+		if (SaveDescriptor(slot, &desc))
+			(*saved)++;
+	}
+	PCacheSlotSetFree(&later);
+	return true;
+}
+
+/*
  * Save all buffers durably, then say so in the superblock.  Whatever goes
  * wrong, the pool stays marked dirty, and the next start is cold.
  */
 void
 PersistentCacheShutdown(void)
 {
-	const PCacheMapping *map = &PCacheThePool.map;
 	PCacheSuperblock *sb;
 	ControlFileData *control;
 	bool		crc_ok;
-	uint64		saved = 0;
+	uint64		saved;
 	uint64		untrusted;
-	bool		drained;
 	instr_time	start;
 	instr_time	elapsed;
 
@@ -177,36 +295,7 @@ PersistentCacheShutdown(void)
 		ForbidNextStart();
 		return;
 	}
-	for (uint32 slot = 0; slot < NBuffers; slot++)
-	{
-		PCacheDescriptor desc;
-
-		/*
-		 * In mode always, an even seq also tells that the sealer has flushed
-		 * the page.  Otherwise it is left from the last start.
-		 */
-		if (DescribeBuffer(slot, &desc) &&
-			(PersistentCacheDescriptors == NULL ||
-			 !PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq)))
-			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
-	}
-
-	/*
-	 * Pages before descriptors: in mode always, a pool in use is believed,
-	 * and a descriptor must not be durable before its page is.
-	 */
-	drained = PCacheDrain(map);
-	for (uint32 slot = 0; drained && slot < NBuffers; slot++)
-	{
-		PCacheDescriptor desc;
-
-		if (PCacheDescriptorIsBad(slot))
-			continue;
-		if (DescribeBuffer(slot, &desc))
-			saved++;
-		PCacheDescriptorStore(map, PCacheGetDescriptor(slot), &desc);
-	}
-	if (!drained || !PCacheDrain(map))
+	if (!SaveSlots(start, &saved) || !PCacheDrain(&PCacheThePool.map))
 	{
 		ereport(LOG,
 				(errcode_for_file_access(),
