@@ -30,7 +30,7 @@
 
 /* 64 kB of them */
 #define DESCRIPTORS_PER_READ	1024
-#define PREFETCH_DISTANCE		8
+#define PREFETCH_DISTANCE		12
 
 /*
  * Put a page that passed its gate into the buffer manager's tables, dirty if
