@@ -157,8 +157,6 @@ PageComesFirst(uint32 slot)
 static bool
 SaveDescriptor(uint32 slot, const PCacheDescriptor *desc)
 {
-	if (PCacheDescriptorIsBad(slot))
-		return false;
 	PCacheDescriptorStore(&PCacheThePool.map, PCacheGetDescriptor(slot), desc);
 	return PCacheSeqIsSealed(desc->seq);
 }
@@ -221,6 +219,8 @@ SaveSlots(instr_time start, uint64 *saved)
 		FetchAhead(slot);
 		if (slot % SLOTS_PER_POPULATE == 0)
 			ReportProgress(slot, start);
+		if (PCacheDescriptorIsBad(slot))
+			continue;
 		if (DescribeBuffer(slot, &desc))
 		{
 			bool		first = PageComesFirst(slot);
