@@ -141,16 +141,14 @@ LogNextStart(void)
 }
 
 /*
- * Must a page be durable before its descriptor is stored?  In mode always a pool
- * in use is believed, and there an even seq tells that the sealer has flushed
- * the page.  In planned_restart nothing is believed before the superblock says
- * so, and an even seq is left from the last start.
+ * Has the sealer flushed this page?  In mode always an even seq says so.  In
+ * planned_restart it is left from the last start.
  */
 static bool
-PageComesFirst(uint32 slot)
+IsFlushed(uint32 slot)
 {
 	return PersistentCacheDescriptors != NULL &&
-		!PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq);
+		PCacheSeqIsSealed(PCacheGetDescriptor(slot)->seq);
 }
 
 /* Store the descriptor of a slot.  Returns whether its page is saved by that. */
@@ -203,8 +201,11 @@ ReportProgress(uint32 slot, instr_time start)
  * The caller drains.  Returns false if a drain failed; *saved is how many pages
  * the next start may keep.
  *
- * One pass does for slots whose page need not come first.  The others are
- * remembered, and their descriptors stored once all pages are durable.
+ * One pass does for slots whose page need not be durable before its descriptor
+ * is: that of a page which the sealer has flushed, and in planned_restart any,
+ * since nothing is believed there before the superblock says so.  In mode always
+ * a pool in use is believed.  The other slots are remembered, and their
+ * descriptors stored once all pages are durable.
  */
 static bool
 SaveSlots(instr_time start, uint64 *saved)
@@ -221,13 +222,10 @@ SaveSlots(instr_time start, uint64 *saved)
 			ReportProgress(slot, start);
 		if (PCacheDescriptorIsBad(slot))
 			continue;
-		if (DescribeBuffer(slot, &desc))
+		if (DescribeBuffer(slot, &desc) && !IsFlushed(slot))
 		{
-			bool		first = PageComesFirst(slot);
-
-			if (first || PersistentCacheDescriptors == NULL)
-				PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
-			if (first)
+			PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
+			if (PersistentCacheDescriptors != NULL)
 			{
 				PCacheSlotSetAdd(&later, slot);
 				continue;

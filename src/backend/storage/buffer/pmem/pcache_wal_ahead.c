@@ -27,19 +27,18 @@
 #ifdef POSIX_FADV_WILLNEED
 
 /*
- * The kernel is asked for so much at once, and for so many such parts ahead.
- * Redo takes a quarter of a second for that much, and memory for it is there on
- * any host that has a cache.
+ * The kernel is asked for so much at once, and for so many such parts ahead:
+ * 64 MB, for which redo onto kept pages takes a tenth of a second.
  */
 #define PART_SIZE		(UINT64CONST(8) * 1024 * 1024)
 #define PARTS_AHEAD		8
 
 /*
- * Ask for the part of WAL that begins at an LSN.  A segment that is not there,
+ * Ask for the part of WAL, of size bytes, that begins at an LSN.  A segment that is not there,
  * or not yet, is no error: WAL may end before.
  */
 static void
-AdvisePart(XLogRecPtr start, TimeLineID timeline)
+AdvisePart(XLogRecPtr start, uint64 size, TimeLineID timeline)
 {
 	char		path[MAXPGPATH];
 	XLogSegNo	segno;
@@ -51,8 +50,7 @@ AdvisePart(XLogRecPtr start, TimeLineID timeline)
 	if (fd < 0)
 		return;
 	(void) posix_fadvise(fd, XLogSegmentOffset(start, wal_segment_size),
-						 Min(PART_SIZE, (uint64) wal_segment_size),
-						 POSIX_FADV_WILLNEED);
+						 size, POSIX_FADV_WILLNEED);
 	close(fd);
 }
 #endif
@@ -80,7 +78,7 @@ PersistentCacheWalRead(XLogRecPtr page, TimeLineID timeline)
 		advised = page - page % part;
 	while (advised < page + part * PARTS_AHEAD)
 	{
-		AdvisePart(advised, timeline);
+		AdvisePart(advised, part, timeline);
 		advised += part;
 	}
 #endif
