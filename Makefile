@@ -64,7 +64,7 @@ check: all vanilla ## lint, lists of mutants, unit, a short round of fuzzing, st
 	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts
-	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root abi tap regress regress-off vm-smoke -- series meson patroni containers pg-suites torture fresh-full -- walk -- torture-powercut
+	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
