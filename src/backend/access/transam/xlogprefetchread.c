@@ -211,25 +211,6 @@ NextRead(XLogRecPtr replayed)
 	return read;
 }
 
-/* The buffer that has the block, or is about to have it. */
-static Buffer
-LookUp(SMgrRelation reln, const DecodedBkpBlock *block)
-{
-	BufferTag	tag;
-	uint32		hash;
-	LWLock	   *partition;
-	int			buf_id;
-
-	InitBufferTag(&tag, &reln->smgr_rlocator.locator, block->forknum,
-				  block->blkno);
-	hash = BufTableHashCode(&tag);
-	partition = BufMappingPartitionLock(hash);
-	LWLockAcquire(partition, LW_SHARED);
-	buf_id = BufTableLookup(&tag, hash);
-	LWLockRelease(partition);
-	return buf_id + 1;			/* of -1: InvalidBuffer */
-}
-
 PrefetchBufferResult
 XLogPrefetchReadBlock(SMgrRelation reln, DecodedBkpBlock *block,
 					  XLogRecPtr lsn, XLogRecPtr replayed)
@@ -241,7 +222,8 @@ XLogPrefetchReadBlock(SMgrRelation reln, DecodedBkpBlock *block,
 		XLogRecPtrIsInvalid(noted_from) || noted_from > replayed)
 		return PrefetchSharedBuffer(reln, block->forknum, block->blkno);
 
-	result.recent_buffer = LookUp(reln, block);
+	result.recent_buffer = BufTableFindBlock(&reln->smgr_rlocator.locator,
+											 block->forknum, block->blkno) + 1;
 	if (BufferIsValid(result.recent_buffer))
 		return result;
 

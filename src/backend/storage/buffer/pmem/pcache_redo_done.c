@@ -38,24 +38,6 @@ LeavesDonePageAlone(RmgrId rmid)
 		rmid == RM_BTREE_ID;
 }
 
-/* Which buffer has a block?  Returns -1 if none has. */
-static int
-FindBuffer(const RelFileLocator *rlocator, ForkNumber forknum, BlockNumber blkno)
-{
-	BufferTag	tag;
-	uint32		hash;
-	LWLock	   *partition;
-	int			buf_id;
-
-	InitBufferTag(&tag, rlocator, forknum, blkno);
-	hash = BufTableHashCode(&tag);
-	partition = BufMappingPartitionLock(hash);
-	LWLockAcquire(partition, LW_SHARED);
-	buf_id = BufTableLookup(&tag, hash);
-	LWLockRelease(partition);
-	return buf_id;
-}
-
 /*
  * Redo is about to look at a page.  Returns true if it can leave the page as it
  * is: it was kept over a crash, so that it can't be torn, and is not older than
@@ -94,7 +76,7 @@ PersistentCacheRedoDoneBuffer(XLogReaderState *record, uint8 block_id,
 		return false;
 
 	buf_id = BufferIsValid(recent) ? recent - 1 :
-		FindBuffer(&rlocator, forknum, blkno);
+		BufTableFindBlock(&rlocator, forknum, blkno);
 	if (buf_id < 0 || !PCacheIsKept(buf_id) ||
 		!ReadRecentBuffer(rlocator, forknum, blkno, buf_id + 1))
 		return false;
