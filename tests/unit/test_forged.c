@@ -61,7 +61,6 @@ static int	CountingStat(const char *path, struct stat *st);
 #include "pcache_relsize.c"
 #undef stat
 #include "pcache_mapping.c"
-#include "pcache_slots.c"
 
 /* ------------------------------------------------------------------------
  * The rest of the server
@@ -161,6 +160,12 @@ LockBufHdr(BufferDesc *buf)
 
 bool
 LWLockAcquire(LWLock *lock, LWLockMode mode)
+{
+	return true;
+}
+
+bool
+LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
 {
 	return true;
 }
@@ -305,6 +310,21 @@ ExceptionalCondition(const char *condition, const char *file, int line)
 
 typedef void (*Forger) (PCacheDescriptor *desc, uint32 slot, uint32 n);
 
+/* What the startup process does if there are no helpers. */
+static void
+RebuildMapping(const PCachePageFacts *facts, uint32 n)
+{
+	PCacheJudgedChunk *chunk = PCacheChunkCreate();
+	PCacheRebuildTotals totals = {0};
+
+	for (uint32 first = 0; first < n; first += PCACHE_SLOTS_PER_CHUNK)
+		PCacheMapChunk(facts, first, Min(PCACHE_SLOTS_PER_CHUNK, n - first),
+					   chunk, &totals);
+	PCacheForgetDuplicates(n, &totals);
+	memcpy(control.pages, totals.pages, sizeof(control.pages));
+	free(chunk);
+}
+
 /* Returns how many steps it takes to rebuild the mapping of n slots. */
 static uint64
 StepsFor(Forger forge, uint32 n)
@@ -326,7 +346,7 @@ StepsFor(Forger forge, uint32 n)
 	}
 	facts.sizes = PCacheRelSizesCreate();
 	steps = 0;
-	(void) PCacheRebuildMapping(&facts, n);
+	RebuildMapping(&facts, n);
 	n = steps;
 	PCacheRelSizesFree(facts.sizes);
 	return n;

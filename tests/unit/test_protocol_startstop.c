@@ -161,20 +161,20 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_run.c"
 #undef time
 #include "pcache_giveup.c"
-/* no two slots may have the same page */
-static void TwoSlots(void);
-#define PCacheSlotSetAdd(set, slot) \
-	(TwoSlots(), PCacheSlotSetAdd(set, slot))
 #include "pcache_mapping.c"
-#undef PCacheSlotSetAdd
 #undef PREFETCH_DISTANCE
+#include "pcache_rebuild.c"
 #undef PCACHE_SLOTS_PER_CHECK
 #define PCACHE_SLOTS_PER_CHECK	4
 #define MOVES_PER_DRAIN	2
 #define PCacheMovePages RealMovePages
 #include "pcache_move.c"
 #undef PCacheMovePages
+/* no two slots may have the same page, after which the pool is not kept */
+static void TwoSlots(void);
+#define PCacheKeepPool() (TwoSlots(), PCacheKeepPool())
 #include "pcache_startup.c"
+#undef PCacheKeepPool
 #include "pcache_shutdown.c"
 #include "pcache_slots.c"
 #undef pg_atomic_write_u64
@@ -841,6 +841,12 @@ LWLockAcquire(LWLock *lock, LWLockMode mode)
 	return true;
 }
 
+bool
+LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
+{
+	return LWLockAcquire(lock, mode);
+}
+
 void
 LWLockRelease(LWLock *lock)
 {
@@ -1288,6 +1294,43 @@ InjectionPointRun(const char *name, void *arg)
 void
 ConditionVariableInit(ConditionVariable *cv)
 {
+}
+
+/* There are no helpers to tell, and none to wait for. */
+void
+ConditionVariableBroadcast(ConditionVariable *cv)
+{
+}
+
+void
+ConditionVariablePrepareToSleep(ConditionVariable *cv)
+{
+}
+
+bool
+ConditionVariableTimedSleep(ConditionVariable *cv, long timeout,
+							uint32 wait_event_info)
+{
+	abort();
+}
+
+bool
+ConditionVariableCancelSleep(void)
+{
+	return false;
+}
+
+bool
+RegisterDynamicBackgroundWorker(BackgroundWorker *worker,
+								BackgroundWorkerHandle **handle)
+{
+	abort();
+}
+
+int
+s_lock(volatile slock_t *lock, const char *file, int line, const char *func)
+{
+	abort();
 }
 
 void

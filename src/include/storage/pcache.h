@@ -40,6 +40,7 @@ typedef enum PersistentCacheOnMediaUnknown
 extern PGDLLIMPORT int persistent_cache_mode;
 extern PGDLLIMPORT int persistent_cache_numa;
 extern PGDLLIMPORT int persistent_cache_on_media_unknown;
+extern PGDLLIMPORT int persistent_cache_rebuild_workers;
 extern PGDLLIMPORT int persistent_cache_seal_delay;
 extern PGDLLIMPORT int persistent_cache_size;
 extern PGDLLIMPORT char *persistent_cache_directory;
@@ -55,6 +56,9 @@ extern char *PersistentCacheShmemInit(void);
 /* pcache_startup.c: startup process */
 extern void PersistentCacheStartup(const ControlFileData *control_file,
 								   bool have_backup_label);
+
+/* pcache_rebuild.c: a background worker */
+extern void PersistentCacheRebuildMain(Datum main_arg);
 
 /* pcache_giveup.c: checkpointer */
 extern bool PersistentCacheStartGivenUp(void);

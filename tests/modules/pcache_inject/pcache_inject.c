@@ -10,6 +10,11 @@
  * pcache_inject.crash_at names an injection point at which to die.
  * pcache_inject.hold_at names one at which the startup process waits until it is
  * sent a SIGTERM, when it comes there for the pcache_inject.hold_pass'th time.
+ * pcache_inject.helpers says what becomes of the helpers of the startup process:
+ * "gone" has it wait, after its first chunk of slots, until they have left, and
+ * "busy" until they are at work, and has them take their time; with "fail" they
+ * fail in the midst of their first chunk, and with "kill" they kill themselves
+ * there, while the startup process waits as with "gone".
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
  * "persistent-cache-media".
@@ -42,6 +47,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "pcache_internal.h"
 #include "pcache_media_internal.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
@@ -67,7 +73,15 @@ extern PGDLLEXPORT void pcache_inject_media(const char *name,
 											const void *private_data,
 											void *arg);
 
+extern PGDLLEXPORT void pcache_inject_wait_for_helpers(const char *name,
+													   const void *private_data,
+													   void *arg);
+extern PGDLLEXPORT void pcache_inject_help(const char *name,
+										   const void *private_data,
+										   void *arg);
+
 static char *crash_at = NULL;
+static char *helpers = NULL;
 static char *hold_at = NULL;
 static int	hold_pass = 1;
 static char *media = NULL;
@@ -113,6 +127,44 @@ pcache_inject_hold(const char *name, const void *private_data, void *arg)
 		pg_usleep(10000);
 	}
 	sigprocmask(SIG_SETMASK, &save, NULL);
+}
+
+/* In the startup process: have the helpers do what they are to do. */
+void
+pcache_inject_wait_for_helpers(const char *name, const void *private_data,
+							   void *arg)
+{
+	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+
+	for (int i = 0; i < 6000; i++)
+	{
+		int			busy;
+		int			left;
+
+		SpinLockAcquire(&rebuild->mutex);
+		busy = rebuild->busy;
+		left = rebuild->left;
+		SpinLockRelease(&rebuild->mutex);
+		if ((strcmp(helpers, "busy") == 0 ? busy + left : left) ==
+			persistent_cache_rebuild_workers)
+			return;
+		pg_usleep(10000);
+	}
+	elog(FATAL, "pcache_inject: the helpers do not come");
+}
+
+/* In a helper, in the midst of a chunk. */
+void
+pcache_inject_help(const char *name, const void *private_data, void *arg)
+{
+	if (AmStartupProcess())
+		return;
+	if (strcmp(helpers, "fail") == 0)
+		elog(ERROR, "pcache_inject: PID %d fails", MyProcPid);
+	if (strcmp(helpers, "kill") == 0)
+		pcache_inject_crash(name, private_data, arg);
+	if (strcmp(helpers, "busy") == 0)
+		pg_usleep(300000);
 }
 
 /* Add the ranges in a list of "offset:length" to those of the report. */
@@ -333,6 +385,13 @@ AttachInjectionPoints(void)
 	if (crash_at[0] != '\0')
 		InjectionPointAttach(crash_at, "pcache_inject", "pcache_inject_crash",
 							 NULL, 0);
+	if (helpers[0] != '\0')
+	{
+		InjectionPointAttach("persistent-cache-rebuilding", "pcache_inject",
+							 "pcache_inject_wait_for_helpers", NULL, 0);
+		InjectionPointAttach("persistent-cache-mapped", "pcache_inject",
+							 "pcache_inject_help", NULL, 0);
+	}
 	if (hold_at[0] != '\0' && strcmp(hold_at, "persistent-cache-media") != 0)
 		InjectionPointAttach(hold_at, "pcache_inject", "pcache_inject_hold",
 							 NULL, 0);
@@ -349,6 +408,14 @@ _PG_init(void)
 							   "Injection point at which a process kills itself.",
 							   NULL,
 							   &crash_at,
+							   "",
+							   PGC_POSTMASTER,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache_inject.helpers",
+							   "What becomes of the helpers of the startup process: gone, busy, fail or kill.",
+							   NULL,
+							   &helpers,
 							   "",
 							   PGC_POSTMASTER,
 							   0,

@@ -18,6 +18,7 @@
 #include "storage/pcache_gate.h"
 #include "storage/pcache_memory_error.h"
 #include "storage/pcache_stat.h"
+#include "storage/spin.h"
 #include "utils/guc.h"
 
 /*
@@ -45,6 +46,47 @@ typedef union PCacheMarkCounter
 	pg_atomic_uint64 marks;
 	char		pad[PG_CACHE_LINE_SIZE];
 } PCacheMarkCounter;
+
+/*
+ * What became of slots in the rebuild of the mapping table.  max_lsn is the
+ * highest LSN of a page that is kept, or a later one.
+ */
+typedef struct PCacheRebuildTotals
+{
+	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
+	uint64		kept_dirty;
+	XLogRecPtr	max_lsn;
+} PCacheRebuildTotals;
+
+typedef struct PCacheJudgedChunk PCacheJudgedChunk;
+
+/* 64 kB of descriptors */
+#define PCACHE_SLOTS_PER_CHUNK	1024
+
+#define PCACHE_MAX_REBUILD_WORKERS	64
+
+/*
+ * The rebuild of the mapping table, which the startup process shares with its
+ * helpers, see pcache_rebuild.c.  mutex protects all but next_slot.
+ */
+typedef struct PCacheRebuildControl
+{
+	slock_t		mutex;
+	bool		begun;			/* the startup process has set what follows */
+	bool		ended;			/* who comes now comes too late */
+	PCachePageFacts facts;		/* without pointers */
+	uint32		nslots;
+	int			busy;			/* helpers at work */
+	int			left;			/* helpers that are gone again */
+	int			helpers;		/* of them, those that have kept a page */
+	int			failed;			/* of them, those that left in a chunk */
+	uint32		failed_at[PCACHE_MAX_REBUILD_WORKERS];	/* its first slot */
+	PCacheRebuildTotals totals; /* of helpers that have ended */
+	ConditionVariable changed;
+
+	/* The first slot that nobody has claimed yet. */
+	pg_atomic_uint64 next_slot pg_attribute_aligned(PG_CACHE_LINE_SIZE);
+} PCacheRebuildControl;
 
 /* So many processes can explain their deaths, see pcache_crash.c. */
 #define PCACHE_MAX_EXPLAINED	1024
@@ -120,6 +162,7 @@ typedef struct PersistentCacheControl
 
 	/* Apart from what others write. */
 	PCacheSealerControl sealer pg_attribute_aligned(PG_CACHE_LINE_SIZE);
+	PCacheRebuildControl rebuild pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 } PersistentCacheControl;
 
 /* How far the sealer is in the queue. */
@@ -226,6 +269,15 @@ extern void PCacheDrainForStart(void);
 extern void PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used);
 
 /* pcache_mapping.c */
+extern PCacheJudgedChunk *PCacheChunkCreate(void);
+extern void PCacheMapChunk(const PCachePageFacts *facts, uint32 first, int n,
+						   PCacheJudgedChunk *chunk,
+						   PCacheRebuildTotals *totals);
+extern void PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals);
+
+/* pcache_rebuild.c */
+extern void PCacheRebuildShmemInit(void);
+extern void PCacheRebuildLaunchHelpers(uint64 slots_used);
 extern XLogRecPtr PCacheRebuildMapping(const PCachePageFacts *facts,
 									   uint64 slots_used);
 

@@ -3,8 +3,8 @@
  * pcache_mapping.c
  *	  Make the buffer mapping table of what the pool's descriptors say.
  *
- * Runs in the startup process, before anybody uses a buffer.  Page contents
- * are not touched.
+ * Runs in the startup process and in its helpers (pcache_rebuild.c), before
+ * anybody uses a buffer.  Page contents are not touched.
  *
  * The pool may have been forged by whoever can write to it.  That must not make
  * the start slow out of proportion: all that is done here for a slot takes the
@@ -20,106 +20,99 @@
  */
 #include "postgres.h"
 
-#include <sys/mman.h>
-
 #include "pcache_internal.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
-#include "storage/pg_shmem.h"
 #include "utils/injection_point.h"
 
-/* 64 kB of them */
-#define DESCRIPTORS_PER_READ	1024
 #define PREFETCH_DISTANCE		12
 
-/*
- * Put a page that passed its gate into the buffer manager's tables, dirty if
- * its file may not have it.  Returns -1, or the buffer that already has this
- * tag.
- */
-static int
-KeepPage(uint32 slot, const PCacheDescriptor *desc, BufferTag *tag, uint32 hash,
-		 bool dirty)
-{
-	BufferDesc *buf = GetBufferDescriptor(slot);
-	uint32		state;
-	int			existing;
+/* Two processes at work on neighbouring chunks are that many partitions apart. */
+#define PARTITION_STRIDE		37
 
-	existing = BufTableInsert(tag, hash, slot);
-	if (existing >= 0)
-		return existing;
+/* What the page gates say of a chunk of slots, and where its pages belong. */
+struct PCacheJudgedChunk
+{
+	PCacheDescriptor descs[PCACHE_SLOTS_PER_CHUNK];
+	PCachePageVerdict verdicts[PCACHE_SLOTS_PER_CHUNK];
+	BufferTag	tags[PCACHE_SLOTS_PER_CHUNK];
+	uint32		hashes[PCACHE_SLOTS_PER_CHUNK];
 
 	/*
-	 * The background writer may be looking at this header already, but it
-	 * writes nothing yet, nor does the checkpointer: kept_limit is unknown
-	 * (PersistentCacheAheadOfReplay), and the pool not in use.  So a page
-	 * that is going to be forgotten as a duplicate may well be dirty
-	 * meanwhile.
+	 * Those to be kept, by partition of the mapping table: in order, the ones
+	 * of partition p begin at begin[p], and end before begin[p + 1].
 	 */
-	state = LockBufHdr(buf);
-	Assert((state & BM_TAG_VALID) == 0);
-	buf->tag = *tag;
-	state |= BM_TAG_VALID | BM_VALID;
-	if (desc->flags & PCACHE_DESC_PERMANENT)
-		state |= BM_PERMANENT;
-	if (dirty)
-		state |= BM_DIRTY | BM_JUST_DIRTIED;
-	state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
-	UnlockBufHdr(buf, state);
-	return -1;
-}
+	uint16		order[PCACHE_SLOTS_PER_CHUNK];
+	uint16		begin[NUM_BUFFER_PARTITIONS + 1];
+};
 
-/* Take a page out again: another slot claims the same tag. */
-static void
-ForgetPage(uint32 slot)
+StaticAssertDecl(PCACHE_SLOTS_PER_CHUNK <= PG_UINT16_MAX,
+				 "a slot of a chunk must fit into 16 bits");
+
+/* Allocate memory for chunks, in the current memory context. */
+PCacheJudgedChunk *
+PCacheChunkCreate(void)
 {
-	BufferDesc *buf = GetBufferDescriptor(slot);
-	BufferTag	tag = buf->tag;
-	uint32		state = LockBufHdr(buf);
-
-	if (state & BM_DIRTY)
-		PCacheCtl->kept_dirty--;
-	ClearBufferTag(&buf->tag);
-	state &= ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK);
-	UnlockBufHdr(buf, state);
-	BufTableDelete(&tag, BufTableHashCode(&tag));
-	if (PersistentCacheDescriptors != NULL)
-		PCacheClearKept(slot);
-	PCacheCtl->pages[PCACHE_PAGE_KEPT]--;
-	PCacheCtl->pages[PCACHE_PAGE_DUPLICATE]++;
+	return palloc(sizeof(PCacheJudgedChunk));
 }
 
 /*
- * Forget the pages of all slots that are claimed by other slots as well.  There
- * is none unless the pool is damaged or forged.
+ * Fill the header of a buffer whose page passed its gate, dirty if its file may
+ * not have it.
+ *
+ * The background writer may be looking at headers already, but it writes
+ * nothing yet, nor does the checkpointer: kept_limit is unknown
+ * (PersistentCacheAheadOfReplay), and the pool not in use.  So it does not
+ * matter that the page is not in the mapping table yet, or that another slot
+ * may claim to have it.
  */
 static void
-ForgetDuplicates(PCacheSlotSet *duplicates)
+FillHeader(uint32 slot, const PCacheDescriptor *desc, const BufferTag *tag,
+		   bool dirty)
 {
-	for (uint32 slot = 0; PCacheSlotSetNext(duplicates, &slot); slot++)
-		ForgetPage(slot);
-	PCacheSlotSetFree(duplicates);
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	uint32		state = LockBufHdr(buf);
+
+	/* otherwise a helper, which has failed since, was here before */
+	if ((state & BM_TAG_VALID) == 0)
+	{
+		buf->tag = *tag;
+		state |= BM_TAG_VALID | BM_VALID;
+		if (desc->flags & PCACHE_DESC_PERMANENT)
+			state |= BM_PERMANENT;
+		if (dirty)
+			state |= BM_DIRTY | BM_JUST_DIRTIED;
+		state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
+	}
+	UnlockBufHdr(buf, state);
 }
 
-/* What the page gates say of a chunk of slots. */
-typedef struct JudgedChunk
+/* Make a header again what it was before FillHeader(). */
+static void
+ClearHeader(uint32 slot)
 {
-	PCacheDescriptor descs[DESCRIPTORS_PER_READ];
-	PCachePageVerdict verdicts[DESCRIPTORS_PER_READ];
-	BufferTag	tags[DESCRIPTORS_PER_READ];
-	uint32		hashes[DESCRIPTORS_PER_READ];
-} JudgedChunk;
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	uint32		state = LockBufHdr(buf);
 
-/* Read n descriptors, beginning with slot first, and ask the page gates. */
+	ClearBufferTag(&buf->tag);
+	UnlockBufHdr(buf, state & ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK));
+}
+
+/*
+ * Read n descriptors, beginning with slot first, and ask the page gates.  The
+ * headers of pages that pass are filled here, because this goes through them in
+ * the order of memory.
+ */
 static void
 JudgeChunk(const PCachePageFacts *facts, uint32 first, int n,
-		   JudgedChunk *chunk)
+		   PCacheJudgedChunk *chunk)
 {
 	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, chunk->descs);
 
 	for (int i = 0; i < n; i++)
 	{
 		const PCacheDescriptor *desc = &chunk->descs[i];
+		BufferTag  *tag = &chunk->tags[i];
 		RelFileLocator rlocator;
 
 		chunk->verdicts[i] = PCachePageGate(desc, first + i, facts);
@@ -129,112 +122,199 @@ JudgeChunk(const PCachePageFacts *facts, uint32 first, int n,
 		rlocator.spcOid = desc->spc_oid;
 		rlocator.dbOid = desc->db_oid;
 		rlocator.relNumber = desc->rel_number;
-		InitBufferTag(&chunk->tags[i], &rlocator, desc->fork_number,
-					  desc->block_number);
-		chunk->hashes[i] = BufTableHashCode(&chunk->tags[i]);
+		InitBufferTag(tag, &rlocator, desc->fork_number, desc->block_number);
+		chunk->hashes[i] = BufTableHashCode(tag);
 		BufTablePrefetch(chunk->hashes[i], false);
+		FillHeader(first + i, desc, tag, PCachePageIsDirty(desc, facts));
+	}
+}
+
+/* Sort what is to be kept by partition (a counting sort). */
+static void
+SortChunk(int n, PCacheJudgedChunk *chunk)
+{
+	uint16		next[NUM_BUFFER_PARTITIONS] = {0};
+
+	for (int i = 0; i < n; i++)
+	{
+		if (chunk->verdicts[i] == PCACHE_PAGE_KEPT)
+			next[BufTableHashPartition(chunk->hashes[i])]++;
+	}
+	chunk->begin[0] = 0;
+	for (int p = 0; p < NUM_BUFFER_PARTITIONS; p++)
+	{
+		chunk->begin[p + 1] = chunk->begin[p] + next[p];
+		next[p] = chunk->begin[p];
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (chunk->verdicts[i] == PCACHE_PAGE_KEPT)
+			chunk->order[next[BufTableHashPartition(chunk->hashes[i])]++] = i;
 	}
 }
 
 /*
- * Have the main shared memory segment, which holds the mapping table and the
- * buffer headers but no blocks, mapped into this process at once: faulting in
- * each page on its own takes longer than the rest of the rebuild, and a
- * prefetch of an absent page does nothing.  Only a hint.
+ * The page in this buffer is claimed by another slot as well.  It must not be
+ * found, nor written by the background writer, but its entry stays in the
+ * mapping table so that a third claim is found out.
+ *
+ * The caller holds the partition's lock exclusively.
  */
 static void
-PopulateSharedMemory(void)
+DoubtPage(int buf_id)
 {
-#ifdef MADV_POPULATE_WRITE
-	const PGShmemHeader *segment = UsedShmemSegAddr;
+	BufferDesc *buf = GetBufferDescriptor(buf_id);
+	uint32		state = LockBufHdr(buf);
 
-	(void) madvise(UsedShmemSegAddr, segment->totalsize, MADV_POPULATE_WRITE);
-#endif
+	UnlockBufHdr(buf, state & ~BM_VALID);
+}
+
+/*
+ * Put a page that passed its gate into the mapping table, unless another slot
+ * claims to have it, too.  Two slots with the same tag cannot both be right,
+ * and nothing tells which one is: both go.
+ *
+ * The caller holds the partition's lock exclusively.
+ */
+static void
+KeepPage(uint32 slot, int i, PCacheJudgedChunk *chunk)
+{
+	int			existing = BufTableInsert(&chunk->tags[i], chunk->hashes[i], slot);
+
+	/* by a helper that has failed since, if it is this slot */
+	if (existing < 0 || existing == slot)
+		return;
+	chunk->verdicts[i] = PCACHE_PAGE_DUPLICATE;
+	ClearHeader(slot);
+	DoubtPage(existing);
+}
+
+/* Keep the pages of a chunk that belong to a partition, which is locked. */
+static void
+KeepPartition(uint32 first, int partition, PCacheJudgedChunk *chunk)
+{
+	int			all = chunk->begin[NUM_BUFFER_PARTITIONS];
+
+	for (int k = chunk->begin[partition]; k < chunk->begin[partition + 1]; k++)
+	{
+		if (k + PREFETCH_DISTANCE < all)
+			BufTablePrefetch(chunk->hashes[chunk->order[k + PREFETCH_DISTANCE]],
+							 true);
+		KeepPage(first + chunk->order[k], chunk->order[k], chunk);
+	}
 }
 
 /*
  * Put what passed the gates, of a chunk that begins with slot first, into the
- * mapping table, and count it.  Returns the highest LSN of a page that is kept.
+ * mapping table, a partition at a time.
+ *
+ * Processes begin with different partitions, and come back later to one that
+ * another process has locked, since to sleep takes longer than a chunk.
  */
-static XLogRecPtr
-KeepChunk(const PCachePageFacts *facts, uint32 first, int n, JudgedChunk *chunk,
-		  PCacheSlotSet *duplicates)
+static void
+KeepChunk(uint32 first, PCacheJudgedChunk *chunk)
 {
-	XLogRecPtr	max_lsn = InvalidXLogRecPtr;
+	bool		done[NUM_BUFFER_PARTITIONS] = {0};
 
+	for (int pass = 0; pass < 2; pass++)
+	{
+		for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
+		{
+			int			p = (first / PCACHE_SLOTS_PER_CHUNK * PARTITION_STRIDE + i) %
+				NUM_BUFFER_PARTITIONS;
+			LWLock	   *lock = BufMappingPartitionLockByIndex(p);
+
+			if (done[p] || chunk->begin[p] == chunk->begin[p + 1])
+				continue;
+			if (pass > 0)
+				LWLockAcquire(lock, LW_EXCLUSIVE);
+			else if (!LWLockConditionalAcquire(lock, LW_EXCLUSIVE))
+				continue;
+			KeepPartition(first, p, chunk);
+			LWLockRelease(lock);
+			done[p] = true;
+		}
+	}
+}
+
+/* Count what became of the slots of a chunk that begins with slot first. */
+static void
+CountChunk(const PCachePageFacts *facts, uint32 first, int n,
+		   const PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
+{
 	for (int i = 0; i < n; i++)
 	{
-		if (i + PREFETCH_DISTANCE < n &&
-			chunk->verdicts[i + PREFETCH_DISTANCE] == PCACHE_PAGE_KEPT)
-			BufTablePrefetch(chunk->hashes[i + PREFETCH_DISTANCE], true);
+		const PCacheDescriptor *desc = &chunk->descs[i];
 
-		if (chunk->verdicts[i] == PCACHE_PAGE_KEPT)
-		{
-			const PCacheDescriptor *desc = &chunk->descs[i];
-			bool		dirty = PCachePageIsDirty(desc, facts);
-			int			existing = KeepPage(first + i, desc, &chunk->tags[i],
-											chunk->hashes[i], dirty);
-
-			if (existing >= 0)
-			{
-				chunk->verdicts[i] = PCACHE_PAGE_DUPLICATE;
-				PCacheSlotSetAdd(duplicates, existing);
-			}
-			else
-			{
-				if (dirty)
-					PCacheCtl->kept_dirty++;
-				max_lsn = Max(max_lsn, desc->page_lsn);
-				if (PersistentCacheDescriptors != NULL)
-					PCacheSetKept(first + i);
-			}
-		}
-		PCacheCtl->pages[chunk->verdicts[i]]++;
+		totals->pages[chunk->verdicts[i]]++;
+		if (chunk->verdicts[i] != PCACHE_PAGE_KEPT)
+			continue;
+		if (PCachePageIsDirty(desc, facts))
+			totals->kept_dirty++;
+		totals->max_lsn = Max(totals->max_lsn, desc->page_lsn);
+		if (PersistentCacheDescriptors != NULL)
+			PCacheSetKept(first + i);
 	}
-	return max_lsn;
 }
 
 /*
- * Rebuild the mapping table from the descriptors of the first slots_used
- * slots.  Returns the highest LSN of a page that is kept, or a later one.
+ * Judge n slots, beginning with slot first, put the pages that are kept into
+ * the mapping table, and add them all to totals.  At most PCACHE_SLOTS_PER_CHUNK
+ * slots.  No lock is required.
  *
- * Nearly all the time goes into cache misses in the mapping table, so the
- * buckets of a chunk are prefetched while its pages are judged.
+ * Nearly all the time goes into cache misses in the mapping table, so its
+ * buckets are prefetched while the pages of the chunk are judged.
  *
- * Two slots with the same tag cannot both be right, and nothing tells which
- * one is: both go.  The first one stays in the table to the end so that a
- * third one is found out as well.
- *
- * Does not return if the server is to be stopped (PCacheStartInterrupts).
+ * A chunk that another process has begun, and not ended, can be mapped again.
+ * Then totals must not have it yet.
  */
-XLogRecPtr
-PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
+void
+PCacheMapChunk(const PCachePageFacts *facts, uint32 first, int n,
+			   PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 {
-	XLogRecPtr	max_lsn = InvalidXLogRecPtr;
-	uint32		nslots = Min(slots_used, NBuffers);
-	PCacheSlotSet duplicates = {.nslots = nslots};
-	JudgedChunk *chunk = palloc(sizeof(JudgedChunk));
+	JudgeChunk(facts, first, n, chunk);
+	SortChunk(n, chunk);
+	KeepChunk(first, chunk);
+	INJECTION_POINT("persistent-cache-mapped", NULL);
+	CountChunk(facts, first, n, chunk, totals);
+}
 
-	PCacheCtl->kept_over_crash = PCacheIsAfterCrash(facts);
-	PopulateSharedMemory();
-	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
-		LWLockAcquire(BufMappingPartitionLockByIndex(i), LW_EXCLUSIVE);
+/* Take a page out again: another slot claims the same tag. */
+static void
+ForgetPage(uint32 slot, PCacheRebuildTotals *totals)
+{
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	BufferTag	tag = buf->tag;
+	uint32		hash = BufTableHashCode(&tag);
+	LWLock	   *lock = BufMappingPartitionLock(hash);
 
-	for (uint32 first = 0; first < nslots; first += DESCRIPTORS_PER_READ)
+	if (pg_atomic_read_u32(&buf->state) & BM_DIRTY)
+		totals->kept_dirty--;
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	ClearHeader(slot);
+	BufTableDelete(&tag, hash);
+	LWLockRelease(lock);
+	if (PersistentCacheDescriptors != NULL)
+		PCacheClearKept(slot);
+	totals->pages[PCACHE_PAGE_KEPT]--;
+	totals->pages[PCACHE_PAGE_DUPLICATE]++;
+}
+
+/*
+ * Forget the pages of the first nslots slots that are claimed by other slots as
+ * well, see DoubtPage().  There is none unless the pool is damaged or forged.
+ * All chunks must have been mapped.
+ */
+void
+PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals)
+{
+	if (totals->pages[PCACHE_PAGE_DUPLICATE] == 0)
+		return;
+	for (uint32 slot = 0; slot < nslots; slot++)
 	{
-		int			n = Min(DESCRIPTORS_PER_READ, nslots - first);
-		XLogRecPtr	lsn;
+		uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(slot)->state);
 
-		JudgeChunk(facts, first, n, chunk);
-		lsn = KeepChunk(facts, first, n, chunk, &duplicates);
-		max_lsn = Max(max_lsn, lsn);
-		INJECTION_POINT("persistent-cache-rebuilding", NULL);
-		PCacheStartInterrupts();
+		if ((state & BM_TAG_VALID) && !(state & BM_VALID))
+			ForgetPage(slot, totals);
 	}
-	ForgetDuplicates(&duplicates);
-
-	for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
-		LWLockRelease(BufMappingPartitionLockByIndex(i));
-	pfree(chunk);
-	return max_lsn;
 }

@@ -188,6 +188,7 @@ PersistentCacheShmemInit(void)
 	pg_atomic_write_u32(&PCacheCtl->sealer.procno, INVALID_PROC_NUMBER);
 	ConditionVariableInit(&PCacheCtl->sealer.round_done);
 	PCacheRecoveryShmemInit();
+	PCacheRebuildShmemInit();
 
 	/*
 	 * After a crash, look at the file anew: it may be what caused the crash.

@@ -277,14 +277,15 @@ LogOutcome(uint64 found)
 						 PCachePageVerdictName(i), pages[i]);
 	}
 	ereport(LOG,
-			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all",
+			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all, helpers: %d",
 					pages[PCACHE_PAGE_KEPT],
 					found,
 					NBuffers,
 					PCacheCtl->rebuild_usec / 1000.0,
 					pages[PCACHE_PAGE_KEPT] == 0 ? 0.0 :
 					PCacheCtl->rebuild_usec * 1000.0 / pages[PCACHE_PAGE_KEPT],
-					PCacheCtl->startup_usec / 1000.0),
+					PCacheCtl->startup_usec / 1000.0,
+					PCacheCtl->rebuild.helpers),
 			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
 	if (PCacheCtl->kept_dirty > 0)
 		ereport(LOG,
@@ -390,6 +391,8 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	CheckMedia();
 	PCacheCtl->verdict = JudgePool(control, have_backup_label, &gate_facts);
 	slots_used = PCacheCtl->superblock.slots_used;
+	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+		PCacheRebuildLaunchHelpers(slots_used);
 	after_crash = PCacheCtl->superblock.state != PCACHE_STATE_CLEAN;
 
 	memset(&facts, 0, sizeof(facts));

@@ -1,0 +1,330 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_rebuild.c
+ *	  Rebuild the mapping table with the help of other processes.
+ *
+ * The startup process claims one chunk of slots after the other, and maps it
+ * (pcache_mapping.c).  Helpers are background workers that do the same
+ * meanwhile.  The startup process never waits for a helper to come, so without
+ * helpers, or if they come late, it maps all chunks.  It only waits for those
+ * that are in the midst of a chunk when none is left to be claimed.
+ *
+ * A chunk whose helper fails is mapped once more by the startup process (rule
+ * 89 in README).
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_rebuild.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#ifdef __linux__
+#include <sched.h>
+#endif
+#include <sys/mman.h>
+
+#include "pcache_internal.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/pg_shmem.h"
+#include "storage/spin.h"
+#include "utils/injection_point.h"
+#include "utils/wait_event.h"
+
+/* More pages than a process maps while a helper is being started: 512 MB. */
+#define SLOTS_PER_HELPER		65536
+
+/* The rest of the server wants to start, too. */
+#define MAX_HELPERS_BY_SIZE		4
+
+/* A lost wakeup costs that much. */
+#define WAIT_MSEC				10
+
+#define NOT_IN_A_CHUNK			PG_UINT32_MAX
+
+int			persistent_cache_rebuild_workers = -1;
+
+/* What this helper has done, and what it is doing. */
+static PCacheRebuildTotals helper_totals;
+static uint32 helper_chunk = NOT_IN_A_CHUNK;
+
+/* Called by the postmaster. */
+void
+PCacheRebuildShmemInit(void)
+{
+	SpinLockInit(&PCacheCtl->rebuild.mutex);
+	ConditionVariableInit(&PCacheCtl->rebuild.changed);
+	pg_atomic_init_u64(&PCacheCtl->rebuild.next_slot, 0);
+}
+
+/* How many processors may this process use?  1 if that is unknown. */
+static int
+CountProcessors(void)
+{
+#ifdef __linux__
+	cpu_set_t	set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		return CPU_COUNT(&set);
+#endif
+	return 1;
+}
+
+/* How many helpers are worth their start? */
+static int
+ChooseHelpers(uint64 nslots)
+{
+	/* helpers know of no bad block, nor would it be worth the trouble */
+	if (PCacheMedia.bad.n_ranges > 0)
+		return 0;
+	if (persistent_cache_rebuild_workers >= 0)
+		return persistent_cache_rebuild_workers;
+	return Min(Min(nslots / SLOTS_PER_HELPER, MAX_HELPERS_BY_SIZE),
+			   CountProcessors() - 1);
+}
+
+/*
+ * Have the postmaster start helpers for the rebuild of slots_used slots.
+ *
+ * Called by the startup process once the pool has passed its gates, which is
+ * before the rebuild, so that helpers are there when it begins.
+ */
+void
+PCacheRebuildLaunchHelpers(uint64 slots_used)
+{
+	int			nhelpers = ChooseHelpers(Min(slots_used, NBuffers));
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	snprintf(worker.bgw_library_name, MAXPGPATH, "postgres");
+	snprintf(worker.bgw_function_name, BGW_MAXLEN, "PersistentCacheRebuildMain");
+	snprintf(worker.bgw_name, BGW_MAXLEN, "persistent cache rebuild");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "persistent cache rebuild");
+
+	for (int i = 0; i < nhelpers; i++)
+	{
+		if (RegisterDynamicBackgroundWorker(&worker, NULL))
+			continue;
+		ereport(LOG,
+				(errmsg("persistent cache: only %d of %d helpers can be started, because there are too few worker processes",
+						i, nhelpers),
+				 errhint("You might need to increase \"%s\".", "max_worker_processes")));
+		break;
+	}
+}
+
+/*
+ * Have the main shared memory segment, which holds the mapping table and the
+ * buffer headers but no blocks, mapped into this process at once: faulting in
+ * each page on its own takes longer than the rest of the rebuild, and a
+ * prefetch of an absent page does nothing.  Only a hint.
+ */
+static void
+PopulateSharedMemory(void)
+{
+#ifdef MADV_POPULATE_WRITE
+	const PGShmemHeader *segment = UsedShmemSegAddr;
+
+	(void) madvise(UsedShmemSegAddr, segment->totalsize, MADV_POPULATE_WRITE);
+#endif
+}
+
+static inline int
+ChunkSize(uint32 first, uint32 nslots)
+{
+	return Min(PCACHE_SLOTS_PER_CHUNK, nslots - first);
+}
+
+/* Claim a chunk of slots.  Returns false if none is left. */
+static bool
+ClaimChunk(uint32 nslots, uint32 *first)
+{
+	uint64		slot = pg_atomic_fetch_add_u64(&PCacheCtl->rebuild.next_slot,
+											   PCACHE_SLOTS_PER_CHUNK);
+
+	*first = (uint32) Min(slot, nslots);
+	return slot < nslots;
+}
+
+/* The mutex is held. */
+static void
+AddTotals(PCacheRebuildTotals *to, const PCacheRebuildTotals *from)
+{
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+		to->pages[i] += from->pages[i];
+	to->kept_dirty += from->kept_dirty;
+	to->max_lsn = Max(to->max_lsn, from->max_lsn);
+}
+
+/*
+ * Wait until the rebuild begins, and take part in it.  Returns false if the
+ * helper is not needed (any more).
+ */
+static bool
+JoinRebuild(PCachePageFacts *facts, uint32 *nslots)
+{
+	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	bool		joined = false;
+
+	ConditionVariablePrepareToSleep(&rebuild->changed);
+	while (!ShutdownRequestPending)
+	{
+		bool		begun;
+
+		SpinLockAcquire(&rebuild->mutex);
+		begun = rebuild->begun;
+		joined = begun && !rebuild->ended;
+		if (joined)
+		{
+			*facts = rebuild->facts;
+			*nslots = rebuild->nslots;
+			rebuild->busy++;
+		}
+		SpinLockRelease(&rebuild->mutex);
+		if (begun)
+			break;
+		(void) ConditionVariableTimedSleep(&rebuild->changed, WAIT_MSEC,
+										   WAIT_EVENT_PERSISTENT_CACHE_REBUILD);
+	}
+	ConditionVariableCancelSleep();
+	return joined;
+}
+
+/* Called when a helper that has joined exits, for whatever reason. */
+static void
+LeaveRebuild(int code, Datum arg)
+{
+	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+
+	SpinLockAcquire(&rebuild->mutex);
+	AddTotals(&rebuild->totals, &helper_totals);
+	if (helper_totals.pages[PCACHE_PAGE_KEPT] > 0)
+		rebuild->helpers++;
+	if (helper_chunk != NOT_IN_A_CHUNK)
+		rebuild->failed_at[rebuild->failed++] = helper_chunk;
+	rebuild->busy--;
+	rebuild->left++;
+	SpinLockRelease(&rebuild->mutex);
+	ConditionVariableBroadcast(&rebuild->changed);
+}
+
+/* Entry point of a helper. */
+void
+PersistentCacheRebuildMain(Datum main_arg)
+{
+	PCacheMediaReport no_bad_blocks = {0};
+	PCachePageFacts facts;
+	PCacheJudgedChunk *chunk;
+	uint32		nslots;
+	uint32		first;
+
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+
+	PopulateSharedMemory();
+	chunk = PCacheChunkCreate();
+	if (!JoinRebuild(&facts, &nslots))
+		proc_exit(0);
+	before_shmem_exit(LeaveRebuild, 0);
+	facts.media = &no_bad_blocks;
+	facts.sizes = PCacheRelSizesCreate();
+
+	while (!ShutdownRequestPending && ClaimChunk(nslots, &first))
+	{
+		helper_chunk = first;
+		PCacheMapChunk(&facts, first, ChunkSize(first, nslots), chunk,
+					   &helper_totals);
+		helper_chunk = NOT_IN_A_CHUNK;
+	}
+	proc_exit(0);
+}
+
+/* Let helpers begin.  next_slot has been 0 since the postmaster set it. */
+static void
+BeginRebuild(const PCachePageFacts *facts, uint32 nslots)
+{
+	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+
+	SpinLockAcquire(&rebuild->mutex);
+	rebuild->facts = *facts;
+	rebuild->facts.media = NULL;
+	rebuild->facts.sizes = NULL;
+	memset(&rebuild->facts.holes, 0, sizeof(rebuild->facts.holes));
+	rebuild->nslots = nslots;
+	rebuild->begun = true;
+	SpinLockRelease(&rebuild->mutex);
+	ConditionVariableBroadcast(&rebuild->changed);
+}
+
+/* Nothing is left to be claimed: wait for those who are at work. */
+static void
+WaitForHelpers(void)
+{
+	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+
+	ConditionVariablePrepareToSleep(&rebuild->changed);
+	for (;;)
+	{
+		bool		ended;
+
+		SpinLockAcquire(&rebuild->mutex);
+		ended = rebuild->ended = rebuild->busy == 0;
+		SpinLockRelease(&rebuild->mutex);
+		if (ended)
+			break;
+		(void) ConditionVariableTimedSleep(&rebuild->changed, WAIT_MSEC,
+										   WAIT_EVENT_PERSISTENT_CACHE_REBUILD);
+		PCacheStartInterrupts();
+	}
+	ConditionVariableCancelSleep();
+}
+
+/*
+ * Rebuild the mapping table from the descriptors of the first slots_used
+ * slots.  Returns the highest LSN of a page that is kept, or a later one.
+ *
+ * Called once by the startup process.  Does not return if the server is to be
+ * stopped (PCacheStartInterrupts).
+ */
+XLogRecPtr
+PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
+{
+	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	uint32		nslots = Min(slots_used, NBuffers);
+	PCacheJudgedChunk *chunk = PCacheChunkCreate();
+	PCacheRebuildTotals totals = {0};
+	uint32		first;
+
+	PCacheCtl->kept_over_crash = PCacheIsAfterCrash(facts);
+	BeginRebuild(facts, nslots);
+	PopulateSharedMemory();
+	while (ClaimChunk(nslots, &first))
+	{
+		PCacheMapChunk(facts, first, ChunkSize(first, nslots), chunk, &totals);
+		INJECTION_POINT("persistent-cache-rebuilding", NULL);
+		PCacheStartInterrupts();
+	}
+	WaitForHelpers();
+
+	/* From here on, nobody else changes what mutex protects. */
+	for (int i = 0; i < rebuild->failed; i++)
+	{
+		first = rebuild->failed_at[i];
+		PCacheMapChunk(facts, first, ChunkSize(first, nslots), chunk, &totals);
+	}
+	AddTotals(&totals, &rebuild->totals);
+	PCacheForgetDuplicates(nslots, &totals);
+	pfree(chunk);
+
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+		PCacheCtl->pages[i] += totals.pages[i];
+	PCacheCtl->kept_dirty += totals.kept_dirty;
+	return totals.max_lsn;
+}
