@@ -1762,10 +1762,35 @@ TestMutants(void **state)
 	assert_int_equal(wrong, 0);
 }
 
+/* When does the sealer have something to do? */
+static void
+TestRounds(void **state)
+{
+	int			due = 0;
+
+	control.attached.value = 0;
+	control.kept_limit.value = 0;
+	assert_false(RoundIsDue());
+
+	/* redo is still on its way to what the kept pages contain */
+	control.attached.value = 1;
+	control.kept_limit.value = 1;
+	for (int i = 0; i < 10 * REDO_ROUNDS; i++)
+		due += RoundIsDue();
+	assert_int_equal(due, 10);
+
+	/* it is there, and may have been so in the midst of rounds skipped */
+	assert_false(RoundIsDue());
+	control.kept_limit.value = 0;
+	for (int i = 0; i < 2 * REDO_ROUNDS; i++)
+		assert_true(RoundIsDue());
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(TestRounds),
 		cmocka_unit_test(TestProtocol),
 		cmocka_unit_test(TestMutants),
 	};

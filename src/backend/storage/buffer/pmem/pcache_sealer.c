@@ -37,6 +37,9 @@
 #define IDLE_ROUNDS			100
 #define IDLE_FACTOR			20
 
+/* Seal in one of so many rounds while redo changes the same pages again. */
+#define REDO_ROUNDS			100
+
 /* The slow pass goes round once in about so many rounds. */
 #define SLOW_PASS_ROUNDS	6000
 #define SLOW_PASS_USAGE		2
@@ -202,6 +205,24 @@ SealQueued(void)
 	return total;
 }
 
+/*
+ * Is anything to be sealed in this round?  Not before the startup process has
+ * decided about the pool, and seldom until recovery has come to where the kept
+ * pages are (rule 90 in README).
+ */
+static bool
+RoundIsDue(void)
+{
+	static int	skipped = 0;
+
+	if (pg_atomic_read_u64(&PCacheCtl->attached) == 0)
+		return false;
+	if (pg_atomic_read_u64(&PCacheCtl->kept_limit) == 0 ||
+		++skipped == REDO_ROUNDS)
+		skipped = 0;
+	return skipped == 0;
+}
+
 void
 PersistentCacheSealerMain(Datum main_arg)
 {
@@ -231,7 +252,8 @@ PersistentCacheSealerMain(Datum main_arg)
 	while (!ShutdownRequestPending)
 	{
 		long		delay = persistent_cache_seal_delay;
-		uint64		looked_at;
+		uint64		looked_at = 0;
+		bool		due = RoundIsDue();
 
 		if (ConfigReloadPending)
 		{
@@ -239,14 +261,12 @@ PersistentCacheSealerMain(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 
-		/* not before the startup process has decided about the pool */
-		looked_at = 0;
-		if (pg_atomic_read_u64(&PCacheCtl->attached) != 0)
+		if (due)
 		{
 			looked_at = SealQueued();
 			SlowPass(rounds);
 		}
-		idle_rounds = looked_at > 0 ? 0 : idle_rounds + 1;
+		idle_rounds = due && looked_at == 0 ? idle_rounds + 1 : 0;
 		rounds = idle_rounds > IDLE_ROUNDS ? IDLE_FACTOR : 1;
 		delay *= rounds;
 
