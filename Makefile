@@ -1,7 +1,7 @@
 # Persistent shared-buffer cache for PostgreSQL 18.  "make help" lists the targets.
 #
 # Everything is made below build/; the logic is in tools/ and tests/.  Started
-# as root, all but "deps" runs as an unprivileged user (tools/as-user).
+# as root, all but "deps" and "deps-docs" runs as an unprivileged user (tools/as-user).
 
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
 export RUNS FRESH PATRONI DEADLINE
@@ -12,10 +12,11 @@ export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
 ifeq ($(shell id -u),0)
 RUN := tools/as-user
 ROOT_DEPS := deps
+ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps fetch tree build vanilla demo bench bench-wal
+.PHONY: all help deps deps-docs fetch tree build docs vanilla demo bench bench-wal
 .PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-vm check-lint check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
@@ -38,6 +39,9 @@ help: ## this text
 deps: ## install the Debian packages needed (normal user: say what is missing)
 	@tools/deps
 
+deps-docs: ## install the Debian packages that "make docs" needs (normal user: say what is missing)
+	@tools/deps docs
+
 fetch: $(ROOT_DEPS) ## PostgreSQL's source, verified, into build/download
 	@$(RUN) tools/fetch-postgres
 
@@ -46,6 +50,9 @@ tree: fetch ## the patched work tree build/postgres
 
 build: tree
 	@$(RUN) tools/build-tree postgres
+
+docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: HTML and man pages, in build/docs
+	@$(RUN) tools/build-docs
 
 vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 	@$(RUN) tools/prepare-tree vanilla
@@ -69,7 +76,7 @@ check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
 
-check-lint: ## shellcheck over all scripts, the layers of the shared sources, pgindent (tools/indent mends)
+check-lint: ## shellcheck over all scripts, the layers of the shared sources, the documentation, pgindent (tools/indent mends)
 	@$(RUN) tools/check-lint
 
 check-meson: all ## the tree built with meson: the same sources, unit tests, a warm restart
