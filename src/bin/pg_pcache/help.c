@@ -236,7 +236,8 @@ ShowHelp(const char *progname, int verb)
 	printf(_("  0  success; for check, load, rebuild and verify: the next start will be warm\n"
 			 "  1  an error, or refused; for check and verify: the server would not start;\n"
 			 "     for verify: there are pages that must not be there\n"
-			 "  2  for check, load, rebuild, save and verify: the next start will be cold\n"
+			 "  2  for check, load, rebuild and verify: the next start will be cold;\n"
+			 "     for save: there is nothing to save\n"
 			 "  3  for check, load, rebuild and verify: nothing speaks against a warm start,\n"
 			 "     but the server's configuration could not be read\n"));
 	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"

@@ -299,8 +299,11 @@ ArchiveHas(const PCacheOptions *options, const ControlFileData *control,
 
 	if (wait_result_is_any_signal(rc, true))
 	{
-		/* who interrupts the command means us as well */
-		if (options->verb == VERB_VERIFY || wait_result_is_signal(rc, SIGINT) ||
+		/*
+		 * The server would not start, which is what two verbs are asked.  And
+		 * who interrupts the command means us as well.
+		 */
+		if ((options->verb & (VERB_CHECK | VERB_VERIFY)) != 0 || wait_result_is_signal(rc, SIGINT) ||
 			wait_result_is_signal(rc, SIGQUIT) || wait_result_is_signal(rc, SIGTERM))
 			pg_fatal("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));
 		pg_log_warning("\"%s\" failed: %s", "restore_command", wait_result_to_str(rc));

@@ -127,6 +127,7 @@ like($verdict->{stderr}, qr/"restore_command" failed: .*terminated by signal 15/
 is((pcache($standby, 'rebuild'))[0], 1, 'restore_command is interrupted: so is pg_pcache rebuild');
 $standby->append_conf('postgresql.conf', "restore_command = 'kill -USR1 \$\$'");
 is((pcache($standby, 'verify'))[0], 1, 'restore_command dies of another signal: an error');
+is((pcache($standby, 'check'))[0], 1, 'restore_command dies of another signal: for pg_pcache check as well');
 is((pcache($standby, 'rebuild'))[0], 2, 'restore_command dies of another signal: pg_pcache rebuild does what it can');
 like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*terminated by signal 10:/,
 	'restore_command dies of another signal: and warns');
