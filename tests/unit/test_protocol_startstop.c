@@ -419,6 +419,8 @@ static int	cut_at;				/* stop there; 0: do not */
 static jmp_buf cut;
 
 static int	stop_at_check;		/* the start is given up there; 0: it is not */
+static bool stopping;			/* ... or was, just now */
+static pg_on_exit_callback at_exit;
 static jmp_buf given_up;
 
 static uint64 n_cuts;
@@ -1012,6 +1014,12 @@ BufTableInsert(BufferTag *tag, uint32 hash, int slot)
 	return -1;
 }
 
+int
+BufTableLookup(BufferTag *tag, uint32 hash)
+{
+	return ram.mapping[tag->relNumber - FIRST_REL];
+}
+
 void
 BufTableDelete(BufferTag *tag, uint32 hash)
 {
@@ -1320,6 +1328,14 @@ ConditionVariableCancelSleep(void)
 	return false;
 }
 
+volatile sig_atomic_t ShutdownRequestPending = false;
+
+void
+TerminateBackgroundWorker(BackgroundWorkerHandle *handle)
+{
+	abort();
+}
+
 bool
 RegisterDynamicBackgroundWorker(BackgroundWorker *worker,
 								BackgroundWorkerHandle **handle)
@@ -1397,12 +1413,21 @@ palloc0_mul(Size size, Size count)
 bool
 IsStartupShutdownRequested(void)
 {
-	return stop_at_check > 0 && --stop_at_check == 0;
+	return stopping;
 }
 
 void
 ProcessStartupProcInterrupts(void)
 {
+	stopping = stop_at_check > 0 && --stop_at_check == 0;
+	if (stopping)
+		proc_exit(1);
+}
+
+void
+before_shmem_exit(pg_on_exit_callback function, Datum arg)
+{
+	at_exit = function;
 }
 
 /* The pool of a start that was given up is not in use. */
@@ -1426,6 +1451,8 @@ PostmasterShutdownRequested(void)
 void
 proc_exit(int code)
 {
+	at_exit(code, 0);
+	asking = false;
 	Step();
 	longjmp(given_up, 1);
 }
@@ -1767,6 +1794,8 @@ GiveUpStart(int check)
 
 	OpenServer();
 	stop_at_check = check;
+	stopping = false;
+	asking = false;
 	if (setjmp(given_up) == 0)
 	{
 		PersistentCacheStartup(&control, false);

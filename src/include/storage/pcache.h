@@ -36,6 +36,9 @@ typedef enum PersistentCacheOnMediaUnknown
 	PERSISTENT_CACHE_MEDIA_COLD,
 } PersistentCacheOnMediaUnknown;
 
+/* the most that persistent_cache_rebuild_workers can be */
+#define PCACHE_MAX_REBUILD_WORKERS	64
+
 /* GUCs */
 extern PGDLLIMPORT int persistent_cache_mode;
 extern PGDLLIMPORT int persistent_cache_numa;

@@ -10,11 +10,12 @@
  * pcache_inject.crash_at names an injection point at which to die.
  * pcache_inject.hold_at names one at which the startup process waits until it is
  * sent a SIGTERM, when it comes there for the pcache_inject.hold_pass'th time.
- * pcache_inject.helpers says what becomes of the helpers of the startup process:
- * "gone" has it wait, after its first chunk of slots, until they have left, and
- * "busy" until they are at work, and has them take their time; with "fail" they
- * fail in the midst of their first chunk, and with "kill" they kill themselves
- * there, while the startup process waits as with "gone".
+ * pcache_inject.helpers says what becomes of the helpers of the startup process,
+ * which waits for that after its first chunk of slots.  With "gone" they do all
+ * the rest, and leave.  With "fail" they fail in the midst of their first chunk,
+ * and with "kill" they kill themselves there.  With "busy" each has begun a
+ * chunk, for which it takes its time; with "stuck" it ends that when the start
+ * was given up.
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
  * "persistent-cache-media".
@@ -135,22 +136,24 @@ pcache_inject_wait_for_helpers(const char *name, const void *private_data,
 							   void *arg)
 {
 	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	bool		leave = strcmp(helpers, "busy") != 0 && strcmp(helpers, "stuck") != 0;
 
-	for (int i = 0; i < 6000; i++)
+	/* they have left, or have a chunk each, as we do */
+	for (int i = 0; i < 6000 && !rebuild->alone; i++)
 	{
-		int			busy;
 		int			left;
 
 		SpinLockAcquire(&rebuild->mutex);
-		busy = rebuild->busy;
 		left = rebuild->left;
 		SpinLockRelease(&rebuild->mutex);
-		if ((strcmp(helpers, "busy") == 0 ? busy + left : left) ==
-			persistent_cache_rebuild_workers)
+		if (leave ? left == persistent_cache_rebuild_workers :
+			pg_atomic_read_u64(&rebuild->next_slot) >=
+			(1 + persistent_cache_rebuild_workers) * PCACHE_SLOTS_PER_CHUNK)
 			return;
 		pg_usleep(10000);
 	}
-	elog(FATAL, "pcache_inject: the helpers do not come");
+	if (!rebuild->alone)
+		elog(FATAL, "pcache_inject: the helpers do not come");
 }
 
 /* In a helper, in the midst of a chunk. */
@@ -165,6 +168,12 @@ pcache_inject_help(const char *name, const void *private_data, void *arg)
 		pcache_inject_crash(name, private_data, arg);
 	if (strcmp(helpers, "busy") == 0)
 		pg_usleep(300000);
+	if (strcmp(helpers, "stuck") == 0)
+	{
+		write_stderr("pcache_inject: PID %d is stuck in a chunk\n", MyProcPid);
+		for (int i = 0; i < 6000 && !PCacheCtl->given_up; i++)
+			pg_usleep(10000);
+	}
 }
 
 /* Add the ranges in a list of "offset:length" to those of the report. */
@@ -413,7 +422,7 @@ _PG_init(void)
 							   0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.helpers",
-							   "What becomes of the helpers of the startup process: gone, busy, fail or kill.",
+							   "What becomes of the helpers of the startup process: gone, busy, stuck, fail or kill.",
 							   NULL,
 							   &helpers,
 							   "",

@@ -44,9 +44,17 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 		cmp_ok($all, '>', 3 * 1024, "$name: more than three chunks of slots hold pages");
 		($outcome, $log) = start_with($node, $what);
 		is($outcome->{kept}, $all, "$name: all pages are kept");
-		is(told($log), $what eq 'fail' ? 0 : $what eq 'gone' ? told($log) : $helpers,
-			"$name: the log tells of helpers that kept pages");
-		cmp_ok(told($log), '>', 0, "$name: there was one") if $what eq 'gone';
+		if ($what eq 'gone')
+		{
+			cmp_ok(told($log), '>', 0, "$name: the log tells of one that kept pages");
+		}
+		else
+		{
+			is(told($log), $what eq 'busy' ? $helpers : 0, "$name: the log tells how many kept pages");
+		}
+		($what eq 'fail' ? \&like : \&unlike)->($log,
+			qr/LOG:  persistent cache: a helper has failed, so the rebuild .* begins anew without helpers/,
+			"$name: it begins anew only if one fails");
 		is(() = $log =~ /ERROR:  pcache_inject: PID \d+ fails/g, $what eq 'fail' ? $helpers : 0,
 			"$name: as many fail as should");
 		is(checksums($node), $expected, "$name: contents are right");
@@ -69,9 +77,21 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 			  qw(spc_oid db_oid rel_number fork_number block_number flags page_lsn));
 	}
 	is(verify_json($node)->{pages}{duplicate}, 7, "$mode, twins: pg_pcache verify counts them");
-	($outcome) = start_with($node, 'gone');
-	is_deeply($outcome->{dropped}, { duplicate => 7 }, "$mode, twins: exactly these are dropped");
-	is($outcome->{kept}, $all - 7, "$mode, twins: the others are kept");
+	# without the pool's superblock, so that the next start sees them again
+	my $twins = slurp_file($pool);
+	my %state = map { $_ => slurp_file($node->data_dir . "/$_") } qw(global/pg_control pg_pcache.state);
+	for my $what (qw(busy fail gone))
+	{
+		($outcome) = start_with($node, $what);
+		is_deeply($outcome->{dropped}, { duplicate => 7 }, "$mode, twins, helpers $what: exactly these are dropped");
+		is($outcome->{kept}, $all - 7, "$mode, twins, helpers $what: the others are kept");
+		last if $what eq 'gone';
+		is(checksums($node), $expected, "$mode, twins, helpers $what: contents are right");
+		pages_equal_disk($node, "$mode, twins, helpers $what");
+		$node->stop('immediate');
+		put_back($pool, $twins);
+		put_back($node->data_dir . "/$_", $state{$_}) for keys %state;
+	}
 	is(checksums($node), $expected, "$mode, twins: contents are right");
 	pages_equal_disk($node, "$mode, twins");
 
@@ -89,26 +109,41 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 		$expected = checksums($node);
 	}
 
-	# A server that is stopped while they are at work.
+	# A server that is stopped while the startup process waits for them.
 	warm_up($node);
 	$node->stop;
 	$all = verify_json($node)->{pages}{kept};
 	$offset = log_offset($node);
-	set_helpers($node, '');
-	$node->append_conf('postgresql.conf', q{pcache_inject.hold_at = 'persistent-cache-rebuilding'});
+	set_helpers($node, 'stuck');
 	start_nowait($node);
-	$node->wait_for_log(qr/waits at injection point/, $offset);
+	$node->wait_for_log(qr/is stuck in a chunk/, $offset);
 	$node->stop('fast');
 	$log = slurp_file($node->logfile, $offset);
 	like($log, $given_up, "$mode, stop: the start is given up");
 	unlike($log, qr/FATAL|PANIC|WARNING/, "$mode, stop: which is no failure");
 	is(verify_json($node)->{pages}{kept}, $all, "$mode, stop: the pool is as it was");
+	set_helpers($node, '');
+	$node->start;
+	is(checksums($node), $expected, "$mode, stop: contents are right");
+
+	# The postmaster starts no helper after the crash of a backend.
+	if ($mode eq 'always')
+	{
+		$node->append_conf('postgresql.conf', 'restart_after_crash = on');
+		$node->reload;
+		$offset = log_offset($node);
+		kill 'KILL', $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity WHERE backend_type = \'walwriter\'');
+		wait_until_back($node);
+		$log = slurp_file($node->logfile, $offset);
+		is(told($log), 0, "$mode, crash of a process: no helpers");
+		is(start_outcome($node, $offset)->{start}, 'warm', "$mode, crash of a process: warm");
+		is(checksums($node), $expected, "$mode, crash of a process: contents are right");
+	}
+	$node->stop;
 
 	# A helper that is killed takes the start with it, as any child does.
 	$offset = log_offset($node);
-	$node->append_conf('postgresql.conf', q{
-pcache_inject.hold_at = ''
-restart_after_crash = off});
+	$node->append_conf('postgresql.conf', 'restart_after_crash = off');
 	set_helpers($node, 'kill');
 	start_and_fail($node, "$mode, kill");
 	like(slurp_file($node->logfile, $offset), qr/dies at injection point "persistent-cache-mapped"/,
@@ -139,10 +174,18 @@ is(start_outcome($node, $offset)->{start}, 'warm', 'too few worker processes: wa
 is(checksums($node), $expected, 'too few worker processes: contents are right');
 
 # No helper is worth its start for a small pool, unless asked for.
-$node->append_conf('postgresql.conf', 'persistent_cache_rebuild_workers = -1');
-$offset = log_offset($node);
-$node->restart;
-is(told(slurp_file($node->logfile, $offset)), 0, 'a small pool: no helpers');
+for my $workers (2, -1)
+{
+	$node->append_conf('postgresql.conf', qq{
+persistent_cache_rebuild_workers = $workers
+max_worker_processes = 8
+log_min_messages = debug1});
+	$offset = log_offset($node);
+	$node->restart;
+	$log = slurp_file($node->logfile, $offset);
+	is(() = $log =~ /starting background worker process "persistent cache rebuild"/g, $workers == 2 ? 2 : 0,
+		"a small pool, $workers: " . ($workers == 2 ? 'as many helpers as asked for' : 'no helpers'));
+}
 $node->stop;
 
 done_testing();
@@ -175,4 +218,14 @@ sub start_with
 	set_helpers($who, $what);
 	$who->start;
 	return (start_outcome($who, $from), slurp_file($who->logfile, $from));
+}
+
+sub put_back
+{
+	my ($file, $bytes) = @_;
+
+	open my $fh, '+<:raw', $file or die "could not open $file: $!";
+	print $fh $bytes;
+	close $fh or die "could not write $file: $!";
+	return;
 }

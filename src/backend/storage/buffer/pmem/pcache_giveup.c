@@ -27,6 +27,10 @@
 
 /* What the pool and PGDATA's record of it said before this start. */
 static bool remembered = false;
+
+/* Is the startup process asking whether the server is to be stopped? */
+static bool asking = false;
+
 static PCacheSuperblock superblock_before;
 static PCacheRecord record_before;
 
@@ -87,30 +91,50 @@ GiveBackPool(void)
 }
 
 /*
+ * Called when the startup process exits.  If that is because the server is to be
+ * stopped, while the startup process asked for that in a loop over slots, leave
+ * everything as if this start had not been tried.
+ */
+static void
+GiveUpAtExit(int code, Datum arg)
+{
+	bool		given_back;
+
+	if (!asking || !IsStartupShutdownRequested())
+		return;
+
+	/* first: the checkpointer is going to ask */
+	PCacheCtl->given_up = true;
+	given_back = GiveBackPool();
+	ereport(LOG,
+			(errmsg("persistent cache: the start was given up, because the server is to be stopped"),
+			 !given_back ? errdetail("The next start will be cold.") :
+			 PCacheCtl->moved == 0 ? errdetail("The pool is as it was before.") :
+			 errdetail_plural("%llu page of the pool has been moved to another slot.",
+							  "%llu pages of the pool have been moved to other slots.",
+							  PCacheCtl->moved,
+							  (unsigned long long) PCacheCtl->moved)));
+}
+
+/*
  * Called by the startup process in loops over slots, while no page of the pool
  * is in use.  Does not return if the server is to be stopped.
+ *
+ * ProcessStartupProcInterrupts() alone decides about that.  A look of our own
+ * before it would miss a signal that arrives between the two.
  */
 void
 PCacheStartInterrupts(void)
 {
-	if (IsStartupShutdownRequested())
-	{
-		bool		given_back;
+	static bool registered = false;
 
-		/* first: the checkpointer is going to ask */
-		PCacheCtl->given_up = true;
-		given_back = GiveBackPool();
-		ereport(LOG,
-				(errmsg("persistent cache: the start was given up, because the server is to be stopped"),
-				 !given_back ? errdetail("The next start will be cold.") :
-				 PCacheCtl->moved == 0 ? errdetail("The pool is as it was before.") :
-				 errdetail_plural("%llu page of the pool has been moved to another slot.",
-								  "%llu pages of the pool have been moved to other slots.",
-								  PCacheCtl->moved,
-								  (unsigned long long) PCacheCtl->moved)));
-		proc_exit(1);
-	}
+	if (!registered)
+		before_shmem_exit(GiveUpAtExit, 0);
+	registered = true;
+
+	asking = true;
 	ProcessStartupProcInterrupts();
+	asking = false;
 }
 
 /*

@@ -63,24 +63,23 @@ typedef struct PCacheJudgedChunk PCacheJudgedChunk;
 /* 64 kB of descriptors */
 #define PCACHE_SLOTS_PER_CHUNK	1024
 
-#define PCACHE_MAX_REBUILD_WORKERS	64
-
 /*
  * The rebuild of the mapping table, which the startup process shares with its
- * helpers, see pcache_rebuild.c.  mutex protects all but next_slot.
+ * helpers, see pcache_rebuild.c.  mutex protects all but next_slot
+ * and alone.
  */
 typedef struct PCacheRebuildControl
 {
+	bool		alone;			/* there can be no helpers; not changed */
 	slock_t		mutex;
 	bool		begun;			/* the startup process has set what follows */
 	bool		ended;			/* who comes now comes too late */
+	bool		failed;			/* a helper has left in the midst of a chunk */
 	PCachePageFacts facts;		/* without pointers */
 	uint32		nslots;
 	int			busy;			/* helpers at work */
 	int			left;			/* helpers that are gone again */
 	int			helpers;		/* of them, those that have kept a page */
-	int			failed;			/* of them, those that left in a chunk */
-	uint32		failed_at[PCACHE_MAX_REBUILD_WORKERS];	/* its first slot */
 	PCacheRebuildTotals totals; /* of helpers that have ended */
 	ConditionVariable changed;
 
@@ -274,6 +273,7 @@ extern void PCacheMapChunk(const PCachePageFacts *facts, uint32 first, int n,
 						   PCacheJudgedChunk *chunk,
 						   PCacheRebuildTotals *totals);
 extern void PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals);
+extern void PCacheForgetAll(uint32 nslots);
 
 /* pcache_rebuild.c */
 extern void PCacheRebuildShmemInit(void);

@@ -73,17 +73,14 @@ FillHeader(uint32 slot, const PCacheDescriptor *desc, const BufferTag *tag,
 	BufferDesc *buf = GetBufferDescriptor(slot);
 	uint32		state = LockBufHdr(buf);
 
-	/* otherwise a helper, which has failed since, was here before */
-	if ((state & BM_TAG_VALID) == 0)
-	{
-		buf->tag = *tag;
-		state |= BM_TAG_VALID | BM_VALID;
-		if (desc->flags & PCACHE_DESC_PERMANENT)
-			state |= BM_PERMANENT;
-		if (dirty)
-			state |= BM_DIRTY | BM_JUST_DIRTIED;
-		state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
-	}
+	Assert((state & BM_TAG_VALID) == 0);
+	buf->tag = *tag;
+	state |= BM_TAG_VALID | BM_VALID;
+	if (desc->flags & PCACHE_DESC_PERMANENT)
+		state |= BM_PERMANENT;
+	if (dirty)
+		state |= BM_DIRTY | BM_JUST_DIRTIED;
+	state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
 	UnlockBufHdr(buf, state);
 }
 
@@ -181,8 +178,7 @@ KeepPage(uint32 slot, int i, PCacheJudgedChunk *chunk)
 {
 	int			existing = BufTableInsert(&chunk->tags[i], chunk->hashes[i], slot);
 
-	/* by a helper that has failed since, if it is this slot */
-	if (existing < 0 || existing == slot)
+	if (existing < 0)
 		return;
 	chunk->verdicts[i] = PCACHE_PAGE_DUPLICATE;
 	ClearHeader(slot);
@@ -264,9 +260,6 @@ CountChunk(const PCachePageFacts *facts, uint32 first, int n,
  *
  * Nearly all the time goes into cache misses in the mapping table, so its
  * buckets are prefetched while the pages of the chunk are judged.
- *
- * A chunk that another process has begun, and not ended, can be mapped again.
- * Then totals must not have it yet.
  */
 void
 PCacheMapChunk(const PCachePageFacts *facts, uint32 first, int n,
@@ -279,25 +272,21 @@ PCacheMapChunk(const PCachePageFacts *facts, uint32 first, int n,
 	CountChunk(facts, first, n, chunk, totals);
 }
 
-/* Take a page out again: another slot claims the same tag. */
+/* Take the page of a slot out again, from the mapping table if it got there. */
 static void
-ForgetPage(uint32 slot, PCacheRebuildTotals *totals)
+ForgetPage(uint32 slot)
 {
-	BufferDesc *buf = GetBufferDescriptor(slot);
-	BufferTag	tag = buf->tag;
+	BufferTag	tag = GetBufferDescriptor(slot)->tag;
 	uint32		hash = BufTableHashCode(&tag);
 	LWLock	   *lock = BufMappingPartitionLock(hash);
 
-	if (pg_atomic_read_u32(&buf->state) & BM_DIRTY)
-		totals->kept_dirty--;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (BufTableLookup(&tag, hash) == slot)
+		BufTableDelete(&tag, hash);
 	ClearHeader(slot);
-	BufTableDelete(&tag, hash);
 	LWLockRelease(lock);
 	if (PersistentCacheDescriptors != NULL)
 		PCacheClearKept(slot);
-	totals->pages[PCACHE_PAGE_KEPT]--;
-	totals->pages[PCACHE_PAGE_DUPLICATE]++;
 }
 
 /*
@@ -314,7 +303,26 @@ PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals)
 	{
 		uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(slot)->state);
 
-		if ((state & BM_TAG_VALID) && !(state & BM_VALID))
-			ForgetPage(slot, totals);
+		if ((state & BM_TAG_VALID) == 0 || (state & BM_VALID) != 0)
+			continue;
+		ForgetPage(slot);
+		if (state & BM_DIRTY)
+			totals->kept_dirty--;
+		totals->pages[PCACHE_PAGE_KEPT]--;
+		totals->pages[PCACHE_PAGE_DUPLICATE]++;
+	}
+}
+
+/*
+ * Forget the pages of the first nslots slots, as if no chunk had been mapped.
+ * Nobody else may be mapping one.
+ */
+void
+PCacheForgetAll(uint32 nslots)
+{
+	for (uint32 slot = 0; slot < nslots; slot++)
+	{
+		if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_TAG_VALID)
+			ForgetPage(slot);
 	}
 }

@@ -9,8 +9,8 @@
  * helpers, or if they come late, it maps all chunks.  It only waits for those
  * that are in the midst of a chunk when none is left to be claimed.
  *
- * A chunk whose helper fails is mapped once more by the startup process (rule
- * 89 in README).
+ * If a helper fails, the startup process begins anew without helpers (rule 89 in
+ * README).
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -25,11 +25,14 @@
 #include <sched.h>
 #endif
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "miscadmin.h"
 #include "pcache_internal.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "storage/pmsignal.h"
 #include "storage/pg_shmem.h"
 #include "storage/spin.h"
 #include "utils/injection_point.h"
@@ -44,34 +47,45 @@
 /* A lost wakeup costs that much. */
 #define WAIT_MSEC				10
 
-#define NOT_IN_A_CHUNK			PG_UINT32_MAX
-
 int			persistent_cache_rebuild_workers = -1;
 
-/* What this helper has done, and what it is doing. */
-static PCacheRebuildTotals helper_totals;
-static uint32 helper_chunk = NOT_IN_A_CHUNK;
+/* In the startup process: those who were asked to help. */
+static BackgroundWorkerHandle *handles[PCACHE_MAX_REBUILD_WORKERS];
+static int	nhandles = 0;
 
-/* Called by the postmaster. */
+/* What this helper has done, and whether it is in the midst of a chunk. */
+static PCacheRebuildTotals helper_totals;
+static bool helper_joined = false;
+static bool helper_in_chunk = false;
+
+/*
+ * Called by the postmaster when it starts, and when it reinitializes after a
+ * crash.  It starts no worker until recovery begins in the latter case.
+ */
 void
 PCacheRebuildShmemInit(void)
 {
+	static bool after_crash = false;
+
+	PCacheCtl->rebuild.alone = after_crash;
+	after_crash = true;
 	SpinLockInit(&PCacheCtl->rebuild.mutex);
 	ConditionVariableInit(&PCacheCtl->rebuild.changed);
 	pg_atomic_init_u64(&PCacheCtl->rebuild.next_slot, 0);
 }
 
-/* How many processors may this process use?  1 if that is unknown. */
+/* How many processors may this process use? */
 static int
 CountProcessors(void)
 {
 #ifdef __linux__
 	cpu_set_t	set;
 
+	/* fails if the host may have more than fit into the set */
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)
 		return CPU_COUNT(&set);
 #endif
-	return 1;
+	return Max(sysconf(_SC_NPROCESSORS_ONLN), 1);
 }
 
 /* How many helpers are worth their start? */
@@ -79,7 +93,7 @@ static int
 ChooseHelpers(uint64 nslots)
 {
 	/* helpers know of no bad block, nor would it be worth the trouble */
-	if (PCacheMedia.bad.n_ranges > 0)
+	if (PCacheCtl->rebuild.alone || PCacheMedia.bad.n_ranges > 0)
 		return 0;
 	if (persistent_cache_rebuild_workers >= 0)
 		return persistent_cache_rebuild_workers;
@@ -108,16 +122,26 @@ PCacheRebuildLaunchHelpers(uint64 slots_used)
 	snprintf(worker.bgw_name, BGW_MAXLEN, "persistent cache rebuild");
 	snprintf(worker.bgw_type, BGW_MAXLEN, "persistent cache rebuild");
 
-	for (int i = 0; i < nhelpers; i++)
-	{
-		if (RegisterDynamicBackgroundWorker(&worker, NULL))
-			continue;
-		ereport(LOG,
+	while (nhandles < nhelpers &&
+		   RegisterDynamicBackgroundWorker(&worker, &handles[nhandles]))
+		nhandles++;
+	if (nhandles < nhelpers)
+		ereport(persistent_cache_rebuild_workers > 0 ? LOG : DEBUG1,
 				(errmsg("persistent cache: only %d of %d helpers can be started, because there are too few worker processes",
-						i, nhelpers),
+						nhandles, nhelpers),
 				 errhint("You might need to increase \"%s\".", "max_worker_processes")));
-		break;
+}
+
+/* Those who have not come in time need not come any more. */
+static void
+DismissHelpers(void)
+{
+	for (int i = 0; i < nhandles; i++)
+	{
+		TerminateBackgroundWorker(handles[i]);
+		pfree(handles[i]);
 	}
+	nhandles = 0;
 }
 
 /*
@@ -163,6 +187,18 @@ AddTotals(PCacheRebuildTotals *to, const PCacheRebuildTotals *from)
 	to->max_lsn = Max(to->max_lsn, from->max_lsn);
 }
 
+/* Has it ended already? */
+static bool
+IsTooLate(void)
+{
+	bool		ended;
+
+	SpinLockAcquire(&PCacheCtl->rebuild.mutex);
+	ended = PCacheCtl->rebuild.ended;
+	SpinLockRelease(&PCacheCtl->rebuild.mutex);
+	return ended;
+}
+
 /*
  * Wait until the rebuild begins, and take part in it.  Returns false if the
  * helper is not needed (any more).
@@ -171,7 +207,6 @@ static bool
 JoinRebuild(PCachePageFacts *facts, uint32 *nslots)
 {
 	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
-	bool		joined = false;
 
 	ConditionVariablePrepareToSleep(&rebuild->changed);
 	while (!ShutdownRequestPending)
@@ -180,12 +215,12 @@ JoinRebuild(PCachePageFacts *facts, uint32 *nslots)
 
 		SpinLockAcquire(&rebuild->mutex);
 		begun = rebuild->begun;
-		joined = begun && !rebuild->ended;
-		if (joined)
+		if (begun && !rebuild->ended)
 		{
 			*facts = rebuild->facts;
 			*nslots = rebuild->nslots;
 			rebuild->busy++;
+			helper_joined = true;
 		}
 		SpinLockRelease(&rebuild->mutex);
 		if (begun)
@@ -194,21 +229,23 @@ JoinRebuild(PCachePageFacts *facts, uint32 *nslots)
 										   WAIT_EVENT_PERSISTENT_CACHE_REBUILD);
 	}
 	ConditionVariableCancelSleep();
-	return joined;
+	return helper_joined;
 }
 
-/* Called when a helper that has joined exits, for whatever reason. */
+/* Called when a helper exits, for whatever reason. */
 static void
 LeaveRebuild(int code, Datum arg)
 {
 	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
 
+	if (!helper_joined)
+		return;
 	SpinLockAcquire(&rebuild->mutex);
 	AddTotals(&rebuild->totals, &helper_totals);
 	if (helper_totals.pages[PCACHE_PAGE_KEPT] > 0)
 		rebuild->helpers++;
-	if (helper_chunk != NOT_IN_A_CHUNK)
-		rebuild->failed_at[rebuild->failed++] = helper_chunk;
+	if (helper_in_chunk)
+		rebuild->failed = true;
 	rebuild->busy--;
 	rebuild->left++;
 	SpinLockRelease(&rebuild->mutex);
@@ -222,26 +259,31 @@ PersistentCacheRebuildMain(Datum main_arg)
 	PCacheMediaReport no_bad_blocks = {0};
 	PCachePageFacts facts;
 	PCacheJudgedChunk *chunk;
-	uint32		nslots;
+	uint32		nslots = 0;
 	uint32		first;
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
+	before_shmem_exit(LeaveRebuild, 0);
 
+	if (IsTooLate())
+		proc_exit(0);
 	PopulateSharedMemory();
 	chunk = PCacheChunkCreate();
 	if (!JoinRebuild(&facts, &nslots))
 		proc_exit(0);
-	before_shmem_exit(LeaveRebuild, 0);
 	facts.media = &no_bad_blocks;
 	facts.sizes = PCacheRelSizesCreate();
 
 	while (!ShutdownRequestPending && ClaimChunk(nslots, &first))
 	{
-		helper_chunk = first;
+		/* its startup process is gone as well, or about to go */
+		if (!PostmasterIsAlive())
+			proc_exit(1);
+		helper_in_chunk = true;
 		PCacheMapChunk(&facts, first, ChunkSize(first, nslots), chunk,
 					   &helper_totals);
-		helper_chunk = NOT_IN_A_CHUNK;
+		helper_in_chunk = false;
 	}
 	proc_exit(0);
 }
@@ -286,6 +328,34 @@ WaitForHelpers(void)
 	ConditionVariableCancelSleep();
 }
 
+/* Map chunks until none is left to be claimed. */
+static void
+MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
+{
+	PCacheJudgedChunk *chunk = PCacheChunkCreate();
+	uint32		first;
+
+	while (ClaimChunk(nslots, &first))
+	{
+		PCacheMapChunk(facts, first, ChunkSize(first, nslots), chunk, totals);
+		INJECTION_POINT("persistent-cache-rebuilding", NULL);
+		PCacheStartInterrupts();
+	}
+	pfree(chunk);
+}
+
+/* Without helpers, since one has left a chunk half done. */
+static void
+BeginAnew(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
+{
+	ereport(LOG,
+			(errmsg("persistent cache: a helper has failed, so the rebuild of the mapping table begins anew without helpers")));
+	PCacheForgetAll(nslots);
+	memset(totals, 0, sizeof(*totals));
+	pg_atomic_write_u64(&PCacheCtl->rebuild.next_slot, 0);
+	MapChunks(facts, nslots, totals);
+}
+
 /*
  * Rebuild the mapping table from the descriptors of the first slots_used
  * slots.  Returns the highest LSN of a page that is kept, or a later one.
@@ -298,30 +368,24 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 {
 	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
 	uint32		nslots = Min(slots_used, NBuffers);
-	PCacheJudgedChunk *chunk = PCacheChunkCreate();
 	PCacheRebuildTotals totals = {0};
-	uint32		first;
 
 	PCacheCtl->kept_over_crash = PCacheIsAfterCrash(facts);
 	BeginRebuild(facts, nslots);
 	PopulateSharedMemory();
-	while (ClaimChunk(nslots, &first))
-	{
-		PCacheMapChunk(facts, first, ChunkSize(first, nslots), chunk, &totals);
-		INJECTION_POINT("persistent-cache-rebuilding", NULL);
-		PCacheStartInterrupts();
-	}
+	MapChunks(facts, nslots, &totals);
 	WaitForHelpers();
+	DismissHelpers();
 
 	/* From here on, nobody else changes what mutex protects. */
-	for (int i = 0; i < rebuild->failed; i++)
+	if (rebuild->failed)
 	{
-		first = rebuild->failed_at[i];
-		PCacheMapChunk(facts, first, ChunkSize(first, nslots), chunk, &totals);
+		rebuild->helpers = 0;
+		BeginAnew(facts, nslots, &totals);
 	}
-	AddTotals(&totals, &rebuild->totals);
+	else
+		AddTotals(&totals, &rebuild->totals);
 	PCacheForgetDuplicates(nslots, &totals);
-	pfree(chunk);
 
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
 		PCacheCtl->pages[i] += totals.pages[i];

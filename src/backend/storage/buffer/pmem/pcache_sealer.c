@@ -29,6 +29,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #define SEAL_BATCH			256
@@ -37,8 +38,8 @@
 #define IDLE_ROUNDS			100
 #define IDLE_FACTOR			20
 
-/* Seal in one of so many rounds while redo changes the same pages again. */
-#define REDO_ROUNDS			100
+/* Seal that seldom while redo changes the same pages again: a second. */
+#define REDO_INTERVAL		USECS_PER_SEC
 
 /* The slow pass goes round once in about so many rounds. */
 #define SLOW_PASS_ROUNDS	6000
@@ -200,6 +201,9 @@ SealQueued(void)
 		SealBatch(slots, n);
 		total += n;
 		CHECK_FOR_INTERRUPTS();
+		/* whoever waits for this round waits for the next sealer */
+		if (ShutdownRequestPending)
+			return total;
 	}
 	PCacheRoundDone();
 	return total;
@@ -213,14 +217,18 @@ SealQueued(void)
 static bool
 RoundIsDue(void)
 {
-	static int	skipped = 0;
+	static TimestampTz last = 0;
+	TimestampTz now;
 
 	if (pg_atomic_read_u64(&PCacheCtl->attached) == 0)
 		return false;
-	if (pg_atomic_read_u64(&PCacheCtl->kept_limit) == 0 ||
-		++skipped == REDO_ROUNDS)
-		skipped = 0;
-	return skipped == 0;
+	if (pg_atomic_read_u64(&PCacheCtl->kept_limit) == 0)
+		return true;
+	now = GetCurrentTimestamp();
+	if (now - last < REDO_INTERVAL)
+		return false;
+	last = now;
+	return true;
 }
 
 void
