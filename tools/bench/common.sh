@@ -1,6 +1,7 @@
 #!/bin/bash
-# Shared by tools/demo/run and tools/bench/run, which source tools/lib.sh first:
-# servers without a network port, and a few numbers about them and the machine.
+# Shared by tools/demo/run and the scripts in tools/bench, which source
+# tools/lib.sh first: servers without a network port, and a few numbers about
+# them and the machine.
 
 clean_environment
 export LC_ALL=C
@@ -37,6 +38,23 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+
+# as_unprivileged_dropping ARGUMENT...: like as_unprivileged, but root leaves a
+# process at hand for one thing: drop_os_cache asks it to drop the page cache.
+as_unprivileged_dropping() {
+	[ "$(id -u)" -eq 0 ] || return 0
+	# Answers each line on its input; ends when the other side is gone.
+	coproc DROPPER {
+		trap '' INT TERM HUP
+		while read -r _; do
+			sync
+			if echo 3 2>/dev/null >/proc/sys/vm/drop_caches; then echo dropped; else echo refused; fi
+		done 2>/dev/null
+	}
+	# Opened anew: the shell closes its own ends of the pipes when it execs.
+	exec 7>"/dev/fd/${DROPPER[1]}" 8<"/dev/fd/${DROPPER[0]}"
+	PCACHE_DROPPER=1 exec "$ROOT/tools/as-user" "$0" "$@"
+}
 
 # fresh_work DIR: an empty work directory, whatever a killed run has left there.
 fresh_work() {
@@ -77,8 +95,8 @@ pool_directory() {
 	mktemp -d "$(cd "$POOL_DIR" && pwd -P)/$1.XXXXXX"
 }
 
-# need_memory MEGABYTES HINT, need_disk DIR MEGABYTES HINT
-need_memory() {
+# free_memory: megabytes that programs can have
+free_memory() {
 	local free limit
 	free=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
 	# In a container the limit of the control group counts.
@@ -86,6 +104,13 @@ need_memory() {
 		limit=$(((limit - $(awk '/^(anon|shmem) / {s += $2} END {printf "%.0f\n", s}' /sys/fs/cgroup/memory.stat)) / 1048576))
 		[ "$limit" -ge "$free" ] || free=$limit
 	fi
+	printf '%s\n' "$free"
+}
+
+# need_memory MEGABYTES HINT, need_disk DIR MEGABYTES HINT
+need_memory() {
+	local free
+	free=$(free_memory)
 	[ "$free" -ge "$1" ] || die "$free MB of memory are free, $1 MB are needed" "$2"
 }
 need_disk() {
@@ -148,6 +173,16 @@ stop() {
 	unset "SERVER[$1]"
 }
 
+# crash NAME POOL: kill -9 of the server and all its processes; returns when the
+# last one has let go of the pool, which the next start would otherwise wait for.
+crash() {
+	# shellcheck disable=SC2046 # a list
+	kill -KILL "${SERVER[$1]}" $(pgrep -P "${SERVER[$1]}") || true
+	wait "${SERVER[$1]}" 2>/dev/null || true
+	unset "SERVER[$1]"
+	until flock -n "$2/pool" true; do sleep 0.01; done
+}
+
 # conf DATADIR: what all servers here have in common, added to postgresql.conf.
 conf() {
 	cat >>"$1/postgresql.conf" <<CONF
@@ -202,6 +237,58 @@ forget_files() {
 	# shellcheck disable=SC2016 # for the inner shell
 	find "$1" -type f -size +0 -print0 |
 		xargs -0 -P 2 -n 64 sh -c 'for f; do dd if="$f" iflag=nocache count=0 status=none; done' sh
+}
+
+# drop_os_cache DIR BIN...: have the kernel forget all files, or only those below
+# DIR if no process of root helps.  Sets dropped to how that was done.
+# shellcheck disable=SC2034 # for those who source this
+drop_os_cache() {
+	local dir=$1 answer='' b
+	shift
+	sync -f "$dir"
+	if [ -n "${PCACHE_DROPPER:-}" ] && { echo drop >&7; } 2>/dev/null; then
+		read -r -t 120 answer <&8 || true
+	fi
+	if [ "$answer" != dropped ]; then
+		dropped='dropped for the data files (posix_fadvise, for want of root)'
+		forget_files "$dir"
+		return
+	fi
+	dropped='dropped (/proc/sys/vm/drop_caches), programs read in again'
+	# It is the data that is to be cold, not the programs.
+	for b; do
+		{
+			cat "$b/postgres" "$b/psql" "$b/pgbench" "$b/../lib"/*.so
+			ldd "$b/postgres" "$b/psql" "$b/pgbench" | awk '$3 ~ /^\// {print $3}' | sort -u | xargs cat
+			"$b/pgbench" --version
+			"$b/postgres" --version
+		} >/dev/null
+	done
+}
+
+# per_tenth T0 FILE...: from pgbench's logs of transactions, "second count" for each
+# 0.1 s since T0 (ms)
+per_tenth() {
+	local t0=$1
+	shift
+	cat "$@" | awk -v t0="$t0" '
+		{ t = ($5 - t0 / 1000) + $6 / 1e6; if (t < 0) t = 0; n[b = int(t * 10)]++; if (b > last) last = b }
+		END { for (b = 0; b < last; b++) print b / 10, n[b] + 0 }'
+}
+
+# seconds_until TPS: reads what per_tenth has printed, and prints when the first
+# second begins that has so many
+seconds_until() {
+	awk -v want="$1" '
+		{ n[NR] = $2 }
+		END {
+			for (i = 1; i + 9 <= NR; i++) {
+				s = 0
+				for (j = 0; j < 10; j++) s += n[i + j]
+				if (s >= want) { printf "%.1f\n", (i - 1) / 10; exit }
+			}
+			printf "> %d\n", NR / 10 - 1
+		}'
 }
 
 # cached_mb DIR: megabytes of large files below that the kernel still caches; "" if that can't be told.
