@@ -5,7 +5,9 @@
 
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
 export RUNS FRESH PATRONI DEADLINE
-export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS POOL_GB
+export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS
+export LONG RESTARTS
+export SIZES STARTS CRASH_T CRASHES CRASH_SCALE
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST METHODS PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
 
@@ -61,7 +63,7 @@ vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 demo: all ## three ways to restart a server, compared
 	@tools/demo/run
 
-bench: all vanilla ## measurements against unpatched PostgreSQL
+bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="outage restart" selects, QUICK=1, LONG=1
 	@$(RUN) tools/bench/run
 
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal

@@ -1,0 +1,229 @@
+#!/bin/bash
+# Shared by tools/bench/run, which sources common.sh first, and its sections:
+# the table of sections, and what the files in tools/bench/sections use.
+#
+# Such a file has two functions.  measure SECTION... writes one line for each
+# single measurement to build/bench/NAME.csv, and print_report SECTION reads
+# nothing but the CSV files, so that a report can be made of them at any time.
+
+# section, its file in tools/bench/sections, the chapter's title
+sections_table='
+restart          restart         The first second after a restart
+rebuild          rebuild         Rebuild at the start
+save             rebuild         Save at the stop
+recovery         recovery        Crash recovery
+off-overhead     overhead        Overhead with the cache off
+planned-overhead overhead        Overhead in planned_restart
+always-overhead  overhead        Overhead in always
+instructions     instructions    Instructions per transaction
+'
+all_sections() { awk 'NF {print $1}' <<<"$sections_table"; }
+file_of() { awk -v s="$1" '$1 == s {print $2}' <<<"$sections_table"; }
+title_of() { awk -v s="$1" '$1 == s {$1 = $2 = ""; sub(/^ +/, ""); print}' <<<"$sections_table"; }
+load_section() { # FILE
+	# shellcheck disable=SC1090 # one of the files in tools/bench/sections
+	. "$ROOT/tools/bench/sections/$1"
+}
+
+current='' # the section that is measured
+csv=$BUILD/bench work=$BUILD/bench/work
+# shellcheck disable=SC2034 # for the sections
+bin=$BUILD/pgsql/bin vanilla=$BUILD/pgsql-vanilla/bin
+
+# ------------------------------------------------------------- the extent of a run
+
+is_on() { case ${1:-} in '' | 0 | no) return 1 ;; esac }
+extent=default
+! is_on "${LONG:-}" || extent=long
+! is_on "${QUICK:-}" || extent=quick
+
+# by_extent VARIABLE QUICK DEFAULT LONG: prints the variable, or the value for this run
+by_extent() {
+	if [ -n "${!1:-}" ]; then
+		printf '%s\n' "${!1}"
+		return
+	fi
+	case $extent in
+	quick) printf '%s\n' "$2" ;;
+	default) printf '%s\n' "$3" ;;
+	long) printf '%s\n' "$4" ;;
+	esac
+}
+
+# whole_numbers VARIABLE VALUE..., decimals VARIABLE VALUE...: or die
+whole_numbers() {
+	local v name=$1
+	shift
+	for v; do [[ $v =~ ^[1-9][0-9]*$ ]] || die "$name: \"$v\" is not a positive whole number"; done
+}
+decimals() {
+	local v name=$1
+	shift
+	for v; do
+		[[ $v =~ ^([0-9]+|[0-9]*\.[0-9]+)$ && $v =~ [1-9] ]] || die "$name: \"$v\" is not a positive number" "for example $name=\"1 2.9\""
+	done
+}
+one_of() { # VARIABLE "WORD..." VALUE...
+	local v name=$1 words=$2
+	shift 2
+	for v; do case " $words " in *" $v "*) ;; *) die "$name: \"$v\" is unknown" "it takes these words: $words" ;; esac done
+}
+
+mb_of() { awk -v g="$1" 'BEGIN {printf "%d\n", int(g * 1024 / 16 + 0.5) * 16}'; } # GB
+pool_mb() { echo $(($1 + $1 / 100 + 16)); } # MEGABYTES of shared_buffers
+
+# fits LABEL MEGABYTES DISK POOLS: is there so much memory, disk space in build/bench,
+# and room where the pools go?  Says so, and notes it for the report, if not.
+fits() {
+	local free disk room why place=${POOL_DIR:-/dev/shm}
+	free=$(free_memory)
+	disk=$(df -Pm "$work" | awk 'NR == 2 {print $4}')
+	room=$(df -Pm "$place" | awk 'NR == 2 {print $4}')
+	if [ "$free" -lt "$2" ]; then
+		why="it needs $2 MB of memory and $free MB are free"
+	elif [ "$disk" -lt "$3" ]; then
+		why="it needs $3 MB of disk space and $disk MB are left in ${work#"$ROOT"/}"
+	elif [ "$room" -lt "$4" ]; then
+		why="its pools need $4 MB and $room MB are left in $place"
+	else
+		return 0
+	fi
+	warn "$current: $1 is left out, because $why"
+	[ -s "$csv/left-out.csv" ] || csv_begin left-out section,what,why
+	csv_line left-out "$current" "$1" "$why"
+	return 1
+}
+print_left_out() { # SECTION...
+	[ ! -s "$csv/left-out.csv" ] || awk -F , -v sections=" $* " '
+		NR > 1 && index(sections, " " $1 " ") {print $1 ": " $2 " is left out, because " $3}' "$csv/left-out.csv"
+}
+
+# forget_section SECTION: what the last run has noted about it
+forget_section() {
+	local list
+	for list in sections left-out; do
+		if [ -s "$csv/$list.csv" ]; then
+			awk -F , -v s="$1" 'NR == 1 || $1 != s' "$csv/$list.csv" >"$csv/$list.new"
+			mv "$csv/$list.new" "$csv/$list.csv"
+		fi
+	done
+	rm -f "$csv/$1.settings"
+}
+
+# ------------------------------------------------------------------- CSV files
+
+csv_begin() { printf '%s\n' "$2" >"$csv/$1.csv"; } # NAME HEADER
+csv_line() { # NAME FIELD...
+	local IFS=, name=$1
+	shift
+	printf '%s\n' "$*" >>"$csv/$name.csv"
+}
+
+# column NAME COLUMN [COLUMN=VALUE]...: the values of a column in the lines for which all that is true
+column() {
+	awk -F , -v want="$2" -v conditions="${*:3}" '
+		NR == 1 { for (i = 1; i <= NF; i++) c[$i] = i; n = split(conditions, list, " "); next }
+		{
+			for (i = 1; i <= n; i++) { split(list[i], pair, "="); if ($c[pair[1]] != pair[2]) next }
+			print $c[want]
+		}' "$csv/$1.csv"
+}
+# the different values, in the order in which they come
+distinct() { column "$@" | awk '!seen[$0]++'; }
+median() { column "$@" | quantiles | awk '{print $2}'; }
+# ratios NAME COLUMN VARIABLE A B [COLUMN=VALUE]...: of the column where VARIABLE
+# is A to the one where it is B, round by round
+ratios() {
+	local name=$1 want=$2 by=$3 a=$4 b=$5
+	shift 5
+	paste -d , <(column "$name" round "$@") <(column "$name" "$by" "$@") <(column "$name" "$want" "$@") |
+		awk -F , -v a="$a" -v b="$b" '
+			$2 == a { x[$1] = $3 } $2 == b { y[$1] = $3 }
+			END { for (r in x) if (y[r] > 0) print x[r] / y[r] }'
+}
+
+# print_line LABEL FORMAT: median and range of the numbers on standard input
+print_line() {
+	local n m min max
+	read -r n m _ _ min max _ < <(quantiles)
+	# shellcheck disable=SC2059 # the format is an argument
+	[ "$n" -eq 0 ] || printf "  %-52s $2   ($2 .. $2, %d times)\n" "$1" "$m" "$min" "$max" "$n"
+}
+# print_section SECTION: its title line and its tables
+print_section() {
+	[ -e "$csv/$1.settings" ] || return 0
+	printf '\n== %s: %s\n' "$1" "$(cat "$csv/$1.settings")"
+	print_report "$1"
+}
+
+# settings TEXT: what the section was told, for its title line
+settings() { printf '%s\n' "$*" >"$csv/$current.settings"; }
+
+# ------------------------------------------------------------ servers and their load
+
+sql() { # PORT COMMAND
+	"$bin/psql" -XAtq -v ON_ERROR_STOP=1 -h "$SOCK" -p "$1" -U postgres -d bench -c "$2"
+}
+make_cluster() { # BIN DATADIR
+	run_initdb "$1" "$work/initdb.log" -U postgres --no-locale -E UTF8 -D "$2"
+	conf "$2"
+}
+init_pool() { # DATADIR DIRECTORY MEGABYTES
+	"$bin/pg_pcache" init -D "$1" --directory="$2" --size="$3MB" >"$work/init.log" 2>&1 || {
+		cat "$work/init.log" >&2
+		die "pg_pcache init failed"
+	}
+}
+
+# The pgbench database that fits into shared_buffers of so many MB, with room for
+# the catalogs and for what an update adds; and the other way round.
+scale_for() { echo $((($1 * 2 + 38) / 39)); }
+buffers_for() { echo $((($1 * 39 / 2 + 63) / 64 * 64)); }
+
+# pgbench_cluster BIN DATADIR MEGABYTES SCALE: a stopped cluster with that database
+pgbench_cluster() {
+	say "building a pgbench database, scale $4"
+	make_cluster "$1" "$2"
+	echo "shared_buffers = ${3}MB" >>"$2/postgresql.conf"
+	# Without WAL, the pages would have no LSN, and mode always could not seal them.
+	launch load "$1" "$2" "$work/load.log" -c fsync=off -c full_page_writes=off -c wal_level=replica -c maintenance_work_mem=256MB -c port=5400
+	"$bin/createdb" -h "$SOCK" -p 5400 -U postgres bench
+	foreground "$bin/pgbench" -i -q -I dtgvp -s "$4" -h "$SOCK" -p 5400 -U postgres bench >"$work/load.out" 2>&1 || {
+		tail -n 5 "$work/load.out" >&2
+		die "pgbench -i failed"
+	}
+	sql 5400 'create extension pg_prewarm'
+	stop load
+	sync -f "$2"
+}
+
+prewarm() { # PORT
+	foreground sql "$1" "select sum(pg_prewarm(oid)) from pg_class
+		where relnamespace = 'public'::regnamespace and relkind in ('r', 'i')" >/dev/null
+}
+
+# pgbench PORT SECONDS OPTION...: its output goes to $work/pgbench.out
+pgbench() {
+	local port=$1 seconds=$2
+	shift 2
+	foreground "$bin/pgbench" -n -M prepared -c "$clients" -j "$clients" -T "$seconds" -h "$SOCK" -p "$port" -U postgres "$@" bench \
+		>"$work/pgbench.out" 2>&1 || {
+		tail -n 5 "$work/pgbench.out" >&2
+		die "pgbench failed"
+	}
+}
+
+# expect_warm LOG: a measurement of a cold start would be one of something else
+expect_warm() {
+	sed -nE 's/.*persistent cache: kept ([0-9]+) of ([0-9]+) saved pages.*/\1 \2/p' "$1" | awk '{warm = $1 * 2 > $2} END {exit !warm}' ||
+		die "a restart was not warm: $(grep -m 1 'persistent cache:' "$1" || echo 'the log does not mention the cache')" "see ${1#"$ROOT"/}"
+}
+
+# rebuild_ms LOG, save_ms LOG: all that the cache did at the start, and at the stop; 0 without it
+rebuild_ms() { sed -nE 's/.*persistent cache: kept .*, ([0-9.]+) ms in all.*/\1/p' "$1" | grep . || echo 0; }
+save_ms() { sed -nE 's/.*persistent cache: saved .*, ([0-9.]+) ms$/\1/p' "$1" | grep . || echo 0; }
+# faults: minor page faults of the ended children of the server "db": of the startup process
+faults() { awk '{sub(/.*\) /, ""); print $9}' "/proc/${SERVER[db]}/stat"; }
+
+clients=${CLIENTS:-$(nproc)}
+whole_numbers CLIENTS "$clients"
