@@ -6,7 +6,7 @@
 export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
 export RUNS FRESH PATRONI DEADLINE
 export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS
-export LONG RESTARTS
+export LONG WARM_SIZES WARM_T WARM_ROUNDS RESTARTS
 export SIZES STARTS CRASH_T CRASHES CRASH_SCALE
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST METHODS PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
@@ -64,7 +64,7 @@ demo: all ## three ways to restart a server, compared
 	@tools/demo/run
 
 bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="outage restart" selects, QUICK=1, LONG=1
-	@$(RUN) tools/bench/run
+	@tools/bench/run
 
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal

@@ -8,6 +8,7 @@
 
 # section, its file in tools/bench/sections, the chapter's title
 sections_table='
+restart-to-warm  restart-to-warm Speed after a restart
 restart          restart         The first second after a restart
 rebuild          rebuild         Rebuild at the start
 save             rebuild         Save at the stop
