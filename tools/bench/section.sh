@@ -10,6 +10,7 @@
 sections_table='
 restart-to-warm  restart-to-warm Speed after a restart
 restart          restart         The first second after a restart
+outage           outage          The outage of a restart under load
 rebuild          rebuild         Rebuild at the start
 save             rebuild         Save at the stop
 recovery         recovery        Crash recovery
