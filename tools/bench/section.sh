@@ -11,6 +11,7 @@ sections_table='
 restart-to-warm  restart-to-warm Speed after a restart
 restart          restart         The first second after a restart
 outage           outage          The outage of a restart under load
+analytics        analytics       Analytical queries after a restart
 rebuild          rebuild         Rebuild at the start
 save             rebuild         Save at the stop
 recovery         recovery        Crash recovery
