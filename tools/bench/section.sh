@@ -8,6 +8,7 @@
 
 # section, its file in tools/bench/sections, the chapter's title
 sections_table='
+limits           limits          Limits of the machine
 restart-to-warm  restart-to-warm Speed after a restart
 restart          restart         The first second after a restart
 outage           outage          The outage of a restart under load
@@ -145,6 +146,13 @@ ratios() {
 			END { for (r in x) if (y[r] > 0) print x[r] / y[r] }'
 }
 
+# limit QUANTITY [EXPRESSION]: the median that section limits has measured, or the
+# expression of awk, in which it is v; nothing if it was not measured
+limit() {
+	[ -s "$csv/limits.csv" ] || return 0
+	column limits value "quantity=$1" | quantiles | awk "\$1 > 0 {v = \$2; print ${2:-v}}"
+}
+
 # print_line LABEL FORMAT: median and range of the numbers on standard input
 print_line() {
 	local n m min max
@@ -152,6 +160,14 @@ print_line() {
 	# shellcheck disable=SC2059 # the format is an argument
 	[ "$n" -eq 0 ] || printf "  %-52s $2   ($2 .. $2, %d times)\n" "$1" "$m" "$min" "$max" "$n"
 }
+# print_limit LABEL FORMAT QUANTITY [EXPRESSION]: the physical limit that belongs to the lines above
+print_limit() {
+	local v
+	v=$(limit "${@:3}")
+	# shellcheck disable=SC2059 # the format is an argument
+	[ -z "$v" ] || printf "  %-52s $2\n" "limit: $1" "$v"
+}
+
 # print_section SECTION: its title line and its tables
 print_section() {
 	[ -e "$csv/$1.settings" ] || return 0
