@@ -5,6 +5,7 @@
 # Such a file has two functions.  measure SECTION... writes one line for each
 # single measurement to build/bench/NAME.csv, and print_report SECTION reads
 # nothing but the CSV files, so that a report can be made of them at any time.
+# plot, if there is one, writes build/bench/NAME.svg with gnuplot.
 
 # section, its file in tools/bench/sections, the chapter's title
 sections_table='
@@ -25,6 +26,7 @@ all_sections() { awk 'NF {print $1}' <<<"$sections_table"; }
 file_of() { awk -v s="$1" '$1 == s {print $2}' <<<"$sections_table"; }
 title_of() { awk -v s="$1" '$1 == s {$1 = $2 = ""; sub(/^ +/, ""); print}' <<<"$sections_table"; }
 load_section() { # FILE
+	unset -f plot
 	# shellcheck disable=SC1090 # one of the files in tools/bench/sections
 	. "$ROOT/tools/bench/sections/$1"
 }
@@ -111,7 +113,7 @@ forget_section() {
 			mv "$csv/$list.new" "$csv/$list.csv"
 		fi
 	done
-	rm -f "$csv/$1.settings"
+	rm -f "$csv/$1.settings" "$csv/$1.svg" "$csv/$1"-[0-9]*.svg
 }
 
 # ------------------------------------------------------------------- CSV files
@@ -246,3 +248,23 @@ faults() { awk '{sub(/.*\) /, ""); print $9}' "/proc/${SERVER[db]}/stat"; }
 
 clients=${CLIENTS:-$(nproc)}
 whole_numbers CLIENTS "$clients"
+
+# ----------------------------------------------------------------------- plots
+
+# gnuplot_head WIDTH HEIGHT NAME: what all plots begin with
+gnuplot_head() {
+	echo "set terminal svg noenhanced size $1,$2 font 'sans,13' background 'white'"
+	echo "set output '$csv/$3.svg'"
+	echo 'set datafile missing "-"; set grid ytics; set border 3; set tics nomirror'
+}
+# gnuplot_run NAME: the rest of the script is on standard input
+gnuplot_run() {
+	if ! command -v gnuplot >/dev/null; then
+		cat >/dev/null
+		say "no chart: gnuplot is not installed"
+	elif gnuplot >"$work/gnuplot.log" 2>&1; then
+		say "chart: build/bench/$1.svg"
+	else
+		warn "gnuplot failed: $(tail -n 1 "$work/gnuplot.log")"
+	fi
+}
