@@ -21,6 +21,8 @@ off-overhead     overhead        Overhead with the cache off
 planned-overhead overhead        Overhead in planned_restart
 always-overhead  overhead        Overhead in always
 instructions     instructions    Instructions per transaction
+wal              wal             WAL in memory
+image            image           Images of the pool on disk
 '
 all_sections() { awk 'NF {print $1}' <<<"$sections_table"; }
 file_of() { awk -v s="$1" '$1 == s {print $2}' <<<"$sections_table"; }
