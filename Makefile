@@ -18,7 +18,7 @@ ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps deps-docs fetch tree build docs vanilla demo bench bench-wal
+.PHONY: all help deps deps-docs fetch tree build docs vanilla demo bench bench-report bench-wal
 .PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-vm check-lint check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
@@ -65,6 +65,9 @@ demo: all ## three ways to restart a server, compared
 
 bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="outage restart" selects, QUICK=1, LONG=1
 	@tools/bench/run
+
+bench-report: ## docs/benchmarks.md of what make bench has measured
+	@tools/bench/report
 
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal

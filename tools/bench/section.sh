@@ -1,5 +1,5 @@
 #!/bin/bash
-# Shared by tools/bench/run, which sources common.sh first, and its sections:
+# Shared by tools/bench/run and tools/bench/report, which source common.sh first:
 # the table of sections, and what the files in tools/bench/sections use.
 #
 # Such a file has two functions.  measure SECTION... writes one line for each
