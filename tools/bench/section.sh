@@ -16,6 +16,7 @@ outage           outage          The outage of a restart under load
 analytics        analytics       Analytical queries after a restart
 rebuild          rebuild         Rebuild at the start
 save             rebuild         Save at the stop
+rebuild-large    rebuild-large   Rebuild of pools larger than memory
 recovery         recovery        Crash recovery
 off-overhead     overhead        Overhead with the cache off
 planned-overhead overhead        Overhead in planned_restart
@@ -70,6 +71,11 @@ decimals() {
 	for v; do
 		[[ $v =~ ^([0-9]+|[0-9]*\.[0-9]+)$ && $v =~ [1-9] ]] || die "$name: \"$v\" is not a positive number" "for example $name=\"1 2.9\""
 	done
+}
+helper_numbers() { # VARIABLE VALUE...
+	local v name=$1
+	shift
+	for v; do [[ $v =~ ^([0-9]|[1-5][0-9]|6[0-4])$ ]] || die "$name: \"$v\" is no number from 0 to 64"; done
 }
 one_of() { # VARIABLE "WORD..." VALUE...
 	local v name=$1 words=$2
@@ -218,6 +224,17 @@ pgbench_cluster() {
 	sql 5400 'create extension pg_prewarm'
 	stop load
 	sync -f "$2"
+}
+
+# What tells a start which run the data directory has behind it.  Given back, the
+# pool agrees with it again, as if the server had not been started meanwhile.
+keep_state() { # DATADIR DIRECTORY
+	mkdir -p "$2"
+	cp -a "$1/global/pg_control" "$1/pg_pcache.state" "$2"
+}
+give_back_state() { # DIRECTORY DATADIR
+	cp -a "$1/pg_control" "$2/global/"
+	cp -a "$1/pg_pcache.state" "$2/"
 }
 
 prewarm() { # PORT
