@@ -170,8 +170,13 @@ pcache_inject_help(const char *name, const void *private_data, void *arg)
 		pg_usleep(300000);
 	if (strcmp(helpers, "stuck") == 0)
 	{
+		/* the startup process is at work as long as it can claim chunks */
+		for (int i = 0; i < 6000 &&
+			 pg_atomic_read_u64(&PCacheCtl->rebuild.next_slot) < PCacheCtl->rebuild.nslots; i++)
+			pg_usleep(10000);
 		write_stderr("pcache_inject: PID %d is stuck in a chunk\n", MyProcPid);
-		for (int i = 0; i < 6000 && !PCacheCtl->given_up; i++)
+		/* less than pg_ctl waits for a stop */
+		for (int i = 0; i < 2000 && !PCacheCtl->given_up; i++)
 			pg_usleep(10000);
 	}
 }
