@@ -229,8 +229,18 @@ sub examined_start
 		return;
 	}
 	$w->say("$c->{name}: " . join(' ', $c->outcome($text)) . "; $seen->{end}, $seen->{asked} answers" . (@{ $seen->{answers} } ? " to @{ $seen->{answers}[-1] }" : "") . "; copy: $copy->{end}");
+	if ($copy->{end} eq 'hangs')
+	{
+		# pages that need WAL which is gone cannot be written, and nothing goes on
+		die "$t->{name} hangs at its start\n" if $t->log_since !~ /xlog flush request/;
+		$w->problem("$c->{name}: is a $seen->{end}, but its copy hangs") if $seen->{end} ne 'hangs';
+		$w->say("$c->{name}: neither gets on");
+		$c->kill_all if $c->{up};
+		$c->{ended} = 'dead';
+		end_twin($t);
+		return;
+	}
 	$w->problem("$c->{name}: hangs at its start") if $seen->{end} eq 'hangs';
-	die "$t->{name} hangs at its start\n" if $copy->{end} eq 'hangs';
 	if ($copy->{end} eq 'waits')
 	{
 		$w->problem("$c->{name}: is a $seen->{end}, but its copy waits for WAL") if $seen->{end} ne 'waits';
