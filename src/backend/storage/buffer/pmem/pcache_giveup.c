@@ -27,12 +27,11 @@
 
 /* What the pool and PGDATA's record of it said before this start. */
 static bool remembered = false;
+static PCacheSuperblock superblock_before;
+static PCacheRecord record_before;
 
 /* Is the startup process asking whether the server is to be stopped? */
 static bool asking = false;
-
-static PCacheSuperblock superblock_before;
-static PCacheRecord record_before;
 
 /*
  * A pool that is to be kept is about to be adopted.  Remember what is going to

@@ -65,8 +65,7 @@ typedef struct PCacheJudgedChunk PCacheJudgedChunk;
 
 /*
  * The rebuild of the mapping table, which the startup process shares with its
- * helpers, see pcache_rebuild.c.  mutex protects all but next_slot
- * and alone.
+ * helpers, see pcache_rebuild.c.  mutex protects all but next_slot and alone.
  */
 typedef struct PCacheRebuildControl
 {

@@ -34,8 +34,8 @@
 #define PARTS_AHEAD		8
 
 /*
- * Ask for the part of WAL, of size bytes, that begins at an LSN.  A segment that is not there,
- * or not yet, is no error: WAL may end before.
+ * Ask for the size bytes of WAL that begin at an LSN.  A segment that is not
+ * there, or not yet, is no error: WAL may end before.
  */
 static void
 AdvisePart(XLogRecPtr start, uint64 size, TimeLineID timeline)
