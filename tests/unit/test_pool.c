@@ -448,7 +448,7 @@ TestOpenFifo(void **state)
 			PCachePool	pool;
 			PCacheError err;
 
-			alarm(1);
+			alarm(60);
 			_exit(PCachePoolOpen(dir, mode, &pool, &err));
 		}
 		assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -1277,11 +1277,13 @@ TestOpenDuringCreation(void **state)
 		PCacheError err;
 		PCacheCreation creation;
 		int			from_child[2];
+		int			to_child[2];
 		int			status;
 		char		byte;
 		pid_t		pid;
 
 		assert_int_equal(pipe(from_child), 0);
+		assert_int_equal(pipe(to_child), 0);
 		pid = fork();
 		assert_true(pid >= 0);
 		if (pid == 0)
@@ -1289,10 +1291,12 @@ TestOpenDuringCreation(void **state)
 			if (!PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
 									   SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
 									   &pool, &sb, &err) ||
-				write(from_child[1], "x", 1) != 1)
+				write(from_child[1], "x", 1) != 1 ||
+				read(to_child[0], &byte, 1) != 1)
 				_exit(1);
 			if (end == STUCK)
 				pause();
+			/* they wait by now, if they are not late; then the result is the same */
 			pg_usleep(200000);
 			if (end == ABORTED)
 				PCachePoolAbortCreate(&creation);
@@ -1309,6 +1313,9 @@ TestOpenDuringCreation(void **state)
 		assert_contains(err.message, "is being created by another process");
 		assert_int_equal(Open(PCACHE_OPEN_PEEK, &pool, &err), PCACHE_OPEN_MISSING);
 
+		assert_int_equal(write(to_child[1], "x", 1), 1);
+		close(to_child[0]);
+		close(to_child[1]);
 		PCachePoolLockWait = end == STUCK ? 50 : 60000;
 		assert_int_equal(Open(end == KILLED ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE, &pool, &err),
 						 end == FINISHED ? PCACHE_OPEN_OK :
