@@ -102,9 +102,23 @@ fits() {
 	else
 		return 0
 	fi
-	warn "$current: $1 is left out, because $why"
+	leave_out "$1" "$why"
+	return 1
+}
+leave_out() { # LABEL WHY
+	warn "$current: $1 is left out, because $2"
 	[ -s "$csv/left-out.csv" ] || csv_begin left-out section,what,why
-	csv_line left-out "$current" "$1" "$why"
+	csv_line left-out "$current" "$1" "$2"
+}
+
+# huge_pages_fit on|off LABEL MEGABYTES: are so many huge pages free, if they are to be
+# used?  Nobody else can have their memory, so they count beside that of fits.
+huge_pages_fit() {
+	local free
+	[ "$1" = on ] || return 0
+	free=$(awk '/^HugePages_Free:/ {n = $2} /^Hugepagesize:/ {kb = $2} END {print int(n * kb / 1024)}' /proc/meminfo)
+	[ "$free" -lt "$3" ] || return 0
+	leave_out "$2 with huge pages" "it needs $3 MB of huge pages and $free MB are free (vm.nr_hugepages)"
 	return 1
 }
 print_left_out() { # SECTION...
