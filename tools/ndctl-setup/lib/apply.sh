@@ -235,12 +235,13 @@ mount_options() {
 }
 
 step_mount() {
-	local what where
-	what=$(get device) where=$(get where)
+	local where dev
+	where=$(get where)
 	if ! is_mounted "$where"; then
+		dev=$(device_of "$(get device)")
 		make_mount_point "$where"
 		change "mount:$where" "$(undo_object mount where "$where" type "$(get type)" dax "$(get dax)")" \
-			mount -t "$(get type)" -o "$(mount_options)" "$(device_of "$what")" "$where"
+			mount -t "$(get type)" -o "$(mount_options)" "$dev" "$where"
 	fi
 	# All that is on it the server's user makes, and nobody else may look at it.
 	if is_mounted "$where" && server_reads test -O "$where" && [ "$(stat -c %a "$where")" = 700 ]; then return 0; fi

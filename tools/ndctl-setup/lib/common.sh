@@ -292,36 +292,36 @@ ndctl_namespace() {
 
 # device_of WHAT: "ns:NAME" or "lv:VG/LV" to a path
 device_of() {
-	local name=${1#*:} dev
+	local name=${1#*:}
 	case $1 in
 	lv:*) printf '/dev/%s\n' "$name" ;;
 	ns:*)
-		dev=$(ndctl_namespace "$name" | jq -r '.blockdev // empty')
-		if [ -n "$dev" ]; then
-			printf '/dev/%s\n' "$dev"
-		elif [ "$DRY_RUN" -eq 1 ]; then
-			printf '/dev/{%s}\n' "$name"
-		else
-			die "namespace $name has no block device" "is it enabled? ndctl list -N -i"
-		fi
+		name=$(namespace_device "$name" block) || return
+		printf '/dev/%s\n' "$name"
 		;;
 	esac
 }
 
 # dax_device_of WHAT: "ns:NAME" or the device itself, as a name
 dax_device_of() {
-	local name=${1#ns:} dev
-	if [ "$name" = "$1" ]; then
-		printf '%s\n' "$1"
-		return
-	fi
-	dev=$(ndctl_namespace "$name" | jq -r '.chardev // .daxregion.devices[0].chardev // empty')
+	case $1 in
+	ns:*) namespace_device "${1#ns:}" dax ;;
+	*) printf '%s\n' "$1" ;;
+	esac
+}
+
+# namespace_device NAME block|dax: prints its name below /dev; in a dry run, {NAME}
+# if it does not exist yet
+namespace_device() {
+	local dev where=.blockdev
+	[ "$2" = block ] || where='.chardev // .daxregion.devices[0].chardev'
+	dev=$(ndctl_namespace "$1" | jq -r "$where // empty")
 	if [ -n "$dev" ]; then
 		printf '%s\n' "$dev"
 	elif [ "$DRY_RUN" -eq 1 ]; then
-		printf '{%s}\n' "$name"
+		printf '{%s}\n' "$1"
 	else
-		die "namespace $name has no dax device" "is it enabled? ndctl list -N -i -v"
+		die "namespace $1 has no $2 device" "is it enabled? ndctl list -N -i -v"
 	fi
 }
 
