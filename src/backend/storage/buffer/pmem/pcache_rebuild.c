@@ -38,8 +38,11 @@
 #include "utils/injection_point.h"
 #include "utils/wait_event.h"
 
-/* More pages than a process maps while a helper is being started: 512 MB. */
-#define SLOTS_PER_HELPER		65536
+/*
+ * 2 GB.  A helper is there some milliseconds late, in which the startup process
+ * maps the pages of half a GB and more; with 1 GB, a helper made the start longer.
+ */
+#define SLOTS_PER_HELPER		262144
 
 /* The rest of the server wants to start, too. */
 #define MAX_HELPERS_BY_SIZE		4
