@@ -1,0 +1,135 @@
+#!/bin/bash
+# Shared by scripts that work in a bare Debian in a chroot, as root.  Source it
+# after lib.sh.
+#
+# The outer half of such a script calls chroot_session, which runs the script
+# again as its inner half, in namespaces of its own for mounts, processes and
+# shared memory.  Nothing stays mounted or running, whatever happens, and the
+# directory below /var/tmp is removed.  The inner half calls chroot_make, and then "inside".
+#
+# A script that uses this defines chroot_lacks WHY [HINT]..., which ends it when
+# there can be no chroot.
+#
+#   FRESH_CACHE=DIR   keeps the chroot as debootstrap made it, and downloaded packages,
+#                     for the next run (/var/cache/pg-pcache-fresh); must be root's; "no": keeps nothing
+#   PG_MIRROR=URI     an archive to use instead of the one apt knows
+
+# chroot_session NAME SCRIPT ARGUMENT...: SCRIPT --inside SCRATCH ARGUMENT...; returns its exit status
+chroot_session() {
+	local name=$1 script=$2 rc=0
+	shift 2
+	[ "$(id -u)" -eq 0 ] || chroot_lacks "only root can make a chroot"
+	command -v debootstrap >/dev/null || chroot_lacks "debootstrap is missing" "apt-get install debootstrap"
+	command -v unshare >/dev/null || chroot_lacks "unshare is missing" "apt-get install util-linux"
+	unshare --mount --pid --ipc --net --fork --kill-child true 2>/dev/null || chroot_lacks "there can be no namespaces of our own here"
+	chroot_scratch=$(mktemp -d "/var/tmp/pcache-$name.XXXXXX")
+	chmod 755 "$chroot_scratch"
+	chroot_child=''
+	trap chroot_cleanup EXIT
+	trap 'exit 130' INT TERM HUP PIPE
+	unshare --mount --pid --ipc --fork --kill-child "$script" --inside "$chroot_scratch" "$@" </dev/null &
+	chroot_child=$!
+	wait "$chroot_child" || rc=$?
+	chroot_child=''
+	return $rc
+}
+
+# shellcheck disable=SC2317 # called by the trap
+chroot_cleanup() {
+	[ -z "$chroot_child" ] || kill -KILL "$chroot_child" 2>/dev/null || true
+	[ -z "$chroot_child" ] || wait "$chroot_child" 2>/dev/null || true
+	# The mounts went with their namespace, as soon as its processes have ended.
+	for _ in 1 2 3 4 5; do
+		if rm -rf --one-file-system "$chroot_scratch" 2>/dev/null; then break; fi
+		sleep 1
+	done
+}
+
+# debootstrap and apt's lists are asked for the proxy that apt uses.
+chroot_proxy() { apt-config dump 2>/dev/null | sed -nE "s/^Acquire::$1::Proxy \"(.*)\";/\1/p" | grep -v '^DIRECT$' | tail -n 1; }
+
+# chroot_make SCRATCH RELEASE: makes the chroot SCRATCH/root; sets root and log
+chroot_make() {
+	local release=$2 cache base mirrors mirror keyring began=$SECONDS made=no f like=()
+	root=$1/root log=$1/log
+	umask 022
+	mapfile -t mirrors < <(debian_mirrors | grep -E '^https?://')
+	[ ${#mirrors[@]} -gt 0 ] || chroot_lacks "apt's configuration names no Debian archive (http or https)"
+	keyring=$(debian_keyring) || chroot_lacks "Debian's archive keyring is missing" "apt-get install debian-archive-keyring"
+	[ -n "${http_proxy:-}" ] || { http_proxy=$(chroot_proxy http) && export http_proxy; } || unset http_proxy
+	[ -n "${https_proxy:-}" ] || { https_proxy=$(chroot_proxy https) && export https_proxy; } || unset https_proxy
+
+	cache=${FRESH_CACHE:-/var/cache/pg-pcache-fresh}
+	base=$cache/$release-$(dpkg --print-architecture).tar
+	if [ "$cache" != no ]; then
+		[ -d "$cache" ] || install -d -m 0700 "$cache"
+		# What is in there root runs.
+		[ "$(stat -c '%u %a' "$cache")" = "0 700" ] || die "FRESH_CACHE=$cache is not root's alone" "chown root: $cache && chmod 700 $cache"
+	fi
+	mkdir "$root"
+	if [ "$cache" != no ] && [ -e "$base" ]; then
+		tar -x -p --numeric-owner -f "$base" -C "$root"
+		say "chroot of $release from $base: $((SECONDS - began)) s"
+	else
+		# An older debootstrap does not know the newest releases, which are made like sid.
+		[ -e "/usr/share/debootstrap/scripts/$release" ] || like=(/usr/share/debootstrap/scripts/sid)
+		for mirror in "${mirrors[@]}"; do
+			rm -rf "${root:?}"
+			if debootstrap --variant=minbase --include=git,make,ca-certificates --keyring="$keyring" \
+				"$release" "$root" "$mirror" "${like[@]}" >"$log" 2>&1 </dev/null; then
+				made=yes
+				break
+			fi
+		done
+		[ $made = yes ] || {
+			tail -n 25 "$log" | sed 's/^/    /' >&2
+			chroot_lacks "debootstrap cannot make a chroot of $release here"
+		}
+		if [ "$cache" != no ]; then
+			tar -c --one-file-system --numeric-owner -f "$base.new" -C "$root" .
+			mv "$base.new" "$base"
+		fi
+		say "chroot of $release by debootstrap: $((SECONDS - began)) s"
+	fi
+
+	# apt as on the host: the archive, how it is reached, and nothing else.
+	rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
+	for mirror in "${mirrors[@]}"; do
+		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main"
+	done >"$root/etc/apt/sources.list"
+	cp "$keyring" "$root/usr/share/keyrings/debian-archive-keyring.gpg"
+	apt-config dump | grep -E '^Acquire::' | grep -vE '^Acquire::(Languages|CompressionTypes|IndexTargets|Changelogs|Send-URI-Encoded|AllowInsecure|AllowWeak|AllowDowngrade)' \
+		>"$root/etc/apt/apt.conf.d/90host" || true
+	[ ! -d /etc/apt/auth.conf.d ] || cp -r /etc/apt/auth.conf.d "$root/etc/apt/"
+	for f in /etc/apt/auth.conf /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
+		[ ! -e "$f" ] || cp -L "$f" "$root$f"
+	done
+
+	mount -t proc proc "$root/proc"
+	mount -t sysfs -o ro sysfs "$root/sys"
+	mkdir -p "$root/dev/pts" "$root/dev/shm"
+	mount -t devpts -o ptmxmode=0666,newinstance devpts "$root/dev/pts"
+	mount -t tmpfs -o mode=1777,size=2g tmpfs "$root/dev/shm"
+	# Packages are downloaded once, and kept for 60 days.  Who comes second has none.
+	if [ "$cache" != no ] && exec 8>"$cache/archives-$release.lock" && flock -n 8; then
+		mkdir -p "$cache/archives-$release"
+		find "$cache/archives-$release" -name '*.deb' -ctime +60 -delete
+		mount --bind "$cache/archives-$release" "$root/var/cache/apt/archives"
+	fi
+	# No service is started in here.
+	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+	chmod 755 "$root/usr/sbin/policy-rc.d"
+}
+
+# inside [VARIABLE=VALUE]... COMMAND...: by root, in the chroot
+inside() {
+	chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+		${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} JOBS="$JOBS" "$@" </dev/null
+}
+
+# inside_as USER [VARIABLE=VALUE]... COMMAND...: by that user, in the chroot
+inside_as() {
+	local user=$1
+	shift
+	inside setpriv --reuid="$user" --regid="$user" --init-groups env HOME=/tmp USER="$user" "$@"
+}
