@@ -678,6 +678,8 @@ keep_unit() {
 # The template, fitted to this set-up: an instance has a file of its own.
 keep_text() { # DATA-DIRECTORY IMAGE
 	local template=$HERE/../../systemd/pg-pcache@.service line pgdata mounts bin
+	# Debian's package has it where systemd looks for it.
+	[ -e "$template" ] || template=/usr/lib/systemd/system/pg-pcache@.service
 	[ -r "$template" ] || die "there is no $template" "it is distributed together with ndctl-setup"
 	bin=$(program pg_pcache)
 	# systemd would take it for several words, or for a variable
