@@ -102,8 +102,9 @@ series_checksum() {
 }
 
 # tracked_files PATHSPEC...: what is in the repository or about to be added to it.
+# In an unpacked tarball (make dist) that is all there is but build/.
 tracked_files() {
-	if git -C "$ROOT" rev-parse --git-dir >/dev/null 2>&1; then
+	if [ -e "$ROOT/.git" ]; then
 		git -C "$ROOT" ls-files -co --exclude-standard -- "$@" | sort -u
 	else
 		(cd "$ROOT" && find "$@" -path ./build -prune -o \( -type f -o -type l \) -print 2>/dev/null | sed 's,^\./,,' | sort)
