@@ -9,7 +9,7 @@ export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLO
 export LONG LIMITS_MB LIMITS_ROUNDS WARM_SIZES WARM_T WARM_ROUNDS RESTARTS OUTAGE_SIZES OUTAGE_T OUTAGE_ROUNDS ANALYTICS_GB ANALYTICS_ROUNDS
 export SIZES STARTS HELPERS HUGE_PAGES LARGE_SIZES LARGE_HELPERS LARGE_STARTS CRASH_WAL CRASHES CRASH_SCALE WAL_ROUNDS IMAGE_MB IMAGE_ROUNDS
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST METHODS PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
-export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE
+export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE SUITE DEBFULLNAME DEBEMAIL
 
 ifeq ($(shell id -u),0)
 RUN := tools/as-user
@@ -18,8 +18,8 @@ ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps deps-docs fetch tree build docs vanilla demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-vm check-lint check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: all help deps deps-docs fetch tree build docs vanilla deb install dist demo bench bench-report bench-wal
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-vm check-lint check-dist check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -55,6 +55,19 @@ build: tree
 
 docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: HTML and man pages, in build/docs
 	@$(RUN) tools/build-docs
+
+deb: ## Debian packages of the server with the cache, in build/deb; SUITE=forky (root): built in a chroot of that release
+ifeq ($(SUITE),)
+	@$(RUN) tools/build-deb
+else
+	@tools/build-deb $(SUITE)
+endif
+
+install: fetch ## a release build, installed by you into PREFIX=/opt/pgsql; FORCE=1: although there is something else
+	@tools/install
+
+dist: ## the committed source as build/postgresql-pcache-VERSION.tar.xz
+	@$(RUN) tools/dist
 
 vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 	@$(RUN) tools/prepare-tree vanilla
@@ -114,6 +127,12 @@ check-pool-attack: all ## another local user against the pool of a server (root)
 
 check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FULL=--full: demo and unit tests, too; RELEASE=
 	@tests/fresh/run $(FULL) $(RELEASE)
+
+check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; SUITE=
+	@tests/deb/run $(SUITE) $(REGRESS) || [ $$? -eq 77 ]
+
+check-dist: fetch ## the tarball of "make dist" without git, and what "make install" refuses; nothing is compiled
+	@$(RUN) tests/dist/run
 
 check-abi: all vanilla ## extensions that were compiled for unpatched PostgreSQL, in mode always
 	@$(RUN) tests/abi/run
