@@ -1296,7 +1296,7 @@ TestOpenDuringCreation(void **state)
 				_exit(1);
 			if (end == STUCK)
 				pause();
-			/* they wait by now, if they are not late; then the result is the same */
+			/* whoever is late does not wait, and gets the same result */
 			pg_usleep(200000);
 			if (end == ABORTED)
 				PCachePoolAbortCreate(&creation);
