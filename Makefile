@@ -89,7 +89,7 @@ check: all vanilla ## lint, lists of mutants, unit, a short round of fuzzing, st
 	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts
-	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist deb abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full -- torture-powercut
+	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist-full deb abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -131,8 +131,8 @@ check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FUL
 check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; SUITE=
 	@tests/deb/run $(SUITE) $(REGRESS) || [ $$? -eq 77 ]
 
-check-dist: fetch ## the tarball of "make dist" without git, and what "make install" refuses; nothing is compiled
-	@$(RUN) tests/dist/run
+check-dist: fetch ## the tarball of "make dist" without git, and what "make install" refuses; FULL=--full: a release build, moved and restarted warm
+	@$(RUN) tests/dist/run $(FULL)
 
 check-abi: all vanilla ## extensions that were compiled for unpatched PostgreSQL, in mode always
 	@$(RUN) tests/abi/run
