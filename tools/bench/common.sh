@@ -141,7 +141,7 @@ now_ms() { printf '%s\n' "$((${EPOCHREALTIME/./} / 1000))"; }
 # launch NAME BIN DATADIR LOG [OPTION]...: start a server and return as soon as
 # it accepts connections.  A child of ours, so that its end is seen at once.
 launch() {
-	local name=$1 bin=$2 data=$3 log=$4 begin ready
+	local name=$1 bin=$2 data=$3 log=$4 begin lines tail line ready=
 	shift 4
 	: >"$log"
 	begin=$(now_ms)
@@ -150,15 +150,19 @@ launch() {
 		-c listen_addresses= -c unix_socket_directories="$SOCK" "$@" \
 		</dev/null >>"$log" 2>&1 7>&- 8>&- 9>&- &
 	SERVER[$name]=$! SERVER_LOG[$name]=$log
-	until ready=$(grep -m 1 'database system is ready to accept connections' "$log"); do
-		if ! kill -0 "${SERVER[$name]}" 2>/dev/null; then
-			unset "SERVER[$name]"
-			tail -n 20 "$log" >&2
-			die "the server does not start" "see $log"
-		fi
-		sleep 0.005
+	# wait without asking again and again, which would take half a processor from the server
+	exec {lines}< <(exec tail -n +1 -f --pid="${SERVER[$name]}" "$log" 7>&- 8>&- 9>&-)
+	tail=$!
+	while read -r line <&"$lines"; do
+		case $line in *'database system is ready to accept connections'*) ready=${line%% *} && break ;; esac
 	done
-	ready=${ready%% *}
+	exec {lines}<&-
+	kill "$tail" 2>/dev/null || true
+	if [ -z "$ready" ]; then
+		unset "SERVER[$name]"
+		tail -n 20 "$log" >&2
+		die "the server does not start" "see $log"
+	fi
 	READY[$name]=${ready/./}
 	# shellcheck disable=SC2034 # for those who source this
 	TOOK_MS[$name]=$((READY[$name] - begin))
