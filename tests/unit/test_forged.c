@@ -60,6 +60,7 @@ static int	CountingStat(const char *path, struct stat *st);
 #define stat(path, st) CountingStat(path, st)
 #include "pcache_relsize.c"
 #undef stat
+#include "pcache_chunk.c"
 #include "pcache_mapping.c"
 
 /* ------------------------------------------------------------------------
@@ -124,10 +125,28 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 	return false;
 }
 
+/* The partitions that the process has locked, in the order of their numbers. */
+static bool locked[NUM_BUFFER_PARTITIONS];
+
+static int
+PartitionOf(LWLock *lock)
+{
+	return (LWLockPadded *) lock - MainLWLockArray - BUFFER_MAPPING_LWLOCK_OFFSET;
+}
+
+static void
+Lock(LWLock *lock)
+{
+	for (int p = PartitionOf(lock); p < NUM_BUFFER_PARTITIONS; p++)
+		assert_false(locked[p]);
+	locked[PartitionOf(lock)] = true;
+}
+
 /* No two blocks have the same bucket. */
 int
 BufTableInsert(BufferTag *tag, uint32 hash, int slot)
 {
+	assert_true(locked[BufTableHashPartition(hash)]);
 	if (mapping[tag->blockNum] >= 0)
 		return mapping[tag->blockNum];
 	mapping[tag->blockNum] = slot;
@@ -137,12 +156,14 @@ BufTableInsert(BufferTag *tag, uint32 hash, int slot)
 int
 BufTableLookup(BufferTag *tag, uint32 hash)
 {
+	assert_true(locked[BufTableHashPartition(hash)]);
 	return mapping[tag->blockNum];
 }
 
 void
 BufTableDelete(BufferTag *tag, uint32 hash)
 {
+	assert_true(locked[BufTableHashPartition(hash)]);
 	assert_true(mapping[tag->blockNum] >= 0);
 	mapping[tag->blockNum] = -1;
 }
@@ -150,7 +171,7 @@ BufTableDelete(BufferTag *tag, uint32 hash)
 uint32
 BufTableHashCode(BufferTag *tag)
 {
-	return 0;
+	return murmurhash32(tag->blockNum);
 }
 
 void
@@ -167,6 +188,7 @@ LockBufHdr(BufferDesc *buf)
 bool
 LWLockAcquire(LWLock *lock, LWLockMode mode)
 {
+	Lock(lock);
 	return true;
 }
 
@@ -176,12 +198,17 @@ LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
 {
 	static bool had = false;
 
-	return had = !had;
+	had = !had;
+	if (had)
+		Lock(lock);
+	return had;
 }
 
 void
 LWLockRelease(LWLock *lock)
 {
+	assert_true(locked[PartitionOf(lock)]);
+	locked[PartitionOf(lock)] = false;
 }
 
 void
@@ -214,6 +241,12 @@ void *
 palloc0(Size size)
 {
 	return calloc(1, size);
+}
+
+void *
+palloc_mul(Size size, Size count)
+{
+	return calloc(count, size);
 }
 
 void *
@@ -323,25 +356,22 @@ typedef void (*Forger) (PCacheDescriptor *desc, uint32 slot, uint32 n);
 static void
 RebuildMapping(const PCachePageFacts *facts, uint32 n)
 {
-	PCacheJudgedChunk *chunk = PCacheChunkCreate();
+	uint32		per_chunk = PCacheSlotsPerChunk(n);
+	PCacheJudgedChunk *chunk = PCacheChunkCreate(per_chunk);
 	PCacheRebuildTotals totals = {0};
 
-	for (uint32 first = 0; first < n; first += PCACHE_SLOTS_PER_CHUNK)
-		PCacheMapChunk(facts, first, Min(PCACHE_SLOTS_PER_CHUNK, n - first),
+	for (uint32 first = 0; first < n; first += per_chunk)
+		PCacheMapChunk(facts, first, Min(per_chunk, n - first),
 					   chunk, &totals);
 	PCacheForgetDuplicates(n, &totals);
 	memcpy(control.pages, totals.pages, sizeof(control.pages));
-	free(chunk);
+	PCacheChunkFree(chunk);
 }
 
-/* Returns how many steps it takes to rebuild the mapping of n slots. */
-static uint64
-StepsFor(Forger forge, uint32 n)
+/* Have nothing mapped, and n slots forged. */
+static void
+Forge(Forger forge, uint32 n)
 {
-	PCachePageFacts facts = {0};
-	uint64		taken;
-	uint64		mapped = 0;
-
 	memset(&control, 0, sizeof(control));
 	memset(buffers, 0, sizeof(buffers));
 	memset(descs, 0, sizeof(descs));
@@ -355,6 +385,17 @@ StepsFor(Forger forge, uint32 n)
 		descs[slot].rel_number = REL;
 		forge(&descs[slot], slot, n);
 	}
+}
+
+/* Returns how many steps it takes to rebuild the mapping of n slots. */
+static uint64
+StepsFor(Forger forge, uint32 n)
+{
+	PCachePageFacts facts = {0};
+	uint64		taken;
+	uint64		mapped = 0;
+
+	Forge(forge, n);
 	facts.sizes = PCacheRelSizesCreate();
 	steps = 0;
 	RebuildMapping(&facts, n);
@@ -450,6 +491,69 @@ TestSteps(void **state)
 	assert_int_equal(stats, MAX_SLOTS);
 }
 
+/* How large a chunk is: a power of two, many of them, within limits. */
+static void
+TestSizeOfChunks(void **state)
+{
+	const struct
+	{
+		uint32		nslots;
+		uint32		per_chunk;
+	}			expected[] = {
+		{0, 1024}, {2048, 1024}, {65535, 1024}, {65536, 2048}, {131072, 4096},
+		{1048576, 32768}, {1048575, 16384}, {8388608, 262144},
+		{52428800, 262144}, {PG_UINT32_MAX, 262144},
+	};
+
+	for (int i = 0; i < lengthof(expected); i++)
+		assert_int_equal(PCacheSlotsPerChunk(expected[i].nslots), expected[i].per_chunk);
+}
+
+/* Each page comes once, in the order of families and ranges of buckets. */
+static void
+TestOrder(void **state)
+{
+	for (uint32 per_chunk = 1024; per_chunk <= MAX_SLOTS; per_chunk *= 2)
+	{
+		PCacheJudgedChunk *chunk = PCacheChunkCreate(per_chunk);
+
+		/* a whole chunk, one with fewer slots, and one without any page */
+		for (int part = 0; part < 3; part++)
+		{
+			uint32		n = part == 1 ? per_chunk / 3 : per_chunk;
+			PCachePageFacts facts = {0};
+			PCacheRebuildTotals totals = {0};
+			bool		seen[MAX_SLOTS] = {0};
+			uint32		family = 0;
+
+			Forge(part == 2 ? ForgeMissing : ForgeNothing, MAX_SLOTS);
+			facts.sizes = PCacheRelSizesCreate();
+			PCacheJudgeChunk(&facts, 0, n, chunk, &totals);
+			PCacheRelSizesFree(facts.sizes);
+
+			assert_int_equal(chunk->npages, part == 2 ? 0 : n);
+			assert_int_equal(totals.pages[PCACHE_PAGE_KEPT], chunk->npages);
+			assert_int_equal(PCacheFamilyBegin(chunk, 0), 0);
+			assert_int_equal(PCacheFamilyBegin(chunk, PCACHE_NUM_FAMILIES), chunk->npages);
+			for (uint32 i = 0; i < chunk->npages; i++)
+			{
+				const PCacheJudgedPage *page = &chunk->sorted[i];
+
+				assert_false(seen[page->slot]);
+				seen[page->slot] = true;
+				assert_int_equal(page->tag.blockNum, page->slot);
+				assert_int_equal(page->hash, murmurhash32(page->slot));
+				while (i >= PCacheFamilyBegin(chunk, family + 1))
+					family++;
+				assert_int_equal(PCacheHashFamily(page->hash), family);
+				if (i > PCacheFamilyBegin(chunk, family))
+					assert_true(BinOf(chunk, page->hash) >= BinOf(chunk, page[-1].hash));
+			}
+		}
+		PCacheChunkFree(chunk);
+	}
+}
+
 /* Does counting tell? */
 static void
 TestCounter(void **state)
@@ -476,6 +580,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(TestCounter),
 		cmocka_unit_test(TestSteps),
+		cmocka_unit_test(TestSizeOfChunks),
+		cmocka_unit_test(TestOrder),
 	};
 
 	return cmocka_run_group_tests_name("forged pools", tests, NULL, NULL);

@@ -161,6 +161,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_run.c"
 #undef time
 #include "pcache_giveup.c"
+#include "pcache_chunk.c"
 #include "pcache_mapping.c"
 #undef PREFETCH_DISTANCE
 #include "pcache_rebuild.c"

@@ -60,9 +60,6 @@ typedef struct PCacheRebuildTotals
 
 typedef struct PCacheJudgedChunk PCacheJudgedChunk;
 
-/* 64 kB of descriptors */
-#define PCACHE_SLOTS_PER_CHUNK	1024
-
 /*
  * The rebuild of the mapping table, which the startup process shares with its
  * helpers, see pcache_rebuild.c.  mutex protects all but next_slot and alone.
@@ -266,9 +263,16 @@ extern void PCacheDrainForStart(void);
 /* pcache_move.c */
 extern void PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used);
 
+/* pcache_chunk.c */
+extern uint32 PCacheSlotsPerChunk(uint32 nslots);
+extern PCacheJudgedChunk *PCacheChunkCreate(uint32 nslots);
+extern void PCacheChunkFree(PCacheJudgedChunk *chunk);
+extern void PCacheJudgeChunk(const PCachePageFacts *facts, uint32 first,
+							 uint32 n, PCacheJudgedChunk *chunk,
+							 PCacheRebuildTotals *totals);
+
 /* pcache_mapping.c */
-extern PCacheJudgedChunk *PCacheChunkCreate(void);
-extern void PCacheMapChunk(const PCachePageFacts *facts, uint32 first, int n,
+extern void PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
 						   PCacheJudgedChunk *chunk,
 						   PCacheRebuildTotals *totals);
 extern void PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals);

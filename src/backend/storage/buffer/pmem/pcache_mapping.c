@@ -20,71 +20,17 @@
  */
 #include "postgres.h"
 
+#include "pcache_chunk.h"
 #include "pcache_internal.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
 #include "utils/injection_point.h"
 
-#define PREFETCH_DISTANCE		12
+/* How many pages ahead are a bucket and its first element prefetched? */
+#define BUCKET_DISTANCE			24
+#define ELEMENT_DISTANCE		12
 
-/* Two processes at work on neighbouring chunks are that many partitions apart. */
-#define PARTITION_STRIDE		37
-
-/* What the page gates say of a chunk of slots, and where its pages belong. */
-struct PCacheJudgedChunk
-{
-	PCacheDescriptor descs[PCACHE_SLOTS_PER_CHUNK];
-	PCachePageVerdict verdicts[PCACHE_SLOTS_PER_CHUNK];
-	BufferTag	tags[PCACHE_SLOTS_PER_CHUNK];
-	uint32		hashes[PCACHE_SLOTS_PER_CHUNK];
-
-	/*
-	 * Those to be kept, by partition of the mapping table: in order, the ones
-	 * of partition p begin at begin[p], and end before begin[p + 1].
-	 */
-	uint16		order[PCACHE_SLOTS_PER_CHUNK];
-	uint16		begin[NUM_BUFFER_PARTITIONS + 1];
-};
-
-StaticAssertDecl(PCACHE_SLOTS_PER_CHUNK <= PG_UINT16_MAX,
-				 "a slot of a chunk must fit into 16 bits");
-
-/* Allocate memory for chunks, in the current memory context. */
-PCacheJudgedChunk *
-PCacheChunkCreate(void)
-{
-	return palloc(sizeof(PCacheJudgedChunk));
-}
-
-/*
- * Fill the header of a buffer whose page passed its gate, dirty if its file may
- * not have it.
- *
- * The background writer may be looking at headers already, but it writes
- * nothing yet, nor does the checkpointer: kept_limit is unknown
- * (PersistentCacheAheadOfReplay), and the pool not in use.  So it does not
- * matter that the page is not in the mapping table yet, or that another slot
- * may claim to have it.
- */
-static void
-FillHeader(uint32 slot, const PCacheDescriptor *desc, const BufferTag *tag,
-		   bool dirty)
-{
-	BufferDesc *buf = GetBufferDescriptor(slot);
-	uint32		state = LockBufHdr(buf);
-
-	Assert((state & BM_TAG_VALID) == 0);
-	buf->tag = *tag;
-	state |= BM_TAG_VALID | BM_VALID;
-	if (desc->flags & PCACHE_DESC_PERMANENT)
-		state |= BM_PERMANENT;
-	if (dirty)
-		state |= BM_DIRTY | BM_JUST_DIRTIED;
-	state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
-	UnlockBufHdr(buf, state);
-}
-
-/* Make a header again what it was before FillHeader(). */
+/* Make a header again what it was before its page was judged. */
 static void
 ClearHeader(uint32 slot)
 {
@@ -93,61 +39,18 @@ ClearHeader(uint32 slot)
 
 	ClearBufferTag(&buf->tag);
 	UnlockBufHdr(buf, state & ~(BUF_FLAG_MASK | BUF_USAGECOUNT_MASK));
+	if (PersistentCacheDescriptors != NULL)
+		PCacheClearKept(slot);
 }
 
-/*
- * Read n descriptors, beginning with slot first, and ask the page gates.  The
- * headers of pages that pass are filled here, because this goes through them in
- * the order of memory.
- */
+/* The page in this buffer was counted as kept, but another slot claims it, too. */
 static void
-JudgeChunk(const PCachePageFacts *facts, uint32 first, int n,
-		   PCacheJudgedChunk *chunk)
+CountDuplicate(uint32 slot, PCacheRebuildTotals *totals)
 {
-	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, chunk->descs);
-
-	for (int i = 0; i < n; i++)
-	{
-		const PCacheDescriptor *desc = &chunk->descs[i];
-		BufferTag  *tag = &chunk->tags[i];
-		RelFileLocator rlocator;
-
-		chunk->verdicts[i] = PCachePageGate(desc, first + i, facts);
-		if (chunk->verdicts[i] != PCACHE_PAGE_KEPT)
-			continue;
-
-		rlocator.spcOid = desc->spc_oid;
-		rlocator.dbOid = desc->db_oid;
-		rlocator.relNumber = desc->rel_number;
-		InitBufferTag(tag, &rlocator, desc->fork_number, desc->block_number);
-		chunk->hashes[i] = BufTableHashCode(tag);
-		BufTablePrefetch(chunk->hashes[i], false);
-		FillHeader(first + i, desc, tag, PCachePageIsDirty(desc, facts));
-	}
-}
-
-/* Sort what is to be kept by partition (a counting sort). */
-static void
-SortChunk(int n, PCacheJudgedChunk *chunk)
-{
-	uint16		next[NUM_BUFFER_PARTITIONS] = {0};
-
-	for (int i = 0; i < n; i++)
-	{
-		if (chunk->verdicts[i] == PCACHE_PAGE_KEPT)
-			next[BufTableHashPartition(chunk->hashes[i])]++;
-	}
-	chunk->begin[0] = 0;
-	for (int p = 0; p < NUM_BUFFER_PARTITIONS; p++)
-	{
-		chunk->begin[p + 1] = chunk->begin[p] + next[p];
-		next[p] = chunk->begin[p];
-	}
-	for (int i = 0; i < n; i++)
-	{
-		if (chunk->verdicts[i] == PCACHE_PAGE_KEPT)
-			chunk->order[next[BufTableHashPartition(chunk->hashes[i])]++] = i;
-	}
+	if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_DIRTY)
+		totals->kept_dirty--;
+	totals->pages[PCACHE_PAGE_KEPT]--;
+	totals->pages[PCACHE_PAGE_DUPLICATE]++;
 }
 
 /*
@@ -174,102 +77,108 @@ DoubtPage(int buf_id)
  * The caller holds the partition's lock exclusively.
  */
 static void
-KeepPage(uint32 slot, int i, PCacheJudgedChunk *chunk)
+KeepPage(PCacheJudgedPage *page, PCacheRebuildTotals *totals)
 {
-	int			existing = BufTableInsert(&chunk->tags[i], chunk->hashes[i], slot);
+	int			existing = BufTableInsert(&page->tag, page->hash, page->slot);
 
 	if (existing < 0)
 		return;
-	chunk->verdicts[i] = PCACHE_PAGE_DUPLICATE;
-	ClearHeader(slot);
+	CountDuplicate(page->slot, totals);
+	ClearHeader(page->slot);
 	DoubtPage(existing);
 }
 
-/* Keep the pages of a chunk that belong to a partition, which is locked. */
+/* Keep the pages of a chunk that belong to a family, which is locked. */
 static void
-KeepPartition(uint32 first, int partition, PCacheJudgedChunk *chunk)
+KeepFamily(int family, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 {
-	int			all = chunk->begin[NUM_BUFFER_PARTITIONS];
+	uint32		end = PCacheFamilyBegin(chunk, family + 1);
 
-	for (int k = chunk->begin[partition]; k < chunk->begin[partition + 1]; k++)
+	for (uint32 i = PCacheFamilyBegin(chunk, family); i < end; i++)
 	{
-		if (k + PREFETCH_DISTANCE < all)
-			BufTablePrefetch(chunk->hashes[chunk->order[k + PREFETCH_DISTANCE]],
-							 true);
-		KeepPage(first + chunk->order[k], chunk->order[k], chunk);
+		if (i + BUCKET_DISTANCE < end)
+			BufTablePrefetch(chunk->sorted[i + BUCKET_DISTANCE].hash, false);
+		if (i + ELEMENT_DISTANCE < end)
+			BufTablePrefetch(chunk->sorted[i + ELEMENT_DISTANCE].hash, true);
+		KeepPage(&chunk->sorted[i], totals);
+	}
+}
+
+/*
+ * Lock the partitions of a family exclusively, in the order of their numbers, so
+ * that whoever has the first one gets the others.  Returns false if another
+ * process has it, and the caller does not want to wait.
+ */
+static bool
+LockFamily(int family, bool wait)
+{
+	bool		locked = false;
+
+	for (int p = 0; p < NUM_BUFFER_PARTITIONS; p++)
+	{
+		LWLock	   *lock = BufMappingPartitionLockByIndex(p);
+
+		if (PCacheHashFamily(p) != family)
+			continue;
+		if (locked || wait)
+			LWLockAcquire(lock, LW_EXCLUSIVE);
+		else if (!LWLockConditionalAcquire(lock, LW_EXCLUSIVE))
+			return false;
+		locked = true;
+	}
+	return true;
+}
+
+static void
+UnlockFamily(int family)
+{
+	for (int p = NUM_BUFFER_PARTITIONS - 1; p >= 0; p--)
+	{
+		if (PCacheHashFamily(p) == family)
+			LWLockRelease(BufMappingPartitionLockByIndex(p));
 	}
 }
 
 /*
  * Put what passed the gates, of a chunk that begins with slot first, into the
- * mapping table, a partition at a time.
+ * mapping table, a family at a time.
  *
- * Processes begin with different partitions, and come back later to one that
- * another process has locked, since to sleep takes longer than a chunk.
+ * Processes begin with different families, and come back later to one that
+ * another process has locked.
  */
 static void
-KeepChunk(uint32 first, PCacheJudgedChunk *chunk)
+KeepChunk(uint32 first, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 {
-	bool		done[NUM_BUFFER_PARTITIONS] = {0};
+	static const int begin_with[PCACHE_NUM_FAMILIES] = {0, 2, 1, 3};
+	int			begin = begin_with[first / chunk->nslots % PCACHE_NUM_FAMILIES];
+	bool		done[PCACHE_NUM_FAMILIES] = {0};
 
 	for (int pass = 0; pass < 2; pass++)
 	{
-		for (int i = 0; i < NUM_BUFFER_PARTITIONS; i++)
+		for (int i = 0; i < PCACHE_NUM_FAMILIES; i++)
 		{
-			int			p = (first / PCACHE_SLOTS_PER_CHUNK * PARTITION_STRIDE + i) %
-				NUM_BUFFER_PARTITIONS;
-			LWLock	   *lock = BufMappingPartitionLockByIndex(p);
+			int			family = (begin + i) % PCACHE_NUM_FAMILIES;
 
-			if (done[p] || chunk->begin[p] == chunk->begin[p + 1])
+			if (done[family] || !LockFamily(family, pass > 0))
 				continue;
-			if (pass > 0)
-				LWLockAcquire(lock, LW_EXCLUSIVE);
-			else if (!LWLockConditionalAcquire(lock, LW_EXCLUSIVE))
-				continue;
-			KeepPartition(first, p, chunk);
-			LWLockRelease(lock);
-			done[p] = true;
+			KeepFamily(family, chunk, totals);
+			UnlockFamily(family);
+			done[family] = true;
 		}
-	}
-}
-
-/* Count what became of the slots of a chunk that begins with slot first. */
-static void
-CountChunk(const PCachePageFacts *facts, uint32 first, int n,
-		   const PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
-{
-	for (int i = 0; i < n; i++)
-	{
-		const PCacheDescriptor *desc = &chunk->descs[i];
-
-		totals->pages[chunk->verdicts[i]]++;
-		if (chunk->verdicts[i] != PCACHE_PAGE_KEPT)
-			continue;
-		if (PCachePageIsDirty(desc, facts))
-			totals->kept_dirty++;
-		totals->max_lsn = Max(totals->max_lsn, desc->page_lsn);
-		if (PersistentCacheDescriptors != NULL)
-			PCacheSetKept(first + i);
 	}
 }
 
 /*
  * Judge n slots, beginning with slot first, put the pages that are kept into
- * the mapping table, and add them all to totals.  At most PCACHE_SLOTS_PER_CHUNK
- * slots.  No lock is required.
- *
- * Nearly all the time goes into cache misses in the mapping table, so its
- * buckets are prefetched while the pages of the chunk are judged.
+ * the mapping table, and add them all to totals.  No lock is required.
  */
 void
-PCacheMapChunk(const PCachePageFacts *facts, uint32 first, int n,
+PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
 			   PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 {
-	JudgeChunk(facts, first, n, chunk);
-	SortChunk(n, chunk);
-	KeepChunk(first, chunk);
+	PCacheJudgeChunk(facts, first, n, chunk, totals);
+	KeepChunk(first, chunk, totals);
 	INJECTION_POINT("persistent-cache-mapped", NULL);
-	CountChunk(facts, first, n, chunk, totals);
 }
 
 /* Take the page of a slot out again, from the mapping table if it got there. */
@@ -285,8 +194,6 @@ ForgetPage(uint32 slot)
 		BufTableDelete(&tag, hash);
 	ClearHeader(slot);
 	LWLockRelease(lock);
-	if (PersistentCacheDescriptors != NULL)
-		PCacheClearKept(slot);
 }
 
 /*
@@ -305,11 +212,8 @@ PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals)
 
 		if ((state & BM_TAG_VALID) == 0 || (state & BM_VALID) != 0)
 			continue;
+		CountDuplicate(slot, totals);
 		ForgetPage(slot);
-		if (state & BM_DIRTY)
-			totals->kept_dirty--;
-		totals->pages[PCACHE_PAGE_KEPT]--;
-		totals->pages[PCACHE_PAGE_DUPLICATE]++;
 	}
 }
 

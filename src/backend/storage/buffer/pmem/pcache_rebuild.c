@@ -4,10 +4,10 @@
  *	  Rebuild the mapping table with the help of other processes.
  *
  * The startup process claims one chunk of slots after the other, and maps it
- * (pcache_mapping.c).  Helpers are background workers that do the same
- * meanwhile.  The startup process never waits for a helper to come, so without
- * helpers, or if they come late, it maps all chunks.  It only waits for those
- * that are in the midst of a chunk when none is left to be claimed.
+ * (pcache_chunk.c, pcache_mapping.c).  Helpers are background workers that do
+ * the same meanwhile.  The startup process never waits for a helper to come, so
+ * without helpers, or if they come late, it maps all chunks.  It only waits for
+ * those that are in the midst of a chunk when none is left to be claimed.
  *
  * If a helper fails, the startup process begins anew without helpers (rule 89 in
  * README).
@@ -24,7 +24,6 @@
 #ifdef __linux__
 #include <sched.h>
 #endif
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "miscadmin.h"
@@ -32,7 +31,6 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "storage/pg_shmem.h"
 #include "storage/pmsignal.h"
 #include "storage/spin.h"
 #include "utils/injection_point.h"
@@ -148,36 +146,16 @@ DismissHelpers(void)
 }
 
 /*
- * Have the main shared memory segment, which holds the mapping table and the
- * buffer headers but no blocks, mapped into this process at once: faulting in
- * each page on its own takes longer than the rest of the rebuild, and a
- * prefetch of an absent page does nothing.  Only a hint.
+ * Claim n slots of nslots, beginning with *first, or fewer if these are the last
+ * ones.  Returns how many; 0 if none is left.
  */
-static void
-PopulateSharedMemory(void)
+static uint32
+ClaimSlots(uint32 nslots, uint32 n, uint32 *first)
 {
-#ifdef MADV_POPULATE_WRITE
-	const PGShmemHeader *segment = UsedShmemSegAddr;
-
-	(void) madvise(UsedShmemSegAddr, segment->totalsize, MADV_POPULATE_WRITE);
-#endif
-}
-
-static inline int
-ChunkSize(uint32 first, uint32 nslots)
-{
-	return Min(PCACHE_SLOTS_PER_CHUNK, nslots - first);
-}
-
-/* Claim a chunk of slots.  Returns false if none is left. */
-static bool
-ClaimChunk(uint32 nslots, uint32 *first)
-{
-	uint64		slot = pg_atomic_fetch_add_u64(&PCacheCtl->rebuild.next_slot,
-											   PCACHE_SLOTS_PER_CHUNK);
+	uint64		slot = pg_atomic_fetch_add_u64(&PCacheCtl->rebuild.next_slot, n);
 
 	*first = (uint32) Min(slot, nslots);
-	return slot < nslots;
+	return Min(n, nslots - *first);
 }
 
 /* The mutex is held. */
@@ -188,18 +166,6 @@ AddTotals(PCacheRebuildTotals *to, const PCacheRebuildTotals *from)
 		to->pages[i] += from->pages[i];
 	to->kept_dirty += from->kept_dirty;
 	to->max_lsn = Max(to->max_lsn, from->max_lsn);
-}
-
-/* Has it ended already? */
-static bool
-IsTooLate(void)
-{
-	bool		ended;
-
-	SpinLockAcquire(&PCacheCtl->rebuild.mutex);
-	ended = PCacheCtl->rebuild.ended;
-	SpinLockRelease(&PCacheCtl->rebuild.mutex);
-	return ended;
 }
 
 /*
@@ -263,29 +229,29 @@ PersistentCacheRebuildMain(Datum main_arg)
 	PCachePageFacts facts;
 	PCacheJudgedChunk *chunk;
 	uint32		nslots = 0;
+	uint32		per_chunk;
 	uint32		first;
+	uint32		n;
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	before_shmem_exit(LeaveRebuild, 0);
 
-	if (IsTooLate())
-		proc_exit(0);
-	PopulateSharedMemory();
-	chunk = PCacheChunkCreate();
 	if (!JoinRebuild(&facts, &nslots))
 		proc_exit(0);
 	facts.media = &no_bad_blocks;
 	facts.sizes = PCacheRelSizesCreate();
+	per_chunk = PCacheSlotsPerChunk(nslots);
+	chunk = PCacheChunkCreate(per_chunk);
 
-	while (!ShutdownRequestPending && ClaimChunk(nslots, &first))
+	while (!ShutdownRequestPending &&
+		   (n = ClaimSlots(nslots, per_chunk, &first)) > 0)
 	{
 		/* its startup process is gone as well, or about to go */
 		if (!PostmasterIsAlive())
 			proc_exit(1);
 		helper_in_chunk = true;
-		PCacheMapChunk(&facts, first, ChunkSize(first, nslots), chunk,
-					   &helper_totals);
+		PCacheMapChunk(&facts, first, n, chunk, &helper_totals);
 		helper_in_chunk = false;
 	}
 	proc_exit(0);
@@ -335,16 +301,18 @@ WaitForHelpers(void)
 static void
 MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
 {
-	PCacheJudgedChunk *chunk = PCacheChunkCreate();
+	uint32		per_chunk = PCacheSlotsPerChunk(nslots);
+	PCacheJudgedChunk *chunk = PCacheChunkCreate(per_chunk);
 	uint32		first;
+	uint32		n;
 
-	while (ClaimChunk(nslots, &first))
+	while ((n = ClaimSlots(nslots, per_chunk, &first)) > 0)
 	{
-		PCacheMapChunk(facts, first, ChunkSize(first, nslots), chunk, totals);
+		PCacheMapChunk(facts, first, n, chunk, totals);
 		INJECTION_POINT("persistent-cache-rebuilding", NULL);
 		PCacheStartInterrupts();
 	}
-	pfree(chunk);
+	PCacheChunkFree(chunk);
 }
 
 /* Without helpers, since one has left a chunk half done. */
@@ -375,7 +343,6 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 
 	PCacheCtl->kept_over_crash = PCacheIsAfterCrash(facts);
 	BeginRebuild(facts, nslots);
-	PopulateSharedMemory();
 	MapChunks(facts, nslots, &totals);
 	WaitForHelpers();
 	DismissHelpers();
