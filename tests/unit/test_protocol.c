@@ -922,12 +922,6 @@ PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber 
 	return 1000;
 }
 
-bool
-PCacheMediaRangeIsBad(const PCacheMediaReport *media, uint64 offset, uint64 length)
-{
-	return false;
-}
-
 /* ------------------------------------------------------------------------
  * What bufmgr.c does, and who else there is
  * ------------------------------------------------------------------------
@@ -1472,6 +1466,8 @@ Reset(int scenario)
  * ------------------------------------------------------------------------
  */
 
+static const PCacheMediaReport no_bad_blocks = {0};
+
 /* The power fails now: is there an image from which a wrong page is kept? */
 static void
 CutPower(void)
@@ -1482,6 +1478,7 @@ CutPower(void)
 		.drop_unlogged = true,
 		.completed_epoch = world.completed_epoch,
 		.redo = PG_UINT64_MAX,	/* so that the epoch alone has to tell */
+		.media = &no_bad_blocks,
 	};
 
 	for (int slot = 0; slot < N_SLOTS; slot++)
@@ -1537,6 +1534,7 @@ CheckNothingLost(void)
 		.drop_unlogged = true,
 		.completed_epoch = world.completed_epoch,
 		.redo = PG_UINT64_MAX,	/* so that the epoch alone has to tell */
+		.media = &no_bad_blocks,
 	};
 
 	alone = true;

@@ -1082,12 +1082,6 @@ PCacheQueryMedia(void)
 	PCacheMediaQuery(NULL, 0, PCACHE_FS_FSDAX, &PCacheMedia);
 }
 
-bool
-PCacheMediaRangeIsBad(const PCacheMediaReport *media, uint64 offset, uint64 length)
-{
-	return false;
-}
-
 void
 PCacheMediaRememberDimms(const PCacheMediaReport *report, PCacheSuperblock *sb)
 {

@@ -128,8 +128,6 @@ extern void PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 							 PCacheMediaReport *report);
 extern void PCacheMediaReportFree(PCacheMediaReport *report);
 extern bool PCacheMediaIsUsable(const PCacheMediaReport *report, bool always);
-extern bool PCacheMediaRangeIsBad(const PCacheMediaReport *report,
-								  uint64 offset, uint64 length);
 extern void PCacheMediaRememberDimms(const PCacheMediaReport *report,
 									 PCacheSuperblock *sb);
 extern PCacheDimmComparison PCacheMediaCompareDimms(const PCacheSuperblock *sb,
@@ -149,5 +147,17 @@ extern const char *PCachePlaceText(const PCacheMemoryPlace *place,
 /* pcache_media_numa.c */
 extern uint64 PCacheMemoryOnlyNodes(uint64 nodes);
 extern uint64 PCacheNearestCpuNodes(uint64 nodes);
+
+/*
+ * Is any byte of [offset, offset + length) of the pool file on a bad block?
+ * If bad blocks are unknown none is: what that is worth is the caller's
+ * policy.
+ */
+static inline bool
+PCacheMediaRangeIsBad(const PCacheMediaReport *report,
+					  uint64 offset, uint64 length)
+{
+	return PCacheRangeOverlaps(&report->bad, offset, length);
+}
 
 #endif							/* PCACHE_MEDIA_H */

@@ -36,7 +36,25 @@ extern uint32 PCacheRangeFirstBehind(const PCacheRangeList *list,
 									 uint64 offset);
 extern void PCacheRangeClip(PCacheRangeList *list,
 							uint64 start, uint64 length);
-extern bool PCacheRangeOverlaps(const PCacheRangeList *list,
-								uint64 offset, uint64 length);
+
+/*
+ * Is any byte of [offset, offset + length) in one of a merged list's ranges?
+ * Here, because it is asked for each slot of a pool, and nearly always of lists
+ * that are empty.
+ */
+static inline bool
+PCacheRangeOverlaps(const PCacheRangeList *list, uint64 offset, uint64 length)
+{
+	uint32		i;
+
+	if (list->truncated)
+		return true;
+	if (list->n_ranges == 0 || length == 0)
+		return false;
+	i = PCacheRangeFirstBehind(list, offset);
+	return i < list->n_ranges &&
+		(list->ranges[i].offset <= offset ||
+		 list->ranges[i].offset - offset < length);
+}
 
 #endif							/* PCACHE_RANGE_H */

@@ -111,11 +111,10 @@ FillHeader(uint32 slot, const PCacheDescriptor *desc, const BufferTag *tag,
 }
 
 /* A page passed its gate: remember it, fill its header, and count it. */
-static void
+static inline void
 AddPage(const PCachePageFacts *facts, uint32 slot, const PCacheDescriptor *desc,
-		PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
+		PCacheJudgedPage *page, PCacheRebuildTotals *totals)
 {
-	PCacheJudgedPage *page = &chunk->pages[chunk->npages++];
 	bool		dirty = PCachePageIsDirty(desc, facts);
 	RelFileLocator rlocator;
 
@@ -134,6 +133,26 @@ AddPage(const PCachePageFacts *facts, uint32 slot, const PCacheDescriptor *desc,
 		PCacheSetKept(slot);
 }
 
+/* Judge n slots, at most DESCRIPTORS_PER_READ.  Returns how many pages passed. */
+static uint32
+JudgeSlots(const PCachePageFacts *facts, uint32 first, uint32 n,
+		   PCacheDescriptor *descs, PCacheJudgedPage *pages,
+		   PCacheRebuildTotals *totals)
+{
+	uint32		npages = 0;
+
+	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, descs);
+	for (uint32 i = 0; i < n; i++)
+	{
+		PCachePageVerdict verdict = PCachePageGate(&descs[i], first + i, facts);
+
+		totals->pages[verdict]++;
+		if (verdict == PCACHE_PAGE_KEPT)
+			AddPage(facts, first + i, &descs[i], &pages[npages++], totals);
+	}
+	return npages;
+}
+
 /* Which bin does a page with this hash code belong to? */
 static inline uint32
 BinOf(const PCacheJudgedChunk *chunk, uint32 hash)
@@ -146,20 +165,23 @@ BinOf(const PCacheJudgedChunk *chunk, uint32 hash)
 static void
 SortPages(PCacheJudgedChunk *chunk)
 {
+	const PCacheJudgedPage *pages = chunk->pages;
+	uint32		npages = chunk->npages;
 	uint32		nbins = PCACHE_NUM_FAMILIES * chunk->nranges;
+	uint32	   *begin = chunk->begin;
 
 	/* Each bin's begin is counted one up first ... */
-	memset(chunk->begin, 0, (nbins + 1) * sizeof(uint32));
-	for (uint32 i = 0; i < chunk->npages; i++)
-		chunk->begin[BinOf(chunk, chunk->pages[i].hash) + 1]++;
+	memset(begin, 0, (nbins + 1) * sizeof(uint32));
+	for (uint32 i = 0; i < npages; i++)
+		begin[BinOf(chunk, pages[i].hash) + 1]++;
 	for (uint32 b = 0; b < nbins; b++)
-		chunk->begin[b + 1] += chunk->begin[b];
+		begin[b + 1] += begin[b];
 
 	/* ... and then moves up to the next one's. */
-	for (uint32 i = 0; i < chunk->npages; i++)
-		chunk->sorted[chunk->begin[BinOf(chunk, chunk->pages[i].hash)]++] = chunk->pages[i];
-	memmove(&chunk->begin[1], &chunk->begin[0], nbins * sizeof(uint32));
-	chunk->begin[0] = 0;
+	for (uint32 i = 0; i < npages; i++)
+		chunk->sorted[begin[BinOf(chunk, pages[i].hash)]++] = pages[i];
+	memmove(&begin[1], &begin[0], nbins * sizeof(uint32));
+	begin[0] = 0;
 }
 
 /*
@@ -175,19 +197,10 @@ PCacheJudgeChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
 {
 	Assert(n <= chunk->nslots);
 	chunk->npages = 0;
-	for (uint32 i = 0; i < n; i++)
-	{
-		const PCacheDescriptor *desc = &chunk->descs[i % DESCRIPTORS_PER_READ];
-		PCachePageVerdict verdict;
-
-		if (i % DESCRIPTORS_PER_READ == 0)
-			(void) PCacheReadDescriptors(PCacheThePool.fd, first + i,
-										 Min(n - i, DESCRIPTORS_PER_READ),
-										 chunk->descs);
-		verdict = PCachePageGate(desc, first + i, facts);
-		totals->pages[verdict]++;
-		if (verdict == PCACHE_PAGE_KEPT)
-			AddPage(facts, first + i, desc, chunk, totals);
-	}
+	for (uint32 done = 0; done < n; done += DESCRIPTORS_PER_READ)
+		chunk->npages += JudgeSlots(facts, first + done,
+									Min(n - done, DESCRIPTORS_PER_READ),
+									chunk->descs, &chunk->pages[chunk->npages],
+									totals);
 	SortPages(chunk);
 }

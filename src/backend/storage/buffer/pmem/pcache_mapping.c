@@ -92,15 +92,16 @@ KeepPage(PCacheJudgedPage *page, PCacheRebuildTotals *totals)
 static void
 KeepFamily(int family, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 {
-	uint32		end = PCacheFamilyBegin(chunk, family + 1);
+	PCacheJudgedPage *page = &chunk->sorted[PCacheFamilyBegin(chunk, family)];
+	PCacheJudgedPage *end = &chunk->sorted[PCacheFamilyBegin(chunk, family + 1)];
 
-	for (uint32 i = PCacheFamilyBegin(chunk, family); i < end; i++)
+	for (; page < end; page++)
 	{
-		if (i + BUCKET_DISTANCE < end)
-			BufTablePrefetch(chunk->sorted[i + BUCKET_DISTANCE].hash, false);
-		if (i + ELEMENT_DISTANCE < end)
-			BufTablePrefetch(chunk->sorted[i + ELEMENT_DISTANCE].hash, true);
-		KeepPage(&chunk->sorted[i], totals);
+		if (page + BUCKET_DISTANCE < end)
+			BufTablePrefetch(page[BUCKET_DISTANCE].hash, false);
+		if (page + ELEMENT_DISTANCE < end)
+			BufTablePrefetch(page[ELEMENT_DISTANCE].hash, true);
+		KeepPage(page, totals);
 	}
 }
 

@@ -93,18 +93,6 @@ PCacheMediaHealthText(uint32 health, char *buf, size_t len)
 }
 
 /*
- * Is any byte of [offset, offset + length) of the pool file on a bad block?
- * If bad blocks are unknown none is: what that is worth is the caller's
- * policy.
- */
-bool
-PCacheMediaRangeIsBad(const PCacheMediaReport *report,
-					  uint64 offset, uint64 length)
-{
-	return PCacheRangeOverlaps(&report->bad, offset, length);
-}
-
-/*
  * Is there a place left for what a server writes whatever it caches?  Without
  * one, no server starts with the pool.
  */

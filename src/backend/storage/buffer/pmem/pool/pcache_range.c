@@ -136,21 +136,3 @@ PCacheRangeClip(PCacheRangeList *list, uint64 start, uint64 length)
 	}
 	list->n_ranges = kept;
 }
-
-/*
- * Is any byte of [offset, offset + length) in one of a merged list's ranges?
- */
-bool
-PCacheRangeOverlaps(const PCacheRangeList *list, uint64 offset, uint64 length)
-{
-	uint32		i;
-
-	if (list->truncated)
-		return true;
-	if (list->n_ranges == 0 || length == 0)
-		return false;
-	i = PCacheRangeFirstBehind(list, offset);
-	return i < list->n_ranges &&
-		(list->ranges[i].offset <= offset ||
-		 list->ranges[i].offset - offset < length);
-}

@@ -127,6 +127,28 @@ StatFork(RelFileLocator rlocator, ForkNumber fork)
 	return nblocks;
 }
 
+/* Not the relation that was asked for last. */
+static pg_noinline int64
+LookUp(struct PCacheRelSizes *sizes, RelSizeKey key)
+{
+	RelSizeEntry *entry = relsize_lookup(sizes->hash, key);
+	int64		nblocks;
+	bool		found;
+
+	if (entry != NULL)
+		nblocks = entry->nblocks;
+	else
+	{
+		nblocks = StatFork(key.rlocator, key.fork);
+		if (nblocks >= 0)
+			relsize_insert(sizes->hash, key, &found)->nblocks = nblocks;
+	}
+
+	sizes->last_key = key;
+	sizes->last_nblocks = nblocks;
+	return nblocks;
+}
+
 /*
  * The length of a relation fork in blocks, or -1 if there is no such file.
  * A file that cannot be looked at counts as missing.
@@ -136,24 +158,8 @@ PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator,
 			  ForkNumber fork)
 {
 	RelSizeKey	key = {rlocator, fork};
-	RelSizeEntry *entry;
-	int64		nblocks;
-	bool		found;
 
 	if (RelSizeKeysEqual(&key, &sizes->last_key))
 		return sizes->last_nblocks;
-
-	entry = relsize_lookup(sizes->hash, key);
-	if (entry != NULL)
-		nblocks = entry->nblocks;
-	else
-	{
-		nblocks = StatFork(rlocator, fork);
-		if (nblocks >= 0)
-			relsize_insert(sizes->hash, key, &found)->nblocks = nblocks;
-	}
-
-	sizes->last_key = key;
-	sizes->last_nblocks = nblocks;
-	return nblocks;
+	return LookUp(sizes, key);
 }
