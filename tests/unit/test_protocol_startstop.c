@@ -73,7 +73,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "storage/pg_shmem.h"
 #include "storage/proc.h"
 #include "storage/procnumber.h"
 #include "storage/procsignal.h"
@@ -161,12 +160,11 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_run.c"
 #undef time
 #include "pcache_giveup.c"
-#include "pcache_chunk.c"
-#include "pcache_mapping.c"
-#undef PREFETCH_DISTANCE
-#include "pcache_rebuild.c"
 #undef PCACHE_SLOTS_PER_CHECK
 #define PCACHE_SLOTS_PER_CHECK	4
+#include "pcache_chunk.c"
+#include "pcache_mapping.c"
+#include "pcache_rebuild.c"
 #define MOVES_PER_DRAIN	2
 #define PCacheMovePages RealMovePages
 #include "pcache_move.c"
@@ -409,8 +407,6 @@ TimeLineID	recoveryTargetTLI = 1;
 int			wal_segment_size = 16 * 1024 * 1024;
 int			wal_sync_method = WAL_SYNC_METHOD_FDATASYNC;
 bool		enableFsync = true;
-static PGShmemHeader shmem_header;
-void	   *UsedShmemSegAddr = &shmem_header;
 PCacheMediaReport PCacheMedia;
 
 static int	store_size;
@@ -1324,6 +1320,7 @@ ConditionVariableCancelSleep(void)
 }
 
 volatile sig_atomic_t ShutdownRequestPending = false;
+volatile sig_atomic_t postmaster_possibly_dead = false;
 
 void
 TerminateBackgroundWorker(BackgroundWorkerHandle *handle)
@@ -1396,6 +1393,12 @@ static void
 TwoSlots(void)
 {
 	Violation(TWICE, "two slots are kept with the same tag");
+}
+
+bool
+PostmasterIsAliveInternal(void)
+{
+	return true;
 }
 
 void *

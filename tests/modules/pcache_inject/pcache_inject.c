@@ -13,7 +13,8 @@
  * pcache_inject.helpers says what becomes of the helpers of the startup process,
  * which waits for that after its first chunk of slots.  With "gone" they do all
  * the rest, and leave.  With "fail" they fail in the midst of their first chunk,
- * and with "kill" they kill themselves there.  With "busy" each has begun a
+ * with "told" they are told to end there, before a page of it is in the mapping
+ * table, and with "kill" they kill themselves.  With "busy" each has begun a
  * chunk, for which it takes its time; with "stuck" it ends that when the start
  * was given up.
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
@@ -164,6 +165,8 @@ pcache_inject_help(const char *name, const void *private_data, void *arg)
 		return;
 	if (strcmp(helpers, "fail") == 0)
 		elog(ERROR, "pcache_inject: PID %d fails", MyProcPid);
+	if (strcmp(helpers, "told") == 0)
+		kill(MyProcPid, SIGTERM);
 	if (strcmp(helpers, "kill") == 0)
 		pcache_inject_crash(name, private_data, arg);
 	if (strcmp(helpers, "busy") == 0)
@@ -403,7 +406,8 @@ AttachInjectionPoints(void)
 	{
 		InjectionPointAttach("persistent-cache-rebuilding", "pcache_inject",
 							 "pcache_inject_wait_for_helpers", NULL, 0);
-		InjectionPointAttach("persistent-cache-mapped", "pcache_inject",
+		InjectionPointAttach(strcmp(helpers, "told") == 0 ? "persistent-cache-judged" :
+							 "persistent-cache-mapped", "pcache_inject",
 							 "pcache_inject_help", NULL, 0);
 	}
 	if (hold_at[0] != '\0' && strcmp(hold_at, "persistent-cache-media") != 0)
@@ -427,7 +431,7 @@ _PG_init(void)
 							   0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.helpers",
-							   "What becomes of the helpers of the startup process: gone, busy, stuck, fail or kill.",
+							   "What becomes of the helpers of the startup process: gone, busy, stuck, fail, told or kill.",
 							   NULL,
 							   &helpers,
 							   "",

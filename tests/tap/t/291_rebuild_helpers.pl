@@ -31,8 +31,9 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 	$expected = checksums($node);
 
 	# They do it all, but for the first chunk; they are at work when nothing is
-	# left to be claimed; they fail in their first chunk.
-	for my $what (qw(gone busy fail))
+	# left to be claimed; they fail in their first chunk; they are told to end when
+	# they have judged it.
+	for my $what (qw(gone busy fail told))
 	{
 		my $name = "$mode, helpers $what";
 		my $all;
@@ -52,7 +53,7 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 		{
 			is(told($log), $what eq 'busy' ? $helpers : 0, "$name: the log tells how many kept pages");
 		}
-		($what eq 'fail' ? \&like : \&unlike)->($log,
+		($what =~ /fail|told/ ? \&like : \&unlike)->($log,
 			qr/LOG:  persistent cache: a helper has failed, so the rebuild .* begins anew without helpers/,
 			"$name: it begins anew only if one fails");
 		is(() = $log =~ /ERROR:  pcache_inject: PID \d+ fails/g, $what eq 'fail' ? $helpers : 0,
@@ -80,7 +81,7 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 	# without the pool's superblock, so that the next start sees them again
 	my $twins = slurp_file($pool);
 	my %state = map { $_ => slurp_file($node->data_dir . "/$_") } qw(global/pg_control pg_pcache.state);
-	for my $what (qw(busy fail gone))
+	for my $what (qw(busy fail told gone))
 	{
 		($outcome) = start_with($node, $what);
 		is_deeply($outcome->{dropped}, { duplicate => 7 }, "$mode, twins, helpers $what: exactly these are dropped");

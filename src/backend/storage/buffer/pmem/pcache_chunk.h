@@ -20,11 +20,12 @@
  * cache lines by turns.  So pages belong to families, which two bits of the hash
  * code tell apart, and a process puts in one family after the other.
  *
- * The three bits below tell apart the eight buckets of a cache line.  The five
- * lowest bits, which include these two, choose the freelist from which
- * dynahash.c takes an element.  The partition's number has the seven lowest
- * bits.  Hence a cache line of buckets, a freelist and a partition belong to one
- * family each.
+ * The three bits below tell apart the eight buckets of a cache line of 64 bytes.
+ * The five lowest bits, which include these two, choose the freelist from which
+ * dynahash.c takes an element, unless it is empty.  The partition's number has
+ * the seven lowest bits.  So a partition belongs to one family, which the locks
+ * rely on, and nearly always a cache line and a freelist, too, which is only
+ * faster.
  */
 #define PCACHE_NUM_FAMILIES		4
 #define PCacheHashFamily(hash)	(((hash) >> 3) % PCACHE_NUM_FAMILIES)

@@ -280,6 +280,7 @@ extern void PCacheForgetAll(uint32 nslots);
 
 /* pcache_rebuild.c */
 extern void PCacheRebuildShmemInit(void);
+extern void PCacheRebuildInterrupts(void);
 extern void PCacheRebuildLaunchHelpers(uint64 slots_used);
 extern XLogRecPtr PCacheRebuildMapping(const PCachePageFacts *facts,
 									   uint64 slots_used);

@@ -95,6 +95,8 @@ KeepFamily(int family, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 	PCacheJudgedPage *page = &chunk->sorted[PCacheFamilyBegin(chunk, family)];
 	PCacheJudgedPage *end = &chunk->sorted[PCacheFamilyBegin(chunk, family + 1)];
 
+	for (int i = 0; i < BUCKET_DISTANCE && page + i < end; i++)
+		BufTablePrefetch(page[i].hash, false);
 	for (; page < end; page++)
 	{
 		if (page + BUCKET_DISTANCE < end)
@@ -160,6 +162,8 @@ KeepChunk(uint32 first, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 		{
 			int			family = (begin + i) % PCACHE_NUM_FAMILIES;
 
+			if (PCacheFamilyBegin(chunk, family) == PCacheFamilyBegin(chunk, family + 1))
+				continue;
 			if (done[family] || !LockFamily(family, pass > 0))
 				continue;
 			KeepFamily(family, chunk, totals);
@@ -178,6 +182,8 @@ PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
 			   PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 {
 	PCacheJudgeChunk(facts, first, n, chunk, totals);
+	INJECTION_POINT("persistent-cache-judged", NULL);
+	PCacheRebuildInterrupts();
 	KeepChunk(first, chunk, totals);
 	INJECTION_POINT("persistent-cache-mapped", NULL);
 }
@@ -211,6 +217,8 @@ PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals)
 	{
 		uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(slot)->state);
 
+		if (slot % PCACHE_SLOTS_PER_CHECK == 0)
+			PCacheStartInterrupts();
 		if ((state & BM_TAG_VALID) == 0 || (state & BM_VALID) != 0)
 			continue;
 		CountDuplicate(slot, totals);
@@ -227,6 +235,8 @@ PCacheForgetAll(uint32 nslots)
 {
 	for (uint32 slot = 0; slot < nslots; slot++)
 	{
+		if (slot % PCACHE_SLOTS_PER_CHECK == 0)
+			PCacheStartInterrupts();
 		if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_TAG_VALID)
 			ForgetPage(slot);
 	}

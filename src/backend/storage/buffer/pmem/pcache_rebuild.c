@@ -218,6 +218,20 @@ LeaveRebuild(int code, Datum arg)
 	ConditionVariableBroadcast(&rebuild->changed);
 }
 
+/*
+ * Called by whoever maps a chunk, between parts of it.  Does not return if the
+ * server is to be stopped, or the postmaster is dead: a chunk may take long if
+ * its slots name files on a slow file system (rule 72).
+ */
+void
+PCacheRebuildInterrupts(void)
+{
+	if (AmStartupProcess())
+		PCacheStartInterrupts();
+	else if (ShutdownRequestPending || !PostmasterIsAlive())
+		proc_exit(1);
+}
+
 /* Entry point of a helper. */
 void
 PersistentCacheRebuildMain(Datum main_arg)
@@ -244,9 +258,6 @@ PersistentCacheRebuildMain(Datum main_arg)
 	while (!ShutdownRequestPending &&
 		   (n = ClaimSlots(nslots, per_chunk, &first)) > 0)
 	{
-		/* its startup process is gone as well, or about to go */
-		if (!PostmasterIsAlive())
-			proc_exit(1);
 		helper_in_chunk = true;
 		PCacheMapChunk(&facts, first, n, chunk, &helper_totals);
 		helper_in_chunk = false;
@@ -316,6 +327,8 @@ MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *tota
 static void
 BeginAnew(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
 {
+	/* or was it told to end because the server is to be stopped? */
+	PCacheStartInterrupts();
 	ereport(LOG,
 			(errmsg("persistent cache: a helper has failed, so the rebuild of the mapping table begins anew without helpers")));
 	PCacheForgetAll(nslots);
