@@ -101,6 +101,9 @@ series_checksum() {
 	} | sha256sum | cut -d ' ' -f 1
 }
 
+# dsc_files DSC: SHA256, size and name of each file of a Debian source package
+dsc_files() { awk '/^Checksums-Sha256:/ {on = 1; next} /^[^ ]/ {on = 0} on {print $1, $2, $3}' "$1"; }
+
 # tracked_files PATHSPEC...: what is in the repository or about to be added to it.
 # In an unpacked tarball (make dist) that is all there is but build/.
 tracked_files() {
