@@ -138,8 +138,8 @@ machine() {
 
 now_ms() { printf '%s\n' "$((${EPOCHREALTIME/./} / 1000))"; }
 
-# launch NAME BIN DATADIR LOG [OPTION]...: start a server and return as soon as
-# it accepts connections.  A child of ours, so that its end is seen at once.
+# launch NAME BIN DATADIR LOG [OPTION]...: start a server, as a child of ours, and
+# return as soon as it accepts connections.
 launch() {
 	local name=$1 bin=$2 data=$3 log=$4 begin lines tail line ready=
 	shift 4
@@ -151,7 +151,7 @@ launch() {
 		</dev/null >>"$log" 2>&1 7>&- 8>&- 9>&- &
 	SERVER[$name]=$! SERVER_LOG[$name]=$log
 	# wait without asking again and again, which would take half a processor from the server
-	exec {lines}< <(exec tail -n +1 -f --pid="${SERVER[$name]}" "$log" 7>&- 8>&- 9>&-)
+	exec {lines}< <(exec tail -n +1 -f -s 0.2 --pid="${SERVER[$name]}" "$log" 7>&- 8>&- 9>&-)
 	tail=$!
 	while read -r line <&"$lines"; do
 		case $line in *'database system is ready to accept connections'*) ready=${line%% *} && break ;; esac
@@ -159,7 +159,7 @@ launch() {
 	exec {lines}<&-
 	kill "$tail" 2>/dev/null || true
 	if [ -z "$ready" ]; then
-		unset "SERVER[$name]"
+		kill -0 "${SERVER[$name]}" 2>/dev/null || unset "SERVER[$name]"
 		tail -n 20 "$log" >&2
 		die "the server does not start" "see $log"
 	fi
