@@ -95,13 +95,13 @@ KeepFamily(int family, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 	PCacheJudgedPage *page = &chunk->sorted[PCacheFamilyBegin(chunk, family)];
 	PCacheJudgedPage *end = &chunk->sorted[PCacheFamilyBegin(chunk, family + 1)];
 
-	for (int i = 0; i < BUCKET_DISTANCE && page + i < end; i++)
+	for (int i = 0; i < Min(BUCKET_DISTANCE, end - page); i++)
 		BufTablePrefetch(page[i].hash, false);
 	for (; page < end; page++)
 	{
-		if (page + BUCKET_DISTANCE < end)
+		if (end - page > BUCKET_DISTANCE)
 			BufTablePrefetch(page[BUCKET_DISTANCE].hash, false);
-		if (page + ELEMENT_DISTANCE < end)
+		if (end - page > ELEMENT_DISTANCE)
 			BufTablePrefetch(page[ELEMENT_DISTANCE].hash, true);
 		KeepPage(page, totals);
 	}
@@ -135,6 +135,7 @@ LockFamily(int family, bool wait)
 static void
 UnlockFamily(int family)
 {
+	/* LWLockRelease() looks for the lock that was taken last first */
 	for (int p = NUM_BUFFER_PARTITIONS - 1; p >= 0; p--)
 	{
 		if (PCacheHashFamily(p) == family)
@@ -162,9 +163,9 @@ KeepChunk(uint32 first, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
 		{
 			int			family = (begin + i) % PCACHE_NUM_FAMILIES;
 
-			if (PCacheFamilyBegin(chunk, family) == PCacheFamilyBegin(chunk, family + 1))
-				continue;
-			if (done[family] || !LockFamily(family, pass > 0))
+			if (done[family] ||
+				PCacheFamilyBegin(chunk, family) == PCacheFamilyBegin(chunk, family + 1) ||
+				!LockFamily(family, pass > 0))
 				continue;
 			KeepFamily(family, chunk, totals);
 			UnlockFamily(family);
