@@ -29,7 +29,6 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
-#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #define SEAL_BATCH			256
@@ -37,9 +36,6 @@
 /* Sleep longer when nothing was queued for that many rounds. */
 #define IDLE_ROUNDS			100
 #define IDLE_FACTOR			20
-
-/* Seal that seldom while redo changes the same pages again: a second. */
-#define REDO_INTERVAL		USECS_PER_SEC
 
 /* The slow pass goes round once in about so many rounds. */
 #define SLOW_PASS_ROUNDS	6000
@@ -210,25 +206,15 @@ SealQueued(void)
 }
 
 /*
- * Is anything to be sealed in this round?  Not before the startup process has
- * decided about the pool, and seldom until recovery has come to where the kept
- * pages are (rule 90 in README).
+ * Is anything to be sealed yet?  Not before the startup process has decided
+ * about the pool, nor before recovery has come to where the kept pages are
+ * (rule 90 in README).
  */
 static bool
-RoundIsDue(void)
+MaySeal(void)
 {
-	static TimestampTz last = 0;
-	TimestampTz now;
-
-	if (pg_atomic_read_u64(&PCacheCtl->attached) == 0)
-		return false;
-	if (pg_atomic_read_u64(&PCacheCtl->kept_limit) == 0)
-		return true;
-	now = GetCurrentTimestamp();
-	if (now - last < REDO_INTERVAL)
-		return false;
-	last = now;
-	return true;
+	return pg_atomic_read_u64(&PCacheCtl->attached) != 0 &&
+		pg_atomic_read_u64(&PCacheCtl->kept_limit) == 0;
 }
 
 void
@@ -261,7 +247,7 @@ PersistentCacheSealerMain(Datum main_arg)
 	{
 		long		delay = persistent_cache_seal_delay;
 		uint64		looked_at = 0;
-		bool		due = RoundIsDue();
+		bool		may_seal = MaySeal();
 
 		if (ConfigReloadPending)
 		{
@@ -269,12 +255,12 @@ PersistentCacheSealerMain(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 
-		if (due)
+		if (may_seal)
 		{
 			looked_at = SealQueued();
 			SlowPass(rounds);
 		}
-		idle_rounds = due && looked_at == 0 ? idle_rounds + 1 : 0;
+		idle_rounds = may_seal && looked_at == 0 ? idle_rounds + 1 : 0;
 		rounds = idle_rounds > IDLE_ROUNDS ? IDLE_FACTOR : 1;
 		delay *= rounds;
 
