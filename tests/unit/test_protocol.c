@@ -5,7 +5,7 @@
  *	  and of the sealer, with the power cut after each step.
  *
  * pcache_mark.c, pcache_sealer.c and pcache_descriptor.c are included below, as
- * they are, and PCacheDescribe() with pcache_shutdown.c.  What they ask of the server, and
+ * they are, and PCacheDescribe() with pcache_save.c.  What they ask of the server, and
  * pcache_persist.h, is defined here.  The macros after the includes put
  * functions of this file in the place of the atomic operations, of memcpy(),
  * of PageGetLSN() and of UnlockBufHdr(): each of these, like each of the
@@ -104,7 +104,7 @@ static void SealerEnqueue(int buf_id);
 #define PCacheEnqueue SealerEnqueue
 #include "pcache_sealer.c"
 #undef PCacheEnqueue
-#include "pcache_shutdown.c"
+#include "pcache_save.c"
 
 #undef memcpy
 #undef UnlockBufHdr

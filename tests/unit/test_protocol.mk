@@ -6,7 +6,7 @@
 # which does not know coroutines.  To be included by Makefile.
 
 $(OUT)/test_protocol: test_protocol.c unit.h $(PMEM)/pcache_mark.c $(PMEM)/pcache_sealer.c \
-		$(PMEM)/pcache_shutdown.c $(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_descriptor.c \
+		$(PMEM)/pcache_save.c $(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_descriptor.c \
 		$(wildcard ../../src/include/storage/pcache*.h) $(PMEM)/pcache_internal.h Makefile test_protocol.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \

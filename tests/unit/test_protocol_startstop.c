@@ -94,6 +94,8 @@ static void HookSeqStore(uint64 *seq, uint64 value);
 static void HookAtomicWrite(volatile pg_atomic_uint64 *ptr, uint64 value);
 static bool HookCas(volatile pg_atomic_uint64 *ptr, uint64 *expected, uint64 value);
 static void HookPayload(void *dest, const void *src, size_t len);
+static pid_t HookFork(void);
+static pid_t HookWait(pid_t pid, int *status, int options);
 static ssize_t HookPread(int fd, void *buf, size_t len, off_t offset);
 static int	HookFallocate(int fd, off_t offset, off_t len);
 static int	HookTruncate(int fd, off_t len);
@@ -175,7 +177,12 @@ static void TwoSlots(void);
 #include "pcache_startup.c"
 #undef PCacheKeepPool
 #include "pcache_shutdown.c"
-#include "pcache_slots.c"
+#include "pcache_save.c"
+#define fork_process HookFork
+#define waitpid HookWait
+#include "pcache_save_helpers.c"
+#undef fork_process
+#undef waitpid
 #undef pg_atomic_write_u64
 #undef pg_atomic_compare_exchange_u64
 
@@ -1072,6 +1079,20 @@ PCacheMediaReportFree(PCacheMediaReport *report)
 {
 }
 
+/* A helper that saves all before the checkpointer comes to it. */
+static pid_t
+HookFork(void)
+{
+	return SaveClaims(getppid()) ? 1 : -1;
+}
+
+static pid_t
+HookWait(pid_t pid, int *status, int options)
+{
+	*status = 0;
+	return pid;
+}
+
 void
 PCacheQueryMedia(void)
 {
@@ -1666,6 +1687,7 @@ OpenServer(void)
 	/* it is another process */
 	remembered = false;
 	moving = moved_early = false;
+	persistent_cache_rebuild_workers = 0;
 	stop_at_check = 0;
 	memset(&ram, 0, sizeof(ram));
 	for (int slot = 0; slot < N_SLOTS; slot++)
@@ -1845,6 +1867,14 @@ Save(void)
 	drains = 0;
 	PersistentCacheShutdown();
 	Step();
+}
+
+/* The same with a helper. */
+static void
+SaveTogether(void)
+{
+	persistent_cache_rebuild_workers = 1;
+	Save();
 }
 
 /* ------------------------------------------------------------------------
@@ -2309,6 +2339,8 @@ static const struct
 }			scenarios[] = {
 	{"shutdown, always", RunningAlways, Save,.warm = true},
 	{"shutdown, planned_restart", RunningPlanned, Save,.warm = true},
+	{"shutdown with a helper, always", RunningAlways, SaveTogether,.warm = true},
+	{"shutdown with a helper, planned_restart", RunningPlanned, SaveTogether,.warm = true},
 	{"shutdown, after one that was killed", RunningAfterKilledSave, Save,.warm = true},
 	{"sealer stops anywhere, shutdown", RunningUnsealed, StopServer,.warm = true,.sealer = true},
 	{"start after clean stop, always", StoppedAlways, StartAndUse,.warm = true},

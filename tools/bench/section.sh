@@ -275,7 +275,7 @@ expect_warm() {
 
 # rebuild_ms LOG, save_ms LOG: all that the cache did at the start, and at the stop; 0 without it
 rebuild_ms() { sed -nE 's/.*persistent cache: kept .*, ([0-9.]+) ms in all.*/\1/p' "$1" | grep . || echo 0; }
-save_ms() { sed -nE 's/.*persistent cache: saved .*, ([0-9.]+) ms$/\1/p' "$1" | grep . || echo 0; }
+save_ms() { sed -nE 's/.*persistent cache: saved .*, ([0-9.]+) ms,.*/\1/p' "$1" | grep . || echo 0; }
 # faults: minor page faults of the ended children of the server "db": of the startup process
 faults() { awk '{sub(/.*\) /, ""); print $9}' "/proc/${SERVER[db]}/stat"; }
 

@@ -17,6 +17,9 @@
  * table, and with "kill" they kill themselves.  With "busy" each has begun a
  * chunk, for which it takes its time; with "stuck" it ends that when the start
  * was given up.
+ * pcache_inject.save_after has the checkpointer, when it saves with helpers, wait
+ * until they have claimed so many slots.  pcache_inject.save says what becomes of
+ * each helper when it has saved its first ones: "fail" or "kill".
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
  * "persistent-cache-media".
@@ -82,7 +85,16 @@ extern PGDLLEXPORT void pcache_inject_help(const char *name,
 										   const void *private_data,
 										   void *arg);
 
+extern PGDLLEXPORT void pcache_inject_wait_for_save(const char *name,
+													const void *private_data,
+													void *arg);
+extern PGDLLEXPORT void pcache_inject_save(const char *name,
+										   const void *private_data,
+										   void *arg);
+
 static char *crash_at = NULL;
+static char *save_fault = NULL;
+static int	save_after = 0;
 static char *helpers = NULL;
 static char *hold_at = NULL;
 static int	hold_pass = 1;
@@ -182,6 +194,28 @@ pcache_inject_help(const char *name, const void *private_data, void *arg)
 		for (int i = 0; i < 2000 && !PCacheCtl->given_up; i++)
 			pg_usleep(10000);
 	}
+}
+
+/* In the checkpointer, which has forked its helpers. */
+void
+pcache_inject_wait_for_save(const char *name, const void *private_data, void *arg)
+{
+	for (int i = 0; i < 6000; i++)
+	{
+		if (pg_atomic_read_u64(&PCacheCtl->save_next_slot) >= save_after)
+			return;
+		pg_usleep(10000);
+	}
+	elog(FATAL, "pcache_inject: the helpers do not save");
+}
+
+/* In one of these helpers, which has saved some slots. */
+void
+pcache_inject_save(const char *name, const void *private_data, void *arg)
+{
+	if (strcmp(save_fault, "fail") == 0)
+		elog(ERROR, "pcache_inject: PID %d fails", MyProcPid);
+	pcache_inject_crash(name, private_data, arg);
 }
 
 /* Add the ranges in a list of "offset:length" to those of the report. */
@@ -410,6 +444,12 @@ AttachInjectionPoints(void)
 							 "persistent-cache-mapped", "pcache_inject",
 							 "pcache_inject_help", NULL, 0);
 	}
+	if (save_after > 0)
+		InjectionPointAttach("persistent-cache-save-forked", "pcache_inject",
+							 "pcache_inject_wait_for_save", NULL, 0);
+	if (save_fault[0] != '\0')
+		InjectionPointAttach("persistent-cache-helper-saved", "pcache_inject",
+							 "pcache_inject_save", NULL, 0);
 	if (hold_at[0] != '\0' && strcmp(hold_at, "persistent-cache-media") != 0)
 		InjectionPointAttach(hold_at, "pcache_inject", "pcache_inject_hold",
 							 NULL, 0);
@@ -430,6 +470,22 @@ _PG_init(void)
 							   PGC_POSTMASTER,
 							   0,
 							   NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache_inject.save",
+							   "What becomes of the helpers of a save: fail or kill.",
+							   NULL,
+							   &save_fault,
+							   "",
+							   PGC_POSTMASTER,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomIntVariable("pcache_inject.save_after",
+							"How many slots they claim before the checkpointer does.",
+							NULL,
+							&save_after,
+							0, 0, INT_MAX,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.helpers",
 							   "What becomes of the helpers of the startup process: gone, busy, stuck, fail, told or kill.",
 							   NULL,

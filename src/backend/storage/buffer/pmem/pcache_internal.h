@@ -155,6 +155,10 @@ typedef struct PersistentCacheControl
 	uint64		control_updates;	/* of pg_control, under ControlFileLock; 0
 									 * before the pool is ours */
 
+	/* A save: the first slot that nobody has claimed yet, and pages saved. */
+	pg_atomic_uint64 save_next_slot;
+	pg_atomic_uint64 saved;
+
 	/* Apart from what others write. */
 	PCacheSealerControl sealer pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 	PCacheRebuildControl rebuild pg_attribute_aligned(PG_CACHE_LINE_SIZE);
@@ -166,16 +170,6 @@ typedef struct PCacheQueueWalk
 	uint32		next_summary;
 	uint64		summary;		/* words of the last summary still to visit */
 } PCacheQueueWalk;
-
-/*
- * Some of the slots, a bit each.  There are none in most cases, so memory for
- * them is allocated with the first one.
- */
-typedef struct PCacheSlotSet
-{
-	uint32		nslots;			/* all that there are */
-	uint64	   *words;
-} PCacheSlotSet;
 
 /* NULL, and pool.fd is -1, unless PersistentCacheEnabled(). */
 extern PersistentCacheControl *PCacheCtl;
@@ -251,11 +245,6 @@ extern void PCacheTrustAgain(int buf_id);
 /* pcache_hint.c */
 extern bool PCacheNamesBlocks(const BufferTag *tag, Page page);
 
-/* pcache_slots.c */
-extern void PCacheSlotSetAdd(PCacheSlotSet *set, uint32 slot);
-extern bool PCacheSlotSetNext(const PCacheSlotSet *set, uint32 *slot);
-extern void PCacheSlotSetFree(PCacheSlotSet *set);
-
 /* pcache_startup.c */
 extern void PCacheUnseal(uint32 slot);
 extern void PCacheDrainForStart(void);
@@ -281,6 +270,9 @@ extern void PCacheForgetAll(uint32 nslots);
 /* pcache_rebuild.c */
 extern void PCacheRebuildShmemInit(void);
 extern void PCacheRebuildInterrupts(void);
+extern int	PCacheHelpersFor(uint64 nslots);
+extern uint32 PCacheClaimSlots(pg_atomic_uint64 *next, uint32 nslots, uint32 n,
+							   uint32 *first);
 extern void PCacheRebuildLaunchHelpers(uint64 slots_used);
 extern XLogRecPtr PCacheRebuildMapping(const PCachePageFacts *facts,
 									   uint64 slots_used);
@@ -335,9 +327,13 @@ extern void PCacheCountSeals(uint64 seals, uint64 failed);
 extern uint64 PCacheCountDrains(void);
 extern void PCachePublishMedia(const PCacheMediaReport *report);
 
-/* pcache_shutdown.c */
+/* pcache_save.c */
 extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,
 						   const BufferTag *tag, uint32 state);
+extern bool PCacheSaveSlots(uint32 first, uint32 n, uint64 *saved);
+
+/* pcache_save_helpers.c */
+extern bool PCacheSaveAll(uint64 *saved, int *nhelpers);
 
 /* pcache_numa.c */
 extern void PCacheApplyNuma(const PCacheMemoryPlace *place);

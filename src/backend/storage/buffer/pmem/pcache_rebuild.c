@@ -86,13 +86,13 @@ CountProcessors(void)
 	return Max(sysconf(_SC_NPROCESSORS_ONLN), 1);
 }
 
-/* How many helpers are worth their start? */
-static int
-ChooseHelpers(uint64 nslots)
+/*
+ * How many helpers are worth their start, if there is something to be done to
+ * nslots slots?
+ */
+int
+PCacheHelpersFor(uint64 nslots)
 {
-	/* helpers know of no bad block, nor would it be worth the trouble */
-	if (PCacheCtl->rebuild.alone || PCacheMedia.bad.n_ranges > 0)
-		return 0;
 	if (persistent_cache_rebuild_workers >= 0)
 		return persistent_cache_rebuild_workers;
 	return Min(Min(nslots / SLOTS_PER_HELPER, MAX_HELPERS_BY_SIZE),
@@ -108,9 +108,14 @@ ChooseHelpers(uint64 nslots)
 void
 PCacheRebuildLaunchHelpers(uint64 slots_used)
 {
-	int			nhelpers = ChooseHelpers(Min(slots_used, NBuffers));
+	int			nhelpers;
 	BackgroundWorker worker;
 
+	/* helpers know of no bad block, nor would it be worth the trouble */
+	if (PCacheCtl->rebuild.alone || PCacheMedia.bad.n_ranges > 0)
+		return;
+
+	nhelpers = PCacheHelpersFor(Min(slots_used, NBuffers));
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
@@ -144,12 +149,13 @@ DismissHelpers(void)
 
 /*
  * Claim n slots of nslots, beginning with *first, or fewer if these are the last
- * ones.  Returns how many; 0 if none is left.
+ * ones.  *next is the first slot that no process has claimed yet.  Returns how
+ * many; 0 if none is left.
  */
-static uint32
-ClaimSlots(uint32 nslots, uint32 n, uint32 *first)
+uint32
+PCacheClaimSlots(pg_atomic_uint64 *next, uint32 nslots, uint32 n, uint32 *first)
 {
-	uint64		slot = pg_atomic_fetch_add_u64(&PCacheCtl->rebuild.next_slot, n);
+	uint64		slot = pg_atomic_fetch_add_u64(next, n);
 
 	*first = (uint32) Min(slot, nslots);
 	return Min(n, nslots - *first);
@@ -236,6 +242,7 @@ PCacheRebuildInterrupts(void)
 void
 PersistentCacheRebuildMain(Datum main_arg)
 {
+	pg_atomic_uint64 *next = &PCacheCtl->rebuild.next_slot;
 	PCacheMediaReport no_bad_blocks = {0};
 	PCachePageFacts facts;
 	PCacheJudgedChunk *chunk;
@@ -256,7 +263,7 @@ PersistentCacheRebuildMain(Datum main_arg)
 	chunk = PCacheChunkCreate(per_chunk);
 
 	while (!ShutdownRequestPending &&
-		   (n = ClaimSlots(nslots, per_chunk, &first)) > 0)
+		   (n = PCacheClaimSlots(next, nslots, per_chunk, &first)) > 0)
 	{
 		helper_in_chunk = true;
 		PCacheMapChunk(&facts, first, n, chunk, &helper_totals);
@@ -309,12 +316,13 @@ WaitForHelpers(void)
 static void
 MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
 {
+	pg_atomic_uint64 *next = &PCacheCtl->rebuild.next_slot;
 	uint32		per_chunk = PCacheSlotsPerChunk(nslots);
 	PCacheJudgedChunk *chunk = PCacheChunkCreate(per_chunk);
 	uint32		first;
 	uint32		n;
 
-	while ((n = ClaimSlots(nslots, per_chunk, &first)) > 0)
+	while ((n = PCacheClaimSlots(next, nslots, per_chunk, &first)) > 0)
 	{
 		PCacheMapChunk(facts, first, n, chunk, totals);
 		INJECTION_POINT("persistent-cache-rebuilding", NULL);

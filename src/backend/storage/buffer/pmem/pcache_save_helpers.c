@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_save_helpers.c
+ *	  Save all slots together with other processes.
+ *
+ * A save takes as long as flushing the pages to persistent memory does, 128
+ * cache lines each, or fetching their headers, and one processor cannot make use
+ * of all that memory can do.  When the checkpointer saves, the postmaster starts
+ * no process any more, because it waits for the checkpointer to exit.  So the
+ * checkpointer forks its helpers itself, and waits for them.
+ *
+ * A helper has inherited the mapping of the pool.  It takes no lock and allocates
+ * no memory, and it ends without any of what the checkpointer does at its exit.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pcache_save_helpers.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "pcache_internal.h"
+#include "portability/instr_time.h"
+#include "postmaster/fork_process.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "utils/injection_point.h"
+#include "utils/ps_status.h"
+
+/* A process claims 8 MB of pages at a time: some milliseconds. */
+#define SLOTS_PER_CLAIM		1024
+
+/* As log_startup_progress_interval has it by default. */
+#define SECONDS_PER_REPORT	10
+
+/* Tell from time to time how far a save has got that takes long. */
+static void
+ReportProgress(uint32 slot)
+{
+	static instr_time began;
+	static int	reported = 0;
+	instr_time	now;
+	int			seconds;
+
+	INSTR_TIME_SET_CURRENT(now);
+	if (INSTR_TIME_IS_ZERO(began))
+		began = now;
+	INSTR_TIME_SUBTRACT(now, began);
+	seconds = INSTR_TIME_GET_MILLISEC(now) / 1000;
+	if (seconds < reported + SECONDS_PER_REPORT)
+		return;
+	reported = seconds;
+	ereport(LOG,
+			(errmsg("persistent cache: saving, slot %u of %d, elapsed time: %d s",
+					slot, NBuffers, seconds)));
+}
+
+/*
+ * Save the slots that this process claims, until none is left, and drain: that is
+ * only for what this process has flushed.  checkpointer is 0 in the checkpointer,
+ * and its process ID in a helper, which looks whether it is still there, since
+ * signals are blocked as fork_process() has left them.
+ */
+static bool
+SaveClaims(pid_t checkpointer)
+{
+	uint32		first;
+	uint32		n;
+
+	while ((n = PCacheClaimSlots(&PCacheCtl->save_next_slot, NBuffers,
+								 SLOTS_PER_CLAIM, &first)) > 0)
+	{
+		uint64		saved;
+
+		if (!PCacheSaveSlots(first, n, &saved))
+			return false;
+		pg_atomic_fetch_add_u64(&PCacheCtl->saved, saved);
+		if (checkpointer == 0)
+			ReportProgress(first);
+		else
+		{
+			INJECTION_POINT("persistent-cache-helper-saved", NULL);
+			if (getppid() != checkpointer)
+				return false;
+		}
+	}
+	return PCacheDrain(&PCacheThePool.map);
+}
+
+/* What a helper does. */
+pg_noreturn static void
+Help(pid_t checkpointer)
+{
+	/* an error must not go on as the checkpointer would */
+	PG_exception_stack = NULL;
+	on_exit_reset();
+	set_ps_display("saving the persistent cache");
+	_exit(SaveClaims(checkpointer) ? 0 : 1);
+}
+
+/* Fork helpers, and note their process IDs.  Returns how many there are. */
+static int
+ForkHelpers(pid_t *helpers)
+{
+	pid_t		checkpointer = getpid();
+	int			wanted;
+	int			n = 0;
+
+	/* the drain of a file writes back all of it, so once is enough */
+	if (PCacheThePool.map.kind == PCACHE_PERSIST_FILE ||
+		PCacheMedia.bad.n_ranges > 0)
+		return 0;
+
+	wanted = PCacheHelpersFor(NBuffers);
+	while (n < wanted)
+	{
+		pid_t		pid = fork_process();
+
+		if (pid == 0)
+			Help(checkpointer);
+		if (pid < 0)
+		{
+			ereport(LOG,
+					(errmsg("persistent cache: could not fork a process that helps to save: %m")));
+			break;
+		}
+		helpers[n++] = pid;
+	}
+	return n;
+}
+
+/* Wait for a helper.  Returns whether all that it claimed is saved, durably. */
+static bool
+AwaitHelper(pid_t pid)
+{
+	int			status;
+
+	while (waitpid(pid, &status, 0) < 0)
+	{
+		if (errno == EINTR)
+			continue;
+		ereport(LOG,
+				(errmsg("persistent cache: could not wait for a process that helps to save: %m")));
+		return false;
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return true;
+	ereport(LOG,
+			(errmsg("persistent cache: a process that helps to save has failed, so the save begins anew without helpers"),
+			 errdetail_internal("%s", wait_result_to_str(status))));
+	return false;
+}
+
+/*
+ * Save all slots durably (rule 91 in README).  Returns false, with errno set, if
+ * a drain failed.  Sets *saved to how many pages the next start may keep, and
+ * *nhelpers to how many processes have helped.
+ *
+ * Called once, by the checkpointer, when nobody else uses a buffer any more.
+ */
+bool
+PCacheSaveAll(uint64 *saved, int *nhelpers)
+{
+	pid_t		helpers[PCACHE_MAX_REBUILD_WORKERS];
+	bool		helped = true;
+	bool		ok;
+	int			save_errno;
+
+	*nhelpers = ForkHelpers(helpers);
+	if (*nhelpers > 0)
+		INJECTION_POINT("persistent-cache-save-forked", NULL);
+	ok = SaveClaims(0);
+	save_errno = errno;
+	for (int i = 0; i < *nhelpers; i++)
+		helped = AwaitHelper(helpers[i]) && helped;
+	errno = save_errno;
+
+	if (ok && !helped)
+	{
+		/* nobody knows which slots it had claimed */
+		*nhelpers = 0;
+		pg_atomic_write_u64(&PCacheCtl->save_next_slot, 0);
+		pg_atomic_write_u64(&PCacheCtl->saved, 0);
+		ok = SaveClaims(0);
+	}
+	*saved = pg_atomic_read_u64(&PCacheCtl->saved);
+	return ok;
+}
