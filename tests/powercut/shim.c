@@ -243,6 +243,7 @@ cut(void)
 	char		list[16384];
 	int			fd;
 	ssize_t		n;
+	pid_t		parent = 0;		/* the checkpointer, whose helper dies with it */
 
 	atomic_store(&control->off, 1);
 
@@ -262,11 +263,15 @@ cut(void)
 
 		if (end == next)
 			break;
-		if (pid != getpid())
+		if (pid == getppid())
+			parent = pid;
+		else if (pid != getpid())
 			kill(pid, SIGKILL);
 	}
 	if (postmaster != getpid())
 		kill(postmaster, SIGKILL);
+	if (parent != 0)
+		kill(parent, SIGKILL);
 	kill(getpid(), SIGKILL);
 	pause();
 }

@@ -1768,16 +1768,14 @@ TestMaySeal(void **state)
 {
 	/* nobody has decided about the pool */
 	control.attached.value = 0;
-	control.kept_limit.value = 0;
+	control.superblock.state = PCACHE_STATE_ATTACHING;
 	assert_false(MaySeal());
 
-	/* redo is still on its way to what the kept pages contain */
+	/* redo is still on its way */
 	control.attached.value = 1;
-	control.kept_limit.value = 1;
 	assert_false(MaySeal());
 
-	/* it is there */
-	control.kept_limit.value = 0;
+	control.superblock.state = PCACHE_STATE_DIRTY;
 	assert_true(MaySeal());
 	memset(&control, 0, sizeof(control));
 }

@@ -11,7 +11,8 @@
  * PersistentCacheShutdown(), and SealQueued() before the latter.  The rest of
  * the server is played by functions here.
  *
- * Start and shutdown have no concurrency of their own, so there is one actor.
+ * Start and shutdown have no concurrency of their own but for helpers, which do
+ * what the one actor does, before it does.
  * It stops after each store in turn.  What the code under test stores between
  * two calls is split into stores of 8, 16 or 32 bytes, from the first to the
  * last or the other way round, as a compiler or memcpy() may do.  The stores
@@ -422,6 +423,7 @@ static int	step;
 static int	cut_at;				/* stop there; 0: do not */
 static jmp_buf cut;
 
+static bool helper_fails;
 static int	stop_at_check;		/* the start is given up there; 0: it is not */
 static bool stopping;			/* ... or was, just now */
 static pg_on_exit_callback at_exit;
@@ -1079,18 +1081,28 @@ PCacheMediaReportFree(PCacheMediaReport *report)
 {
 }
 
-/* A helper that saves all before the checkpointer comes to it. */
+/*
+ * A helper that saves all before the checkpointer comes to it.  There is one
+ * processor here, so a drain of the checkpointer is one of the helper, too; that
+ * the helper must drain is for tests/tap/t/292_save_helpers.pl to show.
+ */
 static pid_t
 HookFork(void)
 {
 	return SaveClaims(getppid()) ? 1 : -1;
 }
 
+/* It has failed at last, or it has not. */
 static pid_t
 HookWait(pid_t pid, int *status, int options)
 {
-	*status = 0;
+	*status = helper_fails ? SIGKILL : 0;
 	return pid;
+}
+
+void
+PersistentCacheChildDied(int pid, int exitstatus)
+{
 }
 
 void
@@ -1688,6 +1700,7 @@ OpenServer(void)
 	remembered = false;
 	moving = moved_early = false;
 	persistent_cache_rebuild_workers = 0;
+	helper_fails = false;
 	stop_at_check = 0;
 	memset(&ram, 0, sizeof(ram));
 	for (int slot = 0; slot < N_SLOTS; slot++)
@@ -1875,6 +1888,14 @@ SaveTogether(void)
 {
 	persistent_cache_rebuild_workers = 1;
 	Save();
+}
+
+/* All that it has stored is stored again. */
+static void
+SaveAnew(void)
+{
+	helper_fails = true;
+	SaveTogether();
 }
 
 /* ------------------------------------------------------------------------
@@ -2341,6 +2362,8 @@ static const struct
 	{"shutdown, planned_restart", RunningPlanned, Save,.warm = true},
 	{"shutdown with a helper, always", RunningAlways, SaveTogether,.warm = true},
 	{"shutdown with a helper, planned_restart", RunningPlanned, SaveTogether,.warm = true},
+	{"shutdown with a helper that fails, always", RunningAlways, SaveAnew,.warm = true},
+	{"shutdown with a helper that fails, planned_restart", RunningPlanned, SaveAnew,.warm = true},
 	{"shutdown, after one that was killed", RunningAfterKilledSave, Save,.warm = true},
 	{"sealer stops anywhere, shutdown", RunningUnsealed, StopServer,.warm = true,.sealer = true},
 	{"start after clean stop, always", StoppedAlways, StartAndUse,.warm = true},

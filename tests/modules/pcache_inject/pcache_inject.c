@@ -19,7 +19,8 @@
  * was given up.
  * pcache_inject.save_after has the checkpointer, when it saves with helpers, wait
  * until they have claimed so many slots.  pcache_inject.save says what becomes of
- * each helper when it has saved its first ones: "fail" or "kill".
+ * each helper when it has saved its first ones: "fail", "kill", "fault", or "hold",
+ * with which it waits until it is killed.
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
  * "persistent-cache-media".
@@ -215,6 +216,18 @@ pcache_inject_save(const char *name, const void *private_data, void *arg)
 {
 	if (strcmp(save_fault, "fail") == 0)
 		elog(ERROR, "pcache_inject: PID %d fails", MyProcPid);
+	if (strcmp(save_fault, "fault") == 0)
+	{
+		/* as if the server's handler could not run any more */
+		signal(SIGSEGV, SIG_DFL);
+		*(volatile int *) 16 = 1;
+	}
+	if (strcmp(save_fault, "hold") == 0)
+	{
+		write_stderr("pcache_inject: PID %d waits\n", MyProcPid);
+		for (;;)
+			pause();
+	}
 	pcache_inject_crash(name, private_data, arg);
 }
 
@@ -471,7 +484,7 @@ _PG_init(void)
 							   0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.save",
-							   "What becomes of the helpers of a save: fail or kill.",
+							   "What becomes of the helpers of a save: fail, kill, fault or hold.",
 							   NULL,
 							   &save_fault,
 							   "",

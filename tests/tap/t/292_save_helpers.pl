@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 use PCache;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $shim = $ENV{PCACHE_POWERCUT} // '';
 plan skip_all => 'no power cut shim' if !-e "$shim/libpowercut.so";
@@ -68,8 +69,10 @@ pcache_inject.save = '$fault'});
 		$log = slurp_file($node->logfile, $offset);
 		like($log, qr/LOG:  persistent cache: saved \d+ pages in ${\ SLOTS} slots, [\d.]+ ms, helpers: ${\ ($fault ? 0 : HELPERS)}$/m,
 			"$name: the log tells how many have helped");
-		is(() = $log =~ /a process that helps to save has failed, so the save begins anew without helpers/g,
-			$fault ? HELPERS : 0, "$name: it begins anew only if they fail");
+		is(() = $log =~ /LOG:  persistent cache: a process that helps to save has failed$/mg,
+			$fault ? HELPERS : 0, "$name: so many have failed");
+		is(() = $log =~ /LOG:  persistent cache: the save begins anew without helpers$/mg,
+			$fault ? 1 : 0, "$name: it begins anew only if they fail");
 		is(() = $log =~ /DETAIL:  child process exited with exit code 1$/mg, $fault eq 'fail' ? HELPERS : 0,
 			"$name: those that failed");
 		is(() = $log =~ /DETAIL:  child process was terminated by signal 9/g, $fault eq 'kill' ? HELPERS : 0,
@@ -90,24 +93,60 @@ pcache_inject.save = '$fault'});
 		exit 1;
 	}
 
-	# There are as many as the setting says, on tmpfs, too.
-	for my $case ([ 0, 1, 0 ], [ 1, 1, 1 ], [ 3, 1, 3 ], [ 3, 0, 3 ])
+	# A fault makes memory suspect, as it does in any process.
+	delete local @ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE)};
+	unlink "$dir.image", "$dir.image.ctl";
+	$node->append_conf('postgresql.conf', "pcache_inject.save = ''");
+	$node->restart;
+	run_with_fault($node, 'fault');
+	$node->stop;
+	$node->append_conf('postgresql.conf', "pcache_inject.save = ''");
+	my $offset = log_offset($node);
+	$node->start;
+	my $outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'cold', "$mode, a helper dies of a fault: cold");
+	like($outcome->{reason}, qr/may have overwritten|suspect/, "$mode, a helper dies of a fault: the reason");
+	is(contents($node), $expected, "$mode, a helper dies of a fault: contents are right");
+
+	# A helper does not outlive the checkpointer, whose pool it has locked.
+	for my $how ('kill -9', 'immediate')
 	{
-		my ($workers, $forced, $helpers) = @$case;
-		my $offset;
+		my @pids;
+
+		run_with_fault($node, 'hold');
+		$offset = log_offset($node);
+		system_or_bail('pg_ctl', '--pgdata' => $node->data_dir, '--mode' => 'fast', '--no-wait', 'stop');
+		$node->wait_for_log(qr/(pcache_inject: PID \d+ waits.*){${\ HELPERS}}/s, $offset);
+		@pids = slurp_file($node->logfile, $offset) =~ /pcache_inject: PID (\d+) waits/g;
+		$how eq 'immediate' ? $node->stop('immediate') : kill_all($node);
+		for (1 .. 600)
+		{
+			last if !grep { kill 0, $_ } @pids;
+			usleep(100_000);
+		}
+		is(scalar(grep { kill 0, $_ } @pids), 0, "$mode, $how: helpers that wait have ended")
+		  or kill 'KILL', @pids;
+		$node->append_conf('postgresql.conf', "pcache_inject.save = ''");
+		$node->start;
+		is(contents($node), $expected, "$mode, $how: contents are right");
+	}
+
+	# There are as many as the setting says, on tmpfs, too.
+	for my $case ([ 0, 1 ], [ 1, 1 ], [ 3, 1 ], [ 3, 0 ])
+	{
+		my ($workers, $forced) = @$case;
 
 		$node->append_conf('postgresql.conf', qq{
 pcache_inject.save_after = 0
 pcache_inject.save = ''
 persistent_cache_rebuild_workers = $workers});
 		$node->stop;
-		local $ENV{PMEM_IS_PMEM_FORCE} = 1;
-		delete local @ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE)} if !$forced;
+		local $ENV{PMEM_IS_PMEM_FORCE} = $forced;
 		$node->start;
 		$offset = log_offset($node);
 		$node->stop;
-		like(slurp_file($node->logfile, $offset), qr/ ms, helpers: $helpers$/m,
-			"$mode, $workers helpers, " . ($forced ? 'persistent memory' : 'tmpfs') . ": $helpers");
+		like(slurp_file($node->logfile, $offset), qr/ ms, helpers: $workers$/m,
+			"$mode, $workers helpers, " . ($forced ? 'persistent memory' : 'tmpfs') . ": the log tells");
 		$node->start;
 		is(contents($node), $expected, "$mode, $workers helpers: contents are right");
 	}
@@ -115,6 +154,19 @@ persistent_cache_rebuild_workers = $workers});
 }
 
 done_testing();
+
+# Restart with that in store for the helpers of the next stop.
+sub run_with_fault
+{
+	my ($node, $fault) = @_;
+
+	$node->append_conf('postgresql.conf', qq{
+pcache_inject.save_after = ${\ (HELPERS * SLOTS_PER_CLAIM)}
+pcache_inject.save = '$fault'});
+	$node->restart;
+	warm_up($node);
+	return;
+}
 
 # As the buffers have it.
 sub contents

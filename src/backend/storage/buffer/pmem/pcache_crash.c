@@ -143,7 +143,8 @@ PCacheNoteOwnFault(int signal)
  * start is cold whatever becomes of us.
  *
  * Called by the postmaster for each child that did not exit in order, also if
- * others died before it and while the server is shut down.  Takes no lock.
+ * others died before it and while the server is shut down; and by the checkpointer
+ * for those that helped it to save.  Takes no lock.
  */
 void
 PersistentCacheChildDied(int pid, int exitstatus)

@@ -36,7 +36,7 @@
 #include "utils/injection_point.h"
 #include "utils/wait_event.h"
 
-/* 512 MB: 6 ms alone, 4 ms with a helper.  Less is not worth a process. */
+/* 512 MB: a start of 6 ms alone, 4 ms with a helper.  Less is not worth one. */
 #define SLOTS_PER_HELPER		65536
 
 /* The rest of the server wants to start, too. */

@@ -21,6 +21,9 @@
  */
 #include "postgres.h"
 
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,8 +67,7 @@ ReportProgress(uint32 slot)
 /*
  * Save the slots that this process claims, until none is left, and drain: that is
  * only for what this process has flushed.  checkpointer is 0 in the checkpointer,
- * and its process ID in a helper, which looks whether it is still there, since
- * signals are blocked as fork_process() has left them.
+ * and its process ID in a helper, which looks whether it is still there.
  */
 static bool
 SaveClaims(pid_t checkpointer)
@@ -93,13 +95,23 @@ SaveClaims(pid_t checkpointer)
 	return PCacheDrain(&PCacheThePool.map);
 }
 
-/* What a helper does. */
+/*
+ * What a helper does.
+ *
+ * It must not outlive the checkpointer, because it keeps the pool's lock, and may
+ * be stopped or wait for memory.  Of the signals that fork_process() has blocked,
+ * SIGQUIT is none: an immediate stop sends it to the checkpointer's process group.
+ */
 pg_noreturn static void
 Help(pid_t checkpointer)
 {
-	/* an error must not go on as the checkpointer would */
-	PG_exception_stack = NULL;
+	/* an error must not run what the checkpointer does at its exit */
 	on_exit_reset();
+#ifdef __linux__
+	(void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != checkpointer)
+		_exit(1);
+#endif
 	set_ps_display("saving the persistent cache");
 	_exit(SaveClaims(checkpointer) ? 0 : 1);
 }
@@ -135,7 +147,10 @@ ForkHelpers(pid_t *helpers)
 	return n;
 }
 
-/* Wait for a helper.  Returns whether all that it claimed is saved, durably. */
+/*
+ * Wait for a helper.  Returns whether all that it claimed is saved, durably.  If
+ * not, it may have overwritten pages before it died, see rule 63 in README.
+ */
 static bool
 AwaitHelper(pid_t pid)
 {
@@ -151,8 +166,9 @@ AwaitHelper(pid_t pid)
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return true;
+	PersistentCacheChildDied(pid, status);
 	ereport(LOG,
-			(errmsg("persistent cache: a process that helps to save has failed, so the save begins anew without helpers"),
+			(errmsg("persistent cache: a process that helps to save has failed"),
 			 errdetail_internal("%s", wait_result_to_str(status))));
 	return false;
 }
@@ -160,7 +176,7 @@ AwaitHelper(pid_t pid)
 /*
  * Save all slots durably (rule 91 in README).  Returns false, with errno set, if
  * a drain failed.  Sets *saved to how many pages the next start may keep, and
- * *nhelpers to how many processes have helped.
+ * *nhelpers to how many processes were forked to help.
  *
  * Called once, by the checkpointer, when nobody else uses a buffer any more.
  */
@@ -183,7 +199,9 @@ PCacheSaveAll(uint64 *saved, int *nhelpers)
 
 	if (ok && !helped)
 	{
-		/* nobody knows which slots it had claimed */
+		/* nobody knows which slots were claimed by one that has failed */
+		ereport(LOG,
+				(errmsg("persistent cache: the save begins anew without helpers")));
 		*nhelpers = 0;
 		pg_atomic_write_u64(&PCacheCtl->save_next_slot, 0);
 		pg_atomic_write_u64(&PCacheCtl->saved, 0);

@@ -206,15 +206,14 @@ SealQueued(void)
 }
 
 /*
- * Is anything to be sealed yet?  Not before the startup process has decided
- * about the pool, nor before recovery has come to where the kept pages are
- * (rule 90 in README).
+ * Is anything to be sealed yet?  Not before the startup process has decided about
+ * the pool, nor before the pool is in use (rule 90 in README).
  */
 static bool
 MaySeal(void)
 {
 	return pg_atomic_read_u64(&PCacheCtl->attached) != 0 &&
-		pg_atomic_read_u64(&PCacheCtl->kept_limit) == 0;
+		PCacheCtl->superblock.state == PCACHE_STATE_DIRTY;
 }
 
 void
