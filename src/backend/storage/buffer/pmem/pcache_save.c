@@ -139,7 +139,8 @@ SaveSlot(uint32 slot, bool flush_page)
  * there are *saved.  Returns false, with errno set, if a drain failed.
  *
  * In mode always a pool in use is believed, so a page must be durable before its
- * descriptor is stored.  In planned_restart nothing is believed there before the
+ * descriptor is stored.  For an ordinary file the caller has seen to that, since
+ * its drain writes back all of it.  In planned_restart nothing is believed there before the
  * superblock says so, and one pass does.
  */
 bool
@@ -149,7 +150,8 @@ PCacheSaveSlots(uint32 first, uint32 n, uint64 *saved)
 
 	*saved = 0;
 	Populate(first, n);
-	if (always && !FlushUnsealed(first, n))
+	if (always && PCacheThePool.map.kind == PCACHE_PERSIST_PMEM &&
+		!FlushUnsealed(first, n))
 		return false;
 	for (uint32 slot = first; slot < first + n; slot++)
 	{

@@ -124,7 +124,7 @@ ForkHelpers(pid_t *helpers)
 	int			wanted;
 	int			n = 0;
 
-	/* the drain of a file writes back all of it, so once is enough */
+	/* each one's drain of a file would write back all of it */
 	if (PCacheThePool.map.kind == PCACHE_PERSIST_FILE ||
 		PCacheMedia.bad.n_ranges > 0)
 		return 0;
@@ -187,6 +187,15 @@ PCacheSaveAll(uint64 *saved, int *nhelpers)
 	bool		helped = true;
 	bool		ok;
 	int			save_errno;
+
+	*saved = 0;
+	*nhelpers = 0;
+
+	/* pages before descriptors, see PCacheSaveSlots() */
+	if (PersistentCacheDescriptors != NULL &&
+		PCacheThePool.map.kind == PCACHE_PERSIST_FILE &&
+		!PCacheDrain(&PCacheThePool.map))
+		return false;
 
 	*nhelpers = ForkHelpers(helpers);
 	if (*nhelpers > 0)
