@@ -51,8 +51,12 @@ for my $goal (undef, 'latest', 2)
 		$standby->restart;
 	}
 	$next->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 1');
-	$next->wait_for_replay_catchup($standby);
 	$expected = checksums($next, tables => \@logged);
+
+	# Reading them prunes pages, and nothing flushes that WAL.  It must not come
+	# to the standby after the seal.
+	$next->safe_psql('postgres', q{SELECT pg_logical_emit_message(false, 'flush', '', true)});
+	$next->wait_for_replay_catchup($standby);
 	warm_up($standby);
 	$standby->safe_psql('postgres', 'SELECT pg_pcache_seal()');
 	$valid = permanent_buffers($standby);
