@@ -11,9 +11,9 @@
  * PersistentCacheShutdown(), and SealQueued() before the latter.  The rest of
  * the server is played by functions here.
  *
- * Start and shutdown have no concurrency of their own but for helpers, which do
- * what the one actor does, before it does.
- * It stops after each store in turn.  What the code under test stores between
+ * There is one actor.  The only concurrency of start and shutdown are helpers, and
+ * the helper of a save does all its work here before the checkpointer goes on.
+ * The actor stops after each store in turn.  What the code under test stores between
  * two calls is split into stores of 8, 16 or 32 bytes, from the first to the
  * last or the other way round, as a compiler or memcpy() may do.  The stores
  * to seq, which are atomic, are steps of their own.

@@ -31,7 +31,6 @@
 #include "pcache_internal.h"
 #include "portability/instr_time.h"
 #include "postmaster/fork_process.h"
-#include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "utils/injection_point.h"
 #include "utils/ps_status.h"

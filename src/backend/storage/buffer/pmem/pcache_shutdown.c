@@ -21,7 +21,6 @@
 #include "miscadmin.h"
 #include "pcache_internal.h"
 #include "portability/instr_time.h"
-#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/lwlock.h"
 #include "storage/sync.h"
