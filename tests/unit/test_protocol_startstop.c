@@ -398,6 +398,10 @@ ProcNumber	MyProcNumber = 0;
 BackendType MyBackendType = B_STARTUP;
 ProcessingMode Mode = NormalProcessing;
 bool		IsPostmasterEnvironment = true;
+bool		ExitOnAnyError = true;
+sigjmp_buf *PG_exception_stack = NULL;
+ErrorContextCallback *error_context_stack = NULL;
+sigjmp_buf *PCacheMemoryErrorEscape = NULL;
 char	   *BufferBlocks = pool + BLOCKS_AT;
 Block	   *LocalBufferBlockPointers = NULL;
 BufferDescPadded *BufferDescriptors = ram.buffers;
@@ -1473,6 +1477,35 @@ ProcessSyncRequests(void)
 {
 }
 
+/* No standby is stopped here, and no memory error is met. */
+bool
+RecoveryInProgress(void)
+{
+	return false;
+}
+
+void
+EmitErrorReport(void)
+{
+}
+
+void
+FlushErrorState(void)
+{
+}
+
+void
+PersistentCacheInitChild(void)
+{
+}
+
+/* The checkpointer exits right away. */
+void
+on_shmem_exit(pg_on_exit_callback function, Datum arg)
+{
+	function(0, arg);
+}
+
 bool
 PostmasterShutdownRequested(void)
 {
@@ -1838,7 +1871,6 @@ GiveUpStart(int check)
 	}
 	phase = STOPPING;
 	drains = 0;
-	PersistentCacheFlushStandby();
 	PersistentCacheShutdown();
 	Step();
 }

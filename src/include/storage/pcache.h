@@ -206,7 +206,6 @@ extern void PersistentCacheControlPending(const ControlFileData *control);
 extern void PersistentCacheControlConfirmed(const ControlFileData *control);
 
 /* pcache_shutdown.c: checkpointer */
-extern void PersistentCacheFlushStandby(void);
 extern void PersistentCacheShutdown(void);
 
 #endif							/* PCACHE_H */

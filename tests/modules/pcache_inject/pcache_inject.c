@@ -19,8 +19,10 @@
  * was given up.
  * pcache_inject.save_after has the checkpointer, when it saves with helpers, wait
  * until they have claimed so many slots.  pcache_inject.save says what becomes of
- * each helper when it has saved its first ones: "fail", "kill", "fault", or "hold",
- * with which it waits until it is killed.
+ * each helper when it has saved its first ones: "fail", "kill", "fault", "break",
+ * with which it meets a memory error, or "hold", with which it waits until it is
+ * killed.  pcache_inject.break_in_save has the checkpointer meet memory errors in
+ * so many passes of its save.
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
  * "persistent-cache-media".
@@ -92,9 +94,13 @@ extern PGDLLEXPORT void pcache_inject_wait_for_save(const char *name,
 extern PGDLLEXPORT void pcache_inject_save(const char *name,
 										   const void *private_data,
 										   void *arg);
+extern PGDLLEXPORT void pcache_inject_break_in_save(const char *name,
+													const void *private_data,
+													void *arg);
 
 static char *crash_at = NULL;
 static char *save_fault = NULL;
+static int	break_in_save = 0;
 static int	save_after = 0;
 static char *helpers = NULL;
 static char *hold_at = NULL;
@@ -210,6 +216,26 @@ pcache_inject_wait_for_save(const char *name, const void *private_data, void *ar
 	elog(FATAL, "pcache_inject: the helpers do not save");
 }
 
+/*
+ * Replace memory, for this process only, by that of an empty file: whoever
+ * touches it gets a SIGBUS.
+ */
+static void
+Break(char *address, size_t length)
+{
+	char		name[64];
+	int			fd;
+
+	snprintf(name, sizeof(name), "pcache_inject.tmp.%d", MyProcPid);
+	fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0 || unlink(name) < 0)
+		elog(ERROR, "could not create file \"%s\": %m", name);
+	if (mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			 fd, 0) == MAP_FAILED)
+		elog(ERROR, "could not map file \"%s\": %m", name);
+	close(fd);
+}
+
 /* In one of these helpers, which has saved some slots. */
 void
 pcache_inject_save(const char *name, const void *private_data, void *arg)
@@ -228,7 +254,30 @@ pcache_inject_save(const char *name, const void *private_data, void *arg)
 		for (;;)
 			pause();
 	}
+	if (strcmp(save_fault, "break") == 0)
+	{
+		/* all that is left */
+		Break(BufferGetBlock(1), (size_t) NBuffers * BLCKSZ);
+		return;
+	}
 	pcache_inject_crash(name, private_data, arg);
+}
+
+/*
+ * In the checkpointer, which is about to save: a memory error in one buffer more
+ * each time, and in the descriptor of another one.
+ */
+void
+pcache_inject_break_in_save(const char *name, const void *private_data, void *arg)
+{
+	static int	pass = 0;
+	char	   *descs = PCacheThePool.map.base + PCACHE_DESCRIPTORS_OFFSET;
+
+	if (++pass > break_in_save)
+		return;
+	Break(BufferGetBlock(1 + 10 * pass), BLCKSZ);
+	if (pass == 1)
+		Break(descs + (NBuffers - 64) * sizeof(PCacheDescriptor), 4096);
 }
 
 /* Add the ranges in a list of "offset:length" to those of the report. */
@@ -312,24 +361,6 @@ pcache_inject_media(const char *name, const void *private_data, void *arg)
 	}
 	else if (media[0] != '\0')
 		elog(FATAL, "invalid pcache_inject.media: \"%s\"", media);
-}
-
-/*
- * Replace memory, for this process only, by that of an empty file: whoever
- * touches it gets a SIGBUS.
- */
-static void
-Break(char *address, size_t length)
-{
-	const char *name = "pcache_inject.tmp";
-	int			fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
-
-	if (fd < 0 || unlink(name) < 0)
-		elog(ERROR, "could not create file \"%s\": %m", name);
-	if (mmap(address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-			 fd, 0) == MAP_FAILED)
-		elog(ERROR, "could not map file \"%s\": %m", name);
-	close(fd);
 }
 
 static int
@@ -463,6 +494,9 @@ AttachInjectionPoints(void)
 	if (save_fault[0] != '\0')
 		InjectionPointAttach("persistent-cache-helper-saved", "pcache_inject",
 							 "pcache_inject_save", NULL, 0);
+	if (break_in_save > 0)
+		InjectionPointAttach("persistent-cache-checkpointer-saves", "pcache_inject",
+							 "pcache_inject_break_in_save", NULL, 0);
 	if (hold_at[0] != '\0' && strcmp(hold_at, "persistent-cache-media") != 0)
 		InjectionPointAttach(hold_at, "pcache_inject", "pcache_inject_hold",
 							 NULL, 0);
@@ -484,7 +518,7 @@ _PG_init(void)
 							   0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.save",
-							   "What becomes of the helpers of a save: fail, kill, fault or hold.",
+							   "What becomes of the helpers of a save: fail, kill, fault, break or hold.",
 							   NULL,
 							   &save_fault,
 							   "",
@@ -495,6 +529,14 @@ _PG_init(void)
 							"How many slots they claim before the checkpointer does.",
 							NULL,
 							&save_after,
+							0, 0, INT_MAX,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pcache_inject.break_in_save",
+							"In how many passes of its save the checkpointer meets a memory error.",
+							NULL,
+							&break_in_save,
 							0, 0, INT_MAX,
 							PGC_POSTMASTER,
 							0,

@@ -57,6 +57,31 @@ standby_is_warm('no restartpoint possible', qr/skipping restartpoint|restartpoin
 # pages of the future.
 standby_is_warm('no restartpoint possible, again');
 
+# The same with a file that cannot be written.  PostgreSQL would not write it, so
+# the stop must not fail; the cache is not saved then.
+$primary->safe_psql('postgres', 'UPDATE t_heap SET filler = reverse(filler) WHERE id % 5 = 0');
+$primary->wait_for_replay_catchup($standby);
+$expected = checksums($primary, tables => \@tables);
+my $file = $standby->data_dir . '/' . $standby->safe_psql('postgres', q{SELECT pg_relation_filepath('t_heap')});
+my $reset = 'SELECT stats_reset FROM pg_stat_bgwriter';
+my $since = $standby->safe_psql('postgres', $reset);
+rename $file, "$file.away" or die $!;
+mkdir $file, 0700 or die $!;
+$offset = log_offset($standby);
+ok($standby->stop('fast', fail_ok => 1), 'a file that cannot be written: the stop succeeds');
+rmdir $file or die $!;
+rename "$file.away", $file or die $!;
+my $log = slurp_file($standby->logfile, $offset);
+like($log, qr/ERROR:  could not open file .*: Is a directory.*LOG:  persistent cache: not saved: could not write what the restartpoint had left/s,
+	'a file that cannot be written: the log says what was not done');
+like($log, qr/LOG:  database system is shut down/, 'a file that cannot be written: the stop is clean');
+$offset = log_offset($standby);
+$standby->start;
+is(start_outcome($standby, $offset)->{start}, 'cold', 'a file that cannot be written: cold');
+is($standby->safe_psql('postgres', $reset), $since, 'a file that cannot be written: statistics are kept');
+$primary->wait_for_replay_catchup($standby);
+is(checksums($standby, tables => \@tables), $expected, 'a file that cannot be written: contents are right');
+
 # Stopped when a new restartpoint is possible.
 $primary->safe_psql('postgres', q{
 UPDATE t_heap SET grp = grp + 1 WHERE id % 9 = 0; CHECKPOINT;

@@ -50,6 +50,17 @@ $offset = log_offset($node);
 $node->start;
 unlike(slurp_file($node->logfile, $offset), qr/WARNING/, 'a worker process: no warning');
 
+# A module that takes the last one has it, as it would without the cache.
+$node->stop;
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_prewarm'");
+$offset = log_offset($node);
+$node->start;
+like(slurp_file($node->logfile, $offset), $WARNING, 'a module with a worker process: there is a warning');
+$node->stop;
+ok(-f $node->data_dir . '/autoprewarm.blocks', 'a module with a worker process: it does its work');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->start;
+
 # A clean stop saves more pages than are sealed when the server crashes.
 $valid = warm_up($node);
 $node->stop;

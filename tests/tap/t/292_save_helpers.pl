@@ -108,8 +108,57 @@ pcache_inject.save = '$fault'});
 	like($outcome->{reason}, qr/may have overwritten|suspect/, "$mode, a helper dies of a fault: the reason");
 	is(contents($node), $expected, "$mode, a helper dies of a fault: contents are right");
 
-	# A helper does not outlive the checkpointer, whose pool it has locked.
-	for my $how ('kill -9', 'immediate')
+	# A memory error that nobody has met before the save does not make a crash of
+	# a clean stop.  It costs no more than the pages that it hits.
+	for my $case ([ 'a helper', 'break', 0 ], [ 'the checkpointer', '', 3 ], [ 'the checkpointer', '', 100 ])
+	{
+		my ($who, $fault, $passes) = @$case;
+		my $name = "$mode, $who meets memory errors" . ($passes ? ", $passes passes" : '');
+		my ($log, $saved, $reported);
+
+		run_with_fault($node, $fault, $passes);
+		$offset = log_offset($node);
+		ok($node->stop(undef, fail_ok => 1), "$name: the stop succeeds");
+		$log = slurp_file($node->logfile, $offset);
+		unlike($log, qr/abnormal database system shutdown/, "$name: and is clean");
+		($saved) = $log =~ /persistent cache: saved (\d+) pages/;
+		$reported = () = $log =~ /^LOG:  memory error in persistent cache pool, process \d+: /mg;
+		if ($fault)
+		{
+			is(() = $log =~ /^PANIC:  memory error in persistent cache pool/mg, HELPERS, "$name: the log names the pages");
+		}
+		else
+		{
+			# those of the buffers, and in the first pass in a page of descriptors
+			is($reported, $passes == 3 ? 4 : 16, "$name: the log names what is lost");
+		}
+		if ($passes == 100)
+		{
+			like($log, qr/LOG:  persistent cache: not saved: there are too many memory errors in pool/,
+				"$name: it gives up");
+		}
+		else
+		{
+			cmp_ok($saved // 0, '>', HELPERS * SLOTS_PER_CLAIM, "$name: other pages are saved");
+		}
+		$node->append_conf('postgresql.conf', q{
+pcache_inject.save = ''
+pcache_inject.break_in_save = 0});
+		$offset = log_offset($node);
+		$node->start;
+		$outcome = start_outcome($node, $offset);
+		is($outcome->{kept}, $saved, "$name: and kept") if defined $saved;
+		is($outcome->{start}, 'cold', "$name: cold") if !defined $saved && $mode eq 'planned_restart';
+		is(contents($node), $expected, "$name: contents are right");
+		$node->stop;
+		is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0], 0, "$name: a new pool");
+		$node->start;
+	}
+
+	# A helper outlives neither the checkpointer, whose pool it has locked, nor the
+	# postmaster.  Statistics are not lost if the server is killed while it saves.
+	my $counted = inserted($node);
+	for my $how ('kill -9', 'immediate', 'kill -9 postmaster')
 	{
 		my @pids;
 
@@ -118,7 +167,8 @@ pcache_inject.save = '$fault'});
 		system_or_bail('pg_ctl', '--pgdata' => $node->data_dir, '--mode' => 'fast', '--no-wait', 'stop');
 		$node->wait_for_log(qr/(pcache_inject: PID \d+ waits.*){${\ HELPERS}}/s, $offset);
 		@pids = slurp_file($node->logfile, $offset) =~ /pcache_inject: PID (\d+) waits/g;
-		$how eq 'immediate' ? $node->stop('immediate') : kill_all($node);
+		$how eq 'immediate' ? $node->stop('immediate') :
+		  $how eq 'kill -9' ? kill_all($node) : $node->kill9;
 		for (1 .. 600)
 		{
 			last if !grep { kill 0, $_ } @pids;
@@ -128,6 +178,7 @@ pcache_inject.save = '$fault'});
 		  or kill 'KILL', @pids;
 		$node->append_conf('postgresql.conf', "pcache_inject.save = ''");
 		$node->start;
+		is(inserted($node), $counted, "$mode, $how: statistics are kept");
 		is(contents($node), $expected, "$mode, $how: contents are right");
 	}
 
@@ -158,14 +209,25 @@ done_testing();
 # Restart with that in store for the helpers of the next stop.
 sub run_with_fault
 {
-	my ($node, $fault) = @_;
+	my ($node, $fault, $passes) = @_;
 
 	$node->append_conf('postgresql.conf', qq{
-pcache_inject.save_after = ${\ (HELPERS * SLOTS_PER_CLAIM)}
-pcache_inject.save = '$fault'});
+persistent_cache_rebuild_workers = ${\ ($passes ? 0 : HELPERS)}
+pcache_inject.save_after = ${\ ($passes ? 0 : HELPERS * SLOTS_PER_CLAIM)}
+pcache_inject.save = '$fault'
+pcache_inject.break_in_save = ${\ ($passes // 0)}});
 	$node->restart;
 	warm_up($node);
 	return;
+}
+
+# What is counted of rows that were inserted once.
+sub inserted
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', q{
+SELECT n_tup_ins > 0, n_tup_ins FROM pg_stat_user_tables WHERE relname = 'more'});
 }
 
 # As the buffers have it.

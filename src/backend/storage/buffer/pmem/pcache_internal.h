@@ -12,6 +12,8 @@
 #ifndef PCACHE_INTERNAL_H
 #define PCACHE_INTERNAL_H
 
+#include <setjmp.h>
+
 #include "storage/buf_internals.h"
 #include "storage/condition_variable.h"
 #include "storage/pcache.h"
@@ -235,6 +237,9 @@ extern void PCacheNoteOwnFault(int signal);
 /* pcache_fault.c */
 extern void PCacheCatchFaults(void);
 
+/* pcache_sigbus.c */
+extern sigjmp_buf *PCacheMemoryErrorEscape;
+
 /* pcache_untrusted.c */
 extern Size PCacheUntrustedShmemSize(void);
 extern void PCacheUntrustedShmemInit(void);
@@ -333,7 +338,14 @@ extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,
 extern bool PCacheSaveSlots(uint32 first, uint32 n, uint64 *saved);
 
 /* pcache_save_helpers.c */
-extern bool PCacheSaveAll(uint64 *saved, int *nhelpers);
+typedef enum PCacheSaveResult
+{
+	PCACHE_SAVED,
+	PCACHE_SAVE_FAILED,			/* a drain failed, and errno is set */
+	PCACHE_SAVE_AGAIN,			/* a memory error was met, or a helper failed */
+} PCacheSaveResult;
+
+extern PCacheSaveResult PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers);
 
 /* pcache_numa.c */
 extern void PCacheApplyNuma(const PCacheMemoryPlace *place);

@@ -139,9 +139,9 @@ SaveSlot(uint32 slot, bool flush_page)
  * there are *saved.  Returns false, with errno set, if a drain failed.
  *
  * In mode always a pool in use is believed, so a page must be durable before its
- * descriptor is stored.  For an ordinary file the caller has seen to that, since
- * its drain writes back all of it.  In planned_restart nothing is believed there before the
- * superblock says so, and one pass does.
+ * descriptor is stored.  In memory there is nothing to be flushed for that, and an
+ * ordinary file is refused (RequireSurvival).  In planned_restart nothing is
+ * believed before the superblock says so, and one pass does.
  */
 bool
 PCacheSaveSlots(uint32 first, uint32 n, uint64 *saved)

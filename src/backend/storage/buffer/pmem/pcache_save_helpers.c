@@ -12,6 +12,9 @@
  * A helper has inherited the mapping of the pool.  It takes no lock and allocates
  * no memory, and it ends without any of what the checkpointer does at its exit.
  *
+ * Nobody else reads the pages, so a memory error that the save meets would have
+ * stayed unknown.  It must not make a crash of a clean stop (rule 92 in README).
+ *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
@@ -32,11 +35,15 @@
 #include "portability/instr_time.h"
 #include "postmaster/fork_process.h"
 #include "storage/ipc.h"
+#include "storage/pmsignal.h"
 #include "utils/injection_point.h"
 #include "utils/ps_status.h"
 
 /* A process claims 8 MB of pages at a time: some milliseconds. */
 #define SLOTS_PER_CLAIM		1024
+
+/* How often does the checkpointer look whether a helper has ended? */
+#define WAIT_USEC			1000
 
 /* As log_startup_progress_interval has it by default. */
 #define SECONDS_PER_REPORT	10
@@ -66,7 +73,8 @@ ReportProgress(uint32 slot)
 /*
  * Save the slots that this process claims, until none is left, and drain: that is
  * only for what this process has flushed.  checkpointer is 0 in the checkpointer,
- * and its process ID in a helper, which looks whether it is still there.
+ * and its process ID in a helper, which looks whether it is still there.  The
+ * checkpointer does not outlive the postmaster.
  */
 static bool
 SaveClaims(pid_t checkpointer)
@@ -83,7 +91,11 @@ SaveClaims(pid_t checkpointer)
 			return false;
 		pg_atomic_fetch_add_u64(&PCacheCtl->saved, saved);
 		if (checkpointer == 0)
+		{
+			if (!PostmasterIsAlive())
+				proc_exit(1);
 			ReportProgress(first);
+		}
 		else
 		{
 			INJECTION_POINT("persistent-cache-helper-saved", NULL);
@@ -92,6 +104,29 @@ SaveClaims(pid_t checkpointer)
 		}
 	}
 	return PCacheDrain(&PCacheThePool.map);
+}
+
+/* What the checkpointer claims.  It goes on if it meets a memory error. */
+static PCacheSaveResult
+SaveOwnClaims(void)
+{
+	sigjmp_buf	escape;
+	PCacheSaveResult result;
+
+	if (sigsetjmp(escape, 1) == 0)
+	{
+		PCacheMemoryErrorEscape = &escape;
+		INJECTION_POINT("persistent-cache-checkpointer-saves", NULL);
+		result = SaveClaims(0) ? PCACHE_SAVED : PCACHE_SAVE_FAILED;
+		PCacheMemoryErrorEscape = NULL;
+	}
+	else
+	{
+		PCacheMemoryErrorEscape = NULL;
+		PersistentCacheInitChild();
+		result = PCACHE_SAVE_AGAIN;
+	}
+	return result;
 }
 
 /*
@@ -154,11 +189,17 @@ static bool
 AwaitHelper(pid_t pid)
 {
 	int			status;
+	pid_t		ended;
 
-	while (waitpid(pid, &status, 0) < 0)
+	/* it may be stopped, and not end before we do */
+	while ((ended = waitpid(pid, &status, WNOHANG)) == 0)
 	{
-		if (errno == EINTR)
-			continue;
+		if (!PostmasterIsAlive())
+			proc_exit(1);
+		pg_usleep(WAIT_USEC);
+	}
+	if (ended < 0)
+	{
 		ereport(LOG,
 				(errmsg("persistent cache: could not wait for a process that helps to save: %m")));
 		return false;
@@ -173,48 +214,35 @@ AwaitHelper(pid_t pid)
 }
 
 /*
- * Save all slots durably (rule 91 in README).  Returns false, with errno set, if
- * a drain failed.  Sets *saved to how many pages the next start may keep, and
- * *nhelpers to how many processes were forked to help.
+ * Save all slots durably (rule 91 in README), without helpers if alone says so.
+ * Sets *saved to how many pages the next start may keep, and *nhelpers to how many
+ * processes were forked to help.
  *
- * Called once, by the checkpointer, when nobody else uses a buffer any more.
+ * Called by the checkpointer, when nobody else uses a buffer any more.  If it is
+ * told to do so again, it must first find out about bad blocks anew.
  */
-bool
-PCacheSaveAll(uint64 *saved, int *nhelpers)
+PCacheSaveResult
+PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers)
 {
 	pid_t		helpers[PCACHE_MAX_REBUILD_WORKERS];
-	bool		helped = true;
-	bool		ok;
+	PCacheSaveResult result;
 	int			save_errno;
 
-	*saved = 0;
-	*nhelpers = 0;
+	pg_atomic_write_u64(&PCacheCtl->save_next_slot, 0);
+	pg_atomic_write_u64(&PCacheCtl->saved, 0);
 
-	/* pages before descriptors, see PCacheSaveSlots() */
-	if (PersistentCacheDescriptors != NULL &&
-		PCacheThePool.map.kind == PCACHE_PERSIST_FILE &&
-		!PCacheDrain(&PCacheThePool.map))
-		return false;
-
-	*nhelpers = ForkHelpers(helpers);
+	*nhelpers = alone ? 0 : ForkHelpers(helpers);
 	if (*nhelpers > 0)
 		INJECTION_POINT("persistent-cache-save-forked", NULL);
-	ok = SaveClaims(0);
+	result = SaveOwnClaims();
 	save_errno = errno;
 	for (int i = 0; i < *nhelpers; i++)
-		helped = AwaitHelper(helpers[i]) && helped;
-	errno = save_errno;
-
-	if (ok && !helped)
 	{
 		/* nobody knows which slots were claimed by one that has failed */
-		ereport(LOG,
-				(errmsg("persistent cache: the save begins anew without helpers")));
-		*nhelpers = 0;
-		pg_atomic_write_u64(&PCacheCtl->save_next_slot, 0);
-		pg_atomic_write_u64(&PCacheCtl->saved, 0);
-		ok = SaveClaims(0);
+		if (!AwaitHelper(helpers[i]) && result == PCACHE_SAVED)
+			result = PCACHE_SAVE_AGAIN;
 	}
+	errno = save_errno;
 	*saved = pg_atomic_read_u64(&PCacheCtl->saved);
-	return ok;
+	return result;
 }

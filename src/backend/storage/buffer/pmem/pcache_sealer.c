@@ -212,7 +212,7 @@ SealQueued(void)
 static bool
 MaySeal(void)
 {
-	return pg_atomic_read_u64(&PCacheCtl->attached) != 0 &&
+	return pg_atomic_read_membarrier_u64(&PCacheCtl->attached) != 0 &&
 		PCacheCtl->superblock.state == PCACHE_STATE_DIRTY;
 }
 

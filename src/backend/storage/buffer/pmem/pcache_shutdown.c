@@ -5,7 +5,8 @@
  *
  * Runs in the checkpointer, as the last thing it does: all processes that
  * could pin, change or evict a buffer are gone by then, walsenders and I/O
- * workers included.
+ * workers included.  Statistics are written before, because a save may take
+ * seconds, and somebody may kill the server meanwhile.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -22,8 +23,12 @@
 #include "pcache_internal.h"
 #include "portability/instr_time.h"
 #include "storage/bufmgr.h"
+#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/sync.h"
+
+/* Each time, a page at least is left out for which there was a memory error. */
+#define MAX_SAVES	16
 
 /*
  * On a standby, write out and fsync what is dirty.
@@ -34,17 +39,31 @@
  * disk, as on a primary after its shutdown checkpoint.
  *
  * Called after the restartpoint; redo has ended, and minRecoveryPoint is
- * beyond any LSN that we write.
+ * beyond any LSN that we write.  Returns false after an error, which must not
+ * make the stop fail, because PostgreSQL would not have written anything.  What
+ * it leaves behind is cleaned up when the process exits, as after a FATAL.
  */
-void
-PersistentCacheFlushStandby(void)
+static bool
+FlushStandby(void)
 {
-	if (!PersistentCacheEnabled() || PersistentCacheStartGivenUp() ||
-		PCacheCtl->superblock.state != PCACHE_STATE_DIRTY)
-		return;
+	volatile bool done = false;
+	bool		save_exit = ExitOnAnyError;
 
-	CheckPointBuffers(CHECKPOINT_IS_SHUTDOWN | CHECKPOINT_IMMEDIATE);
-	ProcessSyncRequests();
+	ExitOnAnyError = false;
+	PG_TRY();
+	{
+		CheckPointBuffers(CHECKPOINT_IS_SHUTDOWN | CHECKPOINT_IMMEDIATE);
+		ProcessSyncRequests();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	ExitOnAnyError = save_exit;
+	return done;
 }
 
 /*
@@ -90,22 +109,24 @@ LogNextStart(void)
 
 /*
  * Save all buffers durably, then say so in the superblock.  Whatever goes
- * wrong, the pool stays marked dirty, and the next start is cold.
+ * wrong, the pool stays marked dirty, and in planned_restart the next start is
+ * cold.
+ *
+ * Called when the checkpointer exits, after what was registered by
+ * before_shmem_exit().
  */
-void
-PersistentCacheShutdown(void)
+static void
+SaveCache(int code, Datum arg)
 {
 	PCacheSuperblock *sb;
 	ControlFileData *control;
 	bool		crc_ok;
-	uint64		saved;
+	PCacheSaveResult result = PCACHE_SAVE_AGAIN;
+	uint64		saved = 0;
 	uint64		untrusted;
-	int			helpers;
+	int			helpers = 0;
 	instr_time	start;
 	instr_time	elapsed;
-
-	if (!PersistentCacheEnabled() || PersistentCacheStartGivenUp())
-		return;
 
 	sb = &PCacheCtl->superblock;
 	if (sb->state != PCACHE_STATE_DIRTY)
@@ -126,21 +147,31 @@ PersistentCacheShutdown(void)
 
 	INSTR_TIME_SET_CURRENT(start);
 
-	/* Blocks may have gone bad meanwhile: do not touch them. */
-	PCacheQueryMedia();
-	if (!PCacheRememberBadDescriptors())
+	for (int i = 0; i < MAX_SAVES && result == PCACHE_SAVE_AGAIN; i++)
 	{
-		ForbidNextStart();
-		return;
+		if (i > 0)
+			ereport(LOG,
+					(errmsg("persistent cache: the save begins anew without helpers")));
+		/* Blocks may have gone bad meanwhile: do not touch them. */
+		PCacheQueryMedia();
+		if (!PCacheRememberBadDescriptors())
+		{
+			ForbidNextStart();
+			return;
+		}
+		result = PCacheSaveAll(i > 0, &saved, &helpers);
 	}
-	if (!PCacheSaveAll(&saved, &helpers))
-	{
+	if (result == PCACHE_SAVE_FAILED)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("persistent cache: not saved: could not write pool \"%s\": %m",
 						PCacheThePool.path)));
+	if (result == PCACHE_SAVE_AGAIN)
+		ereport(LOG,
+				(errmsg("persistent cache: not saved: there are too many memory errors in pool \"%s\"",
+						PCacheThePool.path)));
+	if (result != PCACHE_SAVED)
 		return;
-	}
 
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	PCacheSuperblockSetClean(sb, control, saved);
@@ -171,4 +202,24 @@ PersistentCacheShutdown(void)
 						PCacheCountMarks(), PCacheCountDrains(),
 						PCacheQueueLength())));
 	LogNextStart();
+}
+
+/*
+ * Have the cache saved.  Called by the checkpointer once all other users of
+ * shared buffers are gone, right before it exits.
+ */
+void
+PersistentCacheShutdown(void)
+{
+	if (!PersistentCacheEnabled() || PersistentCacheStartGivenUp())
+		return;
+
+	if (PCacheCtl->superblock.state == PCACHE_STATE_DIRTY &&
+		RecoveryInProgress() && !FlushStandby())
+	{
+		ereport(LOG,
+				(errmsg("persistent cache: not saved: could not write what the restartpoint had left")));
+		return;
+	}
+	on_shmem_exit(SaveCache, 0);
 }

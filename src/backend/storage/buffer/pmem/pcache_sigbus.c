@@ -8,6 +8,8 @@
  * memory, or a pool file that somebody has truncated.  The postmaster then
  * does what it does after any crash of a child.
  *
+ * The exception is the checkpointer's save at a clean stop (rule 92 in README).
+ *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
@@ -25,6 +27,12 @@
 #include "pcache_internal.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
+
+/*
+ * Where the checkpointer goes on after a memory error, while it saves.  It holds
+ * no lock then, and allocates no memory.
+ */
+sigjmp_buf *PCacheMemoryErrorEscape = NULL;
 
 /* Of what the kernel manages memory in; larger pages get split. */
 #define SMALL_PAGE_SIZE		4096
@@ -74,13 +82,14 @@ AppendTag(SafeLine *line, const BufferTag *tag)
  * memory and takes locks.
  */
 static void
-WriteReport(uint64 offset)
+WriteReport(const char *level, uint64 offset)
 {
 	uint64		blocks_offset = PCacheCtl->superblock.blocks_offset;
 	SafeLine	line = {.len = 0};
 	ssize_t		rc;
 
-	AppendText(&line, "PANIC:  memory error in persistent cache pool, process ");
+	AppendText(&line, level);
+	AppendText(&line, ":  memory error in persistent cache pool, process ");
 	AppendNumber(&line, MyProcPid);
 	AppendText(&line, ": ");
 	if (offset >= blocks_offset && offset - blocks_offset < (uint64) NBuffers * BLCKSZ)
@@ -142,9 +151,15 @@ HandleSigbus(int signo, siginfo_t *info, void *context)
 	/* si_code is positive if the kernel sent it, for a fault */
 	if (info->si_code > 0 && addr >= map->base && addr < map->base + map->length)
 	{
+		if (PCacheMemoryErrorEscape != NULL)
+		{
+			WriteReport("LOG", addr - map->base);
+			Remember(addr - map->base, info);
+			siglongjmp(*PCacheMemoryErrorEscape, 1);
+		}
 		/* first: what else we do may meet a memory error itself */
 		PCacheExplainDeath(SIGBUS);
-		WriteReport(addr - map->base);
+		WriteReport("PANIC", addr - map->base);
 		Remember(addr - map->base, info);
 	}
 	else
@@ -153,7 +168,8 @@ HandleSigbus(int signo, siginfo_t *info, void *context)
 }
 
 /*
- * Called by each child of the postmaster when it starts.
+ * Called by each child of the postmaster when it starts, and by one that has
+ * escaped from a memory error.
  */
 void
 PersistentCacheInitChild(void)
