@@ -88,7 +88,7 @@ bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 check: all vanilla ## lint, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; as root: a bare machine, hostile users
 	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
-check-world: all vanilla ## everything: check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts
+check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts; without check-vm, check-wal-suites and check-mutants
 	@tools/check lint mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist-full deb abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
