@@ -235,7 +235,8 @@ ShowHelp(const char *progname, int verb)
 	printf(_("\nExit status:\n"));
 	printf(_("  0  success; for check, load, rebuild and verify: the next start will be warm\n"
 			 "  1  an error, or refused; for check and verify: the server would not start;\n"
-			 "     for verify: there are pages that must not be there\n"
+			 "     for verify --pages: a page is impossible or unreadable,\n"
+			 "     or its checksum in the file is wrong\n"
 			 "  2  for check, load, rebuild and verify: the next start will be cold;\n"
 			 "     for save: there is nothing to save\n"
 			 "  3  for check, load, rebuild and verify: nothing speaks against a warm start,\n"
