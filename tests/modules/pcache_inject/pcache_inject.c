@@ -20,8 +20,8 @@
  * pcache_inject.save_after has the checkpointer, when it saves with helpers, wait
  * until they have claimed so many slots.  pcache_inject.save says what becomes of
  * each helper when it has saved its first ones: "fail", "kill", "fault", "break",
- * with which it meets a memory error, or "hold", with which it waits until it is
- * killed.  pcache_inject.break_in_save has the checkpointer meet memory errors in
+ * with which it meets a memory error, "unrecorded", with which there is no room to
+ * record that, or "hold", with which it waits until it is killed.  pcache_inject.break_in_save has the checkpointer meet memory errors in
  * so many passes of its save.
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
@@ -254,7 +254,15 @@ pcache_inject_save(const char *name, const void *private_data, void *arg)
 		for (;;)
 			pause();
 	}
-	if (strcmp(save_fault, "break") == 0)
+	if (strcmp(save_fault, "unrecorded") == 0)
+	{
+		/* of the last buffers, which nobody has used */
+		for (int i = 0; i < PCACHE_MAX_MEMORY_ERRORS; i++)
+			(void) PCacheNoteMemoryError(&PCacheThePool.map,
+										 PCacheCtl->superblock.blocks_offset +
+										 (uint64) (NBuffers - 1 - i) * BLCKSZ, BLCKSZ);
+	}
+	if (strcmp(save_fault, "break") == 0 || strcmp(save_fault, "unrecorded") == 0)
 	{
 		/* all that is left */
 		Break(BufferGetBlock(1), (size_t) NBuffers * BLCKSZ);
@@ -518,7 +526,7 @@ _PG_init(void)
 							   0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache_inject.save",
-							   "What becomes of the helpers of a save: fail, kill, fault, break or hold.",
+							   "What becomes of the helpers of a save: fail, kill, fault, break, unrecorded or hold.",
 							   NULL,
 							   &save_fault,
 							   "",

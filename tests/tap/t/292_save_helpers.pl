@@ -110,10 +110,11 @@ pcache_inject.save = '$fault'});
 
 	# A memory error that nobody has met before the save does not make a crash of
 	# a clean stop.  It costs no more than the pages that it hits.
-	for my $case ([ 'a helper', 'break', 0 ], [ 'the checkpointer', '', 3 ], [ 'the checkpointer', '', 100 ])
+	# If it could not be recorded, nothing is kept.
+	for my $case ([ 'a helper', 'break', 0 ], [ 'a helper', 'unrecorded', 0 ], [ 'the checkpointer', '', 3 ], [ 'the checkpointer', '', 100 ])
 	{
 		my ($who, $fault, $passes) = @$case;
-		my $name = "$mode, $who meets memory errors" . ($passes ? ", $passes passes" : '');
+		my $name = "$mode, $who meets memory errors" . ($passes ? ", $passes passes" : ", $fault");
 		my ($log, $saved, $reported);
 
 		run_with_fault($node, $fault, $passes);
@@ -147,6 +148,12 @@ pcache_inject.break_in_save = 0});
 		$offset = log_offset($node);
 		$node->start;
 		$outcome = start_outcome($node, $offset);
+		if ($fault eq 'unrecorded')
+		{
+			is($outcome->{start}, 'cold', "$name: cold");
+			like($outcome->{reason}, qr/may have overwritten|suspect/, "$name: the reason");
+			undef $saved;
+		}
 		is($outcome->{kept}, $saved, "$name: and kept") if defined $saved;
 		is($outcome->{start}, 'cold', "$name: cold") if !defined $saved && $mode eq 'planned_restart';
 		is(contents($node), $expected, "$name: contents are right");

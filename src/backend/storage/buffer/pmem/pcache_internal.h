@@ -238,7 +238,8 @@ extern void PCacheNoteOwnFault(int signal);
 extern void PCacheCatchFaults(void);
 
 /* pcache_sigbus.c */
-extern sigjmp_buf *PCacheMemoryErrorEscape;
+extern bool PCacheSaving;
+extern sigjmp_buf *volatile PCacheMemoryErrorEscape;
 
 /* pcache_untrusted.c */
 extern Size PCacheUntrustedShmemSize(void);

@@ -93,7 +93,10 @@ SaveClaims(pid_t checkpointer)
 		if (checkpointer == 0)
 		{
 			if (!PostmasterIsAlive())
+			{
+				PCacheMemoryErrorEscape = NULL;
 				proc_exit(1);
+			}
 			ReportProgress(first);
 		}
 		else
@@ -124,6 +127,8 @@ SaveOwnClaims(void)
 	{
 		PCacheMemoryErrorEscape = NULL;
 		PersistentCacheInitChild();
+		/* helpers need not go on with what begins anew */
+		pg_atomic_write_u64(&PCacheCtl->save_next_slot, NBuffers);
 		result = PCACHE_SAVE_AGAIN;
 	}
 	return result;
@@ -230,6 +235,7 @@ PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers)
 
 	pg_atomic_write_u64(&PCacheCtl->save_next_slot, 0);
 	pg_atomic_write_u64(&PCacheCtl->saved, 0);
+	PCacheSaving = true;
 
 	*nhelpers = alone ? 0 : ForkHelpers(helpers);
 	if (*nhelpers > 0)
@@ -242,6 +248,7 @@ PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers)
 		if (!AwaitHelper(helpers[i]) && result == PCACHE_SAVED)
 			result = PCACHE_SAVE_AGAIN;
 	}
+	PCacheSaving = false;
 	errno = save_errno;
 	*saved = pg_atomic_read_u64(&PCacheCtl->saved);
 	return result;

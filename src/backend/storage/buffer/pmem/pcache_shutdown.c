@@ -5,8 +5,8 @@
  *
  * Runs in the checkpointer, as the last thing it does: all processes that
  * could pin, change or evict a buffer are gone by then, walsenders and I/O
- * workers included.  Statistics are written before, because a save may take
- * seconds, and somebody may kill the server meanwhile.
+ * workers included.  Statistics are written before the save, because a save may
+ * take seconds, and somebody may kill the server meanwhile.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

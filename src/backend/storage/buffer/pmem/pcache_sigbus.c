@@ -28,11 +28,14 @@
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 
+/* Does this process save the cache?  If so, another attempt follows its death. */
+bool		PCacheSaving = false;
+
 /*
  * Where the checkpointer goes on after a memory error, while it saves.  It holds
  * no lock then, and allocates no memory.
  */
-sigjmp_buf *PCacheMemoryErrorEscape = NULL;
+sigjmp_buf *volatile PCacheMemoryErrorEscape = NULL;
 
 /* Of what the kernel manages memory in; larger pages get split. */
 #define SMALL_PAGE_SIZE		4096
@@ -113,12 +116,13 @@ WriteReport(const char *level, uint64 offset)
 }
 
 /*
- * Remember, for the next start, what cannot be used any more.
+ * Remember, for the next start, what cannot be used any more.  Returns false if
+ * that is not possible.
  *
  * A huge page of hugetlbfs is lost as a whole.  Elsewhere, a memory error
  * costs the page that it is in, whatever the size of the mapping was.
  */
-static void
+static bool
 Remember(uint64 offset, const siginfo_t *info)
 {
 	uint64		blocks_offset = PCacheCtl->superblock.blocks_offset;
@@ -134,8 +138,28 @@ Remember(uint64 offset, const siginfo_t *info)
 	start = offset - offset % size;
 
 	/* if nothing can be done for the superblock, admit it */
-	if (start >= PCACHE_DESCRIPTORS_OFFSET)
-		(void) PCacheNoteMemoryError(&PCacheThePool.map, start, size);
+	return start >= PCACHE_DESCRIPTORS_OFFSET &&
+		PCacheNoteMemoryError(&PCacheThePool.map, start, size);
+}
+
+/*
+ * A memory error was met by the save.  The kernel may put zeros where the page
+ * was, and a further attempt must not take them for a page.  So it must know of
+ * the range, or else nothing that it saves is believed.
+ */
+static void
+HandleErrorInSave(uint64 offset, const siginfo_t *info)
+{
+	WriteReport(PCacheMemoryErrorEscape != NULL ? "LOG" : "PANIC", offset);
+	if (!Remember(offset, info))
+	{
+		PCacheNoteOwnFault(SIGBUS);
+		return;
+	}
+	/* the kernel may also tell of an error while we are elsewhere */
+	if (PCacheMemoryErrorEscape != NULL && info->si_code != BUS_MCEERR_AO)
+		siglongjmp(*PCacheMemoryErrorEscape, 1);
+	PCacheExplainDeath(SIGBUS);
 }
 
 /*
@@ -151,16 +175,15 @@ HandleSigbus(int signo, siginfo_t *info, void *context)
 	/* si_code is positive if the kernel sent it, for a fault */
 	if (info->si_code > 0 && addr >= map->base && addr < map->base + map->length)
 	{
-		if (PCacheMemoryErrorEscape != NULL)
+		if (PCacheSaving)
+			HandleErrorInSave(addr - map->base, info);
+		else
 		{
-			WriteReport("LOG", addr - map->base);
-			Remember(addr - map->base, info);
-			siglongjmp(*PCacheMemoryErrorEscape, 1);
+			/* first: what else we do may meet a memory error itself */
+			PCacheExplainDeath(SIGBUS);
+			WriteReport("PANIC", addr - map->base);
+			(void) Remember(addr - map->base, info);
 		}
-		/* first: what else we do may meet a memory error itself */
-		PCacheExplainDeath(SIGBUS);
-		WriteReport("PANIC", addr - map->base);
-		Remember(addr - map->base, info);
 	}
 	else
 		PCacheNoteOwnFault(SIGBUS);
