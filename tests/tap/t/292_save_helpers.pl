@@ -126,7 +126,8 @@ pcache_inject.save = '$fault'});
 		$reported = () = $log =~ /^LOG:  memory error in persistent cache pool, process \d+: /mg;
 		if ($fault)
 		{
-			is(() = $log =~ /^PANIC:  memory error in persistent cache pool/mg, HELPERS, "$name: the log names the pages");
+			# one that comes late may find nothing left to claim
+			like($log, qr/^PANIC:  memory error in persistent cache pool/m, "$name: the log names a page");
 		}
 		else
 		{
