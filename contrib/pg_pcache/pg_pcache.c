@@ -30,6 +30,8 @@ PG_MODULE_MAGIC_EXT(
 
 /* Number of output arguments (columns) of each function that returns rows */
 #define PG_PCACHE_POOL_COLS			28
+/* of them, between buffers and last_start */
+#define PG_PCACHE_POOL_PLACE_COLS	5
 #define PG_STAT_PCACHE_COLS			11
 #define PG_PCACHE_RELATIONS_COLS	7
 #define PG_PCACHE_NEXT_START_COLS	4
@@ -178,6 +180,18 @@ AddLastStart(Row *row, const PersistentCacheStats *stats)
 	AddDatum(row, Float8GetDatum(stats->rebuild_usec / 1000.0));
 }
 
+/* The pool is configured, and the server runs without it. */
+static void
+AddUnavailable(Row *row)
+{
+	for (int i = 0; i < PG_PCACHE_POOL_PLACE_COLS; i++)
+		AddNull(row);
+	AddText(row, PCacheRefusalName(PCACHE_UNAVAILABLE));
+	AddDatum(row, TimestampTzGetDatum(PgStartTime));
+	AddText(row, PCacheRefusalName(PCACHE_UNAVAILABLE));
+	AddDetail(row, PersistentCacheUnavailable());
+}
+
 static void
 AddMedia(Row *row, const PCacheMediaSummary *media)
 {
@@ -224,7 +238,11 @@ pg_pcache_pool(PG_FUNCTION_ARGS)
 	AddText(&row, ModeName());
 	AddDatum(&row, Int32GetDatum(NBuffers));
 	if (!PersistentCacheEnabled())
+	{
+		if (PersistentCacheUnavailable() != NULL)
+			AddUnavailable(&row);
 		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
+	}
 
 	stats = palloc(sizeof(PersistentCacheStats));
 	PersistentCacheGetStats(stats);
@@ -289,7 +307,7 @@ Datum
 pg_pcache_relations(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	bool		protocol = persistent_cache_mode == PERSISTENT_CACHE_ALWAYS;
+	bool		protocol = PersistentCacheDescriptors != NULL;
 	PersistentCacheRelation *relations;
 	uint32		n;
 
@@ -330,7 +348,7 @@ pg_pcache_seal(PG_FUNCTION_ARGS)
 {
 	static uint32 wait_event_info = 0;
 
-	if (persistent_cache_mode != PERSISTENT_CACHE_ALWAYS)
+	if (PersistentCacheDescriptors == NULL)
 		PG_RETURN_NULL();
 	if (wait_event_info == 0)
 		wait_event_info = WaitEventExtensionNew("PgPcacheSeal");
@@ -374,6 +392,7 @@ pg_pcache_next_start(PG_FUNCTION_ARGS)
 			forecast->is_off ? "off" : PCacheRefusalName(refusal));
 	AddDetail(&row, !forecast->starts ? forecast->error.message :
 			  forecast->is_off ? "persistent_cache_mode is off" : forecast->verdict.detail);
-	AddDetail(&row, forecast->starts ? "" : forecast->error.hint);
+	AddDetail(&row, forecast->starts && refusal != PCACHE_UNAVAILABLE ? "" :
+			  forecast->error.hint);
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
 }

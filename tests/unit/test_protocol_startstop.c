@@ -1220,6 +1220,69 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 	strlcpy(directory, configured, MAXPGPATH);
 }
 
+/* The pool can be used, so nobody starts without it, or again. */
+bool		persistent_cache_required = false;
+
+uint64
+PCachePoolHeldMemory(const char *directory)
+{
+	return 0;
+}
+
+bool
+PCachePoolIsOurs(const char *directory, const PCacheRecord *record)
+{
+	abort();
+}
+
+bool
+PCacheKindSurvives(PCacheFsKind kind, const char *path, PCacheError *err)
+{
+	return true;
+}
+
+void
+PCacheSetTooSmall(const PCachePool *opened, uint64 capacity, uint64 nbuffers,
+				  const PCacheError *why, PCacheError *err)
+{
+	abort();
+}
+
+void
+PCacheSetUnusableMedia(const PCachePool *opened, PCacheError *err)
+{
+	abort();
+}
+
+bool
+PCacheBeginAgain(PCacheError *err)
+{
+	return false;
+}
+
+char *
+PCacheRunWithout(const PCacheRecord *record, bool locked_by_us, const PCacheError *why)
+{
+	abort();
+}
+
+void
+PCachePromoteAgain(void)
+{
+}
+
+void
+PCacheStartAgain(PCacheAgainHow how, const PCacheError *why)
+{
+	abort();
+}
+
+void
+PCacheStartAgainUnwritten(void)
+{
+	abort();
+}
+
 /* There are no bad blocks. */
 bool
 PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)

@@ -633,6 +633,7 @@ VerifyResultToJson(const VerifyResult *result)
 	AddString(&w, "reason",
 			  result->reason != NULL ? SnakeCase(result->reason) : NULL);
 	AddString(&w, "detail", result->reason != NULL ? result->detail : NULL);
+	AddString(&w, "hint", result->hint[0] != '\0' ? result->hint : NULL);
 	AddString(&w, "pool", result->pool[0] != '\0' ? result->pool : NULL);
 	if (result->scanned)
 	{

@@ -70,6 +70,8 @@ void
 ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 {
 	char	   *on_media_unknown;
+	char	   *required;
+	char	   *huge_pages;
 	int64		pool_size;
 
 	conf->mode = ReadSetting(options, "persistent_cache_mode");
@@ -77,6 +79,8 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	conf->directory = NULL;
 	conf->pool_size = 0;
 	conf->cold_on_media_unknown = false;
+	conf->required = false;
+	conf->huge_pages = true;
 	/* who does not know the one, does not know the others */
 	if (conf->mode != NULL)
 	{
@@ -89,6 +93,12 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 		conf->cold_on_media_unknown = on_media_unknown != NULL &&
 			strcmp(on_media_unknown, "cold") == 0;
 		free(on_media_unknown);
+		required = ReadSetting(options, "persistent_cache_required");
+		conf->required = required != NULL && strcmp(required, "on") == 0;
+		free(required);
+		huge_pages = ReadSetting(options, "huge_pages");
+		conf->huge_pages = huge_pages == NULL || strcmp(huge_pages, "off") != 0;
+		free(huge_pages);
 	}
 }
 
@@ -110,6 +120,8 @@ NextConfig(const Configuration *conf)
 		.size = conf->pool_size,
 		.nbuffers = Max(conf->nbuffers, 0),
 		.cold_on_media_unknown = conf->cold_on_media_unknown,
+		.required = conf->required,
+		.huge_pages = conf->huge_pages,
 	};
 
 	return config;

@@ -166,6 +166,8 @@ typedef struct Configuration
 	int64		nbuffers;		/* -1 if unknown */
 	uint64		pool_size;		/* persistent_cache_size, in blocks */
 	bool		cold_on_media_unknown;
+	bool		required;		/* persistent_cache_required */
+	bool		huge_pages;		/* huge_pages is not off */
 } Configuration;
 
 /* Facts for the gates; see GatherFacts(). */
@@ -202,6 +204,7 @@ typedef struct VerifyResult
 	NextStart	next_start;
 	const char *reason;			/* a short name; NULL if warm */
 	char		detail[1024];
+	char		hint[512];		/* how to have the pool used, or "" */
 	char		pool[MAXPGPATH];	/* of the file */
 	bool		scanned;		/* the rest was counted */
 	uint64		slots;			/* looked at */

@@ -52,11 +52,24 @@ ConcludeForecast(VerifyResult *result, const PCacheForecast *forecast)
 {
 	if (!forecast->starts)
 		FailWith(&forecast->error);
+	strlcpy(result->hint, forecast->error.hint, sizeof(result->hint));
 	if (forecast->verdict.refusal != PCACHE_WARM)
 		ConcludeCold(result, forecast->verdict.refusal, forecast->verdict.detail);
 }
 
-/* Does the server create a missing pool?  If not, it won't start. */
+/* The pool cannot be used: does the server start without it? */
+static void
+JudgeUnavailable(const char *directory, const Configuration *conf, bool ours,
+				 const PCacheError *err, VerifyResult *result)
+{
+	PCacheNextConfig config = NextConfig(conf);
+	PCacheForecast forecast = {.error = *err};
+
+	PCacheForetellWithout(directory, &config, ours, &forecast);
+	ConcludeForecast(result, &forecast);
+}
+
+/* Does the server create a missing pool?  If not, it cannot use any. */
 static void
 JudgeMissingPool(const PCacheOptions *options, const char *directory,
 				 const PCacheRecord *record, const Configuration *conf,
@@ -76,6 +89,7 @@ JudgeMissingPool(const PCacheOptions *options, const char *directory,
 		config.directory = NULL;
 	}
 	PCacheForetellMissing(directory, &config, record, err, &forecast);
+	PCacheForetellWithout(directory, &config, false, &forecast);
 	ConcludeForecast(result, &forecast);
 }
 
@@ -92,6 +106,8 @@ JudgeForResult(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (superblocks->source == PCACHE_SB_COPY && event == PCACHE_NEXT_NOTHING)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
 					superblocks->first_error.message);
+	PCacheForetellWithout(pool->directory, &config,
+						  PCachePoolIsOurs(pool->directory, facts->record), &forecast);
 	ConcludeForecast(result, &forecast);
 }
 
@@ -198,19 +214,18 @@ ComparePool(const PCacheOptions *options, const PCachePool *pool,
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
-/* No server starts if a read could go on after it, see pcache_late_read.c. */
-static void
-RefuseLateReads(const PCacheOptions *options)
+/* No pool is used if a read could go on after its server, see pcache_late_read.c. */
+static bool
+ReadsEnd(const PCacheOptions *options, PCacheError *err)
 {
 	char	   *io_method = ReadSetting(options, "io_method");
 	char	   *debug_io_direct = ReadSetting(options, "debug_io_direct");
-	PCacheError err;
+	bool		end = io_method == NULL || debug_io_direct == NULL ||
+		PCacheReadsEndWithProcess(io_method, debug_io_direct, err);
 
-	if (io_method != NULL && debug_io_direct != NULL &&
-		!PCacheReadsEndWithProcess(io_method, debug_io_direct, &err))
-		FailWith(&err);
 	free(io_method);
 	free(debug_io_direct);
+	return end;
 }
 
 /* Look at the pool, as the server will at its next start. */
@@ -231,8 +246,6 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 	const char *cold;
 	char		detail[sizeof(result->detail)];
 
-	if (conf->mode != NULL)
-		RefuseLateReads(options);
 	switch (PCacheRecordRead(options->pgdata, &record_file, &err))
 	{
 		case PCACHE_RECORD_OK:
@@ -246,9 +259,13 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 			break;
 	}
 	FindPoolDirectory(options, conf, record, directory);
-	if (options->directory == NULL &&
-		!PCacheDirectoryIsAllowed(options->pgdata, conf->directory, directory, &err))
-		FailWith(&err);
+	if ((conf->mode != NULL && !ReadsEnd(options, &err)) ||
+		(options->directory == NULL &&
+		 !PCacheDirectoryIsAllowed(options->pgdata, conf->directory, directory, &err)))
+	{
+		JudgeUnavailable(directory, conf, false, &err, result);
+		return;
+	}
 
 	switch (OpenForLook(directory, record, running, &pool, &superblocks, &event, &err))
 	{
@@ -258,12 +275,17 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 			/* nothing else says where the pool is */
 			if (record_err.message[0] != '\0' && options->directory == NULL &&
 				PCacheIsDefaultDirectory(conf->directory))
-				FailWith(&record_err);
-			JudgeMissingPool(options, directory, record, conf, &err, result);
+				JudgeUnavailable(directory, conf, false, &record_err, result);
+			else
+				JudgeMissingPool(options, directory, record, conf, &err, result);
 			return;
 		case PCACHE_OPEN_LOCKED:
+			if (PCachePoolIsOurs(directory, record))
+				FailWith(&err);
+			/* FALLTHROUGH */
 		case PCACHE_OPEN_ERROR:
-			FailWith(&err);
+			JudgeUnavailable(directory, conf, false, &err, result);
+			return;
 	}
 	ResolvePath(pool.path, result->pool);
 
@@ -300,6 +322,8 @@ PrintResult(const VerifyResult *result)
 	}
 	PrintNextStart(result->next_start, result->detail,
 				   result->counts[PCACHE_PAGE_KEPT], result->saved);
+	if (result->hint[0] != '\0')
+		printf(_("hint: %s\n"), result->hint);
 	if (!result->scanned)
 		return;
 

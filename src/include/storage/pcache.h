@@ -44,6 +44,7 @@ extern PGDLLIMPORT int persistent_cache_mode;
 extern PGDLLIMPORT int persistent_cache_numa;
 extern PGDLLIMPORT int persistent_cache_on_media_unknown;
 extern PGDLLIMPORT int persistent_cache_rebuild_workers;
+extern PGDLLIMPORT bool persistent_cache_required;
 extern PGDLLIMPORT int persistent_cache_seal_delay;
 extern PGDLLIMPORT int persistent_cache_size;
 extern PGDLLIMPORT char *persistent_cache_directory;
@@ -52,9 +53,13 @@ extern PGDLLIMPORT const struct config_enum_entry persistent_cache_numa_options[
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_on_media_unknown_options[];
 
 /* pcache_shmem.c: postmaster, while shared memory is created */
+extern bool PersistentCacheConfigured(void);
 extern bool PersistentCacheEnabled(void);
 extern Size PersistentCacheShmemSize(void);
 extern char *PersistentCacheShmemInit(void);
+
+/* pcache_unavailable.c: postmaster */
+extern bool PersistentCacheStartsAgain(void);
 
 /* pcache_startup.c: startup process */
 extern void PersistentCacheStartup(const ControlFileData *control_file,

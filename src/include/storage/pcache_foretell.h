@@ -33,11 +33,16 @@ typedef struct PCacheNextConfig
 	uint64		nbuffers;		/* shared_buffers; 0 if unknown */
 	bool		cold_on_media_unknown;
 	bool		has_recovery_target;	/* only set by the server */
+	bool		required;		/* persistent_cache_required */
+	bool		huge_pages;		/* huge_pages is not off */
+	bool		late_reads;		/* see pcache_late_read.c; only set by the
+								 * server */
 } PCacheNextConfig;
 
 typedef struct PCacheForecast
 {
-	bool		starts;			/* otherwise error says why not */
+	bool		starts;			/* otherwise error says why not; error has a
+								 * hint for PCACHE_UNAVAILABLE, too */
 	bool		is_off;			/* it starts without the cache */
 	PCacheVerdict verdict;		/* warm, or the reason of a cold start */
 	PCacheError error;
@@ -54,5 +59,14 @@ extern void PCacheForetellPool(const PCachePool *pool,
 							   const PCacheNextConfig *config,
 							   PCacheNextEvent event,
 							   PCacheForecast *forecast);
+extern void PCacheForetellWithout(const char *directory,
+								  const PCacheNextConfig *config, bool ours,
+								  PCacheForecast *forecast);
+extern bool PCacheKindSurvives(PCacheFsKind kind, const char *path,
+							   PCacheError *err);
+extern void PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err);
+extern void PCacheSetTooSmall(const PCachePool *pool, uint64 capacity,
+							  uint64 nbuffers, const PCacheError *why,
+							  PCacheError *err);
 
 #endif							/* PCACHE_FORETELL_H */

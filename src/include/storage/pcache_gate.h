@@ -48,6 +48,7 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_WATERMARK,
 	PCACHE_COLD_SUSPECT,		/* a process may have overwritten pages */
 	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
+	PCACHE_UNAVAILABLE,			/* the server starts without the pool */
 	PCACHE_NUM_REFUSALS
 } PCacheRefusal;
 

@@ -106,6 +106,14 @@ extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 							   uint64 length, PCacheError *err);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 
+/* pcache_without.c */
+extern uint64 PCachePoolHeldMemory(const char *directory);
+extern bool PCachePoolIsOurs(const char *directory, const PCacheRecord *record);
+extern bool PCachePoolGiveBack(PCachePool *pool, PCacheError *err);
+extern bool PCacheMemoryForBuffers(const char *directory, uint64 needed,
+								   bool huge_pages, bool gives_back,
+								   PCacheError *err);
+
 /* pcache_create.c: a creation on its way. */
 typedef struct PCacheCreation
 {

@@ -76,6 +76,7 @@ typedef struct PersistentCacheRelation
 } PersistentCacheRelation;
 
 /* pcache_stat.c */
+extern const char *PersistentCacheUnavailable(void);
 extern void PersistentCacheGetStats(PersistentCacheStats *stats);
 extern PersistentCacheRelation *PersistentCacheGetRelations(uint32 *n);
 extern uint32 PersistentCacheSealNow(uint32 wait_event_info);

@@ -39,7 +39,8 @@ $node->append_conf('postgresql.conf', q{
 shared_buffers = 32MB
 autovacuum = off
 bgwriter_lru_maxpages = 0
-persistent_cache_mode = planned_restart});
+persistent_cache_mode = planned_restart
+persistent_cache_required = on});
 $offset = log_offset($node);
 $node->start;
 like(slurp_file($node->logfile, $offset),

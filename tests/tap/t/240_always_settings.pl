@@ -97,7 +97,7 @@ SKIP:
 	$plain->stop;
 	set_mode($plain, 'always');
 	start_fails($plain,
-		qr/FATAL:  "persistent_cache_mode" cannot be "always" with pool ".*"\n.*DETAIL:  The pool is an ordinary file: .*\n.*HINT:  Put the pool on persistent memory \(fsdax\), tmpfs or hugetlbfs, or use "planned_restart"\./,
+		qr/FATAL:  "persistent_cache_mode" cannot be "always" with pool ".*": the pool is an ordinary file, [^\n]*\n.*HINT:  Put the pool on persistent memory \(fsdax\), tmpfs or hugetlbfs, or use "planned_restart"\./,
 		'pool on disk');
 	set_mode($plain, 'planned_restart');
 	$plain->start;

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, the persistent-cache developers
 
 # A crash of a backend restarts the server, and the startup process finds that
-# the pool can't be used at all.  The postmaster exits; it does not wait for
+# the pool, which is required, can't be used at all.  The postmaster exits; it does not wait for
 # ever for a startup process that is gone.
 
 use strict;

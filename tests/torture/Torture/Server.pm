@@ -68,6 +68,7 @@ sub write_conf
 		fsync => 'off',
 		shared_buffers => $s->{shared_buffers},
 		persistent_cache_mode => $s->{mode},
+		persistent_cache_required => 'on',
 		checkpoint_timeout => '30s',
 		autovacuum_naptime => '1s',
 		autovacuum_vacuum_cost_delay => 0,

@@ -195,13 +195,16 @@ sub write_state
 }
 
 # Change persistent_cache_mode in postgresql.conf; undef takes it out of there.
-# The server has to be restarted.
+# The server has to be restarted.  A test must not go on without the pool unless
+# it is about that, so the pool is required.
 sub set_mode
 {
 	my ($node, $mode) = @_;
 
 	$node->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
-	$node->append_conf('postgresql.conf', "persistent_cache_mode = $mode")
+	$node->adjust_conf('postgresql.conf', 'persistent_cache_required', undef);
+	$node->append_conf('postgresql.conf',
+		"persistent_cache_mode = $mode\npersistent_cache_required = on")
 	  if defined $mode;
 	return;
 }

@@ -42,7 +42,8 @@ StoreCheckpoint(const ControlFileData *control, PCacheCheckpoint *checkpoint,
 	*epoch = pg_atomic_read_u64(&PCacheCtl->epoch);
 	PCacheCtl->superblock.checkpoint_epoch = *epoch;
 	PCacheCtl->superblock.timeline = checkpoint->timeline;
-	(void) PCacheStoreSuperblock(PANIC);
+	/* should that fail, pg_control agrees with neither, and a crash is cold */
+	(void) PCacheStoreSuperblock(WARNING);
 	LWLockRelease(PersistentCacheLock);
 }
 

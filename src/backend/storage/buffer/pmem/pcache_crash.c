@@ -162,6 +162,7 @@ void
 PersistentCacheDetach(void)
 {
 	PCachePoolClose(&PCacheThePool);
+	PCacheUnmapBuffers();
 	PersistentCacheDescriptors = NULL;
 	PCacheCtl = NULL;
 }

@@ -160,7 +160,8 @@ PCachePostmasterInterrupted(void)
 }
 
 /*
- * The pool cannot be had, for the reason given: the server does not start.  If
+ * The pool cannot be used, for the reason given, and the server must not start
+ * without it: it does not start.  If
  * that is only because it is to be stopped it is no failure.
  *
  * Called by the postmaster, while it creates shared memory.

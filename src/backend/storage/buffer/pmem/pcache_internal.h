@@ -85,6 +85,21 @@ typedef struct PCacheRebuildControl
 	pg_atomic_uint64 next_slot pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 } PCacheRebuildControl;
 
+/* How the postmaster is to start again, see pcache_unavailable.c. */
+typedef enum PCacheAgainHow
+{
+	PCACHE_AGAIN_NOT,
+	PCACHE_AGAIN_COLD,
+	PCACHE_AGAIN_WITHOUT,		/* the pool */
+} PCacheAgainHow;
+
+typedef struct PCacheAgain
+{
+	PCacheAgainHow how;
+	bool		promote;		/* a promotion was under way */
+	PCacheError why;
+} PCacheAgain;
+
 /* So many processes can explain their deaths, see pcache_crash.c. */
 #define PCACHE_MAX_EXPLAINED	1024
 
@@ -114,6 +129,7 @@ typedef struct PersistentCacheControl
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
 	bool		given_up;		/* by the startup process, see pcache_giveup.c */
+	PCacheAgain again;			/* said by the startup process before it ends */
 
 	/*
 	 * The last answer to PCacheAskMedia(), and whether the first superblock
@@ -173,7 +189,7 @@ typedef struct PCacheQueueWalk
 	uint64		summary;		/* words of the last summary still to visit */
 } PCacheQueueWalk;
 
-/* NULL, and pool.fd is -1, unless PersistentCacheEnabled(). */
+/* NULL, and pool.fd is -1, in a server that runs without a pool. */
 extern PersistentCacheControl *PCacheCtl;
 extern PCachePool PCacheThePool;
 extern char PCachePoolDirectory[MAXPGPATH];
@@ -205,7 +221,16 @@ extern bool check_persistent_cache_directory(char **newval, void **extra,
 											 GucSource source);
 
 /* pcache_open.c */
-extern void PCacheOpenPool(void);
+extern bool PCacheOpenPool(PCacheRecord *record_file, bool *ours, PCacheError *err);
+
+/* pcache_unavailable.c */
+extern bool PCacheBeginAgain(PCacheError *err);
+extern char *PCacheRunWithout(const PCacheRecord *record, bool locked_by_us,
+							  const PCacheError *why);
+extern void PCacheUnmapBuffers(void);
+extern void PCachePromoteAgain(void);
+pg_noreturn extern void PCacheStartAgain(PCacheAgainHow how, const PCacheError *why);
+pg_noreturn extern void PCacheStartAgainUnwritten(void);
 
 /* pcache_health.c */
 extern PCacheMediaReport PCacheMedia;

@@ -20,6 +20,8 @@
 #include "pcache_internal.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_late_read.h"
+#include "storage/pg_shmem.h"
+#include "utils/builtins.h"
 #include "utils/conffiles.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -80,6 +82,19 @@ NextEnum(const ConfigVariable *files, const char *name, bool *valid)
 	return value;
 }
 
+static bool
+NextBool(const ConfigVariable *files, const char *name, bool *valid)
+{
+	struct config_bool *choice =
+		(struct config_bool *) find_option(name, false, false, ERROR);
+	const char *text = NextText(files, &choice->gen);
+	bool		value = choice->boot_val;
+
+	if (text != NULL && !parse_bool(text, &value))
+		*valid = false;
+	return value;
+}
+
 static const char *
 NextDirectory(const ConfigVariable *files, bool *valid)
 {
@@ -92,7 +107,7 @@ NextDirectory(const ConfigVariable *files, bool *valid)
 	return directory;
 }
 
-/* Does no read outlive its process?  Otherwise no server starts (rule 87). */
+/* Does no read outlive its process?  Otherwise the pool is not used (rule 87). */
 static bool
 NextReadsEnd(const ConfigVariable *files, PCacheError *err)
 {
@@ -122,7 +137,8 @@ NextHasTarget(const ConfigVariable *files)
 
 /*
  * Read the settings of the next start.  Returns false, with err filled in, if
- * there are mistakes that keep the server from starting.
+ * there are mistakes that keep the server from starting.  It is also filled in
+ * for config->late_reads.
  */
 bool
 PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
@@ -130,7 +146,6 @@ PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 	ConfigVariable *head = NULL;
 	ConfigVariable *tail = NULL;
 	bool		valid = true;
-	bool		reads_end = true;
 
 	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,
 						 DEBUG1, &head, &tail) ||
@@ -146,11 +161,13 @@ PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 		config->cold_on_media_unknown =
 			NextEnum(head, "persistent_cache_on_media_unknown", &valid) == PERSISTENT_CACHE_MEDIA_COLD;
 		config->has_recovery_target = NextHasTarget(head);
-		reads_end = config->mode == PERSISTENT_CACHE_OFF || NextReadsEnd(head, err);
+		config->required = NextBool(head, "persistent_cache_required", &valid);
+		config->huge_pages = NextEnum(head, "huge_pages", &valid) != HUGE_PAGES_OFF;
+		config->late_reads = config->mode != PERSISTENT_CACHE_OFF && !NextReadsEnd(head, err);
 	}
 	FreeConfigVariables(head);
 	if (valid)
-		return reads_end;
+		return true;
 	PCacheSetError(err, _("configuration file \"%s\" contains errors"), ConfigFileName);
 	PCacheSetHint(err, _("See the view \"pg_file_settings\"."));
 	return false;

@@ -120,8 +120,11 @@ IsOwnPool(const PCachePool *pool)
 		theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
 }
 
-/* Open the pool of the next start for a look, and judge it. */
-static void
+/*
+ * Open the pool of the next start for a look, and judge it.  Returns how that
+ * went.
+ */
+static PCacheOpenResult
 JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 			const PCacheRecord *record, PCacheNextEvent event,
 			PCacheForecast *forecast)
@@ -146,7 +149,7 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 		PCacheForetellMissing(directory, config, record, &err, forecast);
 	}
 	if (opened != PCACHE_OPEN_OK)
-		return;
+		return opened;
 
 	PG_TRY();
 	{
@@ -161,6 +164,7 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 		PCachePoolClose(&pool);
 	}
 	PG_END_TRY();
+	return opened;
 }
 
 /*
@@ -178,6 +182,8 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 	PCacheRecord *record = NULL;
 	PCacheError err;
 	char		directory[MAXPGPATH];
+	PCacheOpenResult opened = PCACHE_OPEN_ERROR;
+	bool		ours;
 
 	memset(forecast, 0, sizeof(*forecast));
 	/* a server in mode off has not said so yet */
@@ -192,9 +198,13 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 	if (PCacheRecordRead(DataDir, &record_file, &err) == PCACHE_RECORD_OK)
 		record = &record_file;
 	PCacheFindDirectory(DataDir, config.directory, record, directory);
-	if (!PCacheDirectoryIsAllowed(DataDir, config.directory, directory, &forecast->error))
-		return;
-	JudgePoolIn(directory, &config, record, event, forecast);
+	if (!config.late_reads &&
+		PCacheDirectoryIsAllowed(DataDir, config.directory, directory, &forecast->error))
+		opened = JudgePoolIn(directory, &config, record, event, forecast);
+	ours = (opened == PCACHE_OPEN_OK || opened == PCACHE_OPEN_LOCKED) &&
+		PCachePoolIsOurs(directory, record);
+	if (opened != PCACHE_OPEN_LOCKED || !ours)
+		PCacheForetellWithout(directory, &config, ours, forecast);
 
 	/* after a crash only what is sealed is kept */
 	if (event == PCACHE_NEXT_CRASH || event == PCACHE_NEXT_HOST_CRASH)

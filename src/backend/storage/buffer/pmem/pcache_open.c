@@ -10,8 +10,9 @@
  * (see PCachePoolLockFile()).
  *
  * What is wrong here is wrong with the set-up (no pool, no permission, no
- * room, in use): the server does not start, and tells how to mend it.  What
- * makes the contents doubtful is for pcache_startup.c, and only costs them.
+ * room, in use).  The server then starts without the pool, which
+ * pcache_unavailable.c is about.  What makes the contents doubtful is for
+ * pcache_startup.c, and only costs them.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -32,9 +33,11 @@
 #include "utils/guc.h"
 
 /*
- * There is no pool where it should be: create it, or give up.
+ * There is no pool where it should be: create it.  Like the other functions that
+ * return bool here, it returns false, with err filled in, if the pool cannot be
+ * used.
  */
-static void
+static bool
 CreateMissingPool(const char *directory, const PCacheRecord *record,
 				  PCacheError *open_err)
 {
@@ -48,7 +51,7 @@ CreateMissingPool(const char *directory, const PCacheRecord *record,
 						  GetSystemIdentifier(), pg_file_create_mode,
 						  CATALOG_VERSION_NO,
 						  &PCacheThePool, &PCacheCtl->superblock, open_err))
-		PCacheRefuseToStart(open_err);
+		return false;
 
 	PCacheCtl->opened.refusal = PCACHE_COLD_NEW;
 	if (plan.again)
@@ -71,21 +74,21 @@ CreateMissingPool(const char *directory, const PCacheRecord *record,
 				(errmsg("the pool in \"%s\", which the cluster was last used with, is left behind",
 						record->directory),
 				 errhint("Remove it if no other cluster uses it.")));
+	return true;
 }
 
 /*
  * The pool can't be used as it is: make it an empty one.
  */
-static void
+static bool
 ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
-			 const char *detail)
+			 const char *detail, PCacheError *err)
 {
 	PCacheGeometry g;
-	PCacheError err;
 	uint64		capacity;
 
-	if (!PCachePoolMayFormat(&PCacheThePool, record, &err))
-		PCacheReportError(FATAL, &err);
+	if (!PCachePoolMayFormat(&PCacheThePool, record, err))
+		return false;
 
 	PCacheCtl->opened.refusal = refusal;
 	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
@@ -101,31 +104,39 @@ ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
 	{
 		/* all zeros unless a superblock was found intact */
 		if (PCacheCtl->superblock.format_version == PCACHE_FORMAT_VERSION &&
-			!PCachePoolMarkEmpty(&PCacheThePool, &PCacheCtl->superblock, &err))
-			PCacheRefuseToStart(&err);
-		if (!PCachePoolSetSize(&PCacheThePool, g.pool_size, &err))
-			PCacheRefuseToStart(&err);
+			!PCachePoolMarkEmpty(&PCacheThePool, &PCacheCtl->superblock, err))
+			return false;
+		if (!PCachePoolSetSize(&PCacheThePool, g.pool_size, err))
+			return false;
 	}
 
-	if (!PCachePoolMap(&PCacheThePool, &err) ||
-		!PCachePoolFormat(&PCacheThePool, capacity, GetSystemIdentifier(),
-						  CATALOG_VERSION_NO, &PCacheCtl->superblock, &err))
-		PCacheRefuseToStart(&err);
+	return PCachePoolMap(&PCacheThePool, err) &&
+		PCachePoolFormat(&PCacheThePool, capacity, GetSystemIdentifier(),
+						 CATALOG_VERSION_NO, &PCacheCtl->superblock, err);
+}
+
+/* A store to the pool has failed, and errno says why. */
+static bool
+CouldNotWrite(PCacheError *err)
+{
+	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
+				   PCacheThePool.path);
+	return false;
 }
 
 /*
  * The file was cut off, or has holes: what is missing is allocated again, empty.
  */
-static void
-RestorePool(const PCacheRecord *record)
+static bool
+RestorePool(const PCacheRecord *record, PCacheError *err)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		cut_at = PCacheThePool.file_size;
 	bool		was_empty = sb->state == PCACHE_STATE_EMPTY;
 	bool		emptied;
-	PCacheError err;
+	PCacheError reason;
 
-	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, &err))
+	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, err))
 	{
 		/*
 		 * an empty pool needs the same room, and the pages may be kept next
@@ -133,10 +144,10 @@ RestorePool(const PCacheRecord *record)
 		 */
 		if (PCachePostmasterInterrupted() ||
 			!PCachePoolHasRoom(&PCacheThePool, sb->pool_size))
-			PCacheRefuseToStart(&err);
-		PCacheReportError(LOG, &err);
-		ReformatPool(record, PCACHE_COLD_GEOMETRY, err.message);
-		return;
+			return false;
+		PCacheReportError(LOG, err);
+		reason = *err;
+		return ReformatPool(record, PCACHE_COLD_GEOMETRY, reason.message, err);
 	}
 	emptied = !was_empty && sb->state == PCACHE_STATE_EMPTY;
 	ereport(cut_at < sb->pool_size || PCacheCtl->cut_off > 0 || emptied ? WARNING : LOG,
@@ -152,69 +163,61 @@ RestorePool(const PCacheRecord *record)
 							  PCacheCtl->cut_off,
 							  (unsigned long long) PCacheCtl->cut_off)));
 
-	if (!PCachePoolMap(&PCacheThePool, &err))
-		PCacheRefuseToStart(&err);
+	if (!PCachePoolMap(&PCacheThePool, err))
+		return false;
 	(void) PCachePoolUseHugePages(&PCacheThePool);
 	if (cut_at == sb->pool_size)
-		return;
+		return true;
 
 	/* who met the end of the file took it for bad memory; there is other now */
 	cut_at -= (cut_at - sb->blocks_offset) % BLCKSZ;
-	if (!PCacheForgetMemoryErrors(&PCacheThePool.map, cut_at, sb->pool_size - cut_at))
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not write persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
+	return PCacheForgetMemoryErrors(&PCacheThePool.map, cut_at, sb->pool_size - cut_at) ||
+		CouldNotWrite(err);
 }
 
 /*
  * The pool has become too small for shared_buffers: make it larger.  Only
  * pg_pcache clears bad blocks, which must not be met here.
  */
-static void
-GrowPool(void)
+static bool
+GrowPool(PCacheError *err)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		old_capacity = sb->capacity;
 	uint32		state = sb->state;
 	PCacheMediaReport media = {0};
 	PCacheResize resize = {.media = &media};
-	PCacheError err;
+	PCacheError why;
+	bool		done;
 
 	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd, PCacheThePool.fs_kind,
 					 &media);
-	if (!PCachePoolMayGrow(&PCacheThePool, NBuffers, persistent_cache_size, &media,
-						   &resize.capacity, &err))
-		ereport(FATAL,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %d are needed",
-						PCacheThePool.path, (unsigned long long) old_capacity, NBuffers),
-				 errdetail_internal("%s", err.message),
-				 errhint("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")));
-	if (!PCachePoolResize(&PCacheThePool, sb, &resize, &err))
-		PCacheRefuseToStart(&err);
+	done = PCachePoolMayGrow(&PCacheThePool, NBuffers, persistent_cache_size, &media,
+							 &resize.capacity, &why);
+	if (!done)
+		PCacheSetTooSmall(&PCacheThePool, old_capacity, NBuffers, &why, err);
+	done = done && PCachePoolResize(&PCacheThePool, sb, &resize, err);
+	PCacheMediaReportFree(&media);
+	if (!done)
+		return false;
 	sb->state = state;
 	if (!PCacheSuperblockStore(&PCacheThePool.map, sb))
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not write persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
-	PCacheMediaReportFree(&media);
+		return CouldNotWrite(err);
 	ereport(LOG,
 			(errmsg("made persistent cache pool \"%s\" larger, from %llu to %llu blocks",
 					PCacheThePool.path, (unsigned long long) old_capacity,
 					(unsigned long long) resize.capacity)));
+	return true;
 }
 
 /*
  * Read the superblock of a pool that was just opened and locked, and map the
  * pool.
  */
-static void
-LoadPool(const PCacheRecord *record)
+static bool
+LoadPool(const PCacheRecord *record, PCacheError *err)
 {
 	PCacheSuperblocks superblocks;
-	PCacheError err;
 	PCacheVerdict verdict;
 	PCacheSuperblock *chosen = &PCacheCtl->superblock;
 
@@ -223,9 +226,8 @@ LoadPool(const PCacheRecord *record)
 	switch (superblocks.source)
 	{
 		case PCACHE_SB_NONE:
-			ReformatPool(record, PCACHE_COLD_SUPERBLOCK,
-						 superblocks.first_error.message);
-			return;
+			return ReformatPool(record, PCACHE_COLD_SUPERBLOCK,
+								superblocks.first_error.message, err);
 		case PCACHE_SB_COPY:
 			ereport(LOG,
 					(errmsg("using the copy of the superblock of persistent cache pool \"%s\"",
@@ -237,8 +239,8 @@ LoadPool(const PCacheRecord *record)
 			break;
 	}
 
-	if (PCachePoolIsCopied(&PCacheThePool, chosen, record, &err))
-		PCacheRefuseToStart(&err);
+	if (PCachePoolIsCopied(&PCacheThePool, chosen, record, err))
+		return false;
 
 	/*
 	 * The geometry decides what we touch, so it is looked at already here.
@@ -246,26 +248,24 @@ LoadPool(const PCacheRecord *record)
 	 */
 	if (chosen->format_version != PCACHE_FORMAT_VERSION)
 	{
-		snprintf(err.message, sizeof(err.message),
+		snprintf(verdict.detail, sizeof(verdict.detail),
 				 _("the pool has format version %u, this server has %u"),
 				 chosen->format_version, PCACHE_FORMAT_VERSION);
-		ReformatPool(record, PCACHE_COLD_VERSION, err.message);
-		return;
+		return ReformatPool(record, PCACHE_COLD_VERSION, verdict.detail, err);
 	}
 	verdict = PCacheGeometryGate(chosen, PCacheThePool.file_size);
 	if (verdict.refusal != PCACHE_WARM)
-	{
-		ReformatPool(record, verdict.refusal, verdict.detail);
-		return;
-	}
+		return ReformatPool(record, verdict.refusal, verdict.detail, err);
 	if (PCacheThePool.file_size < chosen->pool_size ||
 		PCachePoolHasHoles(&PCacheThePool))
-		RestorePool(record);
-	else if (!PCachePoolMap(&PCacheThePool, &err))
-		PCacheRefuseToStart(&err);
+	{
+		if (!RestorePool(record, err))
+			return false;
+	}
+	else if (!PCachePoolMap(&PCacheThePool, err))
+		return false;
 	/* a pool that was formatted meanwhile is large enough */
-	if (PCacheCtl->superblock.capacity < NBuffers)
-		GrowPool();
+	return PCacheCtl->superblock.capacity >= NBuffers || GrowPool(err);
 }
 
 /*
@@ -284,58 +284,92 @@ ReportPlace(const PCacheMemoryPlace *place)
 }
 
 /*
- * Open the pool, or do as CreateMissingPool() says, and have it mapped.  Called
- * by the postmaster.  Does not return if the server cannot start with it.
+ * Open the pool of PGDATA's record, and take its lock.  As long as somebody of
+ * this cluster has it, who is at work on it, wait: the file of a pool that is
+ * being loaded goes on to get memory.
  */
-void
-PCacheOpenPool(void)
+static PCacheOpenResult
+OpenAndWait(const char *directory, const PCacheRecord *record, bool *ours,
+			PCacheError *err)
+{
+	uint64		held = PCachePoolHeldMemory(directory);
+	uint64		before;
+	PCacheOpenResult opened;
+
+	do
+	{
+		before = held;
+		opened = PCachePoolOpen(directory, PCACHE_OPEN_WRITE, &PCacheThePool, err);
+		*ours = opened == PCACHE_OPEN_LOCKED && PCachePoolIsOurs(directory, record);
+		held = PCachePoolHeldMemory(directory);
+	} while (*ours && held != before && !PCachePostmasterInterrupted());
+	return opened;
+}
+
+/*
+ * Open the pool, or do as CreateMissingPool() says, and have it mapped.  Called
+ * by the postmaster.
+ *
+ * Returns false, with err filled in, if the pool cannot be used.  *record is
+ * PGDATA's then, or zeros, and *ours says that somebody of this cluster, and not
+ * another one, has the pool locked.
+ */
+bool
+PCacheOpenPool(PCacheRecord *record_file, bool *ours, PCacheError *err)
 {
 	char		directory[MAXPGPATH];
-	PCacheRecord record_file;
 	PCacheRecord *record = NULL;
-	PCacheError err;
 	PCacheError record_err = {{0}};
 	PCacheMediaReport media;
 
-	if (!PCacheReadsEndWithProcess(GetConfigOption("io_method", false, false),
-								   GetConfigOption("debug_io_direct", false, false),
-								   &err))
-		PCacheRefuseToStart(&err);
-
+	memset(record_file, 0, sizeof(*record_file));
+	*ours = false;
 	PCacheDirPgdata = DataDir;
-	switch (PCacheRecordRead(DataDir, &record_file, &err))
+	switch (PCacheRecordRead(DataDir, record_file, err))
 	{
 		case PCACHE_RECORD_OK:
-			record = &record_file;
+			record = record_file;
 			break;
 		case PCACHE_RECORD_MISSING:
 			break;
 		case PCACHE_RECORD_ERROR:
-			PCacheReportError(LOG, &err);
-			record_err = err;
+			PCacheReportError(LOG, err);
+			record_err = *err;
+			memset(record_file, 0, sizeof(*record_file));
 			break;
 	}
 	PCacheFindDirectory(DataDir, persistent_cache_directory, record, directory);
-	if (!PCacheDirectoryIsAllowed(DataDir, persistent_cache_directory, directory, &err))
-		PCacheRefuseToStart(&err);
+	strlcpy(PCachePoolDirectory, directory, MAXPGPATH);
+	if (!PCacheReadsEndWithProcess(GetConfigOption("io_method", false, false),
+								   GetConfigOption("debug_io_direct", false, false),
+								   err) ||
+		!PCacheDirectoryIsAllowed(DataDir, persistent_cache_directory, directory, err))
+		return false;
 
-	switch (PCachePoolOpen(directory, PCACHE_OPEN_WRITE, &PCacheThePool, &err))
+	switch (OpenAndWait(directory, record, ours, err))
 	{
 		case PCACHE_OPEN_OK:
-			LoadPool(record);
+			if (!LoadPool(record, err))
+				return false;
 			break;
 		case PCACHE_OPEN_MISSING:
 			/* nothing else says where the pool is */
 			if (record_err.message[0] != '\0' && PCacheIsDefaultDirectory(persistent_cache_directory))
-				PCacheRefuseToStart(&record_err);
-			CreateMissingPool(directory, record, &err);
+			{
+				*err = record_err;
+				return false;
+			}
+			if (!CreateMissingPool(directory, record, err))
+				return false;
 			break;
 		case PCACHE_OPEN_LOCKED:
 		case PCACHE_OPEN_ERROR:
-			PCacheRefuseToStart(&err);
-			break;
+			return false;
 	}
 	strlcpy(PCachePoolDirectory, PCacheThePool.directory, MAXPGPATH);
+	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS &&
+		!PCacheKindSurvives(PCacheThePool.fs_kind, PCacheThePool.path, err))
+		return false;
 
 	if (PCacheThePool.map.kind == PCACHE_PERSIST_FILE)
 		ereport(WARNING,
@@ -351,4 +385,5 @@ PCacheOpenPool(void)
 	PCacheApplyNuma(&media.place);
 	PCacheCoverBadBlocks(&media);
 	PCacheMediaReportFree(&media);
+	return true;
 }

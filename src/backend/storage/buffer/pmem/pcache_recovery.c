@@ -145,7 +145,8 @@ PersistentCacheReachedConsistency(void)
 	if (PCacheCtl->superblock.state == PCACHE_STATE_ATTACHING)
 	{
 		PCacheCtl->superblock.state = PCACHE_STATE_DIRTY;
-		(void) PCacheStoreSuperblock(FATAL);
+		/* should that fail, the media still say "attaching" */
+		(void) PCacheStoreSuperblock(WARNING);
 		PCacheReportRedo();
 	}
 	LWLockRelease(PersistentCacheLock);
@@ -178,7 +179,7 @@ PersistentCacheMinRecoveryPoint(XLogRecPtr page_lsn, XLogRecPtr *point,
  * server.  If WAL is damaged before that, recovery takes the damage for the
  * end, and the kept pages are of a later time: they have changes, and hint
  * bits, of transactions that are lost.  The pool is still in state "attaching",
- * so the next start does without it.
+ * so the server starts again without them.
  *
  * Called by the startup process, before anything is written on behalf of the
  * new life of the cluster.
@@ -192,12 +193,14 @@ PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete)
 		return;
 	limit = pg_atomic_read_u64(&PCacheCtl->kept_limit);
 	if (Max(end, incomplete) < limit)
-		ereport(FATAL,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("WAL ends at %X/%X, but it was durable up to %X/%X",
-						LSN_FORMAT_ARGS(end), LSN_FORMAT_ARGS(limit)),
-				 errdetail("WAL is damaged or missing, and pages of the persistent cache contain changes from it."),
-				 errhint("If what comes after that must not be lost, restore the cluster from a backup and the WAL archive.  Otherwise start the server again: it will do without the persistent cache's pages.")));
+	{
+		PCacheError err;
+
+		PCacheSetError(&err, _("WAL ends at %X/%X, but it was durable up to %X/%X, and pages of the persistent cache contain changes from there"),
+					   LSN_FORMAT_ARGS(end), LSN_FORMAT_ARGS(limit));
+		PCacheSetHint(&err, _("WAL is damaged or missing.  If what comes after that must not be lost, restore the cluster from a backup and the WAL archive."));
+		PCacheStartAgain(PCACHE_AGAIN_COLD, &err);
+	}
 
 	/* no page, and no commit, is in a record that is not complete */
 	if (end < limit)
@@ -256,15 +259,14 @@ void
 PersistentCacheTimelineForked(TimeLineID timeline, XLogRecPtr fork)
 {
 	XLogRecPtr	limit;
+	PCacheError err;
 
 	if (PCacheCtl == NULL)
 		return;
 	limit = pg_atomic_read_u64(&PCacheCtl->kept_limit);
 	if (limit == LIMIT_UNKNOWN || fork >= limit)
 		return;
-	ereport(FATAL,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("timeline %u forked off at %X/%X, before what pages of the persistent cache contain, up to %X/%X",
-					timeline, LSN_FORMAT_ARGS(fork), LSN_FORMAT_ARGS(limit)),
-			 errhint("Start the server again: it will do without the persistent cache's pages.")));
+	PCacheSetError(&err, _("timeline %u forked off at %X/%X, before what pages of the persistent cache contain, up to %X/%X"),
+				   timeline, LSN_FORMAT_ARGS(fork), LSN_FORMAT_ARGS(limit));
+	PCacheStartAgain(PCACHE_AGAIN_COLD, &err);
 }

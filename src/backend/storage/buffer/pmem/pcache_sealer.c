@@ -239,6 +239,20 @@ PersistentCacheSealerMain(Datum main_arg)
 	pgstat_bestart_initial();
 	pgstat_bestart_final();
 
+	/*
+	 * the start after a crash may have the pool again, and needs a sealer
+	 * then
+	 */
+	while (!ShutdownRequestPending && PersistentCacheDescriptors == NULL)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, -1,
+						 WAIT_EVENT_PERSISTENT_CACHE_SEALER_MAIN);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	if (ShutdownRequestPending)
+		proc_exit(1);
+
 	PCacheQueueRecover();
 	PCacheSealerBegin();
 

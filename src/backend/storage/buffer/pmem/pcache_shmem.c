@@ -58,14 +58,21 @@ PCachePool	PCacheThePool = {.fd = -1};
 char		PCachePoolDirectory[MAXPGPATH];
 
 /*
- * Does this server run with a pool?  Single-user mode and bootstrap never
+ * Is this server to run with a pool?  Single-user mode and bootstrap never
  * do; that they ran shows in pg_control.
  */
 bool
-PersistentCacheEnabled(void)
+PersistentCacheConfigured(void)
 {
 	return persistent_cache_mode != PERSISTENT_CACHE_OFF &&
 		IsPostmasterEnvironment && !IsBootstrapProcessingMode();
+}
+
+/* Does it?  Not if the pool is unavailable, see pcache_unavailable.c. */
+bool
+PersistentCacheEnabled(void)
+{
+	return PCacheCtl != NULL;
 }
 
 Size
@@ -73,12 +80,12 @@ PersistentCacheShmemSize(void)
 {
 	Size		size = 0;
 
-	if (PersistentCacheEnabled())
+	if (PersistentCacheConfigured())
 	{
 		size = add_size(size, MAXALIGN(sizeof(PersistentCacheControl)));
 		size = add_size(size, PCacheUntrustedShmemSize());
 	}
-	if (PersistentCacheEnabled() &&
+	if (PersistentCacheConfigured() &&
 		persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
 		size = add_size(size, PCacheQueueShmemSize());
 	return size;
@@ -149,32 +156,21 @@ check_persistent_cache_directory(char **newval, void **extra, GucSource source)
 	return true;
 }
 
-/* always promises more than a file in the page cache can keep. */
-static void
-RequireSurvival(void)
-{
-	if (PCacheThePool.map.kind != PCACHE_PERSIST_FILE)
-		return;
-	ereport(FATAL,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\"",
-					PCacheThePool.path),
-			 PCacheThePool.fs_kind == PCACHE_FS_FSDAX ?
-			 errdetail("The pool is on persistent memory, but this server was built without libpmem.") :
-			 errdetail("The pool is an ordinary file: its pages reach the media in any order."),
-			 errhint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\".")));
-}
-
 /*
- * Allocate shared state, and map the pool.  Returns where BufferBlocks is.
+ * Allocate shared state, and map the pool.  Returns where BufferBlocks is, which
+ * is in ordinary memory if the pool is unavailable.
  *
  * Called by the postmaster when it starts, and again when it reinitializes
- * after a crash; only if PersistentCacheEnabled().
+ * after a crash, which decides anew; only if PersistentCacheConfigured().
  */
 char *
 PersistentCacheShmemInit(void)
 {
 	bool		found;
+	bool		opened;
+	bool		locked_by_us = false;
+	PCacheRecord record = {0};
+	PCacheError err;
 
 #ifdef EXEC_BACKEND
 	ereport(FATAL,
@@ -196,14 +192,16 @@ PersistentCacheShmemInit(void)
 	 */
 	PCachePoolClose(&PCacheThePool);
 	PersistentCacheDescriptors = NULL;
+	PersistentCacheUntrusted = NULL;
 	PCachePoolInterrupted = PCachePostmasterInterrupted;
-	PCacheOpenPool();
+	opened = !PCacheBeginAgain(&err) && PCacheOpenPool(&record, &locked_by_us, &err);
 	PCachePoolInterrupted = NULL;
+	if (!opened)
+		return PCacheRunWithout(&record, locked_by_us, &err);
 	PCacheUntrustedShmemInit();
 
 	if (persistent_cache_mode == PERSISTENT_CACHE_ALWAYS)
 	{
-		RequireSurvival();
 		PCacheQueueShmemInit();
 		PersistentCacheDescriptors = PCacheGetDescriptor(0);
 	}

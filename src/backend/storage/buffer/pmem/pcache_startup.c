@@ -35,16 +35,16 @@
 #include "utils/memutils.h"
 
 /*
- * A doubt about pages costs pages, but a server can't run without buffers.
+ * A doubt about pages costs pages, but a server needs buffers: they cannot be in
+ * this pool.
  */
 static void
-ReportUnusableMedia(void)
+GoWithoutMedia(void)
 {
-	ereport(FATAL,
-			(errcode(ERRCODE_IO_ERROR),
-			 errmsg("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad",
-					PCacheThePool.path),
-			 errhint("Create a pool on other media with \"pg_pcache init --force\", or set \"persistent_cache_mode\" to \"off\".")));
+	PCacheError err;
+
+	PCacheSetUnusableMedia(&PCacheThePool, &err);
+	PCacheStartAgain(PCACHE_AGAIN_WITHOUT, &err);
 }
 
 /*
@@ -57,7 +57,7 @@ CheckMedia(void)
 	if (!PCacheMediaIsUsable(&PCacheMedia,
 							 persistent_cache_mode == PERSISTENT_CACHE_ALWAYS) ||
 		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]))
-		ReportUnusableMedia();
+		GoWithoutMedia();
 }
 
 /*
@@ -84,7 +84,7 @@ RetireBadSlots(void)
 		PCacheCtl->retired++;
 	}
 	if (PCacheCtl->retired > NBuffers / 2)
-		ReportUnusableMedia();
+		GoWithoutMedia();
 }
 
 /*
@@ -102,15 +102,12 @@ PCacheUnseal(uint32 slot)
 	PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
 }
 
-/* Wait until all stores of this start are durable, or give it up. */
+/* Wait until all stores of this start are durable, or do without the pool. */
 void
 PCacheDrainForStart(void)
 {
 	if (!PCacheDrain(&PCacheThePool.map))
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not write persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
+		PCacheStartAgainUnwritten();
 }
 
 /*
@@ -191,15 +188,17 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		epoch = sb->checkpoint_epoch + 2;
 	PCacheRecord next_record;
-	PCacheError err;
+	PCacheError err = {{0}};
 
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
 		PCacheRememberPool(sb, record);
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	if (!PCacheSuperblockAdopt(sb, control, PCacheThePool.fs_kind,
 							   persistent_cache_mode, NBuffers))
-		ereport(FATAL,
-				(errmsg("could not generate an incarnation for the persistent cache")));
+	{
+		PCacheSetError(&err, _("could not generate an incarnation for the persistent cache"));
+		PCacheStartAgain(PCACHE_AGAIN_WITHOUT, &err);
+	}
 	PCacheMediaRememberDimms(&PCacheMedia, sb);
 
 	/* beyond any epoch in a descriptor, see PersistentCacheCheckpointStart */
@@ -217,7 +216,8 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	sb->pending.redo = next_control->checkPointCopy.redo;
 	sb->pending.timeline = next_control->checkPointCopy.ThisTimeLineID;
 	INJECTION_POINT("persistent-cache-adopting", NULL);
-	(void) PCacheStoreSuperblock(FATAL);
+	if (!PCacheStoreSuperblock(LOG))
+		PCacheStartAgainUnwritten();
 	LWLockRelease(PersistentCacheLock);
 
 	/* not before: a pool that was just refused must not agree with pg_control */
@@ -230,7 +230,7 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	next_record.fs_kind = PCacheThePool.fs_kind;
 	next_record.incarnation = sb->incarnation;
 	if (!PCacheRecordWrite(DataDir, pg_file_create_mode, &next_record, &err))
-		PCacheReportError(FATAL, &err);
+		PCacheStartAgain(PCACHE_AGAIN_WITHOUT, &err);
 }
 
 /*
@@ -307,10 +307,7 @@ ForgetSuspect(const PCacheSuspect *suspect)
 	if (suspect->died == 0 || PCacheCtl->suspect_bad)
 		return;
 	if (!PCacheSuspectForget(&PCacheThePool.map, suspect->died))
-		ereport(FATAL,
-				(errcode_for_file_access(),
-				 errmsg("could not write persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
+		PCacheStartAgainUnwritten();
 }
 
 /*
@@ -323,7 +320,7 @@ StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
 	PCacheWatermark seed;
 
 	if (!PCacheRememberBadDescriptors())
-		ReportUnusableMedia();
+		GoWithoutMedia();
 	UnsealOthers();
 
 	/*
@@ -372,6 +369,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	uint64		found;
 	bool		after_crash;
 
+	PCachePromoteAgain();
 	if (!PersistentCacheEnabled())
 	{
 		PCacheNoteRunWithout();

@@ -40,22 +40,48 @@ ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal, const char *fmt,..
 	va_end(ap);
 }
 
-/* Mode always promises more than a file in the page cache can keep. */
-static bool
-KindSurvives(PCacheFsKind kind, const char *path, const PCacheNextConfig *config,
-			 PCacheForecast *forecast)
+/*
+ * Does a pool on this kind of file system survive a crash?  Mode always promises
+ * more than a file in the page cache can keep.
+ */
+bool
+PCacheKindSurvives(PCacheFsKind kind, const char *path, PCacheError *err)
 {
-	bool		is_file = kind == PCACHE_FS_FILE;
+	const char *why = NULL;
 
+	if (kind == PCACHE_FS_FILE)
+		why = _("the pool is an ordinary file, whose pages reach the media in any order");
 #ifndef USE_LIBPMEM
-	is_file |= kind == PCACHE_FS_FSDAX;
+	else if (kind == PCACHE_FS_FSDAX)
+		why = _("the pool is on persistent memory, but this server was built without libpmem");
 #endif
-	if (config->mode != PERSISTENT_CACHE_ALWAYS || !is_file)
+	if (why == NULL)
 		return true;
-	PCacheSetError(&forecast->error, _("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\""),
-				   path);
-	PCacheSetHint(&forecast->error, _("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\"."));
+	PCacheSetError(err, _("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\": %s"),
+				   path, why);
+	PCacheSetHint(err, _("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\"."));
 	return false;
+}
+
+/* Too much of the pool's media is bad. */
+void
+PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err)
+{
+	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
+				   pool->path);
+	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\", or set \"persistent_cache_mode\" to \"off\"."));
+}
+
+/* A pool with this capacity is too small, and why says why it cannot grow. */
+void
+PCacheSetTooSmall(const PCachePool *pool, uint64 capacity, uint64 nbuffers,
+				  const PCacheError *why, PCacheError *err)
+{
+	PCacheSetError(err, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
+				   pool->path, (unsigned long long) capacity,
+				   (unsigned long long) nbuffers);
+	PCacheSetHint(err, _("%s  Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\"."),
+				  why->message);
 }
 
 /*
@@ -73,7 +99,8 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 	forecast->error = *open_error;
 	if (!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
 								config->nbuffers, &plan, &forecast->error) ||
-		!KindSurvives(plan.fs_kind, plan.directory, config, forecast))
+		(config->mode == PERSISTENT_CACHE_ALWAYS &&
+		 !PCacheKindSurvives(plan.fs_kind, plan.directory, &forecast->error)))
 		return;
 	if (plan.again)
 		ForetellCold(forecast, PCACHE_COLD_NEW,
@@ -96,11 +123,7 @@ CapacityWillDo(const PCachePool *pool, uint64 capacity,
 	if (capacity >= config->nbuffers ||
 		PCachePoolMayGrow(pool, config->nbuffers, config->size, media, &larger, &why))
 		return true;
-	PCacheSetError(&forecast->error, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
-				   pool->path, (unsigned long long) capacity,
-				   (unsigned long long) config->nbuffers);
-	PCacheSetHint(&forecast->error, _("%s  Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\"."),
-				  why.message);
+	PCacheSetTooSmall(pool, capacity, config->nbuffers, &why, &forecast->error);
 	return false;
 }
 
@@ -152,9 +175,7 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	if (PCacheMediaIsUsable(facts->media, config->mode == PERSISTENT_CACHE_ALWAYS) &&
 		retired <= config->nbuffers / 2)
 		return true;
-	PCacheSetError(&forecast->error, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
-				   pool->path);
-	PCacheSetHint(&forecast->error, _("Create a pool on other media with \"pg_pcache init --force\", or set \"persistent_cache_mode\" to \"off\"."));
+	PCacheSetUnusableMedia(pool, &forecast->error);
 	return false;
 }
 
@@ -227,7 +248,8 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	bool		formatted;
 
 	memset(forecast, 0, sizeof(*forecast));
-	if (!KindSurvives(pool->fs_kind, pool->path, config, forecast))
+	if (config->mode == PERSISTENT_CACHE_ALWAYS &&
+		!PCacheKindSurvives(pool->fs_kind, pool->path, &forecast->error))
 		return;
 	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
 	{
@@ -254,4 +276,25 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	forecast->starts = formatted ?
 		FormatWillDo(pool, facts->record, config, forecast) :
 		CapacityWillDo(pool, sb->capacity, config, facts->media, forecast);
+}
+
+/*
+ * A forecast says that the pool cannot be used.  The server starts without it,
+ * unless persistent_cache_required is on, or there is no memory for its buffers.
+ *
+ * directory is that of the pool.  The pool is ours if PGDATA's record has its
+ * UUID, and nobody but the server has it locked.
+ */
+void
+PCacheForetellWithout(const char *directory, const PCacheNextConfig *config,
+					  bool ours, PCacheForecast *forecast)
+{
+	char		message[sizeof(forecast->error.message)];
+
+	if (forecast->starts || config->required)
+		return;
+	strlcpy(message, forecast->error.message, sizeof(message));
+	if (PCacheMemoryForBuffers(directory, config->nbuffers * BLCKSZ,
+							   config->huge_pages, ours, &forecast->error))
+		ForetellCold(forecast, PCACHE_UNAVAILABLE, "%s", message);
 }

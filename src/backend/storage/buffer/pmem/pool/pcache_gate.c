@@ -434,6 +434,8 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "suspect memory";
 		case PCACHE_COLD_NO_PAGES:
 			return "no pages";
+		case PCACHE_UNAVAILABLE:
+			return "unavailable";
 		case PCACHE_NUM_REFUSALS:
 			break;
 	}

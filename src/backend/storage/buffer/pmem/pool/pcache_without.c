@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_without.c
+ *	  The pool cannot be used: may the server start without it?
+ *
+ * The buffers of a server without its pool are ordinary shared memory.  The
+ * pool that it cannot use may still hold as much memory as these buffers, and
+ * the host need not have memory for both.  So the server asks here first, and
+ * pg_pcache asks the same to tell beforehand.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_without.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "storage/pcache_pool.h"
+
+#define CGROUP_ROOT		"/sys/fs/cgroup"
+
+/*
+ * How much memory does this file hold, in bytes?  0 if it is on media, or not
+ * ours.  Nothing of the file is believed, so its directory need not be trusted.
+ */
+static uint64
+HeldBy(const char *directory, const char *name)
+{
+	const PCacheDir no_dir = {.fd = -1};
+	char		path[MAXPGPATH];
+	PCacheFsKind kind;
+	uint64		page_size;
+	uint64		held = 0;
+	struct stat st;
+	int			fd;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+		PCacheFsKindOf(&no_dir, fd, &kind, &page_size) && PCacheFsIsMemory(kind))
+		held = (uint64) st.st_blocks * 512;
+	close(fd);
+	return held;
+}
+
+/*
+ * How much memory do the pool in this directory, and one that is being created
+ * there, hold?  In bytes.
+ */
+uint64
+PCachePoolHeldMemory(const char *directory)
+{
+	return HeldBy(directory, PCACHE_POOL_FILE) + HeldBy(directory, PCACHE_POOL_FILE_TMP);
+}
+
+/*
+ * Is the pool in this directory that of PGDATA's record, or NULL, by its UUID?  If
+ * another process has it locked, that is somebody of this cluster then.  The same
+ * is said of a pool that is being created, since nobody else creates one in this
+ * cluster's directory.
+ */
+bool
+PCachePoolIsOurs(const char *directory, const PCacheRecord *record)
+{
+	PCacheSuperblocks superblocks;
+	PCachePool	pool;
+	PCacheError ignored;
+	bool		ours;
+
+	switch (PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &pool, &ignored))
+	{
+		case PCACHE_OPEN_OK:
+			break;
+		case PCACHE_OPEN_MISSING:
+			return true;
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			return false;
+	}
+	PCacheReadSuperblocks(pool.fd, &superblocks);
+	ours = record != NULL && superblocks.source != PCACHE_SB_NONE &&
+		memcmp(superblocks.chosen.pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0;
+	PCachePoolClose(&pool);
+	return ours;
+}
+
+/*
+ * An open pool, which is ours and which the caller has locked, is of no use to
+ * this start.  If it is in memory, its blocks are given back: a start without it
+ * makes its contents worthless.  The pool stays there, empty, and the next start
+ * allocates it again.
+ *
+ * The pool is not mapped afterwards.  Returns false, with err filled in, if that
+ * fails.
+ */
+bool
+PCachePoolGiveBack(PCachePool *pool, PCacheError *err)
+{
+	PCacheSuperblocks superblocks;
+	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
+
+	if (pool->map.base != NULL)
+		PCacheUnmap(&pool->map);
+	if (!PCacheFsIsMemory(pool->fs_kind) || pool->file_size <= size)
+		return true;
+	PCacheReadSuperblocks(pool->fd, &superblocks);
+	if (!PCachePoolMarkEmpty(pool, &superblocks.chosen, err))
+		return false;
+	if (ftruncate(pool->fd, size) < 0)
+	{
+		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
+					   pool->path, (unsigned long long) (size >> 20));
+		return false;
+	}
+	return true;
+}
+
+/* A number in a file, which may follow a name.  Returns false if there is none. */
+static bool
+ReadNumber(const char *path, const char *name, uint64 *number)
+{
+	FILE	   *file = fopen(path, "r");
+	char		line[256];
+	bool		found = false;
+
+	if (file == NULL)
+		return false;
+	while (!found && fgets(line, sizeof(line), file) != NULL)
+	{
+		unsigned long long value;
+
+		if (strncmp(line, name, strlen(name)) == 0 &&
+			sscanf(line + strlen(name), " %llu", &value) == 1)
+		{
+			*number = value;
+			found = true;
+		}
+	}
+	fclose(file);
+	return found;
+}
+
+/*
+ * How much more may the control group of this process use, and those above it?
+ * The page cache that it has counts as free.  PG_UINT64_MAX without a limit, or
+ * without cgroup v2.
+ */
+static uint64
+RoomInCgroup(void)
+{
+	char		group[MAXPGPATH] = "";
+	char		path[MAXPGPATH + 64];
+	uint64		room = PG_UINT64_MAX;
+	FILE	   *file = fopen("/proc/self/cgroup", "r");
+
+	if (file == NULL)
+		return room;
+	while (fgets(path, MAXPGPATH, file) != NULL)
+	{
+		if (strncmp(path, "0::/", 4) == 0)
+			strlcpy(group, path + 3, sizeof(group));
+	}
+	fclose(file);
+	group[strcspn(group, "\n")] = '\0';
+
+	while (group[0] == '/')
+	{
+		uint64		limit;
+		uint64		used;
+		uint64		cached = 0;
+
+		snprintf(path, sizeof(path), CGROUP_ROOT "%s/memory.max", group);
+		if (ReadNumber(path, "", &limit))
+		{
+			snprintf(path, sizeof(path), CGROUP_ROOT "%s/memory.stat", group);
+			(void) ReadNumber(path, "inactive_file ", &cached);
+			snprintf(path, sizeof(path), CGROUP_ROOT "%s/memory.current", group);
+			if (ReadNumber(path, "", &used))
+			{
+				used -= Min(used, cached);
+				room = Min(room, limit - Min(limit, used));
+			}
+		}
+		if (group[1] == '\0')
+			break;
+		*strrchr(group, '/') = '\0';
+		if (group[0] == '\0')
+			strcpy(group, "/");
+	}
+	return room;
+}
+
+/* How much memory is there for buffers, in bytes? */
+static uint64
+AvailableMemory(bool huge_pages)
+{
+	uint64		available = 0;
+	uint64		free_pages = 0;
+	uint64		page_kb = 0;
+
+	if (!ReadNumber("/proc/meminfo", "MemAvailable:", &available))
+		return PG_UINT64_MAX;	/* nobody knows */
+	available *= 1024;
+	if (huge_pages &&
+		ReadNumber("/proc/meminfo", "HugePages_Free:", &free_pages) &&
+		ReadNumber("/proc/meminfo", "Hugepagesize:", &page_kb))
+		available = Max(available, free_pages * page_kb * 1024);
+	return Min(available, RoomInCgroup());
+}
+
+/*
+ * Is there memory for the buffers of a server that starts without the pool in
+ * this directory?  needed is in bytes.  huge_pages says that huge_pages is not
+ * off.  gives_back says that the pool is going to give its memory back.
+ *
+ * A pool that holds no memory is no reason to ask: then an unpatched server
+ * would need the same memory.
+ *
+ * err must have the reason why the pool cannot be used.  If there is too little
+ * memory, returns false, and err gives both reasons.
+ */
+bool
+PCacheMemoryForBuffers(const char *directory, uint64 needed, bool huge_pages,
+					   bool gives_back, PCacheError *err)
+{
+	uint64		held = PCachePoolHeldMemory(directory);
+	uint64		available;
+	char		reason[sizeof(err->message)];
+
+	if (held == 0)
+		return true;
+	available = AvailableMemory(huge_pages);
+	if (available >= needed || (gives_back && held >= needed - available))
+		return true;
+	strlcpy(reason, err->message, sizeof(reason));
+	PCacheSetError(err, _("%.600s; and there is no memory for %llu MB of buffers beside the %llu MB that this pool holds: %llu MB are available"),
+				   reason, (unsigned long long) (needed >> 20),
+				   (unsigned long long) (held >> 20),
+				   (unsigned long long) (available >> 20));
+	PCacheSetHint(err, _("Make the pool usable, remove it with \"pg_pcache drop\", or decrease \"shared_buffers\"."));
+	return false;
+}
