@@ -1223,6 +1223,48 @@ TestSuspectNote(void **state)
 	free(dir);
 }
 
+/* Databases that redo copies: which ones must be known. */
+static void
+TestCopies(void **state)
+{
+	PCacheMapping map = {.kind = PCACHE_PERSIST_MEMORY};
+	char	   *image = calloc(1, PCACHE_COPY_NOTES_OFFSET + sizeof(((PCacheGateFacts *) NULL)->copies));
+	PCachePageFacts facts = {0};
+	uint64		redo;
+	World		w;
+
+	InitWorld(&w);
+	redo = w.facts.control->checkPointCopy.redo;
+	map.base = image;
+	PCacheCopyNoteStore(&map, 16384, redo);
+	PCacheCopyNoteStore(&map, 16385, redo - 1);
+	memcpy(w.facts.copies, image + PCACHE_COPY_NOTES_OFFSET, sizeof(w.facts.copies));
+	Expect(&w, PCACHE_WARM, "a database that is copied");
+	PCacheSetCopied(&facts, &w.facts);
+	assert_int_equal(facts.n_copied, 1);
+	assert_int_equal(facts.copied[0], 16384);
+
+	for (int i = 0; i < PCACHE_MAX_COPY_NOTES; i++)
+		PCacheCopyNoteStore(&map, 20000 + i, redo - 1);
+	memcpy(w.facts.copies, image + PCACHE_COPY_NOTES_OFFSET, sizeof(w.facts.copies));
+	Expect(&w, PCACHE_WARM, "no room, before the redo point");
+	PCacheCopyNoteStore(&map, 30000, redo);
+	memcpy(w.facts.copies, image + PCACHE_COPY_NOTES_OFFSET, sizeof(w.facts.copies));
+	Expect(&w, PCACHE_COLD_COPIES, "no room");
+
+	InitWorld(&w);
+	w.facts.copies[3].lsn = 1;
+	Expect(&w, PCACHE_COLD_COPIES, "a damaged note");
+	InitWorld(&w);
+	w.media.blocks = PCACHE_MEDIA_BAD;
+	PCacheRangeAdd(&w.media.bad, PCACHE_COPY_NOTES_OFFSET + sizeof(w.facts.copies) - 1, 1);
+	Expect(&w, PCACHE_COLD_COPIES, "a bad block below the last note");
+	w.media.bad.ranges[0].offset++;
+	Expect(&w, PCACHE_WARM, "a bad block behind the notes");
+	PCacheMediaReportFree(&w.media);
+	free(image);
+}
+
 /* The tests above have reached each refusal. */
 static void
 TestAllRefusalsSeen(void **state)
@@ -1399,6 +1441,11 @@ TestPages(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = GLOBALTABLESPACE_OID);
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.spc_oid = 0, desc.db_oid = 0);
 	EXPECT_PAGE(PCACHE_PAGE_TAG, desc.block_number = InvalidBlockNumber);
+
+	/* databases that redo copies */
+	EXPECT_PAGE(PCACHE_PAGE_COPIED, facts.n_copied = 2, facts.copied[1] = desc.db_oid);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.n_copied = 1, facts.copied[0] = desc.db_oid + 1);
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.n_copied = 1, facts.copied[1] = desc.db_oid);
 
 	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.rel_number = 16390);
 	EXPECT_PAGE(PCACHE_PAGE_NO_FILE, desc.db_oid = 6);
@@ -1700,6 +1747,7 @@ main(void)
 		cmocka_unit_test(TestWitness),
 		cmocka_unit_test(TestSuspect),
 		cmocka_unit_test(TestSuspectNote),
+		cmocka_unit_test(TestCopies),
 		cmocka_unit_test(TestEmpty),
 		cmocka_unit_test(TestAllRefusalsSeen),
 		cmocka_unit_test(TestHostile),

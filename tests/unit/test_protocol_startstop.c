@@ -156,6 +156,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_sealer.c"
 #include "pcache_watermark.c"
 #include "pcache_checkpoint.c"
+#include "pcache_copies.c"
 #include "pcache_recovery.c"
 #include "pcache_open.c"
 #include "pcache_shmem.c"

@@ -113,6 +113,8 @@ FreeSlotsIn(Rebuild *r, const PCacheRangeList *list)
 	DrainPool(r);
 }
 
+#define COPY_NOTES_SIZE	(PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote))
+
 /* What of the metadata in a range can still be read. */
 typedef struct SavedSectors
 {
@@ -224,21 +226,24 @@ SetStateAvoiding(Rebuild *r, uint32 state)
 }
 
 /*
- * The sector with the note of a fault was exchanged.  If it could not be read
- * before, nobody knows whether there was a note: then there is one now.
+ * Sectors with notes at an offset may have been exchanged.  Of those that could
+ * not be read before, nobody knows what they noted: now they are damaged.
  */
 static void
-RestoreSuspect(const Rebuild *r, const PCacheByteRange *range,
-			   const SavedSectors *saved)
+RestoreNotes(const Rebuild *r, const PCacheByteRange *range,
+			 const SavedSectors *saved, uint64 offset, uint64 length)
 {
-	uint64		sector = (PCACHE_SUSPECT_OFFSET - range->offset) / SECTOR_SIZE;
+	for (uint64 done = 0; done < saved->length; done += SECTOR_SIZE)
+	{
+		uint64		start = Max(range->offset + done, offset);
+		uint64		end = Min(range->offset + done + SECTOR_SIZE, offset + length);
 
-	if (saved->readable[sector])
-		return;
-	memset(r->pool.map.base + PCACHE_SUSPECT_OFFSET, 0xFF, sizeof(PCacheSuspect));
-	if (!PCachePersist(&r->pool.map, r->pool.map.base + PCACHE_SUSPECT_OFFSET,
-					   sizeof(PCacheSuspect)))
-		FailToWrite(r);
+		if (saved->readable[done / SECTOR_SIZE] || start >= end)
+			continue;
+		memset(r->pool.map.base + start, 0xFF, end - start);
+		if (!PCachePersist(&r->pool.map, r->pool.map.base + start, end - start))
+			FailToWrite(r);
+	}
 }
 
 /*
@@ -272,7 +277,8 @@ ClearBadBlocks(Rebuild *r)
 	{
 		const PCacheByteRange *range = &list.ranges[i];
 		bool		note = usable && !r->options->reset &&
-			RangesOverlap(range, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
+			(RangesOverlap(range, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect)) ||
+			 RangesOverlap(range, PCACHE_COPY_NOTES_OFFSET, COPY_NOTES_SIZE));
 		uint32		state = RebuildSuperblock(r)->state;
 		SavedSectors saved;
 
@@ -304,7 +310,8 @@ ClearBadBlocks(Rebuild *r)
 		RebuildStep("put-back");
 		if (note)
 		{
-			RestoreSuspect(r, range, &saved);
+			RestoreNotes(r, range, &saved, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
+			RestoreNotes(r, range, &saved, PCACHE_COPY_NOTES_OFFSET, COPY_NOTES_SIZE);
 			RebuildStep("note-restored");
 			SetStateAvoiding(r, state);
 			RebuildStep("unmarked-for-note");

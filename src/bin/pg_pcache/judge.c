@@ -543,6 +543,7 @@ ScanPages(bool progress, const PCachePool *pool,
 
 	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);
 	PCacheSetCompleted(&facts, sb, control);
+	PCacheSetCopied(&facts, &judge->facts);
 	facts.drop_unlogged = judge->drop_unlogged;
 	facts.host_restarted = PCacheHostRestarted(sb, &judge->facts);
 	facts.sizes = PCacheRelSizesCreate();

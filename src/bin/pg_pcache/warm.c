@@ -69,8 +69,9 @@ JudgeWarming(const Rebuild *r, uint64 capacity)
 	memcpy(record.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
 	record.incarnation = sb.incarnation;
 	facts.record = &record;
-	/* no page stays that the note of a fault is about; see WarmFromFiles() */
+	/* no page stays that a note is about; see WarmFromFiles() */
 	facts.suspect.died = 0;
+	memset(facts.copies, 0, sizeof(facts.copies));
 	return PCachePoolGate(&sb, &facts);
 }
 
@@ -170,7 +171,8 @@ MakePlan(const Rebuild *r, const PageScan *scan, WarmPlan *plan)
 
 /*
  * Mark the pool as attaching, durably, and empty the slots that are to be
- * filled.  If no page is kept, neither is the note of a fault.
+ * filled.  If no page is kept, neither is the note of a fault, nor are those of
+ * copies: the pages will be those of the files, which redo would copy anyway.
  */
 static void
 PreparePool(Rebuild *r, const WarmPlan *plan, uint64 old_slots, bool keep)
@@ -196,7 +198,9 @@ PreparePool(Rebuild *r, const WarmPlan *plan, uint64 old_slots, bool keep)
 	}
 	DrainPool(r);
 	RebuildStep("warm-freed");
-	if (!keep && !PCacheSuspectForget(&r->pool.map, r->judge.facts.suspect.died))
+	if (!keep &&
+		(!PCacheSuspectForget(&r->pool.map, r->judge.facts.suspect.died) ||
+		 !PCacheCopyNotesForget(&r->pool.map, PG_UINT64_MAX)))
 		pg_fatal("could not write persistent cache pool \"%s\": %m", r->pool.path);
 	RebuildStep("warm-unsuspected");
 }

@@ -177,6 +177,19 @@ PersistentCacheRedo(XLogReaderState *record, uint8 block_id, Buffer buffer)
 		PersistentCacheRedoBuffer(record, block_id, buffer);
 }
 
+/* pcache_copies.c: startup process; checkpointer */
+extern PGDLLIMPORT bool PersistentCacheSparesCopied;
+
+extern void PersistentCacheNoteCopy(Oid db_id, XLogRecPtr lsn);
+extern bool PersistentCacheIsSpared(Oid db_id);
+
+/* Is a dirty buffer of this database not to be written at this shutdown? */
+static inline bool
+PersistentCacheSpares(Oid db_id)
+{
+	return unlikely(PersistentCacheSparesCopied) && PersistentCacheIsSpared(db_id);
+}
+
 /* pcache_end_of_recovery.c: startup process */
 extern bool PersistentCacheCheckpointMayWait(const ControlFileData *control,
 											 XLogRecPtr last_disabled);

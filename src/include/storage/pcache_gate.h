@@ -13,6 +13,7 @@
 #ifndef PCACHE_GATE_H
 #define PCACHE_GATE_H
 
+#include "storage/pcache_copy_note.h"
 #include "storage/pcache_descriptor.h"
 #include "storage/pcache_media.h"
 #include "storage/pcache_memory_error.h"
@@ -47,6 +48,7 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_MEDIA_UNKNOWN,
 	PCACHE_COLD_WATERMARK,
 	PCACHE_COLD_SUSPECT,		/* a process may have overwritten pages */
+	PCACHE_COLD_COPIES,			/* redo copies an unknown database */
 	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
 	PCACHE_UNAVAILABLE,			/* the server starts without the pool */
 	PCACHE_NUM_REFUSALS
@@ -63,6 +65,7 @@ typedef struct PCacheGateFacts
 	const PCacheMediaReport *media;
 	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
+	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
 
 	/* For pools that are in use after an unclean stop */
 	PCacheWatermark watermark;	/* flushed is 0 if there is none */
@@ -118,6 +121,7 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_UNLOGGED,
 	PCACHE_PAGE_LSN,
 	PCACHE_PAGE_NO_LSN,
+	PCACHE_PAGE_COPIED,			/* redo copies the files of its database */
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
 	PCACHE_PAGE_NOT_FITTING,	/* for want of slots, see pcache_shrink.c */
@@ -136,6 +140,8 @@ typedef struct PCachePageFacts
 	 */
 	uint64		completed_epoch;	/* PG_UINT64_MAX: all are */
 	uint64		redo;
+	uint32		n_copied;		/* databases that redo copies once more */
+	uint32		copied[PCACHE_MAX_COPY_NOTES];
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */
@@ -157,6 +163,8 @@ extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
 extern void PCacheSetCompleted(PCachePageFacts *facts,
 							   const PCacheSuperblock *sb,
 							   const ControlFileData *control);
+extern void PCacheSetCopied(PCachePageFacts *facts,
+							const PCacheGateFacts *gate_facts);
 extern bool PCachePageIsDirty(const PCacheDescriptor *desc,
 							  const PCachePageFacts *facts);
 extern bool PCacheHostRestarted(const PCacheSuperblock *sb,

@@ -15,6 +15,7 @@
  *		8 KiB + 64		what pg_control looked like (likewise)
  *		8 KiB + 128		how a process died that may have overwritten pages
  *		12 KiB			memory errors that processes died of
+ *		16 KiB			databases whose files redo has copied
  *		2 MiB			descriptor array, one cache line per slot
  *		(2 MiB bound)	blocks, BLCKSZ per slot
  *
@@ -50,6 +51,7 @@
 #define PCACHE_CONTROL_OFFSET	(PCACHE_WATERMARK_OFFSET + PCACHE_CACHE_LINE)
 #define PCACHE_SUSPECT_OFFSET	(PCACHE_WATERMARK_OFFSET + 2 * PCACHE_CACHE_LINE)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
+#define PCACHE_COPY_NOTES_OFFSET 16384
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
 
 #define PCACHE_UUID_LEN			16
@@ -283,6 +285,26 @@ typedef struct PCacheMemoryError
 
 StaticAssertDecl(sizeof(PCacheMemoryError) == 16, "PCacheMemoryError");
 StaticAssertDecl(offsetof(PCacheMemoryError, crc) == 12, "PCacheMemoryError");
+
+/*
+ * A note that redo has copied the files of a database.  An array of them fills a
+ * page; an entry that is not used has the LSN 0.  The last entry is used only if
+ * the others are: db_oid is 0 in it, and it is about all databases.
+ */
+typedef struct PCacheCopyNote
+{
+	uint64		lsn;			/* where the last such record begins */
+	uint32		db_oid;			/* the database that was copied */
+	uint32		crc;			/* CRC-32C over all that precedes it */
+} PCacheCopyNote;
+
+#define PCACHE_MAX_COPY_NOTES	256
+
+StaticAssertDecl(sizeof(PCacheCopyNote) == 16, "PCacheCopyNote");
+StaticAssertDecl(offsetof(PCacheCopyNote, crc) == 12, "PCacheCopyNote");
+StaticAssertDecl(PCACHE_MEMORY_ERRORS_OFFSET +
+				 PCACHE_MAX_MEMORY_ERRORS * sizeof(PCacheMemoryError) <=
+				 PCACHE_COPY_NOTES_OFFSET, "PCacheCopyNote");
 
 /* PCacheDescriptor.flags */
 #define PCACHE_DESC_PERMANENT	0x0001	/* BM_PERMANENT */

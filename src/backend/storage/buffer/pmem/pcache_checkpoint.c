@@ -65,4 +65,6 @@ PersistentCacheCheckpointConfirmed(const ControlFileData *control)
 	if (PersistentCacheDescriptors != NULL)
 		StoreCheckpoint(control, &PCacheCtl->superblock.confirmed,
 						&PCacheCtl->superblock.confirmed_epoch);
+	if (PersistentCacheEnabled())
+		PCacheForgetCopies(control->checkPointCopy.redo);
 }

@@ -138,6 +138,7 @@ typedef struct PersistentCacheControl
 	PCacheMediaSummary media;
 	bool		superblock_bad[2];
 	bool		suspect_bad;	/* likewise the note of a fault */
+	bool		copy_notes_bad; /* likewise the notes of copies */
 
 	/* Deaths that say nothing against shared buffers: signal << 32 | PID. */
 	pg_atomic_uint64 explained[PCACHE_MAX_EXPLAINED];
@@ -332,6 +333,10 @@ extern void PCacheNoteRunWithout(void);
 
 /* pcache_redo.c */
 extern void PCacheReportRedo(void);
+
+/* pcache_copies.c */
+extern void PCacheForgetCopies(XLogRecPtr redo);
+extern void PCacheSpareCopied(void);
 
 /* pcache_watermark.c */
 extern void PCacheResetWatermark(const PCacheWatermark *watermark);

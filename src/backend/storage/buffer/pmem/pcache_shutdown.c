@@ -52,6 +52,7 @@ FlushStandby(void)
 	ExitOnAnyError = false;
 	PG_TRY();
 	{
+		PCacheSpareCopied();
 		CheckPointBuffers(CHECKPOINT_IS_SHUTDOWN | CHECKPOINT_IMMEDIATE);
 		ProcessSyncRequests();
 		done = true;

@@ -400,6 +400,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		facts.lsn_limit = PCacheLsnLimit(&PCacheCtl->superblock, &gate_facts);
 		facts.host_restarted = PCacheHostRestarted(&PCacheCtl->superblock, &gate_facts);
 		PCacheSetCompleted(&facts, &PCacheCtl->superblock, control);
+		PCacheSetCopied(&facts, &gate_facts);
 	}
 	AdoptPool(control, control_file, gate_facts.record, facts.completed_epoch);
 	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
@@ -425,7 +426,10 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	if (PersistentCacheDescriptors != NULL)
 		StartProtocol(control, &gate_facts, after_crash);
 	if (PCacheCtl->verdict.refusal != PCACHE_WARM)
+	{
 		ForgetSuspect(&gate_facts.suspect);
+		PCacheForgetCopies(PG_UINT64_MAX);
+	}
 	if (PCacheCtl->pages[PCACHE_PAGE_KEPT] > 0)
 		PCacheSetRecoveryLimits(control, facts.lsn_limit, max_lsn,
 								gate_facts.recovery_timeline);

@@ -170,6 +170,9 @@ PCachePublishMedia(const PCacheMediaReport *report)
 	PCacheCtl->suspect_bad |=
 		PCacheMediaRangeIsBad(report, PCACHE_SUSPECT_OFFSET,
 							  sizeof(PCacheSuspect));
+	PCacheCtl->copy_notes_bad |=
+		PCacheMediaRangeIsBad(report, PCACHE_COPY_NOTES_OFFSET,
+							  PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote));
 	LWLockRelease(PersistentCacheLock);
 }
 

@@ -53,6 +53,7 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 		facts->watermark.flushed = 0;
 	PCacheReadControlSeen(pool->fd, facts->control_seen);
 	PCacheSuspectRead(pool->fd, &facts->suspect);
+	PCacheCopyNotesRead(pool->fd, facts->copies);
 }
 
 static bool

@@ -335,6 +335,25 @@ GateMedia(const PCacheGateFacts *facts)
 }
 
 /*
+ * Is it known of which databases redo copies the files once more?  Pages of
+ * these are for the page gate.
+ */
+static PCacheVerdict
+GateCopies(const PCacheGateFacts *facts)
+{
+	if (PCacheMediaRangeIsBad(facts->media, PCACHE_COPY_NOTES_OFFSET,
+							  sizeof(facts->copies)) ||
+		!PCacheCopyNotesAreIntact(facts->copies))
+		return Refuse(PCACHE_COLD_COPIES,
+					  _("it is not known of which databases recovery copies the files (the pool's notes of that are damaged)"));
+	if (PCacheCopyNotesOverflow(facts->copies, facts->control->checkPointCopy.redo))
+		return Refuse(PCACHE_COLD_COPIES,
+					  _("recovery copies the files of more than %d databases"),
+					  PCACHE_MAX_COPY_NOTES - 1);
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/*
  * Can the pages of this pool be kept, each subject to its own gate?
  *
  * sb must be an intact superblock (PCacheSuperblockChoose).
@@ -355,6 +374,8 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		verdict = GateRecovery(facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateMedia(facts);
+	if (verdict.refusal == PCACHE_WARM)
+		verdict = GateCopies(facts);
 	return verdict;
 }
 
@@ -432,6 +453,8 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "watermark";
 		case PCACHE_COLD_SUSPECT:
 			return "suspect memory";
+		case PCACHE_COLD_COPIES:
+			return "copied databases";
 		case PCACHE_COLD_NO_PAGES:
 			return "no pages";
 		case PCACHE_UNAVAILABLE:
@@ -477,6 +500,27 @@ PCacheSetCompleted(PCachePageFacts *facts, const PCacheSuperblock *sb,
 		facts->completed_epoch = sb->confirmed_epoch;
 }
 
+/* Fill in which databases PCachePageGate() drops, of a pool that is to be kept. */
+void
+PCacheSetCopied(PCachePageFacts *facts, const PCacheGateFacts *gate_facts)
+{
+	facts->n_copied = PCacheCopyNotesList(gate_facts->copies,
+										  gate_facts->control->checkPointCopy.redo,
+										  facts->copied);
+}
+
+/* Does redo copy the files of this page's database once more? */
+static bool
+IsCopied(const PCacheDescriptor *desc, const PCachePageFacts *facts)
+{
+	for (uint32 i = 0; i < facts->n_copied; i++)
+	{
+		if (facts->copied[i] == desc->db_oid)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Must this page be written to its file again?
  *
@@ -516,6 +560,8 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 		return PCACHE_PAGE_CRC;
 	if (!PCacheDescriptorHasSaneTag(desc))
 		return PCACHE_PAGE_TAG;
+	if (IsCopied(desc, facts))
+		return PCACHE_PAGE_COPIED;
 
 	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0)
 	{
@@ -574,6 +620,8 @@ PCachePageVerdictName(PCachePageVerdict verdict)
 			return "WAL not durable";
 		case PCACHE_PAGE_NO_LSN:
 			return "no LSN";
+		case PCACHE_PAGE_COPIED:
+			return "copied database";
 		case PCACHE_PAGE_BAD_BLOCK:
 			return "bad block";
 		case PCACHE_PAGE_DUPLICATE:
