@@ -88,6 +88,27 @@ sub checkpointer
 	return $_[0]->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'});
 }
 
+# CREATE DATABASE by file copy of a database with large files, up to the checkpoint
+# that follows, whose process is stopped.  Returns the session.
+sub copy_without_checkpoint
+{
+	my ($node, $template) = @_;
+	my %before = map { $_ => 1 } glob $node->data_dir . '/base/*';
+	my $checkpointer = checkpointer($node);
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	$session->query_until(qr/begun/, "\\echo begun\nCREATE DATABASE early TEMPLATE $template STRATEGY file_copy;\n");
+	for (1 .. 100000)
+	{
+		last if grep { !$before{$_} } glob $node->data_dir . '/base/*';
+		select undef, undef, undef, 0.001;
+	}
+	kill 'STOP', $checkpointer;
+	ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event LIKE 'Checkpoint%' AND query LIKE 'CREATE DATABASE%'}),
+		"$template: the copy is made, and waits for its checkpoint");
+	return $session;
+}
+
 # The cluster starts, and has what it must have.
 sub right
 {
@@ -137,6 +158,30 @@ for my $mode ('always', 'planned_restart', 'always')
 	is(without_pool($standby, 'd1', $database), expected('d1', $database), "stop ($database): without the pool");
 	right($standby, "stop ($database)", 'd1', $database);
 	is($outcome->{start}, 'warm', "stop ($database): other pages are kept");
+}
+
+# A stop does not write pages of such a database.  A copy that is cancelled before
+# its checkpoint lets the source change while no restartpoint gets beyond it.
+$primary->safe_psql('postgres', 'CREATE DATABASE big TEMPLATE tpl');
+$databases{big} = $rows;
+$primary->safe_psql('big', q{CREATE TABLE large AS SELECT repeat('x', 1000) FROM generate_series(1, 100000); CHECKPOINT});
+for my $mode ('planned_restart', 'always')
+{
+	my $file = $standby->data_dir . '/' . $primary->safe_psql('big', q{SELECT pg_relation_filepath('t')});
+	my $session = copy_without_checkpoint($primary, 'big');
+
+	$primary->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE DATABASE%' AND pid <> pg_backend_pid()});
+	eval { $session->quit };
+	$primary->safe_psql('big', q{UPDATE t SET filler = reverse(filler || 'y') WHERE i < 300});
+	$primary->wait_for_replay_catchup($standby);
+	my $before = slurp_file($file);
+	$standby->stop;
+	ok(slurp_file($file) eq $before, "stop with a later source ($mode): its pages are not written");
+	kill 'CONT', checkpointer($primary);
+	set_mode($standby, $mode);
+	right($standby, "stop with a later source ($mode)", 'd1', 'big');
+	is($outcome->{start}, 'warm', "stop with a later source ($mode): other pages are kept");
+	cmp_ok($outcome->{dropped}{'copied database'} // 0, '>', 0, "stop with a later source ($mode): its pages are not");
 }
 
 # A later redo point removes the note, and the template is warm again.
@@ -206,18 +251,7 @@ cmp_ok($outcome->{dropped}{'copied database'} // 0, '>', 10, 'promoted: the page
 $standby->safe_psql('postgres', 'CHECKPOINT');
 $standby->safe_psql('tpl', q{ALTER TABLE t ALTER filler SET STORAGE external;
 CREATE TABLE large AS SELECT repeat('x', 1000) FROM generate_series(1, 100000)});
-my $checkpointer = checkpointer($standby);
-my %before = map { $_ => 1 } glob $standby->data_dir . '/base/*';
-my $session = $standby->background_psql('postgres', on_error_stop => 0);
-$session->query_until(qr/begun/, "\\echo begun\nCREATE DATABASE early TEMPLATE tpl STRATEGY file_copy;\n");
-for (1 .. 100000)
-{
-	last if grep { !$before{$_} } glob $standby->data_dir . '/base/*';
-	select undef, undef, undef, 0.001;
-}
-kill 'STOP', $checkpointer;
-ok($standby->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event LIKE 'Checkpoint%' AND query LIKE 'CREATE DATABASE%'}),
-	'early: the copy is made, and waits for its checkpoint');
+my $session = copy_without_checkpoint($standby, 'tpl');
 $standby->safe_psql('postgres', 'SELECT pg_switch_wal()');
 kill_all($standby);
 eval { $session->quit };

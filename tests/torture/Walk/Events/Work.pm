@@ -56,6 +56,32 @@ $EVENTS{scan} = {
 	}
 };
 
+# A database is copied by file, and its template changes.  Redo that comes to the
+# copy once more must not find that change.  There are no indexes, since what is
+# evicted before a crash may get into the copy on any server.
+$EVENTS{copy_database} = {
+	weight => sub { my ($w, @c) = @_; return (grep { $_->{role} eq 'standby' } @c) ? 8 : 2 },
+	when => \&writable,
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my $n = $r->number('copy', 1, 3);
+		my $rows = $r->number('rows', 100, 2000);
+
+		if (!$c->sql("SELECT count(*) FROM pg_database WHERE datname = 'copied'"))
+		{
+			$c->sql('CREATE DATABASE copied');
+			($c->connect('copied'))[0]->value('CREATE TABLE t (i int, filler text) WITH (autovacuum_enabled = off)');
+		}
+		$c->sql("DROP DATABASE IF EXISTS copy$n", "CREATE DATABASE copy$n TEMPLATE copied STRATEGY file_copy");
+		my ($session, $error) = $c->connect('copied');
+		die "$c->{name}: $error\n" if !$session;
+		$session->value("INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series(1, $rows) i");
+		$session->value('UPDATE t SET i = -i WHERE i % 10 = 0') if $r->chance('update', 0.5);
+		sleep 0.05;    # the sealer
+		return;
+	}
+};
+
 $EVENTS{mode} = {
 	weight => 2,
 	when => \&down,
