@@ -172,6 +172,8 @@ for my $mode ('planned_restart', 'always')
 
 	$primary->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE DATABASE%' AND pid <> pg_backend_pid()});
 	eval { $session->quit };
+	$primary->wait_for_replay_catchup($standby);
+	$standby->safe_psql('postgres', 'CHECKPOINT');    # so that the stop makes no restartpoint
 	$primary->safe_psql('big', q{UPDATE t SET filler = reverse(filler || 'y') WHERE i < 300});
 	$primary->wait_for_replay_catchup($standby);
 	my $before = slurp_file($file);
