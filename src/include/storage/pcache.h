@@ -193,6 +193,7 @@ PersistentCacheSpares(Oid db_id)
 /* pcache_end_of_recovery.c: startup process */
 extern bool PersistentCacheCheckpointMayWait(const ControlFileData *control,
 											 XLogRecPtr last_disabled);
+extern int	PersistentCacheCheckpointFlags(void);
 extern void PersistentCacheConnectionsAllowed(void);
 
 /* pcache_wal_ahead.c: startup process */

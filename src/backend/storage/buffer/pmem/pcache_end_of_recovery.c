@@ -18,6 +18,10 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
 #include "access/commit_ts.h"
 #include "access/twophase.h"
 #include "access/xlog.h"
@@ -25,6 +29,7 @@
 #include "miscadmin.h"
 #include "pcache_internal.h"
 #include "replication/walsender.h"
+#include "storage/fd.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/standby.h"
@@ -36,8 +41,17 @@
  */
 #define MAX_STARTS_FROM_CHECKPOINT	3
 
+/*
+ * So many segments are needed beside those that the checkpoint sets free: the
+ * current one, and those that are made ahead while it runs.
+ */
+#define SEGMENTS_AHEAD	3
+
 /* Did this start allow connections before a checkpoint? */
 static bool checkpoint_follows = false;
+
+/* Is that checkpoint not to be spread over time? */
+static bool checkpoint_is_urgent = false;
 
 /*
  * Can each page that redo may meet torn be restored from its image?  Were it
@@ -68,6 +82,83 @@ SettingsAreThoseOfWal(const ControlFileData *control)
 		control->track_commit_timestamp == track_commit_timestamp;
 }
 
+/* The free room of pg_wal's file system, in bytes; none if that is not known. */
+static uint64
+FreeRoomOfWal(void)
+{
+	struct statvfs vfs;
+
+	if (statvfs(XLOGDIR, &vfs) < 0)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not get information about the file system of \"%s\": %m",
+						XLOGDIR)));
+		return 0;
+	}
+	return (uint64) vfs.f_bavail * vfs.f_frsize;
+}
+
+/*
+ * May this server use so much of the free room in pg_wal?  A quota of its user
+ * shows only when room is allocated.  A start after a crash removes the file by
+ * its name (RemoveTempXlogFiles).
+ */
+static bool
+RoomMayBeUsed(uint64 size)
+{
+	char		path[MAXPGPATH];
+	bool		result = true;
+	int			fd;
+
+	snprintf(path, sizeof(path), XLOGDIR "/xlogtemp.%d", MyProcPid);
+	unlink(path);
+	fd = BasicOpenFile(path, O_RDWR | O_CREAT | O_EXCL | PG_BINARY);
+	if (fd < 0)
+		return false;
+	/* other errors say nothing of the room, as EOPNOTSUPP */
+	if (fallocate(fd, 0, 0, size) < 0 && (errno == ENOSPC || errno == EDQUOT))
+		result = false;
+	close(fd);
+	unlink(path);
+	return result;
+}
+
+/*
+ * Would the server get by without the checkpoint's first setting WAL free?  If
+ * not, logs why.
+ */
+static bool
+WalLeavesRoom(const ControlFileData *control)
+{
+	uint64		since_redo = GetXLogInsertRecPtr() - control->checkPointCopy.redo;
+	uint64		limit = (uint64) max_wal_size_mb * 1024 * 1024;
+	uint64		needed = since_redo + (uint64) SEGMENTS_AHEAD * wal_segment_size;
+	uint64		room;
+
+	if (since_redo >= limit)
+	{
+		ereport(LOG,
+				errmsg("persistent cache: connections are allowed after the checkpoint at the end of recovery, because WAL has reached \"max_wal_size\""),
+				errdetail("There are %" PRIu64 " kB of WAL since the last checkpoint, and \"max_wal_size\" is %" PRIu64 " kB.",
+						  since_redo / 1024, limit / 1024));
+		return false;
+	}
+	room = FreeRoomOfWal();
+	if (room < needed || !RoomMayBeUsed(needed))
+	{
+		ereport(LOG,
+				errmsg("persistent cache: connections are allowed after the checkpoint at the end of recovery, because \"%s\" is short of room",
+					   XLOGDIR),
+				errdetail("%" PRIu64 " kB are needed, and its file system has %" PRIu64 " kB free%s.",
+						  needed / 1024, room / 1024,
+						  room < needed ? "" : ", not all of which this server may use"));
+		return false;
+	}
+	checkpoint_is_urgent = since_redo > limit / 2 || room < limit;
+	return true;
+}
+
 /*
  * Redo has ended.  Returns true if connections are to be allowed before the
  * checkpoint.  The caller then writes the record of the end of recovery, and
@@ -85,6 +176,7 @@ PersistentCacheCheckpointMayWait(const ControlFileData *control,
 								 XLogRecPtr last_disabled)
 {
 	PCacheSuperblock *sb;
+	bool		leaves_room;
 
 	if (!PersistentCacheEnabled() || !IsUnderPostmaster ||
 		ArchiveRecoveryRequested || !PCacheCtl->kept_over_crash ||
@@ -96,11 +188,12 @@ PersistentCacheCheckpointMayWait(const ControlFileData *control,
 		!XLogRecPtrIsInvalid(control->minRecoveryPoint))
 		return false;
 
+	leaves_room = WalLeavesRoom(control);
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	sb = &PCacheCtl->superblock;
 	if (!PCacheReplaysAgain(control))
 		sb->starts_from = 0;
-	checkpoint_follows = sb->starts_from < MAX_STARTS_FROM_CHECKPOINT;
+	checkpoint_follows = leaves_room && sb->starts_from < MAX_STARTS_FROM_CHECKPOINT;
 	if (checkpoint_follows)
 	{
 		/* durable with the state, in PersistentCacheReachedConsistency */
@@ -109,12 +202,26 @@ PersistentCacheCheckpointMayWait(const ControlFileData *control,
 	}
 	LWLockRelease(PersistentCacheLock);
 
-	ereport(LOG,
-			checkpoint_follows ?
-			errmsg("persistent cache: connections are allowed before the checkpoint at the end of recovery") :
-			errmsg("persistent cache: connections are allowed after the checkpoint at the end of recovery, because the last %d starts did not complete one",
-				   MAX_STARTS_FROM_CHECKPOINT));
+	if (checkpoint_follows)
+		ereport(LOG,
+				errmsg("persistent cache: connections are allowed before the checkpoint at the end of recovery"));
+	else if (leaves_room)
+		ereport(LOG,
+				errmsg("persistent cache: connections are allowed after the checkpoint at the end of recovery, because the last %d starts did not complete one",
+					   MAX_STARTS_FROM_CHECKPOINT));
 	return checkpoint_follows;
+}
+
+/*
+ * How is the checkpoint to be done that was put off?  It is fast if much WAL waits
+ * for it, or if WAL could fill up pg_wal meanwhile.
+ *
+ * Returns flags for RequestCheckpoint.  Called by the startup process.
+ */
+int
+PersistentCacheCheckpointFlags(void)
+{
+	return checkpoint_is_urgent ? CHECKPOINT_IMMEDIATE : 0;
 }
 
 /*
