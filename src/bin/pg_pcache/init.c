@@ -679,9 +679,9 @@ PrintResult(const InitResult *result, bool human)
 		PrintLine("huge pages", "%s", result->huge_pages ? _("yes") : _("no"));
 
 	printf(_("\nTo use it, put this into postgresql.conf:\n\n"));
-	printf("    persistent_cache_mode = planned_restart\n");
+	printf("    pcache.mode = planned_restart\n");
 	if (!result->is_default)
-		printf("    persistent_cache_directory = '%s'\n",
+		printf("    pcache.directory = '%s'\n",
 			   escape_single_quotes_ascii(result->directory));
 	printf("    shared_buffers = %s\n", FormatSetting(data_size));
 }

@@ -316,9 +316,9 @@ InitResultToJson(const InitResult *result, bool human)
 	if (result->fs_kind == PCACHE_FS_TMPFS && !result->dry_run)
 		AddBoolean(&w, "huge_pages", result->huge_pages);
 	OpenObject(&w, "settings");
-	AddString(&w, "persistent_cache_mode", "planned_restart");
+	AddString(&w, "pcache.mode", "planned_restart");
 	if (!result->is_default)
-		AddString(&w, "persistent_cache_directory", result->directory);
+		AddString(&w, "pcache.directory", result->directory);
 	AddString(&w, "shared_buffers", FormatSetting(data_size));
 	CloseObject(&w);
 	Finish(&w);

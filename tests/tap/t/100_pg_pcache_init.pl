@@ -238,7 +238,7 @@ ok(!-e "$root/a", '--dry-run: no directory was made');
 ($rc, $out, $err) = pcache($node, 'init', '--directory' => "$root/a/b/main/");
 is($rc, 0, 'init: exit status');
 is($err, '', 'init: nothing on stderr');
-like($out, qr/^pool: +\Q$root\E\/a\/b\/main\/pool\nfile system: +tmpfs\ncapacity: +2048 blocks\ncached data: +16777216 bytes\nfile size: +\d+ bytes\nsystem identifier: +\d+\npool uuid: +[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\nhuge pages: +(?:yes|no)\n\n.*postgresql\.conf:\n\n    persistent_cache_mode = planned_restart\n    persistent_cache_directory = '\Q$root\E\/a\/b\/main'\n    shared_buffers = 16MB\n$/s,
+like($out, qr/^pool: +\Q$root\E\/a\/b\/main\/pool\nfile system: +tmpfs\ncapacity: +2048 blocks\ncached data: +16777216 bytes\nfile size: +\d+ bytes\nsystem identifier: +\d+\npool uuid: +[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\nhuge pages: +(?:yes|no)\n\n.*postgresql\.conf:\n\n    pcache.mode = planned_restart\n    pcache.directory = '\Q$root\E\/a\/b\/main'\n    shared_buffers = 16MB\n$/s,
 	'init: output');
 ok(!-l "$data/pg_pcache", 'init: no link, which tools that copy files would follow');
 is((stat "$root/a/b/main/pool")[2] & 07777, 0600, 'init: mode of the pool');

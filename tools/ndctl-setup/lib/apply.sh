@@ -482,7 +482,7 @@ step_check_map_sync() {
 		die "MAP_SYNC does not work on $where (pg_pcache calls it \"${kind:-unknown}\")" \
 			"stores would not be durable; dmesg and \"findmnt $where\" tell whether DAX is on"
 	else
-		warn "MAP_SYNC does not work on $where: use persistent_cache_mode = planned_restart only"
+		warn "MAP_SYNC does not work on $where: use pcache.mode = planned_restart only"
 	fi
 }
 

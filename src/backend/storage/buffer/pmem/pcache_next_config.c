@@ -26,16 +26,17 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 
-/* The text that the files have for a setting, or NULL. */
+/* The text that the files have for a setting, by any of its names, or NULL. */
 static const char *
-TextInFiles(const ConfigVariable *files, const char *name)
+TextInFiles(const ConfigVariable *files, const struct config_generic *setting)
 {
 	const char *text = NULL;
 
 	/* the last one counts */
 	for (const ConfigVariable *item = files; item != NULL; item = item->next)
 	{
-		if (item->errmsg == NULL && pg_strcasecmp(item->name, name) == 0)
+		if (item->errmsg == NULL &&
+			find_option(item->name, false, true, ERROR) == setting)
 			text = item->value;
 	}
 	return text;
@@ -48,7 +49,7 @@ NextText(const ConfigVariable *files, const struct config_generic *setting)
 	/* the command line outweighs the files */
 	if (setting->source > PGC_S_FILE)
 		return GetConfigOption(setting->name, false, false);
-	return TextInFiles(files, setting->name);
+	return TextInFiles(files, setting);
 }
 
 static int
