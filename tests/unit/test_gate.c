@@ -459,6 +459,7 @@ FAULT(Catalog, w->control.catalog_version_no++)
 FAULT(BlockSize, w->sb.block_size = 16384)
 FAULT(Capacity, w->sb.capacity = PG_UINT64_MAX)
 FAULT(FileSize, w->facts.file_size += MIB(2))
+FAULT(Hole, w->facts.head_is_lost = true)
 FAULT(System, w->control.system_identifier++)
 FAULT(NoStateFile, w->facts.record = NULL)
 FAULT(Uuid, w->sb.pool_uuid[15]++)
@@ -489,6 +490,7 @@ static const struct
 	{FaultBlockSize, PCACHE_COLD_GEOMETRY, "block size"},
 	{FaultCapacity, PCACHE_COLD_GEOMETRY, "capacity"},
 	{FaultFileSize, PCACHE_COLD_GEOMETRY, "file size"},
+	{FaultHole, PCACHE_COLD_HOLE, "hole"},
 	{FaultSystem, PCACHE_COLD_SYSTEM_IDENTIFIER, "system identifier"},
 	{FaultNoStateFile, PCACHE_COLD_INCARNATION, "no record"},
 	{FaultUuid, PCACHE_COLD_INCARNATION, "UUID"},

@@ -738,6 +738,9 @@ TestExchangedAfterRename(void **state)
 static bool full_of_leftover = false;
 static bool is_full = false;
 
+/* As many as there are free on each file system, or -1 for what is so. */
+static int64 free_inodes = -1;
+
 int
 fstatvfs(int fd, struct statvfs *buf)
 {
@@ -751,6 +754,11 @@ fstatvfs(int fd, struct statvfs *buf)
 	buf->f_bavail = fs.f_bavail;
 	buf->f_files = fs.f_files;
 	buf->f_favail = fs.f_ffree;
+	if (free_inodes >= 0)
+	{
+		buf->f_files = 1000;
+		buf->f_favail = free_inodes;
+	}
 	if (is_full || (full_of_leftover && faccessat(fd, "pool.tmp", F_OK, 0) == 0))
 		buf->f_bavail = 0;
 	return 0;
@@ -795,6 +803,43 @@ TestLeftoverCounts(void **state)
 	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
 	assert_false(PCacheSpaceFor(&where, CAPACITY + MIB(4) / BLCKSZ, &g, &err));
 	full_of_leftover = false;
+	PCacheDirClose(&where);
+}
+
+/* A file needs a name, and so does each directory that is missing. */
+static void
+TestSpaceForNames(void **state)
+{
+	static const struct
+	{
+		const char *path;
+		int			needed;
+	}			cases[] = {
+		{"", 1}, {"a", 2}, {"a/b", 3}, {"//a/./b//c/", 4}
+	};
+	PCacheDir	where;
+	PCacheGeometry g;
+	PCacheError err;
+	char		message[64];
+
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		assert_int_equal(PCacheDirOpenExisting(Join(dir, cases[i].path), &where, &err), PCACHE_DIR_OK);
+		free_inodes = cases[i].needed;
+		assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
+		free_inodes--;
+		assert_false(PCacheSpaceFor(&where, CAPACITY, &g, &err));
+		snprintf(message, sizeof(message), "%d inodes needed, %d available",
+				 cases[i].needed, cases[i].needed - 1);
+		assert_contains(err.message, message);
+		PCacheDirClose(&where);
+	}
+	/* what an interrupted creation has left gives its own */
+	WriteFile(Join(dir, "pool.tmp"), "half a pool", 11);
+	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
+	free_inodes = 0;
+	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
+	free_inodes = -1;
 	PCacheDirClose(&where);
 }
 
@@ -884,7 +929,9 @@ CreationFails(void *arg)
 	if (PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600,
 						 CATALOG_VERSION, &pool, &sb, &err))
 		return 2;
-	return pool.fd == -1 && strstr(err.message, "could not allocate 8 MB") != NULL ? 0 : 3;
+	return pool.fd == -1 &&
+		strstr(err.message, "needs a file of 8 MB, but the limit on the size of files is 1 MB") != NULL &&
+		strstr(err.hint, "ulimit -f") != NULL ? 0 : 3;
 }
 
 static void
@@ -991,6 +1038,58 @@ RestoreFails(void *arg)
 		return 2;
 	return strstr(err.message, "could not allocate") != NULL &&
 		lost == c->lost && c->pool->map.base == NULL ? 0 : 3;
+}
+
+/* A file that is there can have its holes filled, whatever the limit. */
+static int
+LimitIsAsked(void *arg)
+{
+	PCachePool *pool = arg;
+	PCacheError err;
+
+	if (!PCachePoolHasRoom(pool, pool->file_size))
+		return 2;
+	if (PCachePoolHasRoom(pool, pool->file_size + MIB(2)) || errno != EFBIG)
+		return 3;
+	PCachePoolSetAllocationError(pool, pool->file_size, &err);
+	return errno == EFBIG && strstr(err.hint, "ulimit -f") != NULL ? 0 : 4;
+}
+
+/* Is it told beforehand what a start does with the file? */
+static void
+TestAskedBefore(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+
+	Create(&pool, &sb);
+	assert_true(PCacheUnmap(&pool.map));
+	assert_false(PCachePoolIsIncomplete(&pool, POOL_SIZE));
+	assert_true(PCachePoolIsIncomplete(&pool, POOL_SIZE + 1));
+	assert_false(PCachePoolHeadIsLost(&pool));
+	RunWithoutRoom(MIB(1), LimitIsAsked, &pool);
+
+	errno = ENOSPC;
+	PCachePoolSetAllocationError(&pool, POOL_SIZE, &err);
+	assert_contains(err.message, "could not allocate 8 MB");
+	assert_contains(err.hint, pool.fs_kind == PCACHE_FS_TMPFS ? "mount -o remount,size=" : "Enlarge its file system, or");
+	PCachePoolClose(&pool);
+
+	assert_int_equal(Open(PCACHE_OPEN_PEEK, &pool, &err), PCACHE_OPEN_OK);
+	assert_true(PCacheFileIsWritable(pool.fd, pool.path, &err));
+	assert_int_equal(chmod(pool.path, 0400), 0);
+	if (geteuid() != 0)
+	{
+		PCachePool	other;
+		PCacheError told;
+
+		assert_false(PCacheFileIsWritable(pool.fd, pool.path, &told));
+		assert_int_equal(Open(PCACHE_OPEN_WRITE, &other, &err), PCACHE_OPEN_ERROR);
+		assert_string_equal(told.message, err.message);
+		assert_string_equal(told.hint, err.hint);
+	}
+	PCachePoolClose(&pool);
 }
 
 /* Slots that were cut off are free before anything is in their place. */
@@ -1147,6 +1246,8 @@ TestHoles(void **state)
 
 		CreateFull(&pool, &sb);
 		PunchHole(&pool, heads[i], 4096);
+		assert_true(PCachePoolIsIncomplete(&pool, POOL_SIZE));
+		assert_int_equal(PCachePoolHeadIsLost(&pool), !is_superblock);
 		assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
 		assert_int_equal(lost, 0);
 		assert_false(PCachePoolHasHoles(&pool));
@@ -1690,6 +1791,8 @@ main(void)
 		BOTH(TestExchangedAfterRename),
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),
+		BOTH(TestSpaceForNames),
+		BOTH(TestAskedBefore),
 		BOTH(TestRestoreSize),
 		BOTH(TestHoles),
 		cmocka_unit_test(TestCapacityFor),

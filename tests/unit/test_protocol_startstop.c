@@ -1230,6 +1230,12 @@ PCachePoolHeldMemory(const char *directory)
 	return 0;
 }
 
+uint64
+PCacheFileSizeLimit(void)
+{
+	return PG_UINT64_MAX;
+}
+
 bool
 PCachePoolIsOurs(const char *directory, const PCacheRecord *record)
 {

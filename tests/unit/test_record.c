@@ -367,6 +367,19 @@ TestNewline(void **state)
 	strlcpy(bad.directory, "/a\n", sizeof(bad.directory));
 	assert_false(PCacheRecordWrite(datadir, 0600, &bad, &err));
 
+	assert_contains(err.hint, "another directory");
+
+	/* nor if there is a directory in its place, which is told beforehand */
+	assert_true(PCacheRecordMayBeWritten(datadir, "/a", &err));
+	assert_true(PCacheRecordMayBeWritten(NULL, "/a", &err));
+	assert_false(PCacheRecordMayBeWritten(NULL, "/a\n", &err));
+	assert_int_equal(mkdir(Join(datadir, "pg_pcache.state.tmp"), 0700), 0);
+	assert_false(PCacheRecordMayBeWritten(datadir, "/a", &err));
+	assert_contains(err.message, "pg_pcache.state.tmp\": it is a directory");
+	assert_false(PCacheRecordWrite(datadir, 0600, &s, &err));
+	assert_contains(err.message, "pg_pcache.state.tmp\": it is a directory");
+	assert_int_equal(rmdir(Join(datadir, "pg_pcache.state.tmp")), 0);
+
 	/* nor what could not be read again */
 	bad = s;
 	bad.capacity = 0;
@@ -393,7 +406,7 @@ TestAtomic(void **state)
 	/* no temporary file */
 	assert_int_equal(mkdir(tmp_path, 0700), 0);
 	assert_false(PCacheRecordWrite(datadir, 0600, &other, &err));
-	assert_contains(err.message, "could not create file");
+	assert_contains(err.message, "it is a directory");
 	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, &s);
 	assert_int_equal(rmdir(tmp_path), 0);
@@ -407,11 +420,11 @@ TestAtomic(void **state)
 	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, &s);
 
-	/* no rename */
+	/* a directory in its place */
 	unlink(StatePath());
 	assert_int_equal(mkdir(StatePath(), 0700), 0);
 	assert_false(PCacheRecordWrite(datadir, 0600, &other, &err));
-	assert_contains(err.message, "could not rename file");
+	assert_contains(err.message, "it is a directory");
 	assert_false(Exists(tmp_path));
 	assert_int_equal(rmdir(StatePath()), 0);
 

@@ -184,6 +184,19 @@ FindPostgres(const PCacheOptions *options)
 	return found ? path : NULL;
 }
 
+/* What the server that runs was started with, for a shell. */
+static const char *server_arguments = "";
+
+/*
+ * From here on, ask for the settings of a server that is restarted with the
+ * arguments of the one that runs, as "pg_ctl restart" does it.
+ */
+void
+AskWithServerArguments(const PCacheOptions *options)
+{
+	server_arguments = ServerArguments(options);
+}
+
 /*
  * The value that a configuration parameter has in a server that is started with
  * -D directory, and with this configuration file if that is not NULL, by asking
@@ -203,6 +216,7 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 
 	command = createPQExpBuffer();
 	appendShellString(command, postgres);
+	appendPQExpBufferStr(command, server_arguments);
 	appendPQExpBufferStr(command, " -D ");
 	appendShellString(command, directory);
 	if (config_file != NULL)
@@ -235,17 +249,25 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 /*
  * The value that a configuration parameter will have at the next start, or
  * NULL, after a warning, if that is unknown.
+ *
+ * If "postgres -C" fails, so does a start.  It has told why then, and verbs that
+ * foretell a start have nothing more to say.
  */
 char *
 ReadSetting(const PCacheOptions *options, const char *name)
 {
 	static const char *config_file;
 	static bool located = false;
+	char	   *value;
 
 	if (!located)
 		config_file = LocateConfigFile(options);
 	located = true;
-	return AskPostgres(options, options->pgdata, config_file, name);
+	value = AskPostgres(options, options->pgdata, config_file, name);
+	if (value == NULL && FindPostgres(options) != NULL &&
+		(options->verb & (VERB_CHECK | VERB_VERIFY)) != 0)
+		pg_fatal("the server does not start with the configuration of the cluster");
+	return value;
 }
 
 /*

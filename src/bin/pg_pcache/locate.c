@@ -27,6 +27,7 @@
 
 #include "access/xlog_internal.h"
 #include "common/logging.h"
+#include "fe_utils/string_utils.h"
 #include "lib/stringinfo.h"
 #include "pg_pcache.h"
 
@@ -189,6 +190,48 @@ ConfigFileOfCommand(char *command)
 	return directory != NULL ? psprintf("%s/%s", directory, CONFIG_FILE) : NULL;
 }
 
+/* Read postmaster.opts, which has the command line of the last start. */
+static bool
+ReadCommandLine(const PCacheOptions *options, char *command, size_t size)
+{
+	char		path[MAXPGPATH];
+	FILE	   *file;
+	size_t		len;
+
+	snprintf(path, sizeof(path), "%s/%s", options->pgdata, OPTIONS_FILE);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return false;
+	len = fread(command, 1, size - 1, file);
+	fclose(file);
+	command[len] = '\0';
+	return true;
+}
+
+/*
+ * The arguments that the server was last started with, each after a space and
+ * quoted for a shell.  The result is "" if they are not known.
+ */
+const char *
+ServerArguments(const PCacheOptions *options)
+{
+	char		command[MAX_OPTIONS_SIZE];
+	char	   *rest = command;
+	char	   *word;
+	PQExpBufferData arguments;
+
+	initPQExpBuffer(&arguments);
+	if (ReadCommandLine(options, command, sizeof(command)))
+	{
+		while ((word = NextWord(&rest)) != NULL)
+		{
+			appendPQExpBufferChar(&arguments, ' ');
+			appendShellString(&arguments, word);
+		}
+	}
+	return arguments.data;
+}
+
 /*
  * The configuration file of the server: the one that was given, or the one
  * that the server was last started with.  Returns NULL for that in the data
@@ -206,19 +249,11 @@ LocateConfigFile(const PCacheOptions *options)
 	char	   *config_file;
 	char	   *datadir;
 	bool		is_ours;
-	FILE	   *file;
-	size_t		len;
 
 	if (options->config_file != NULL)
 		return options->config_file;
-	snprintf(path, sizeof(path), "%s/%s", options->pgdata, OPTIONS_FILE);
-	file = fopen(path, "r");
-	if (file == NULL)
+	if (!ReadCommandLine(options, command, sizeof(command)))
 		return NULL;
-	len = fread(command, 1, sizeof(command) - 1, file);
-	fclose(file);
-	command[len] = '\0';
-
 	config_file = ConfigFileOfCommand(command);
 	if (config_file == NULL || !is_absolute_path(config_file) ||
 		access(config_file, R_OK) < 0)

@@ -105,6 +105,8 @@ main(int argc, char *argv[])
 	}
 
 	pqsignal(SIGBUS, DieOfBusError);
+	/* a file that is too large is an error that can be told (EFBIG) */
+	pqsignal(SIGXFSZ, SIG_IGN);
 	/* the working directory is going to change */
 	if (options.config_file != NULL)
 		options.config_file = make_absolute_path(options.config_file);

@@ -373,6 +373,7 @@ extern const PCacheRecord *ReadClusterRecord(const PCacheOptions *options,
 extern int	RunningServer(const char *pgdata);
 extern void RefuseRunningServer(const char *pgdata);
 extern bool FileExists(const char *directory, const char *name);
+extern void AskWithServerArguments(const PCacheOptions *options);
 extern char *AskPostgres(const PCacheOptions *options, const char *directory,
 						 const char *config_file, const char *name);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
@@ -382,6 +383,7 @@ extern uint64 ParseSize(const char *size, const char *option);
 
 /* locate.c */
 extern void LocateCluster(PCacheOptions *options);
+extern const char *ServerArguments(const PCacheOptions *options);
 extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* judge.c */

@@ -17,6 +17,9 @@
  */
 #include "postgres_fe.h"
 
+#include <dirent.h>
+#include <sys/stat.h>
+
 #include "common/logging.h"
 #include "pg_pcache.h"
 #include "storage/pcache_late_read.h"
@@ -72,8 +75,8 @@ JudgeUnavailable(const char *directory, const Configuration *conf, bool ours,
 /* Does the server create a missing pool?  If not, it cannot use any. */
 static void
 JudgeMissingPool(const PCacheOptions *options, const char *directory,
-				 const PCacheRecord *record, const Configuration *conf,
-				 PCacheError *err, VerifyResult *result)
+				 const PCacheRecord *record, const PCacheError *record_error,
+				 const Configuration *conf, PCacheError *err, VerifyResult *result)
 {
 	PCacheNextConfig config = NextConfig(conf);
 	PCacheForecast forecast;
@@ -88,7 +91,7 @@ JudgeMissingPool(const PCacheOptions *options, const char *directory,
 		}
 		config.directory = NULL;
 	}
-	PCacheForetellMissing(directory, &config, record, err, &forecast);
+	PCacheForetellMissing(directory, &config, record, record_error, err, &forecast);
 	PCacheForetellWithout(directory, &config, false, &forecast);
 	ConcludeForecast(result, &forecast);
 }
@@ -112,32 +115,66 @@ JudgeForResult(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 }
 
 /*
- * Open the pool for a look.  If a server runs with it, what that has locked is
- * read as it is; any other pool that is locked keeps the next start from it.
+ * Does the server with this PID use the file of an open pool?  It holds that open
+ * as long as it runs, whatever has become of the name, or of PGDATA's record.
+ */
+static bool
+ServerUsesPool(int pid, const PCachePool *pool)
+{
+	char		path[MAXPGPATH];
+	struct stat ours;
+	DIR		   *files;
+	struct dirent *entry;
+	bool		found = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	files = opendir(path);
+	if (files == NULL || fstat(pool->fd, &ours) < 0)
+	{
+		pg_log_error("could not find out whether the server with PID %d uses persistent cache pool \"%s\": %m",
+					 pid, pool->path);
+		exit(EXIT_ERROR);
+	}
+	while (!found && (entry = readdir(files)) != NULL)
+	{
+		struct stat theirs;
+
+		found = fstatat(dirfd(files), entry->d_name, &theirs, 0) == 0 &&
+			theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+	}
+	closedir(files);
+	return found;
+}
+
+/*
+ * Open the pool for a look.  If the server with this PID, unless that is 0, runs
+ * with it, what that has locked is read as it is; any other pool that is locked
+ * keeps the next start from it.
  */
 static PCacheOpenResult
-OpenForLook(const char *directory, const PCacheRecord *record, bool running,
+OpenForLook(const char *directory, int server_pid,
 			PCachePool *pool, PCacheSuperblocks *superblocks,
 			PCacheNextEvent *event, PCacheError *err)
 {
 	PCacheOpenResult opened;
 
 	*event = PCACHE_NEXT_NOTHING;
-	if (running && record != NULL)
+	if (server_pid != 0)
 	{
 		opened = PCachePoolOpen(directory, PCACHE_OPEN_PEEK, pool, err);
-		if (opened != PCACHE_OPEN_OK)
+		if (opened == PCACHE_OPEN_ERROR)
 			return opened;
-		ReadLiveSuperblocks(pool, superblocks);
-		if (superblocks->source != PCACHE_SB_NONE &&
-			memcmp(superblocks->chosen.pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0)
+		if (opened == PCACHE_OPEN_OK && ServerUsesPool(server_pid, pool))
 		{
 			*event = PCACHE_NEXT_RESTART;
+			ReadLiveSuperblocks(pool, superblocks);
 			return PCACHE_OPEN_OK;
 		}
-		PCachePoolClose(pool);
+		*event = PCACHE_NEXT_RESTART_APART;
+		if (opened == PCACHE_OPEN_OK)
+			PCachePoolClose(pool);
 	}
-	opened = PCachePoolOpen(directory, running ? PCACHE_OPEN_TRY : PCACHE_OPEN_READ,
+	opened = PCachePoolOpen(directory, server_pid != 0 ? PCACHE_OPEN_TRY : PCACHE_OPEN_READ,
 							pool, err);
 	if (opened == PCACHE_OPEN_OK)
 		PCacheReadSuperblocks(pool->fd, superblocks);
@@ -231,13 +268,14 @@ ReadsEnd(const PCacheOptions *options, PCacheError *err)
 /* Look at the pool, as the server will at its next start. */
 static void
 Verify(const PCacheOptions *options, const ControlFileData *control,
-	   const Configuration *conf, bool running, VerifyResult *result)
+	   const Configuration *conf, int server_pid, VerifyResult *result)
 {
 	PCacheRecord record_file;
 	PCacheRecord *record = NULL;
 	PCachePool	pool;
 	PCacheError err;
-	PCacheError record_err = {{0}};
+	PCacheError record_err;
+	const PCacheError *record_error = NULL;
 	char		directory[MAXPGPATH];
 	PCacheSuperblocks superblocks;
 	PCacheNextEvent event;
@@ -256,6 +294,7 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		case PCACHE_RECORD_ERROR:
 			pg_log_warning("%s", err.message);
 			record_err = err;
+			record_error = &record_err;
 			break;
 	}
 	FindPoolDirectory(options, conf, record, directory);
@@ -267,17 +306,12 @@ Verify(const PCacheOptions *options, const ControlFileData *control,
 		return;
 	}
 
-	switch (OpenForLook(directory, record, running, &pool, &superblocks, &event, &err))
+	switch (OpenForLook(directory, server_pid, &pool, &superblocks, &event, &err))
 	{
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			/* nothing else says where the pool is */
-			if (record_err.message[0] != '\0' && options->directory == NULL &&
-				PCacheIsDefaultDirectory(conf->directory))
-				JudgeUnavailable(directory, conf, false, &record_err, result);
-			else
-				JudgeMissingPool(options, directory, record, conf, &err, result);
+			JudgeMissingPool(options, directory, record, record_error, conf, &err, result);
 			return;
 		case PCACHE_OPEN_LOCKED:
 			if (PCachePoolIsOurs(directory, record))
@@ -366,10 +400,15 @@ DoVerify(const PCacheOptions *options)
 	Configuration conf;
 	const ControlFileData *control = ReadControlFile(options);
 	int			exit_status = EXIT_ERROR;
-	bool		running = RunningServer(options->pgdata) != 0;
+	int			server_pid = 0;
 
 	if (options->verb == VERB_VERIFY)
 		RefuseRunningServer(options->pgdata);
+	else
+		server_pid = RunningServer(options->pgdata);
+	/* a restart gives them again, and a start does not */
+	if (server_pid != 0)
+		AskWithServerArguments(options);
 	memset(&result, 0, sizeof(result));
 	result.next_start = NEXT_START_WARM;
 	ReadConfiguration(options, &conf);
@@ -378,7 +417,7 @@ DoVerify(const PCacheOptions *options)
 		Conclude(&result, NEXT_START_COLD, "off",
 				 _("persistent_cache_mode is off"));
 	else
-		Verify(options, control, &conf, running, &result);
+		Verify(options, control, &conf, server_pid, &result);
 
 	if (result.next_start == NEXT_START_WARM &&
 		(conf.mode == NULL || conf.nbuffers < 0))

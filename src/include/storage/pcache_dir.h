@@ -46,6 +46,7 @@ extern PCacheDirResult PCacheDirOpen(const char *path, PCacheDir *dir,
 									 PCacheError *err);
 extern PCacheDirResult PCacheDirOpenForFile(const char *path, PCacheDir *dir,
 											PCacheError *err);
+extern int	PCacheDirCountMissing(const PCacheDir *dir);
 extern bool PCacheDirMakeMissing(PCacheDir *dir, int mode, PCacheError *err);
 extern bool PCacheDirSync(const PCacheDir *dir);
 extern void PCacheDirClose(PCacheDir *dir);
@@ -61,6 +62,7 @@ PCacheFsIsMemory(PCacheFsKind kind)
 extern bool PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
 						   uint64 *page_size);
 extern const char *PCacheFsKindName(PCacheFsKind kind);
+extern uint64 PCacheFileSizeLimit(void);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
 extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 								   PCacheFsKind *kind, PCacheError *err);
@@ -74,6 +76,7 @@ extern bool PCacheDirHas(const PCacheDir *dir, const char *name,
 extern int	PCacheDirOpenFile(const PCacheDir *dir, const char *name,
 							  int flags, const char *path, struct stat *st,
 							  PCacheError *err);
+extern bool PCacheFileIsWritable(int fd, const char *path, PCacheError *err);
 extern bool PCacheDirHasAllLinks(const PCacheDir *dir, int fd,
 								 const char *path, PCacheError *err);
 

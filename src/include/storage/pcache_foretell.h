@@ -20,6 +20,7 @@ typedef enum PCacheNextEvent
 {
 	PCACHE_NEXT_NOTHING,		/* the server is down */
 	PCACHE_NEXT_RESTART,		/* the running server is shut down cleanly */
+	PCACHE_NEXT_RESTART_APART,	/* likewise, but this is not its pool */
 	PCACHE_NEXT_CRASH,			/* all its processes die */
 	PCACHE_NEXT_HOST_CRASH,		/* so does the host */
 } PCacheNextEvent;
@@ -51,6 +52,7 @@ typedef struct PCacheForecast
 extern void PCacheForetellMissing(const char *directory,
 								  const PCacheNextConfig *config,
 								  const PCacheRecord *record,
+								  const PCacheError *record_error,
 								  const PCacheError *open_error,
 								  PCacheForecast *forecast);
 extern void PCacheForetellPool(const PCachePool *pool,

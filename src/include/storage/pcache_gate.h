@@ -50,6 +50,7 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_SUSPECT,		/* a process may have overwritten pages */
 	PCACHE_COLD_COPIES,			/* redo copies an unknown database */
 	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
+	PCACHE_COLD_HOLE,			/* where the reasons not to believe it are */
 	PCACHE_UNAVAILABLE,			/* the server starts without the pool */
 	PCACHE_NUM_REFUSALS
 } PCacheRefusal;
@@ -64,6 +65,7 @@ typedef struct PCacheGateFacts
 	bool		recovery_target;	/* any recovery but a standby's */
 	const PCacheMediaReport *media;
 	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
+	bool		head_is_lost;	/* see PCachePoolHeadIsLost() */
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
 
@@ -102,6 +104,7 @@ typedef struct PCacheVerdict
 
 extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
 										uint64 file_size);
+extern PCacheVerdict PCacheHoleGate(bool head_is_lost);
 extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
 extern PCacheVerdict PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,

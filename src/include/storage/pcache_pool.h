@@ -99,6 +99,11 @@ extern bool PCachePoolMayFormat(const PCachePool *pool,
 /* pcache_allocate.c */
 extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
 extern bool PCachePoolHasHoles(const PCachePool *pool);
+extern bool PCachePoolIsIncomplete(const PCachePool *pool, uint64 size);
+extern bool PCachePoolHeadIsLost(const PCachePool *pool);
+extern void PCachePoolSetRoomHint(const PCachePool *pool, PCacheError *err);
+extern void PCachePoolSetAllocationError(const PCachePool *pool, uint64 size,
+										 PCacheError *err);
 extern bool PCachePoolNextHole(const PCachePool *pool, uint64 offset,
 							   uint64 *start, uint64 *end);
 extern bool PCachePoolUseHugePages(PCachePool *pool);

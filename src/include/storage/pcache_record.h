@@ -39,6 +39,8 @@ typedef enum PCacheRecordResult
 extern PCacheRecordResult PCacheRecordRead(const char *datadir,
 										   PCacheRecord *record,
 										   PCacheError *err);
+extern bool PCacheRecordMayBeWritten(const char *datadir, const char *directory,
+									 PCacheError *err);
 extern bool PCacheRecordWrite(const char *datadir, int file_mode,
 							  const PCacheRecord *record,
 							  PCacheError *err);

@@ -111,7 +111,7 @@ for my $mode ('always', 'off', undef)
 # --- a start that dies between its first write to the pool and the record
 ($expected, $valid) = change_and_crash($node);
 mkdir "$record.tmp" or die $!;
-start_fails($node, qr/could not create file "[^"]*pg_pcache\.state\.tmp"/, 'record cannot be written');
+start_fails($node, qr/could not write file "[^"]*pg_pcache\.state\.tmp": it is a directory/, 'record cannot be written');
 rmdir "$record.tmp" or die $!;
 is(status_json($node)->{state}, 'attaching', 'record cannot be written: the pool is marked');
 cold_then_warm($node, $expected, 'incarnation',

@@ -115,7 +115,7 @@ typedef struct PersistentCacheControl
 {
 	PCacheSuperblock superblock;
 
-	/* Why the pool had to be formatted when it was opened, if it had to. */
+	/* Why the pool had to be made empty when it was opened, if it had to. */
 	PCacheVerdict opened;
 	uint64		cut_off;		/* saved pages that the file had lost by then */
 

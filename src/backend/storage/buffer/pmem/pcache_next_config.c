@@ -26,7 +26,60 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 
-/* The text that the files have for a setting, by any of its names, or NULL. */
+/*
+ * Below every level that can be shown to anybody: who may ask for a forecast may
+ * not see what is in the files, as the view pg_file_settings shows it.
+ */
+#define SILENT	(DEBUG5 - 1)
+
+/*
+ * The settings whose check hooks look at this session, or at catalogs, neither of
+ * which there is when the postmaster reads the files.
+ */
+static const char *const asking_session[] = {
+	"client_encoding",
+	"default_table_access_method",
+	"default_tablespace",
+	"default_text_search_config",
+	"log_executor_stats",
+	"log_parser_stats",
+	"log_planner_stats",
+	"log_statement_stats",
+	"temp_buffers",
+	"temp_tablespaces",
+	"transaction_deferrable",
+	"transaction_isolation",
+	"transaction_read_only",
+};
+
+static bool
+AsksSession(const struct config_generic *setting)
+{
+	for (int i = 0; i < lengthof(asking_session); i++)
+	{
+		if (strcmp(setting->name, asking_session[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The setting that an item is about, by any of its names; NULL if the server does
+ * not know it itself.
+ */
+static struct config_generic *
+SettingOf(const ConfigVariable *item)
+{
+	struct config_generic *setting = item->name == NULL ? NULL :
+		find_option(item->name, false, true, SILENT);
+
+	/* those of libraries get their values when these are loaded */
+	if (setting != NULL && setting->group == CUSTOM_OPTIONS)
+		return NULL;
+	return setting;
+}
+
+/* The text that the files have for a setting, or NULL. */
 static const char *
 TextInFiles(const ConfigVariable *files, const struct config_generic *setting)
 {
@@ -35,8 +88,7 @@ TextInFiles(const ConfigVariable *files, const struct config_generic *setting)
 	/* the last one counts */
 	for (const ConfigVariable *item = files; item != NULL; item = item->next)
 	{
-		if (item->errmsg == NULL &&
-			find_option(item->name, false, true, ERROR) == setting)
+		if (!item->ignore && SettingOf(item) == setting)
 			text = item->value;
 	}
 	return text;
@@ -122,18 +174,132 @@ NextReadsEnd(const ConfigVariable *files, PCacheError *err)
 		PCacheReadsEndWithProcess(method_text, direct_text, err);
 }
 
-/* Will recovery have a target? */
-static bool
-NextHasTarget(const ConfigVariable *files)
+/* Which of the settings with a recovery target is it?  -1 if none. */
+static int
+RecoveryTargetOf(const struct config_generic *setting)
 {
 	for (int i = 0; i < PCACHE_N_RECOVERY_TARGETS; i++)
 	{
-		const char *text = NextText(files, find_option(PCacheRecoveryTargets[i], false, false, ERROR));
-
-		if (text != NULL && text[0] != '\0')
-			return true;
+		if (strcmp(setting->name, PCacheRecoveryTargets[i]) == 0)
+			return i;
 	}
-	return false;
+	return -1;
+}
+
+/*
+ * Will recovery have a target?  Their assign hooks refuse a second one, in the
+ * order of the command line and the files.
+ */
+static bool
+NextHasTarget(const ConfigVariable *files, bool *has_target, PCacheError *err)
+{
+	int			current = -1;
+
+	for (int i = 0; i < PCACHE_N_RECOVERY_TARGETS; i++)
+	{
+		struct config_generic *setting =
+			find_option(PCacheRecoveryTargets[i], false, false, ERROR);
+
+		if (setting->source > PGC_S_FILE &&
+			GetConfigOption(setting->name, false, false)[0] != '\0')
+			current = i;
+	}
+	for (const ConfigVariable *item = files; item != NULL; item = item->next)
+	{
+		const struct config_generic *setting = item->ignore ? NULL : SettingOf(item);
+		int			i = setting == NULL || setting->source > PGC_S_FILE ? -1 :
+			RecoveryTargetOf(setting);
+
+		if (i < 0)
+			continue;
+		if (current >= 0 && current != i)
+		{
+			PCacheSetError(err, _("multiple recovery targets specified"));
+			PCacheSetHint(err, _("Set at most one of the settings \"recovery_target\", \"recovery_target_lsn\", \"recovery_target_name\", \"recovery_target_time\", and \"recovery_target_xid\"."));
+			return false;
+		}
+		current = item->value[0] != '\0' ? i : -1;
+	}
+	*has_target = current >= 0;
+	return true;
+}
+
+/*
+ * Of items with the same name the last one counts, and nobody looks at the value
+ * of the others.
+ */
+static void
+IgnoreEarlier(ConfigVariable *files)
+{
+	for (ConfigVariable *item = files; item != NULL; item = item->next)
+	{
+		if (item->ignore || SettingOf(item) == NULL)
+			continue;
+		for (ConfigVariable *earlier = files; earlier != item; earlier = earlier->next)
+		{
+			if (earlier->name != NULL && strcmp(earlier->name, item->name) == 0)
+				earlier->ignore = true;
+		}
+	}
+}
+
+/*
+ * Would the postmaster know all names in the files?  Otherwise returns the last
+ * file with one that it does not know.
+ */
+static const char *
+FileWithUnknownName(const ConfigVariable *files)
+{
+	const char *file = NULL;
+
+	for (const ConfigVariable *item = files; item != NULL; item = item->next)
+	{
+		/* one with a dot may be of a library */
+		if (!item->ignore && find_option(item->name, false, true, SILENT) == NULL &&
+			strchr(item->name, GUC_QUALIFIER_SEPARATOR) == NULL)
+			file = item->filename;
+	}
+	return file;
+}
+
+/* The same, of a value that it would not take. */
+static const char *
+FileWithInvalidValue(const ConfigVariable *files)
+{
+	const char *file = NULL;
+
+	for (const ConfigVariable *item = files; item != NULL; item = item->next)
+	{
+		const struct config_generic *setting = item->ignore ? NULL : SettingOf(item);
+
+		if (setting != NULL && !AsksSession(setting) &&
+			set_config_option(item->name, item->value, PGC_POSTMASTER, PGC_S_FILE,
+							  GUC_ACTION_SET, false, SILENT, false) == 0)
+			file = item->filename;
+	}
+	return file;
+}
+
+/*
+ * Read the files as ProcessConfigFileInternal() does.  Returns the one with an
+ * error that keeps the server from starting, or NULL.
+ */
+static const char *
+ReadFiles(ConfigVariable **head)
+{
+	ConfigVariable *tail = NULL;
+	const char *file;
+
+	*head = NULL;
+	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,
+						 SILENT, head, &tail))
+		return ConfigFileName;
+	if (!ParseConfigFile(PG_AUTOCONF_FILENAME, false, NULL, 0,
+						 CONF_FILE_START_DEPTH, SILENT, head, &tail))
+		return PG_AUTOCONF_FILENAME;
+	IgnoreEarlier(*head);
+	file = FileWithUnknownName(*head);
+	return file != NULL ? file : FileWithInvalidValue(*head);
 }
 
 /*
@@ -144,15 +310,11 @@ NextHasTarget(const ConfigVariable *files)
 bool
 PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 {
-	ConfigVariable *head = NULL;
-	ConfigVariable *tail = NULL;
-	bool		valid = true;
+	ConfigVariable *head;
+	const char *file = ReadFiles(&head);
+	bool		valid = file == NULL;
+	bool		starts = false;
 
-	if (!ParseConfigFile(ConfigFileName, true, NULL, 0, CONF_FILE_START_DEPTH,
-						 DEBUG1, &head, &tail) ||
-		!ParseConfigFile(PG_AUTOCONF_FILENAME, false, NULL, 0,
-						 CONF_FILE_START_DEPTH, DEBUG1, &head, &tail))
-		valid = false;
 	if (valid)
 	{
 		config->mode = NextEnum(head, "persistent_cache_mode", &valid);
@@ -161,15 +323,18 @@ PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 		config->nbuffers = NextInteger(head, "shared_buffers", &valid);
 		config->cold_on_media_unknown =
 			NextEnum(head, "persistent_cache_on_media_unknown", &valid) == PERSISTENT_CACHE_MEDIA_COLD;
-		config->has_recovery_target = NextHasTarget(head);
 		config->required = NextBool(head, "persistent_cache_required", &valid);
 		config->huge_pages = NextEnum(head, "huge_pages", &valid) != HUGE_PAGES_OFF;
-		config->late_reads = config->mode != PERSISTENT_CACHE_OFF && !NextReadsEnd(head, err);
+		starts = NextHasTarget(head, &config->has_recovery_target, err);
+		config->late_reads = starts && config->mode != PERSISTENT_CACHE_OFF &&
+			!NextReadsEnd(head, err);
+	}
+	if (!valid)
+	{
+		PCacheSetError(err, _("configuration file \"%s\" contains errors"),
+					   file != NULL ? file : ConfigFileName);
+		PCacheSetHint(err, _("See the view \"pg_file_settings\"."));
 	}
 	FreeConfigVariables(head);
-	if (valid)
-		return true;
-	PCacheSetError(err, _("configuration file \"%s\" contains errors"), ConfigFileName);
-	PCacheSetHint(err, _("See the view \"pg_file_settings\"."));
-	return false;
+	return valid && starts;
 }

@@ -60,7 +60,8 @@ ForeseeRecovery(PCacheGateFacts *facts, const PCacheNextConfig *config,
 							   control->minRecoveryPointTLI);
 
 	PCacheReadSignals(DataDir, &signals);
-	if ((signals.standby || signals.recovery) && event != PCACHE_NEXT_RESTART)
+	if ((signals.standby || signals.recovery) &&
+		event != PCACHE_NEXT_RESTART && event != PCACHE_NEXT_RESTART_APART)
 	{
 		if (recoveryTargetTimeLineGoal == RECOVERY_TARGET_TIMELINE_LATEST)
 			timeline = findNewestTimeLine(timeline);
@@ -126,12 +127,13 @@ IsOwnPool(const PCachePool *pool)
  */
 static PCacheOpenResult
 JudgePoolIn(const char *directory, const PCacheNextConfig *config,
-			const PCacheRecord *record, PCacheNextEvent event,
-			PCacheForecast *forecast)
+			const PCacheRecord *record, const PCacheError *record_error,
+			PCacheNextEvent event, PCacheForecast *forecast)
 {
 	PCachePool	pool;
 	PCacheOpenResult opened;
 	PCacheMediaReport media = {0};
+	bool		is_own = true;
 
 	memset(forecast, 0, sizeof(*forecast));
 	opened = PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &pool, &forecast->error);
@@ -140,22 +142,23 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 		/* who has it locked keeps the next start from it */
 		PCachePoolClose(&pool);
 		opened = PCachePoolOpen(directory, PCACHE_OPEN_TRY, &pool, &forecast->error);
-		event = PCACHE_NEXT_NOTHING;
+		event = event == PCACHE_NEXT_RESTART ? PCACHE_NEXT_RESTART_APART : PCACHE_NEXT_NOTHING;
+		is_own = false;
 	}
 	if (opened == PCACHE_OPEN_MISSING)
 	{
 		PCacheError err = forecast->error;
 
-		PCacheForetellMissing(directory, config, record, &err, forecast);
+		PCacheForetellMissing(directory, config, record, record_error, &err, forecast);
 	}
 	if (opened != PCACHE_OPEN_OK)
 		return opened;
 
 	PG_TRY();
 	{
-		if (event == PCACHE_NEXT_NOTHING)
+		if (!is_own)
 			PCacheMediaQuery(pool.path, pool.fd, pool.fs_kind, &media);
-		JudgeOpenPool(&pool, event != PCACHE_NEXT_NOTHING ? &PCacheMedia : &media,
+		JudgeOpenPool(&pool, is_own ? &PCacheMedia : &media,
 					  config, event, forecast);
 	}
 	PG_FINALLY();
@@ -180,6 +183,7 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 	PCacheNextConfig config;
 	PCacheRecord record_file;
 	PCacheRecord *record = NULL;
+	PCacheError *record_error = NULL;
 	PCacheError err;
 	char		directory[MAXPGPATH];
 	PCacheOpenResult opened = PCACHE_OPEN_ERROR;
@@ -195,12 +199,21 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 		forecast->starts = forecast->is_off = true;
 		return;
 	}
-	if (PCacheRecordRead(DataDir, &record_file, &err) == PCACHE_RECORD_OK)
-		record = &record_file;
+	switch (PCacheRecordRead(DataDir, &record_file, &err))
+	{
+		case PCACHE_RECORD_OK:
+			record = &record_file;
+			break;
+		case PCACHE_RECORD_MISSING:
+			break;
+		case PCACHE_RECORD_ERROR:
+			record_error = &err;
+			break;
+	}
 	PCacheFindDirectory(DataDir, config.directory, record, directory);
 	if (!config.late_reads &&
 		PCacheDirectoryIsAllowed(DataDir, config.directory, directory, &forecast->error))
-		opened = JudgePoolIn(directory, &config, record, event, forecast);
+		opened = JudgePoolIn(directory, &config, record, record_error, event, forecast);
 	ours = (opened == PCACHE_OPEN_OK || opened == PCACHE_OPEN_LOCKED) &&
 		PCachePoolIsOurs(directory, record);
 	if (opened != PCACHE_OPEN_LOCKED || !ours)

@@ -132,6 +132,7 @@ RestorePool(const PCacheRecord *record, PCacheError *err)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
 	uint64		cut_at = PCacheThePool.file_size;
+	PCacheVerdict verdict = PCacheHoleGate(PCachePoolHeadIsLost(&PCacheThePool));
 	bool		was_empty = sb->state == PCACHE_STATE_EMPTY;
 	bool		emptied;
 	PCacheError reason;
@@ -149,6 +150,7 @@ RestorePool(const PCacheRecord *record, PCacheError *err)
 		reason = *err;
 		return ReformatPool(record, PCACHE_COLD_GEOMETRY, reason.message, err);
 	}
+	PCacheCtl->opened = verdict;
 	emptied = !was_empty && sb->state == PCACHE_STATE_EMPTY;
 	ereport(cut_at < sb->pool_size || PCacheCtl->cut_off > 0 || emptied ? WARNING : LOG,
 			(cut_at < sb->pool_size ?
@@ -256,8 +258,7 @@ LoadPool(const PCacheRecord *record, PCacheError *err)
 	verdict = PCacheGeometryGate(chosen, PCacheThePool.file_size);
 	if (verdict.refusal != PCACHE_WARM)
 		return ReformatPool(record, verdict.refusal, verdict.detail, err);
-	if (PCacheThePool.file_size < chosen->pool_size ||
-		PCachePoolHasHoles(&PCacheThePool))
+	if (PCachePoolIsIncomplete(&PCacheThePool, chosen->pool_size))
 	{
 		if (!RestorePool(record, err))
 			return false;

@@ -138,6 +138,13 @@ check_persistent_cache_directory(char **newval, void **extra, GucSource source)
 		}
 	}
 
+	/* the data directory could not remember it */
+	if (strchr(*newval, '\n') != NULL)
+	{
+		GUC_check_errdetail("The path must not contain a newline.");
+		return false;
+	}
+
 	if (strlcpy(canonical, *newval, sizeof(canonical)) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 	{
 		GUC_check_errdetail("The path must be shorter than %d bytes.",

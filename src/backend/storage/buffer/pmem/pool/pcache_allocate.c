@@ -38,7 +38,8 @@
 
 /*
  * Is there room for what the file lacks of that many bytes?  Fails with ENOSPC
- * if not.  A file system that does not say how large it is has room.
+ * if not, and with EFBIG if this process may not make a file that large.  A
+ * file system that does not say how large it is has room.
  */
 bool
 PCachePoolHasRoom(const PCachePool *pool, uint64 size)
@@ -47,12 +48,16 @@ PCachePoolHasRoom(const PCachePool *pool, uint64 size)
 	struct stat st;
 	uint64		allocated;
 
-	if (fstatvfs(pool->fd, &vfs) < 0)
+	if (fstatvfs(pool->fd, &vfs) < 0 || fstat(pool->fd, &st) < 0)
 		return false;
+	/* a file that is too large already can be used, and so can its holes */
+	if (size > (uint64) st.st_size && size > PCacheFileSizeLimit())
+	{
+		errno = EFBIG;
+		return false;
+	}
 	if (vfs.f_blocks == 0)
 		return true;
-	if (fstat(pool->fd, &st) < 0)
-		return false;
 	/* hugetlbfs also counts blocks of 512 bytes */
 	allocated = (uint64) st.st_blocks * 512;
 	if (size <= allocated ||
@@ -79,6 +84,31 @@ PCachePoolHasHoles(const PCachePool *pool)
 		return false;
 	/* if that fails, so does what is done about holes, and tells */
 	return fstat(pool->fd, &st) < 0 || (uint64) st.st_blocks * 512 < pool->file_size;
+}
+
+/*
+ * Has an open pool less than the file of that many bytes that it should be?  Then
+ * what is missing is allocated by a start, which needs room.
+ */
+bool
+PCachePoolIsIncomplete(const PCachePool *pool, uint64 size)
+{
+	return pool->file_size < size || PCachePoolHasHoles(pool);
+}
+
+/*
+ * Is there a hole between the superblocks and the descriptors?  What was there
+ * may have been a reason not to believe the pool.
+ */
+bool
+PCachePoolHeadIsLost(const PCachePool *pool)
+{
+	uint64		start;
+	uint64		end;
+
+	return PCachePoolHasHoles(pool) &&
+		PCachePoolNextHole(pool, PCACHE_WATERMARK_OFFSET, &start, &end) &&
+		start < PCACHE_DESCRIPTORS_OFFSET;
 }
 
 /*
@@ -183,17 +213,35 @@ AllocatePart(const PCachePool *pool, uint64 offset, uint64 length)
 	return errno == 0;
 }
 
-/* Tell that memory could not be allocated; errno says why. */
-static void
-SetAllocationError(const PCachePool *pool, uint64 size, PCacheError *err)
+/*
+ * Set the hint of an error that comes of want of room, with errno as
+ * PCachePoolHasRoom() and the kernel set it.
+ */
+void
+PCachePoolSetRoomHint(const PCachePool *pool, PCacheError *err)
+{
+	if (errno == EFBIG)
+		PCacheSetHint(err, _("Raise the limit on the size of files (ulimit -f) that the server is started with."));
+	else if (errno != ENOSPC)
+		return;
+	/* the limit of the mount says nothing of how many pages are free */
+	else if (pool->fs_kind == PCACHE_FS_HUGETLBFS)
+		PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or set \"huge_pages\" to \"off\" for the rest of shared memory."));
+	else if (pool->fs_kind == PCACHE_FS_TMPFS)
+		PCacheSetHint(err, _("Enlarge its file system (mount -o remount,size=...), or decrease \"shared_buffers\"."));
+	else
+		PCacheSetHint(err, _("Enlarge its file system, or decrease \"shared_buffers\"."));
+}
+
+/* Tell that memory could not be allocated; errno says why, and is left as it is. */
+void
+PCachePoolSetAllocationError(const PCachePool *pool, uint64 size, PCacheError *err)
 {
 	int			save_errno = errno;
 
 	PCacheSetError(err, _("could not allocate %llu MB for file \"%s\": %m"),
 				   (unsigned long long) (size >> 20), pool->path);
-	/* the limit of the mount says nothing of how many pages are free */
-	if (save_errno == ENOSPC && pool->fs_kind == PCACHE_FS_HUGETLBFS)
-		PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or set \"huge_pages\" to \"off\" for the rest of shared memory."));
+	PCachePoolSetRoomHint(pool, err);
 	errno = save_errno;
 }
 
@@ -218,7 +266,7 @@ PCachePoolAllocate(const PCachePool *pool, uint64 offset, uint64 length,
 		} while (errno == EINTR);
 		if (errno != 0)
 		{
-			SetAllocationError(pool, length, err);
+			PCachePoolSetAllocationError(pool, length, err);
 			return false;
 		}
 	}
@@ -252,7 +300,7 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 	 */
 	ok = PCachePoolHasRoom(pool, size);
 	if (!ok)
-		SetAllocationError(pool, size, err);
+		PCachePoolSetAllocationError(pool, size, err);
 	else
 	{
 		/* a hole that is mapped can be allocated in huge pages */

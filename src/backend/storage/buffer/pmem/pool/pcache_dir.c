@@ -347,6 +347,19 @@ PCacheDirOpenForFile(const char *path, PCacheDir *dir, PCacheError *err)
 	return WalkToEnd(path, false, dir, err);
 }
 
+/* How many directories are there to be made?  Each needs an inode. */
+int
+PCacheDirCountMissing(const PCacheDir *dir)
+{
+	char		name[MAXPGPATH];
+	const char *rest = dir->missing;
+	int			n = 0;
+
+	while (FirstName(rest, name, &rest))
+		n++;
+	return n;
+}
+
 /*
  * Make what is missing of a path, with this mode, and have dir be that.  Names
  * are made durable.  Nothing is removed again after an error, which err tells.

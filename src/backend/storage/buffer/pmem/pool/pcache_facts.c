@@ -47,6 +47,7 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 
 	facts->file_size = pool->file_size;
 	facts->media = media;
+	facts->head_is_lost = PCachePoolHeadIsLost(pool);
 	(void) PCacheReadBootId(facts->boot_id);
 	if (!PCacheReadExact(pool->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
 		!PCacheWatermarkChoose(slots, &facts->watermark))

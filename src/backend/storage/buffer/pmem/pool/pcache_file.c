@@ -32,6 +32,33 @@ PCacheDirHas(const PCacheDir *dir, const char *name, const struct stat *st)
 		named.st_dev == st->st_dev && named.st_ino == st->st_ino;
 }
 
+/* Tell that a pool could not be opened; errno says why, and is left as it is. */
+static void
+SetOpenError(const char *path, PCacheError *err)
+{
+	PCacheSetError(err, _("could not open persistent cache pool \"%s\": %m"), path);
+	if (errno == EACCES || errno == EPERM)
+		PCacheSetHint(err, _("The pool and its directory must belong to the user that owns the server process, and be writable for it."));
+	else if (errno == EROFS)
+		PCacheSetHint(err, _("The file system of the pool is mounted read-only."));
+}
+
+/*
+ * Could an open file be opened for writing as well, as the server does it?  Sets
+ * the server's error if not.  path is only used in messages.
+ */
+bool
+PCacheFileIsWritable(int fd, const char *path, PCacheError *err)
+{
+	char		name[64];
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	if (faccessat(AT_FDCWD, name, R_OK | W_OK, AT_EACCESS) == 0)
+		return true;
+	SetOpenError(path, err);
+	return false;
+}
+
 /*
  * Open a file of ours.  It is not followed if it is a link, not waited for if
  * it is a pipe, and not created.
@@ -51,11 +78,7 @@ PCacheDirOpenFile(const PCacheDir *dir, const char *name, int flags,
 	{
 		int			save_errno = errno;
 
-		PCacheSetError(err, _("could not open persistent cache pool \"%s\": %m"), path);
-		if (errno == EACCES || errno == EPERM)
-			PCacheSetHint(err, _("The pool and its directory must belong to the user that owns the server process."));
-		else if (errno == EROFS)
-			PCacheSetHint(err, _("The file system of the pool is mounted read-only."));
+		SetOpenError(path, err);
 		if (fd >= 0)
 			close(fd);
 		errno = save_errno;

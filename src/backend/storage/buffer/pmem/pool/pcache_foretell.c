@@ -80,22 +80,29 @@ PCacheSetTooSmall(const PCachePool *pool, uint64 capacity, uint64 nbuffers,
 	PCacheSetError(err, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
 				   pool->path, (unsigned long long) capacity,
 				   (unsigned long long) nbuffers);
-	PCacheSetHint(err, _("%s  Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\"."),
-				  why->message);
+	PCacheSetHint(err, "%s  %s", why->message, why->hint);
 }
 
 /*
  * There is no pool in the directory, which open_error says: is one created?
- * directory is what PCacheFindDirectory() found.
+ * directory is what PCacheFindDirectory() found.  record_error, if not NULL, says
+ * why PGDATA's record could not be read.
  */
 void
 PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 					  const PCacheRecord *record,
+					  const PCacheError *record_error,
 					  const PCacheError *open_error, PCacheForecast *forecast)
 {
 	PCacheMissing plan;
 
 	memset(forecast, 0, sizeof(*forecast));
+	/* nothing else says where the pool is */
+	if (record_error != NULL && PCacheIsDefaultDirectory(config->directory))
+	{
+		forecast->error = *record_error;
+		return;
+	}
 	forecast->error = *open_error;
 	if (!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
 								config->nbuffers, &plan, &forecast->error) ||
@@ -179,29 +186,26 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	return false;
 }
 
-/* With errno set. */
-static void
-SetNoRoom(const PCachePool *pool, uint64 size, PCacheForecast *forecast)
+/* Is there room for what the file lacks of the size that it is given? */
+static bool
+RoomWillDo(const PCachePool *pool, uint64 size, PCacheForecast *forecast)
 {
-	PCacheSetError(&forecast->error, _("could not allocate %llu MB for file \"%s\": %m"),
-				   (unsigned long long) (size >> 20), pool->path);
-	PCacheSetHint(&forecast->error, _("Decrease \"shared_buffers\", or make room on the file system."));
+	if (!PCachePoolIsIncomplete(pool, size) || PCachePoolHasRoom(pool, size))
+		return true;
+	PCachePoolSetAllocationError(pool, size, &forecast->error);
+	return false;
 }
 
-/* The pool will be formatted: is there room for what it lacks? */
+/* The pool will be formatted: can it be, and is there room? */
 static bool
 FormatWillDo(const PCachePool *pool, const PCacheRecord *record,
 			 const PCacheNextConfig *config, PCacheForecast *forecast)
 {
 	uint64		capacity = PCacheReformatCapacity(pool, record, config->nbuffers);
-	uint64		size = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size;
+	uint64		size = PCacheComputeGeometry(capacity, pool->page_size).pool_size;
 
-	if (!PCachePoolMayFormat(pool, record, &forecast->error))
-		return false;
-	if (size <= pool->file_size || PCachePoolHasRoom(pool, size))
-		return true;
-	SetNoRoom(pool, size, forecast);
-	return false;
+	return PCachePoolMayFormat(pool, record, &forecast->error) &&
+		RoomWillDo(pool, size, forecast);
 }
 
 /* Ask the gates, after what is going to happen. */
@@ -212,6 +216,7 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 	PCacheSuperblocks next = *superblocks;
 	PCacheGateFacts next_facts = *facts;
 	ControlFileData next_control = *facts->control;
+	PCacheVerdict verdict;
 
 	switch (event)
 	{
@@ -230,26 +235,33 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 			next_facts.control = &next_control;
 			PCacheSuperblockSetClean(&next.chosen, &next_control, 1);
 			break;
+		case PCACHE_NEXT_RESTART_APART:
+			/* this pool does not hear of the checkpoint of the shutdown */
+			next_control.state = DB_SHUTDOWNED;
+			next_control.checkPoint = InvalidXLogRecPtr;
+			next_facts.control = &next_control;
+			break;
 	}
-	return PCacheSuperblocksGate(&next, &next_facts);
+	verdict = PCacheSuperblocksGate(&next, &next_facts);
+	if (event == PCACHE_NEXT_RESTART_APART && verdict.refusal == PCACHE_COLD_CHECKPOINT)
+		snprintf(verdict.detail, sizeof(verdict.detail),
+				 _("the pool is not the one that the server uses, so it will not have its last checkpoint"));
+	return verdict;
 }
 
-/*
- * How will the start with an open pool be?  facts are those of now, and sb is
- * what is on media now.  If the server runs, it must be its own pool, unless
- * event is PCACHE_NEXT_NOTHING.  The page gates are not asked.
- */
-void
-PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
-				   const PCacheGateFacts *facts, const PCacheNextConfig *config,
-				   PCacheNextEvent event, PCacheForecast *forecast)
+/* The same as PCacheForetellPool(), but for PGDATA's record. */
+static void
+ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
+			   const PCacheGateFacts *facts, const PCacheNextConfig *config,
+			   PCacheNextEvent event, PCacheForecast *forecast)
 {
 	const PCacheSuperblock *sb = &superblocks->chosen;
 	bool		formatted;
 
-	memset(forecast, 0, sizeof(*forecast));
-	if (config->mode == PERSISTENT_CACHE_ALWAYS &&
-		!PCacheKindSurvives(pool->fs_kind, pool->path, &forecast->error))
+	/* it is open for reading only */
+	if (!PCacheFileIsWritable(pool->fd, pool->path, &forecast->error) ||
+		(config->mode == PERSISTENT_CACHE_ALWAYS &&
+		 !PCacheKindSurvives(pool->fs_kind, pool->path, &forecast->error)))
 		return;
 	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
 	{
@@ -267,15 +279,30 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		forecast->verdict.refusal == PCACHE_COLD_GEOMETRY;
 	if (!MediaWillDo(pool, formatted ? NULL : sb, facts, config, forecast))
 		return;
-	if (!formatted && pool->file_size < sb->pool_size &&
-		!PCachePoolHasRoom(pool, sb->pool_size))
-	{
-		SetNoRoom(pool, sb->pool_size, forecast);
-		return;
-	}
 	forecast->starts = formatted ?
 		FormatWillDo(pool, facts->record, config, forecast) :
+		RoomWillDo(pool, sb->pool_size, forecast) &&
 		CapacityWillDo(pool, sb->capacity, config, facts->media, forecast);
+}
+
+/*
+ * How will the start with an open pool be?  facts are those of now, and
+ * superblocks are what is on media now.  If the server runs, it must be its own
+ * pool, unless event is PCACHE_NEXT_NOTHING or PCACHE_NEXT_RESTART_APART.  The
+ * page gates are not asked.
+ */
+void
+PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
+				   const PCacheGateFacts *facts, const PCacheNextConfig *config,
+				   PCacheNextEvent event, PCacheForecast *forecast)
+{
+	memset(forecast, 0, sizeof(*forecast));
+	ForetellOpened(pool, superblocks, facts, config, event, forecast);
+
+	/* the server writes it last, before it uses any page */
+	if (forecast->starts &&
+		!PCacheRecordMayBeWritten(PCacheDirPgdata, pool->directory, &forecast->error))
+		forecast->starts = false;
 }
 
 /*

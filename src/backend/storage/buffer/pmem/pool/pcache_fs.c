@@ -19,6 +19,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -103,6 +104,20 @@ PCacheFsKindName(PCacheFsKind kind)
 			return "fsdax";
 	}
 	return "unknown";
+}
+
+/*
+ * How large may a file be that this process writes?  An attempt to exceed that
+ * fails with EFBIG, and raises SIGXFSZ.
+ */
+uint64
+PCacheFileSizeLimit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return PG_UINT64_MAX;
+	return limit.rlim_cur;
 }
 
 /*

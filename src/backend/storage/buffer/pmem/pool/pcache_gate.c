@@ -102,6 +102,19 @@ GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return PCacheGeometryGate(sb, facts->file_size);
 }
 
+/*
+ * Is all there that may speak against the pool?  It lies between the superblocks
+ * and the descriptors.  A start that finds a hole there makes the pool empty.
+ */
+PCacheVerdict
+PCacheHoleGate(bool head_is_lost)
+{
+	if (head_is_lost)
+		return Refuse(PCACHE_COLD_HOLE,
+					  _("the pool file has a hole where it may have said that its pages cannot be kept"));
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
 /* Does the pool belong to this cluster, and did it see its last server? */
 static PCacheVerdict
 GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
@@ -365,6 +378,8 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 
 	verdict = GateFormat(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
+		verdict = PCacheHoleGate(facts->head_is_lost);
+	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateIdentity(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateSuspect(facts);
@@ -457,6 +472,8 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "copied databases";
 		case PCACHE_COLD_NO_PAGES:
 			return "no pages";
+		case PCACHE_COLD_HOLE:
+			return "hole";
 		case PCACHE_UNAVAILABLE:
 			return "unavailable";
 		case PCACHE_NUM_REFUSALS:

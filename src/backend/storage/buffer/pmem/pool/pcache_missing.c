@@ -60,6 +60,16 @@ IsWritable(const PCacheDir *existing, const char *directory, PCacheError *err)
 	return false;
 }
 
+/* Could PGDATA's record name the directory, with links resolved? */
+static bool
+RecordMayName(const PCacheDir *existing, PCacheError *err)
+{
+	char		path[2 * MAXPGPATH];
+
+	snprintf(path, sizeof(path), "%s/%s", existing->path, existing->missing);
+	return PCacheRecordMayBeWritten(PCacheDirPgdata, path, err);
+}
+
 /*
  * Is the file system one to create a pool on?  It must be of the kind that the
  * pool was on, unless any memory will do.
@@ -133,6 +143,7 @@ PCacheMayCreateMissing(const char *directory, bool is_default,
 	plan->capacity = record != NULL && size == 0 ? record->capacity : size;
 	plan->capacity = Max(plan->capacity, nbuffers);
 	ok = !IsInPgdata(&existing, directory, err) &&
+		RecordMayName(&existing, err) &&
 		IsWritable(&existing, plan->directory, err) &&
 		KindWillDo(&existing, record, !is_default, plan, err) &&
 		PCacheSpaceFor(&existing, plan->capacity, &geometry, err);

@@ -332,6 +332,7 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 	PCacheFsKind kind;
 	uint64		page_size;
 	uint64		available;
+	uint64		names = 1 + PCacheDirCountMissing(dir);
 
 	if (!PCacheFsKindOf(dir, dir->fd, &kind, &page_size) ||
 		fstatvfs(dir->fd, &vfs) < 0)
@@ -353,7 +354,10 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 		fstatat(dir->fd, PCACHE_POOL_FILE_TMP, &leftover, AT_SYMLINK_NOFOLLOW) == 0 &&
 		S_ISREG(leftover.st_mode) && leftover.st_uid == geteuid() &&
 		!IsBeingCreated(dir, 0))
+	{
 		available += (uint64) leftover.st_blocks * 512;
+		names--;
+	}
 
 	/*
 	 * tmpfs and hugetlbfs without a limit report 0 of 0 blocks.  Whether
@@ -372,11 +376,21 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 		return false;
 	}
 	/* file systems without a limit have 0 of 0 */
-	if (vfs.f_files > 0 && vfs.f_favail == 0)
+	if (vfs.f_files > 0 && (uint64) vfs.f_favail < names)
 	{
-		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: no inode is free"),
-					   dir->path);
+		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu inodes needed, %llu available"),
+					   dir->path, (unsigned long long) names,
+					   (unsigned long long) vfs.f_favail);
 		PCacheSetHint(err, _("Remove files, or choose another directory."));
+		return false;
+	}
+	if (geometry->pool_size > PCacheFileSizeLimit())
+	{
+		PCacheSetError(err, _("the persistent cache pool in \"%s\" needs a file of %llu MB, but the limit on the size of files is %llu MB"),
+					   dir->path,
+					   (unsigned long long) (geometry->pool_size >> 20),
+					   (unsigned long long) (PCacheFileSizeLimit() >> 20));
+		PCacheSetHint(err, _("Raise the limit (ulimit -f) that the server is started with, or choose a smaller size."));
 		return false;
 	}
 	return true;
@@ -487,6 +501,7 @@ PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
 					  uint64 *lost, PCacheError *err)
 {
 	bool		has_holes = PCachePoolHasHoles(pool);
+	bool		head_is_lost = PCachePoolHeadIsLost(pool);
 	uint64		start;
 	uint64		end;
 	bool		ok;
@@ -494,9 +509,7 @@ PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
 	*lost = 0;
 	if (has_holes)
 	{
-		if (PCachePoolNextHole(pool, PCACHE_WATERMARK_OFFSET, &start, &end) &&
-			start < PCACHE_DESCRIPTORS_OFFSET &&
-			!PCachePoolMarkEmpty(pool, sb, err))
+		if (head_is_lost && !PCachePoolMarkEmpty(pool, sb, err))
 			return false;
 		/* what is stored to below */
 		if (!PCachePoolAllocate(pool, 0, sb->blocks_offset, err))

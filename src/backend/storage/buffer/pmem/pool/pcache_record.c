@@ -22,6 +22,7 @@
 #endif
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "port/pg_crc32c.h"
@@ -170,6 +171,38 @@ PCacheRecordRead(const char *datadir, PCacheRecord *record,
 	return PCACHE_RECORD_OK;
 }
 
+/*
+ * Could PGDATA's record name this directory, and be written?  It is asked before
+ * a pool is created, since the server needs the record to start.  datadir is NULL
+ * if it is not known.
+ */
+bool
+PCacheRecordMayBeWritten(const char *datadir, const char *directory, PCacheError *err)
+{
+	static const char *const suffixes[] = {"", ".tmp"};
+
+	if (strchr(directory, '\n') != NULL)
+	{
+		PCacheSetError(err, _("directory name \"%s\" contains a newline"), directory);
+		PCacheSetHint(err, _("Choose another directory for the persistent cache."));
+		return false;
+	}
+	for (int i = 0; datadir != NULL && i < lengthof(suffixes); i++)
+	{
+		char		path[MAXPGPATH];
+		struct stat st;
+
+		snprintf(path, sizeof(path), "%s/%s%s", datadir, PCACHE_RECORD_FILE, suffixes[i]);
+		if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		{
+			PCacheSetError(err, _("could not write file \"%s\": it is a directory"), path);
+			PCacheSetHint(err, _("Remove the directory."));
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Write PGDATA's record durably, replacing the old one atomically. */
 bool
 PCacheRecordWrite(const char *datadir, int file_mode,
@@ -182,12 +215,8 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 	int			len;
 	int			fd;
 
-	if (strchr(record->directory, '\n') != NULL)
-	{
-		PCacheSetError(err, _("directory name \"%s\" contains a newline"),
-					   record->directory);
+	if (!PCacheRecordMayBeWritten(datadir, record->directory, err))
 		return false;
-	}
 	if (record->capacity == 0)
 	{
 		PCacheSetError(err, _("a persistent cache cannot have a capacity of 0 blocks"));

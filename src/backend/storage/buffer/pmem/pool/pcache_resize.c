@@ -121,29 +121,35 @@ MovePages(PCachePool *pool, uint64 old_offset, uint64 new_offset, uint64 n,
  * there are bad blocks.
  *
  * Sets *capacity to size, which is persistent_cache_size, if that is larger and
- * there is room for it.  All three are in blocks.  Sets err if it may not.
+ * there is room for it.  All three are in blocks.  Sets err, to a detail and a
+ * hint, if it may not.
  */
 bool
 PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
 				  const PCacheMediaReport *media, uint64 *capacity,
 				  PCacheError *err)
 {
+	static const char only_pg_pcache[] =
+		gettext_noop("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".");
 	PCacheGeometry g;
 
 	if (pool->fs_kind == PCACHE_FS_FILE)
 	{
 		PCacheSetError(err, _("On an ordinary file system, only pg_pcache makes a pool larger."));
+		PCacheSetHint(err, "%s", _(only_pg_pcache));
 		return false;
 	}
 	if (media->bad.n_ranges > 0)
 	{
 		PCacheSetError(err, _("The pool has bad blocks, so only pg_pcache makes it larger."));
+		PCacheSetHint(err, "%s", _(only_pg_pcache));
 		return false;
 	}
 	if (nbuffers > PCACHE_MAX_CAPACITY)
 	{
 		PCacheSetError(err, _("The persistent cache cannot have more than %d blocks."),
 					   PCACHE_MAX_CAPACITY);
+		PCacheSetHint(err, _("Decrease \"shared_buffers\"."));
 		return false;
 	}
 	*capacity = Min(Max(nbuffers, size), PCACHE_MAX_CAPACITY);
@@ -154,8 +160,13 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
 	g = PCacheComputeGeometry(nbuffers, pool->page_size);
 	if (PCachePoolHasRoom(pool, g.pool_size))
 		return true;
-	PCacheSetError(err, _("There is no room to make it larger: the file needs %llu MB."),
-				   (unsigned long long) (g.pool_size >> 20));
+	if (errno == EFBIG)
+		PCacheSetError(err, _("The limit on the size of files does not let it become larger: the file needs %llu MB."),
+					   (unsigned long long) (g.pool_size >> 20));
+	else
+		PCacheSetError(err, _("There is no room to make it larger: the file needs %llu MB."),
+					   (unsigned long long) (g.pool_size >> 20));
+	PCachePoolSetRoomHint(pool, err);
 	return false;
 }
 
