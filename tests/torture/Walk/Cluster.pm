@@ -146,6 +146,7 @@ sub spawn
 	$c->{pid} = start_to($c->{log}, $c->bin($how{bin}) . '/postgres', '-D', $c->{data});
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
+	$c->{without} = $c->{broken};
 	$c->{clean} = 0;
 	return;
 }
@@ -259,7 +260,7 @@ sub outcome
 {
 	my ($c, $text) = @_;
 	$text //= $c->log_since;
-	my @lines = $text =~ /persistent cache: ((?:kept \d|starting cold)[^\n]*)/g;
+	my @lines = $text =~ /(?:persistent cache: |DETAIL:  )((?:kept \d|starting cold|The server starts without the persistent cache)[^\n]*)/g;
 	my @dropped = $text =~ /(Dropped: [^\n]*)/g;
 	return (@lines ? $lines[-1] : '', @dropped ? $dropped[-1] : '');
 }

@@ -75,6 +75,7 @@ $EVENTS{damage_file} = {
 		my $at = $r->fraction('at', 1);
 		my $lose = $r->chance('pool_lost', 0.6);
 		$kind = 'header' if !$w->{checksums};
+		mend_pool($c) if $lose;
 		remove_tree($c->{pool}) if $lose && !$w->{powercut};
 		return damage_relation($c, $at, $kind);
 	}
@@ -87,7 +88,40 @@ $EVENTS{repair_file} = {
 };
 
 # With power cuts the image of the media would have to be treated alike.
-sub plain_pool { return down(@_) && !$_[0]{powercut}; }
+sub plain_pool { return down(@_) && !$_[0]{powercut} && !$_[1]{broken}; }
+
+# The pool cannot be used: how that comes, and how it goes.
+my %BREAK = (
+	directory => [ sub { chmod 0777, $_[0] }, sub { chmod 0700, $_[0] } ],
+	unreadable => [ sub { chmod 0, "$_[0]/pool" }, sub { chmod 0600, "$_[0]/pool" } ],
+	unwritable => [ sub { chmod 0400, "$_[0]/pool" }, sub { chmod 0600, "$_[0]/pool" } ],
+	two_names => [ sub { link "$_[0]/pool", "$_[0]/pool.link" }, sub { unlink "$_[0]/pool.link" } ]);
+
+$EVENTS{pool_break} = {
+	weight => 5,
+	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]{conf}{persistent_cache_mode} ne 'off'; },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		$c->{broken} = $r->pick('how', sort keys %BREAK);
+		$BREAK{ $c->{broken} }[0]->($c->{pool}) or die "$c->{pool}: $!";
+		return;
+	}
+};
+
+# A server that runs meanwhile has no pool before it starts again, or a process crashes.
+$EVENTS{pool_mend} = {
+	weight => 25,
+	when => sub { return $_[1]{broken}; },
+	run => sub { my ($w, $c) = @_; mend_pool($c); return }
+};
+
+sub mend_pool
+{
+	my ($c) = @_;
+	my $how = delete $c->{broken} or return;
+	$BREAK{$how}[1]->($c->{pool}) or die "$c->{pool}: $!";
+	return;
+}
 
 $EVENTS{pool_lose} = {
 	weight => 2,
