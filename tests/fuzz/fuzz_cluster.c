@@ -140,6 +140,7 @@ WritePool(const FuzzInput *input)
 {
 	PCacheSuperblock sb;
 	PCacheSuspect suspect;
+	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
 	struct stat st;
 	uint64		size = Min(input->file_size, FUZZ_MAX_POOL_SIZE);
 	int			fd;
@@ -157,11 +158,14 @@ WritePool(const FuzzInput *input)
 		FuzzGiveUp(fuzz_pool_path);
 	if (st.st_size != size)
 	{
+		static const char zeros[PCACHE_DESCRIPTORS_OFFSET];
 		PCacheDescriptor descs[FREE_SLOTS] = {0};
 
 		for (int i = 0; i < FREE_SLOTS; i++)
 			descs[i].seq = PCACHE_DESC_FREE_SEQ;
 		FuzzWriteFile(fd, descs, sizeof(descs), PCACHE_DESCRIPTORS_OFFSET);
+		/* a hole there would be a reason to keep nothing */
+		FuzzWriteFile(fd, zeros, sizeof(zeros), 0);
 	}
 	FuzzExpandSuperblock(&input->copy, &sb);
 	FuzzWriteFile(fd, &sb, sizeof(sb), PCACHE_COPY_OFFSET);
@@ -171,6 +175,8 @@ WritePool(const FuzzInput *input)
 	FuzzWriteFile(fd, input->control_seen, sizeof(input->control_seen), PCACHE_CONTROL_OFFSET);
 	FuzzMakeSuspect(input, &suspect);
 	FuzzWriteFile(fd, &suspect, sizeof(suspect), PCACHE_SUSPECT_OFFSET);
+	FuzzMakeCopyNotes(input, copies);
+	FuzzWriteFile(fd, copies, sizeof(copies), PCACHE_COPY_NOTES_OFFSET);
 	FuzzWriteFile(fd, input->errors, sizeof(input->errors), PCACHE_MEMORY_ERRORS_OFFSET);
 	FuzzWriteFile(fd, input->descs, sizeof(input->descs), PCACHE_DESCRIPTORS_OFFSET);
 	for (int i = 0; i < FUZZ_PAGES; i++)

@@ -140,6 +140,12 @@ __wrap_pread(int fd, void *buf, size_t len, off_t offset)
 		FuzzMakeSuspect(current, buf);
 		return len;
 	}
+	if (offset == PCACHE_COPY_NOTES_OFFSET)
+	{
+		FuzzExpect(len == PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote));
+		FuzzMakeCopyNotes(current, buf);
+		return len;
+	}
 	FuzzExpect(offset == PCACHE_DESCRIPTORS_OFFSET && len == sizeof(current->descs));
 	memcpy(buf, current->descs, len);
 	return len;
@@ -279,6 +285,9 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	FuzzExpect(!media->bad.truncated);
 	FuzzExpect(!(current->facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)));
 	FuzzExpect(!PCacheMediaRangeIsBad(media, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect)));
+	FuzzExpect(!(current->facts & FUZZ_COPY_NOTE_DAMAGED));
+	FuzzExpect(facts->copies[PCACHE_MAX_COPY_NOTES - 1].lsn == 0 ||
+			   facts->copies[PCACHE_MAX_COPY_NOTES - 1].lsn < control->checkPointCopy.redo);
 	if (facts->cold_on_media_unknown)
 		FuzzExpect(media->blocks != PCACHE_MEDIA_UNKNOWN);
 	if (sb->state == PCACHE_STATE_CLEAN)
@@ -305,13 +314,16 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 /* What must be true of a page that is kept. */
 static void
 CheckKeptPage(const PCacheDescriptor *desc, uint32 slot,
-			  const PCachePageFacts *facts)
+			  const PCachePageFacts *facts, const PCacheCopyNote *copies)
 {
 	FuzzExpect(desc->seq % 2 == 0);
 	FuzzExpect(desc->slot == slot);
 	FuzzExpect(desc->crc == PCacheDescriptorCrc(desc));
 	FuzzExpect(desc->fork_number >= MAIN_FORKNUM && desc->fork_number <= INIT_FORKNUM);
 	FuzzExpect(desc->block_number < FUZZ_RELATION_BLOCKS);
+	for (uint32 i = 0; i < PCACHE_MAX_COPY_NOTES - 1; i++)
+		FuzzExpect(copies[i].lsn == 0 || copies[i].lsn < facts->redo ||
+				   copies[i].db_oid != desc->db_oid);
 	if (desc->flags & PCACHE_DESC_PERMANENT)
 	{
 		FuzzExpect(desc->page_lsn <= facts->lsn_limit);
@@ -335,6 +347,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 
 	page_facts.lsn_limit = PCacheLsnLimit(sb, facts);
 	PCacheSetCompleted(&page_facts, sb, facts->control);
+	PCacheSetCopied(&page_facts, facts);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
 	page_facts.host_restarted = PCacheHostRestarted(sb, facts);
 	page_facts.sizes = PCacheRelSizesCreate();
@@ -357,7 +370,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 		FuzzExpect(verdict < PCACHE_NUM_PAGE_VERDICTS);
 		n_page_verdicts[verdict]++;
 		if (verdict == PCACHE_PAGE_KEPT)
-			CheckKeptPage(&descs[slot], slot, &page_facts);
+			CheckKeptPage(&descs[slot], slot, &page_facts, facts->copies);
 	}
 	PCacheRelSizesFree(page_facts.sizes);
 }
@@ -409,6 +422,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	PCacheSuspectRead(POOL_FD, &facts.suspect);
 	FuzzExpect(PCacheSuspectIsIntact(&facts.suspect) ==
 			   ((input.facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)) == FUZZ_SUSPECT));
+
+	PCacheCopyNotesRead(POOL_FD, facts.copies);
+	FuzzExpect(PCacheCopyNotesAreIntact(facts.copies) ==
+			   !(input.facts & FUZZ_COPY_NOTE_DAMAGED));
 
 	/* the cluster */
 	state_len = FuzzExpandState(&input, "/dev/shm/pool", state_text, sizeof(state_text));

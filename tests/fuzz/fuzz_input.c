@@ -80,6 +80,26 @@ FuzzMakeSuspect(const FuzzInput *input, PCacheSuspect *suspect)
 }
 
 /*
+ * The notes of databases that redo copied.  There is one at most, of the first
+ * descriptor's database or for all of them, and somewhere near the redo point.
+ */
+void
+FuzzMakeCopyNotes(const FuzzInput *input, PCacheCopyNote *notes)
+{
+	PCacheCopyNote *note;
+
+	memset(notes, 0, PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote));
+	if (!(input->facts & (FUZZ_COPY_NOTE | FUZZ_COPY_NOTE_DAMAGED)))
+		return;
+	note = &notes[(input->wal[1] & 3) == 3 ? PCACHE_MAX_COPY_NOTES - 1 : input->wal[1] & 3];
+	note->lsn = Max(input->control.checkPointCopy.redo + (int8) input->wal[0], 1);
+	note->db_oid = input->descs[0].db_oid;
+	note->crc = Crc(note, offsetof(PCacheCopyNote, crc));
+	if (input->facts & FUZZ_COPY_NOTE_DAMAGED)
+		note->crc++;
+}
+
+/*
  * Where the checksum of a record stands, and what it ought to be.  Returns
  * NULL if there is none.
  */

@@ -44,6 +44,8 @@
 #define FUZZ_MANY_BAD_BLOCKS	0x0800	/* more than a list has room for */
 #define FUZZ_SUSPECT			0x1000	/* a process died of a fault */
 #define FUZZ_SUSPECT_DAMAGED	0x2000	/* likewise, and the CRC is wrong */
+#define FUZZ_COPY_NOTE			0x4000	/* redo copied a database */
+#define FUZZ_COPY_NOTE_DAMAGED	0x8000	/* likewise, and the CRC is wrong */
 
 /* A superblock without its unused bytes, which are zero. */
 typedef struct FuzzSuperblock
@@ -91,6 +93,7 @@ extern size_t FuzzExpandState(const FuzzInput *input, const char *directory,
 #define FUZZ_REPAIR_CLUSTER		0x200
 extern void FuzzRepair(FuzzInput *input, uint32 which);
 extern void FuzzMakeSuspect(const FuzzInput *input, PCacheSuspect *suspect);
+extern void FuzzMakeCopyNotes(const FuzzInput *input, PCacheCopyNote *notes);
 extern void FuzzLoad(FuzzInput *input, const uint8_t *data, size_t size);
 
 /* Private files of a fuzzer, all below one directory on tmpfs. */

@@ -211,6 +211,26 @@ kill_all($standby);
 right($standby, 'after a cold start', 'd1');
 is($outcome->{start}, 'warm', 'after a cold start: the notes are gone');
 
+# A bad block among the notes: pg_pcache exchanges its sector, and puts back what
+# can be read.  What cannot be read may have been a note.
+$standby->stop;
+my $entry = pack('QL', 1 << 60, 4711);
+$entry .= pack('L', crc32c($entry));
+write_bytes(pool_file($standby), 16384, $entry);
+for my $case ([ 'beside a note', 16384 + 512, 0 ], [ 'below a note', 16384, 2 ])
+{
+	my ($name, $at, $rc) = @$case;
+	local $ENV{PG_PCACHE_BAD_BLOCKS} = "$at:512";
+
+	is((pcache($standby, 'rebuild'))[0], $rc, "bad block $name: rebuild");
+	delete $ENV{PG_PCACHE_BAD_BLOCKS};
+	is(verify_json($standby)->{rc}, $rc, "bad block $name: verify");
+	is(read_bytes(pool_file($standby), 16384, 16), $rc == 0 ? $entry : "\xFF" x 16, "bad block $name: the note");
+}
+right($standby, 'bad block below a note', 'd1');
+is($outcome->{start}, 'cold', 'bad block below a note: nothing is kept');
+wait_for_seals();
+
 # A database is moved.  Redo of the move does not find the old directory any more,
 # and neither would the unpatched server.
 $primary->safe_psql('postgres', 'CREATE DATABASE m TEMPLATE tpl');
