@@ -91,7 +91,7 @@ FuzzMakeCopyNotes(const FuzzInput *input, PCacheCopyNote *notes)
 	memset(notes, 0, PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote));
 	if (!(input->facts & (FUZZ_COPY_NOTE | FUZZ_COPY_NOTE_DAMAGED)))
 		return;
-	note = &notes[(input->wal[1] & 3) == 3 ? PCACHE_MAX_COPY_NOTES - 1 : input->wal[1] & 3];
+	note = &notes[input->command % 2 == 0 ? 0 : PCACHE_MAX_COPY_NOTES - 1];
 	note->lsn = Max(input->control.checkPointCopy.redo + (int8) input->wal[0], 1);
 	note->db_oid = input->descs[0].db_oid;
 	note->crc = Crc(note, offsetof(PCacheCopyNote, crc));
