@@ -12,7 +12,7 @@ walk.pl - random walks over what may happen to clusters with a persistent cache
 
   walk.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N [--events LIST]
     [--known FILE] [--repeat N] [--shrink SECONDS] [--length N]
-    [--powercut DIR]
+    [--powercut DIR] [--wal-room FILE]
 
 =head1 DESCRIPTION
 
@@ -49,7 +49,7 @@ use Walk::Util;
 
 my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0);
 GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'first=i', 'port=i', 'events=s',
-	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'part=s', 'powercut=s')
+	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'part=s', 'powercut=s', 'wal-room=s')
   or die "usage: see tests/torture/walk\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -185,7 +185,7 @@ sub walk
 	$walk = bless {
 		seed => $seed, dir => $dir, archive => "$dir/archive", sockets => "$work/sockets", bin => $opt{'pg-bin'},
 		vanilla => $opt{vanilla}, port => $opt{port}, template => \&template, clusters => {}, problems => [], report => [],
-		powercut => $opt{powercut}, failed => 0, totals => \%totals, loud => $loud, loads => 0
+		powercut => $opt{powercut}, wal_room => $opt{'wal-room'}, failed => 0, totals => \%totals, loud => $loud, loads => 0
 	}, 'Walk';
 	my @done;
 	my $ok = eval {

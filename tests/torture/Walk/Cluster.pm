@@ -68,9 +68,24 @@ sub shim
 {
 	my ($c) = @_;
 	my $tool = $c->{walk}{powercut};
-	return () if !$tool || $c->{copy};
+	return () if $c->{copy};
+	return (LD_PRELOAD => $c->{walk}{wal_room}, WAL_ROOM_FILE => "$c->{dir}/room") if !$tool;
 	return (LD_PRELOAD => "$tool/libpowercut.so", PMEM_IS_PMEM_FORCE => 1, POWERCUT_DIR => $c->{pool},
 		POWERCUT_IMAGE => "$c->{pool}.image", POWERCUT_SEED => $c->{walk}{seed});
+}
+
+# pg_wal has room for so many MB beside what is there, or for all that comes.
+sub limit_wal
+{
+	my ($c, $mb) = @_;
+	my $room = "$c->{dir}/room";
+	unlink $room, "$room.new";
+	return if !defined $mb;
+	my $bytes = $mb * 1024 * 1024;
+	$bytes += -s $_ // 0 for glob "$c->{data}/pg_wal/*";
+	spew("$room.new", $bytes);
+	rename "$room.new", $room or die "$room: $!";
+	return;
 }
 
 # All of postgresql.conf, for programs that know the cache, or do not.
@@ -131,12 +146,14 @@ sub write_conf
 # The programs to use: "ours" or "stock".
 sub bin { my ($c, $who) = @_; return ($who // 'ours') eq 'stock' ? $c->{walk}{vanilla} : $c->{walk}{bin}; }
 
-# Start a postmaster, and do not wait for it.  bin, conf, and plain as above.
+# Start a postmaster, and do not wait for it.  bin, conf, and plain as above;
+# limited: what pg_wal has room for is as before.
 sub spawn
 {
 	my ($c, %how) = @_;
 	die "$c->{name} runs already" if $c->{up};
 	$c->write_conf(%how, plain => ($how{bin} // '') eq 'stock');
+	$c->limit_wal if !$how{limited};
 	$c->{log_offset} = -s $c->{log} // 0;
 	$c->{run_conf} = $how{conf};
 	$c->{run_plain} = ($how{bin} // '') eq 'stock';

@@ -187,7 +187,7 @@ sub examined_start
 	my $text = '';
 	for my $try (1, 2)
 	{
-		$c->spawn(conf => $how{conf});
+		$c->spawn(conf => $how{conf}, limited => 1);
 		$seen = watch($c, goal => $goal, quiet => $quiet);
 		$text = $c->log_since;
 		if ($seen->{end} eq 'waits' && $copy->{end} ne 'waits' && $try == 1)
@@ -273,6 +273,7 @@ sub examined_start
 	compare_verdict($c, $verdict, $text) if $c->{conf}{persistent_cache_mode} ne 'off' && $seen->{end} ne 'hangs';
 	compare_with_twin($c, $t, $seen, $text, look => $how{look}, goal => $goal, conf => $how{conf});
 	end_twin($t);
+	$c->limit_wal;
 	return;
 }
 

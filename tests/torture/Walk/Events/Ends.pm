@@ -64,6 +64,30 @@ $EVENTS{crash} = {
 	}
 };
 
+# WAL fills pg_wal up, which is a PANIC, and somebody makes some room.  A start
+# that keeps pages must not fill that up before its checkpoint.
+$EVENTS{fill_wal} = {
+	weight => 4,
+	when => sub { return writable(@_) && !$_[0]{powercut} && !$_[1]{run_plain} && !$_[1]{conf}{restart_after_crash}; },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my %load = draw_load($r, 'update', 'mixed', 'bulk', 'ddl');
+		$c->limit_wal($r->number('fills', 0, 6));
+		my $makes = $r->number('makes', 5, 12);
+		run_load($c, 3, %load);
+		if (!defined $c->ended)
+		{
+			$c->limit_wal;
+			return 'pg_wal does not get full';
+		}
+		$w->problem("$c->{name}: ends, but not because pg_wal is full: " . $c->log_since)
+		  if $c->log_since !~ /PANIC:.*No space left on device/;
+		$w->{totals}{'pg_wal was full'}++;
+		$c->limit_wal($makes);
+		return 'pg_wal got full';
+	}
+};
+
 # One process dies; the postmaster gives up, or starts all over.  wild: it
 # stored to a wrong address before.
 $EVENTS{kill_one} = {
