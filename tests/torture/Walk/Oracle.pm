@@ -189,6 +189,9 @@ sub examined_start
 	{
 		$c->spawn(conf => $how{conf}, limited => 1);
 		$seen = watch($c, goal => $goal, quiet => $quiet);
+
+		# who compares all may have more hint bits logged than there is room for
+		$c->limit_wal;
 		$text = $c->log_since;
 		if ($seen->{end} eq 'waits' && $copy->{end} ne 'waits' && $try == 1)
 		{
@@ -273,7 +276,6 @@ sub examined_start
 	compare_verdict($c, $verdict, $text) if $c->{conf}{persistent_cache_mode} ne 'off' && $seen->{end} ne 'hangs';
 	compare_with_twin($c, $t, $seen, $text, look => $how{look}, goal => $goal, conf => $how{conf});
 	end_twin($t);
-	$c->limit_wal;
 	return;
 }
 

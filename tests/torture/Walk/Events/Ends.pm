@@ -72,8 +72,8 @@ $EVENTS{fill_wal} = {
 	run => sub {
 		my ($w, $c, $r) = @_;
 		my %load = draw_load($r, 'update', 'mixed', 'bulk', 'ddl');
-		$c->limit_wal($r->number('fills', 0, 6));
-		my $makes = $r->number('makes', 5, 12);
+		$c->limit_wal($r->number('fills', 0, 12));
+		my $makes = $r->number('makes', 5, 20);
 		run_load($c, 3, %load);
 		if (!defined $c->ended)
 		{
