@@ -74,12 +74,17 @@ $EVENTS{fill_wal} = {
 		my %load = draw_load($r, 'update', 'mixed', 'bulk', 'ddl');
 		$c->limit_wal($r->number('fills', 0, 12));
 		my $makes = $r->number('makes', 5, 20);
-		run_load($c, 3, %load);
-		if (!defined $c->ended)
+		my $pids = start_load($c, %load);
+		my $deadline = time + 3;
+		sleep 0.02 while time < $deadline && $c->log_since !~ /PANIC:/ && !defined $c->ended;
+		$c->limit_wal if $c->log_since !~ /PANIC:/;
+		end_load($pids);
+		if ($c->log_since !~ /PANIC:/ && !defined $c->ended)
 		{
-			$c->limit_wal;
+			quiesce($c);
 			return 'pg_wal does not get full';
 		}
+		$w->problem("$c->{name}: does not end after a PANIC") if !$c->wait_end(60);
 		$w->problem("$c->{name}: ends, but not because pg_wal is full: " . $c->log_since)
 		  if $c->log_since !~ /PANIC:.*No space left on device/;
 		$w->{totals}{'pg_wal was full'}++;
