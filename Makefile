@@ -45,7 +45,7 @@ deps-docs: ## install the Debian packages that "make docs" needs (normal user: s
 	@tools/deps docs
 
 fetch: $(ROOT_DEPS) ## PostgreSQL's source, verified, into build/download
-	@$(RUN) tools/fetch-postgres
+	@tools/fetch-postgres
 
 tree: fetch ## the patched work tree build/postgres
 	@$(RUN) tools/prepare-tree postgres
@@ -57,11 +57,7 @@ docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: 
 	@$(RUN) tools/build-docs
 
 deb: ## Debian packages of the server with the cache, in build/deb; SUITE=forky (root): built in a chroot of that release
-ifeq ($(SUITE),)
-	@$(RUN) tools/build-deb
-else
 	@tools/build-deb $(SUITE)
-endif
 
 install: fetch ## a release build, installed by you into PREFIX=/opt/pgsql; FORCE=1: although there is something else
 	@tools/install

@@ -27,7 +27,8 @@ chroot_session() {
 	chroot_child=''
 	trap chroot_cleanup EXIT
 	trap 'exit 130' INT TERM HUP PIPE
-	unshare --mount --pid --ipc --fork --kill-child "$script" --inside "$chroot_scratch" "$@" </dev/null &
+	unshare --mount --mount-proc --pid --ipc --fork --kill-child \
+		"$RUN_AS" --user=root --env='*' -- "$script" --inside "$chroot_scratch" "$@" </dev/null &
 	chroot_child=$!
 	wait "$chroot_child" || rc=$?
 	chroot_child=''
@@ -121,15 +122,23 @@ chroot_make() {
 	chmod 755 "$root/usr/sbin/policy-rc.d"
 }
 
+# in_chroot USER NAMES [VARIABLE=VALUE]... COMMAND...: with the variables NAMES, too.
+# Values are exported, because all users can read the arguments of a process.
+in_chroot() (
+	user=$1 names=HOME,DEBIAN_FRONTEND,JOBS,$2
+	shift 2
+	unset LANG LANGUAGE TZ TERM "${!LC_@}"
+	export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive JOBS
+	while [[ $1 =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; do
+		export "${1?}"
+		names+=,${1%%=*}
+		shift
+	done
+	exec "$RUN_AS" --user="$user" --root="$root" --env="$names" -- "$@"
+)
+
 # inside [VARIABLE=VALUE]... COMMAND...: by root, in the chroot
-inside() {
-	chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-		${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} JOBS="$JOBS" "$@" </dev/null
-}
+inside() { in_chroot root http_proxy,https_proxy HOME=/root "$@"; }
 
 # inside_as USER [VARIABLE=VALUE]... COMMAND...: by that user, in the chroot
-inside_as() {
-	local user=$1
-	shift
-	inside setpriv --reuid="$user" --regid="$user" --init-groups env HOME=/tmp USER="$user" "$@"
-}
+inside_as() { in_chroot "$1" '' HOME=/tmp "${@:2}"; }

@@ -9,6 +9,10 @@ BUILD=$ROOT/build
 PATCHES=$ROOT/patches/18
 # shellcheck disable=SC2034
 JOBS=${JOBS:-$(nproc)}
+# The one way to run a command as another user, also for ndctl-setup, which is
+# installed without the rest.
+# shellcheck disable=SC2034
+RUN_AS=$ROOT/tools/ndctl-setup/lib/run-as
 
 say() { printf '==> %s\n' "$*"; }
 warn() { printf '%s: warning: %s\n' "${0##*/}" "$*" >&2; }
@@ -33,7 +37,9 @@ skip_suite() {
 
 # as_unprivileged ARGUMENT...: a script that works in build/ goes on as the user
 # whom build/ belongs to.  Call it first, with the script's arguments.
+# as_unprivileged_online: the same, for what downloads.
 as_unprivileged() { [ "$(id -u)" -ne 0 ] || exec "$ROOT/tools/as-user" "$0" "$@"; }
+as_unprivileged_online() { [ "$(id -u)" -ne 0 ] || exec "$ROOT/tools/as-user" --proxy "$0" "$@"; }
 
 # apt_get ARGUMENT...: packages are signed, whatever apt's configuration says of the default.
 apt_get() {

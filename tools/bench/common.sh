@@ -53,7 +53,7 @@ as_unprivileged_dropping() {
 	}
 	# Opened anew: the shell closes its own ends of the pipes when it execs.
 	exec 7>"/dev/fd/${DROPPER[1]}" 8<"/dev/fd/${DROPPER[0]}"
-	PCACHE_DROPPER=1 exec "$ROOT/tools/as-user" "$0" "$@"
+	PCACHE_DROPPER=1 exec "$ROOT/tools/as-user" --fd=7 --fd=8 "$0" "$@"
 }
 
 # fresh_work DIR: an empty work directory, whatever a killed run has left there.

@@ -6,7 +6,7 @@ PGDATA=/disk/pgdata
 STATE=/disk/ndctl-setup.json
 export PGHOST=/tmp PGUSER=postgres PGDATABASE=postgres
 
-user() { setpriv --reuid pcache --regid pcache --clear-groups env HOME=/tmp "$@"; }
+user() { "$ROOT/tools/ndctl-setup/lib/run-as" --user=pcache --env='PG*' -- env HOME=/tmp "$@"; }
 # What is to run at boot must be root's alone, which the host's files need not be.
 root_setup() {
 	cp -r "$ROOT/tools/ndctl-setup" /run/

@@ -177,13 +177,14 @@ editor() {
 	[ ${#AS[@]} -eq 0 ] || AT=$1
 }
 
-# Words that make the server's user run what follows, in PREFIX.
+# Words that make the server's user run what follows, in PREFIX.  It shares neither
+# terminal nor descriptors nor environment with root.  Tests name more variables.
 PREFIX=()
 server_prefix() {
 	local user
 	user=$(config user)
 	PREFIX=()
-	[ "$(id -un)" = "$user" ] || PREFIX=(setpriv --reuid "$user" --regid "$(server_group)" --init-groups --)
+	[ "$(id -un)" = "$user" ] || PREFIX=("$LIB/run-as" "--user=$user" ${NDCTL_SETUP_ENV:+"--env=$NDCTL_SETUP_ENV"} --)
 }
 
 server_group() { id -gn "$(config user)" 2>/dev/null || config user; }
