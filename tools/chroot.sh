@@ -7,6 +7,10 @@
 # shared memory.  Nothing stays mounted or running, whatever happens, and the
 # directory below /var/tmp is removed.  The inner half calls chroot_make, and then "inside".
 #
+# Root in the chroot is root, so it must run nothing that others have made.  What may
+# be hostile, as the packages of "make deb", is installed by the root of a user
+# namespace: chroot_isolated.
+#
 # A script that uses this defines chroot_lacks WHY [HINT]..., which ends it when
 # there can be no chroot.
 #
@@ -115,11 +119,65 @@ chroot_make() {
 	if [ "$cache" != no ] && exec 8>"$cache/archives-$release.lock" && flock -n 8; then
 		mkdir -p "$cache/archives-$release"
 		find "$cache/archives-$release" -name '*.deb' -ctime +60 -delete
-		mount --bind "$cache/archives-$release" "$root/var/cache/apt/archives"
+		FRESH_ARCHIVES=$cache/archives-$release
+		mount --bind "$FRESH_ARCHIVES" "$root/var/cache/apt/archives"
 	fi
 	# No service is started in here.
 	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 	chmod 755 "$root/usr/sbin/policy-rc.d"
+}
+
+# Users of the chroot have these numbers outside, which nobody else has.
+chroot_base=1610612736
+
+# chroot_isolated COMMAND...: what is in the chroot becomes the property of other
+# users, and COMMAND runs there as root of user, mount, process and IPC namespaces
+# of its own, whose only file system is the chroot.  Nothing may change the chroot
+# from outside afterwards.  Exit status: the command's, or 76 if that cannot be had here.
+chroot_isolated() {
+	local gate=$root.gate pid rc=0
+	# The packages that were downloaded stay as they are; the others are for this chroot.
+	if mountpoint -q "$root/var/cache/apt/archives"; then
+		umount "$root/var/cache/apt/archives"
+		find "$FRESH_ARCHIVES" -maxdepth 1 -name '*.deb' -exec cp --reflink=auto -t "$root/var/cache/apt/archives" {} +
+	fi
+	# Links have no rights.  A change of the owner clears setuid bits.
+	# shellcheck disable=SC2016 # perl's variables
+	find "$root" -xdev ! -type l -print0 | perl -0ne 'BEGIN { $base = shift @ARGV } chomp; my ($device, $mode, $uid, $gid) = (lstat)[ 0, 2, 4, 5 ];
+		next if $device != ($on //= $device); # what is mounted there
+		chown($base + $uid, $base + $gid, $_) && chmod($mode & 07777, $_) or die "$_: $!\n"' "$chroot_base" || return 1
+	mkfifo -m 600 "$gate"
+	# Until the users of the namespace are known, it has no root; capabilities are kept until then.
+	# shellcheck disable=SC2016 # for the shells in there
+	unshare --user --keep-caps --mount --pid --ipc --uts --fork --kill-child bash -c '
+		read -r _ && exec </dev/null unshare --mount --setgid 0 --setuid 0 bash -c '\''
+			set -e
+			trap "exit 76" EXIT
+			mount --rbind "$1" "$1"
+			mount -t proc proc "$1/proc"
+			cd "$1"
+			# The old root is on top of the new one, and goes.
+			pivot_root . .
+			umount -l .
+			cd /
+			shift
+			[ "$(stat -c %u /)" = 0 ] && [ "$(grep -cE "^[0-9]+ [0-9]+ [0-9:]+ [^ ]+ / " /proc/self/mountinfo)" = 1 ]
+			trap - EXIT
+			exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 JOBS="$JOBS" "$@"'\'' isolated "$@" || exit 76
+		exit 76' isolated "$root" "$@" <"$gate" 8>&- &
+	pid=$!
+	exec {opened}>"$gate"
+	while [ -d "/proc/$pid" ] && [ "$(readlink "/proc/$pid/ns/user")" = "$(readlink /proc/self/ns/user)" ]; do sleep 0.1; done
+	if { echo "0 $chroot_base 65536" >"/proc/$pid/uid_map" && echo "0 $chroot_base 65536" >"/proc/$pid/gid_map"; } 2>/dev/null; then
+		echo go >&"$opened"
+		exec {opened}>&-
+		wait "$pid" || rc=$?
+	else
+		exec {opened}>&-
+		wait "$pid" || true
+		rc=76
+	fi
+	return $rc
 }
 
 # in_chroot USER NAMES [VARIABLE=VALUE]... COMMAND...: with the variables NAMES, too.
@@ -134,7 +192,7 @@ in_chroot() (
 		names+=,${1%%=*}
 		shift
 	done
-	exec "$RUN_AS" --user="$user" --root="$root" --env="$names" -- "$@"
+	exec "$RUN_AS" --user="$user" --root="${root:-/}" --env="$names" -- "$@"
 )
 
 # inside [VARIABLE=VALUE]... COMMAND...: by root, in the chroot
