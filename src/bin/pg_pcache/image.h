@@ -74,7 +74,7 @@ extern bool WriteImage(const Image *image, const char *data, size_t size,
 					   uint64 offset);
 
 /* imagewrite.c */
-extern void CreateImage(Image *image, PCacheImageKind kind,
+extern void CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
 						PCacheImageCompression compression,
 						const PCacheSuperblock *sb, uint32 max_chunks);
 extern void FinishImage(Image *image, uint64 index_offset);

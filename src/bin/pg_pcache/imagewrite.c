@@ -24,36 +24,64 @@
 #include "image.h"
 #include "rebuild.h"
 
+/* What there is under one of the two names of an image. */
+typedef struct Existing
+{
+	bool		is_there;
+	struct stat st;
+	PCacheImageHeader header;	/* zeros where the file is shorter */
+	PCacheSuperblock superblock;	/* likewise */
+} Existing;
+
 static bool
 IsZero(const char *data, size_t size)
 {
 	return data[0] == '\0' && memcmp(data, data + 1, size - 1) == 0;
 }
 
+/* Read the beginning of an open file; false if it cannot be an image of ours. */
+static bool
+ReadBeginning(int fd, Existing *existing)
+{
+	uint64		offset = PCACHE_IMAGE_SUPERBLOCK_OFFSET;
+	uint64		size;
+
+	if (fstat(fd, &existing->st) < 0 || !S_ISREG(existing->st.st_mode) ||
+		existing->st.st_uid != geteuid())
+		return false;
+	size = existing->st.st_size;
+	return PCacheReadExact(fd, &existing->header, Min(sizeof(existing->header), size), 0) &&
+		PCacheReadExact(fd, &existing->superblock,
+						Min(sizeof(existing->superblock), size - Min(size, offset)), offset);
+}
+
 /*
- * A file that is not an image of this cluster is somebody else's.  One that is
- * will be replaced, be it complete or not: what tells is in its first bytes.  If
- * unwritten is true these may be zero, as whoever was killed, or lost power,
- * leaves them.
+ * Look at what has that name in the image's directory.  A file that is not an
+ * image of this cluster is somebody else's.  One that is will be replaced, be it
+ * complete or not: what tells is in its first bytes.  If unwritten is true these
+ * may be zero, as whoever was killed, or lost power, leaves them.
+ *
+ * The name is looked up once, and what it leads to is not waited for: where other
+ * users may make files, it can be a pipe of theirs at any time.  Other names of a
+ * file of ours do not matter, since it is replaced, and never written to.
  */
 static void
-RefuseForeignFile(const Image *image, const char *name, const char *suffix,
-				  bool unwritten, uint64 system_identifier)
+LookAtFile(const Image *image, const char *name, const char *suffix,
+		   bool unwritten, uint64 system_identifier, Existing *existing)
 {
-	PCacheImageHeader header;
-	struct stat st;
+	const PCacheImageHeader *header = &existing->header;
 	int			fd = openat(image->dir.fd, name,
 							O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 
+	memset(existing, 0, sizeof(*existing));
 	if (fd < 0 && errno == ENOENT)
 		return;
-	memset(&header, 0, sizeof(header));
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		PCacheReadExact(fd, &header, Min(sizeof(header), st.st_size), 0) &&
-		(st.st_size == 0 ||
-		 (memcmp(header.magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
-		  header.system_identifier == system_identifier) ||
-		 (unwritten && IsZero((const char *) &header, sizeof(header)))))
+	existing->is_there = true;
+	if (fd >= 0 && ReadBeginning(fd, existing) &&
+		(existing->st.st_size == 0 ||
+		 (memcmp(header->magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) == 0 &&
+		  header->system_identifier == system_identifier) ||
+		 (unwritten && IsZero((const char *) header, sizeof(*header)))))
 	{
 		close(fd);
 		return;
@@ -64,27 +92,30 @@ RefuseForeignFile(const Image *image, const char *name, const char *suffix,
 	exit(EXIT_ERROR);
 }
 
+/* Remove what was looked at, unless another file has its name by now. */
+static void
+RemoveFile(const Image *image, const char *name, const char *suffix,
+		   const Existing *existing)
+{
+	if (existing->is_there && PCacheDirHas(&image->dir, name, &existing->st) &&
+		unlinkat(image->dir.fd, name, 0) < 0)
+		pg_fatal("could not remove file \"%s%s\": %m", image->path, suffix);
+}
+
 /*
  * The image that is there takes room that the new one may need.  If it is of an
  * earlier stop, or of an earlier pool, no load accepts it any more, so it is
  * removed before the new one is there.  A list may be of an earlier stop.
  */
-static void
-RemoveStaleImage(const Image *image, const PCacheSuperblock *sb)
+static bool
+IsStale(const Existing *existing, const PCacheSuperblock *sb)
 {
-	PCacheImageHeader header;
-	PCacheSuperblock saved;
-	int			fd = openat(image->dir.fd, image->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
-	bool		stale = fd >= 0 && PCacheReadExact(fd, &header, sizeof(header), 0) &&
-		header.kind == PCACHE_IMAGE_PAGES &&
-		PCacheReadExact(fd, &saved, sizeof(saved), PCACHE_IMAGE_SUPERBLOCK_OFFSET) &&
-		(memcmp(saved.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN) != 0 ||
-		 saved.incarnation != sb->incarnation);
+	const PCacheSuperblock *saved = &existing->superblock;
 
-	if (fd >= 0)
-		close(fd);
-	if (stale && unlinkat(image->dir.fd, image->name, 0) < 0)
-		pg_fatal("could not remove image \"%s\": %m", image->path);
+	return existing->header.kind == PCACHE_IMAGE_PAGES &&
+		existing->st.st_size >= PCACHE_IMAGE_CHUNKS_OFFSET &&
+		(memcmp(saved->pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN) != 0 ||
+		 saved->incarnation != sb->incarnation);
 }
 
 /* The name of the image while it is written; name has MAXPGPATH bytes. */
@@ -94,28 +125,46 @@ GetTemporaryName(const Image *image, char *name)
 	snprintf(name, MAXPGPATH, "%s%s", image->name, PCACHE_IMAGE_TMP_SUFFIX);
 }
 
-/* Open the temporary file. */
+/* Create the temporary file, for us alone. */
 static void
 OpenTemporary(Image *image, const char *name)
 {
 	int			flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
-	/* of one that was killed; nobody else works on it, as the pool is locked */
-	if (unlinkat(image->dir.fd, name, 0) < 0 && errno != ENOENT)
-		pg_fatal("could not remove file \"%s%s\": %m", image->path, PCACHE_IMAGE_TMP_SUFFIX);
 	NoteUnfinished(true);
-	image->fd = openat(image->dir.fd, name, flags | IMAGE_O_DIRECT, pg_file_create_mode);
+	image->fd = openat(image->dir.fd, name, flags | IMAGE_O_DIRECT, S_IRUSR | S_IWUSR);
 	if (image->fd < 0 && errno == EINVAL)
 	{
 		/* it may have been created before the file system refused the flag */
 		(void) unlinkat(image->dir.fd, name, 0);
-		image->fd = openat(image->dir.fd, name, flags, pg_file_create_mode);
+		image->fd = openat(image->dir.fd, name, flags, S_IRUSR | S_IWUSR);
 	}
 	if (image->fd < 0)
 	{
 		NoteUnfinished(errno != EEXIST);
 		pg_fatal("could not create file \"%s%s\": %m", image->path, PCACHE_IMAGE_TMP_SUFFIX);
 	}
+}
+
+/*
+ * Let the group of the data directory read the image if it may read that.  It is
+ * not the group that the file was made with where the directory is setgid.
+ */
+static void
+LetGroupRead(const Image *image, const char *pgdata)
+{
+	struct stat st;
+
+	if ((pg_file_create_mode & S_IRGRP) == 0)
+		return;
+	if (stat(pgdata, &st) < 0)
+		pg_fatal("could not stat directory \"%s\": %m", pgdata);
+	if (fchown(image->fd, -1, st.st_gid) < 0)
+		pg_log_warning("could not let the group of the data directory read image \"%s\": %m",
+					   image->path);
+	else if (fchmod(image->fd, pg_file_create_mode) < 0)
+		pg_fatal("could not change permissions of file \"%s%s\": %m",
+				 image->path, PCACHE_IMAGE_TMP_SUFFIX);
 }
 
 pg_noreturn static void
@@ -140,23 +189,30 @@ StoreHeader(const Image *image)
 
 /*
  * Begin an image of a pool with this superblock, in the place that
- * LocateImage() has found.  Entries for max_chunks chunks are the caller's to
- * fill in.
+ * LocateImage() has found; the pool is that of pgdata.  Entries for max_chunks
+ * chunks are the caller's to fill in.
  */
 void
-CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compression,
-			const PCacheSuperblock *sb, uint32 max_chunks)
+CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
+			PCacheImageCompression compression, const PCacheSuperblock *sb,
+			uint32 max_chunks)
 {
 	PCacheImageHeader *header = &image->header;
 	size_t		index_size = ImageAlign(Max(max_chunks, 1) * sizeof(PCacheImageEntry));
+	Existing	old_image;
+	Existing	left;
 	char		name[MAXPGPATH];
 
 	GetTemporaryName(image, name);
-	RefuseForeignFile(image, image->name, "", false, sb->system_identifier);
-	RefuseForeignFile(image, name, PCACHE_IMAGE_TMP_SUFFIX, true, sb->system_identifier);
-	RemoveStaleImage(image, sb);
+	LookAtFile(image, image->name, "", false, sb->system_identifier, &old_image);
+	LookAtFile(image, name, PCACHE_IMAGE_TMP_SUFFIX, true, sb->system_identifier, &left);
+	if (IsStale(&old_image, sb))
+		RemoveFile(image, image->name, "", &old_image);
+	/* of one that was killed; nobody else works on it, as the pool is locked */
+	RemoveFile(image, name, PCACHE_IMAGE_TMP_SUFFIX, &left);
 	WatchUnfinished(image->dir.fd, name);
 	OpenTemporary(image, name);
+	LetGroupRead(image, pgdata);
 	RebuildStep("save-opened");
 
 	memset(header, 0, sizeof(*header));
@@ -180,7 +236,10 @@ CreateImage(Image *image, PCacheImageKind kind, PCacheImageCompression compressi
 	image->entries = (PCacheImageEntry *) AllocateImageBuffer(index_size).data;
 	memset(image->entries, 0, index_size);
 
-	/* the file tells whose it is, and without a CRC that it is not complete */
+	/*
+	 * the file tells whose it is, and without a CRC that it is not
+	 * complete
+	 */
 	StoreHeader(image);
 	RebuildStep("save-begun");
 }

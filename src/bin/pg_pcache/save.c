@@ -245,7 +245,7 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 		.arg = s,
 	};
 
-	CreateImage(image, kind, compression, &s->sb, n_chunks);
+	CreateImage(image, s->options->pgdata, kind, compression, &s->sb, n_chunks);
 	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET +
 				  s->scan.counts[PCACHE_PAGE_KEPT] * (kind == PCACHE_IMAGE_LIST ? 0 : BLCKSZ));
 	s->next_offset = PCACHE_IMAGE_CHUNKS_OFFSET;
