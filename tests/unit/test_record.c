@@ -62,6 +62,7 @@ ExpectEqual(const PCacheRecord *a, const PCacheRecord *b)
 	assert_memory_equal(a->pool_uuid, b->pool_uuid, PCACHE_UUID_LEN);
 	assert_int_equal(a->fs_kind, b->fs_kind);
 	assert_int_equal(a->incarnation, b->incarnation);
+	assert_memory_equal(a->image, b->image, PCACHE_DIGEST_LEN);
 }
 
 static void
@@ -112,6 +113,10 @@ TestRoundTrip(void **state)
 	RoundTrip(&s);
 	memset(s.pool_uuid, 0xFF, PCACHE_UUID_LEN);
 	RoundTrip(&s);
+	s.image[PCACHE_DIGEST_LEN - 1] = 1;
+	RoundTrip(&s);
+	memset(s.image, 0xFF, PCACHE_DIGEST_LEN);
+	RoundTrip(&s);
 
 	/* the longest name; one with every other byte; lines within a line */
 	memset(s.directory, 'd', MAXPGPATH - 1);
@@ -129,6 +134,7 @@ TestRoundTrip(void **state)
 	for (int i = 0; i < 20; i++)
 	{
 		RandomBytes(s.pool_uuid, sizeof(s.pool_uuid));
+		RandomBytes(s.image, sizeof(s.image));
 		s.capacity = Random() | 1;
 		s.incarnation = Random();
 		RoundTrip(&s);
@@ -147,19 +153,27 @@ TestText(void **state)
 		"pool_uuid = 00112233445566778899aabbccddeeff\n"
 		"file_system = hugetlbfs\n"
 		"incarnation = 0123456789abcdef\n";
+	static const char with_image[] =
+		"image = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
 	PCacheRecord s = MakeState();
 	PCacheError err;
+	char		all[4096];
 	char		text[4096];
-	char		crc_line[32];
 	size_t		len;
 
-	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
-	len = ReadFile(StatePath(), text, sizeof(text) - 1);
-	text[len] = '\0';
-	assert_memory_equal(text, expected, strlen(expected));
-	snprintf(crc_line, sizeof(crc_line), "crc = %08x\n",
-			 BitwiseCrc32c(expected, strlen(expected)));
-	assert_string_equal(text + strlen(expected), crc_line);
+	/* what has saved no image is what earlier versions have written */
+	for (int i = 0; i < 2; i++)
+	{
+		for (int j = 0; j < PCACHE_DIGEST_LEN; j++)
+			s.image[j] = i * j;
+		snprintf(all, sizeof(all), "%s%s", expected, i == 0 ? "" : with_image);
+		len = strlen(all);
+		snprintf(all + len, sizeof(all) - len, "crc = %08x\n", BitwiseCrc32c(all, len));
+		assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
+		len = ReadFile(StatePath(), text, sizeof(text) - 1);
+		text[len] = '\0';
+		assert_string_equal(text, all);
+	}
 }
 
 static void
@@ -316,6 +330,10 @@ TestInvalid(void **state)
 		V "directory = \n" C U F I,
 		V "directory = pg_pcache\n" C U F I,
 		V "directory =  /d\n" C U F I,
+		V D C U F I "image = \n",
+		V D C U F I "image = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e\n",
+		V D C U F I "image = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f0\n",
+		V D C U F I "image = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1exx\n",
 	};
 	PCacheRecord got;
 	PCacheError err;

@@ -74,6 +74,9 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --keep               do not remove the image when it is loaded\n")},
 	{"strict", VERB_LOAD,
 	gettext_noop("      --strict             load nothing of an image that is damaged anywhere\n")},
+	{"trust", VERB_LOAD,
+		gettext_noop("      --trust              load an image that the data directory does not name;\n"
+					 "                           whoever can write it can become superuser\n")},
 	{"jobs", VERB_LOAD | VERB_SAVE,
 	gettext_noop("  -j, --jobs=NUM           use this many threads (default: 1)\n")},
 	{"to", VERB_SAVE,

@@ -55,11 +55,13 @@ typedef struct ImageBuffer
 typedef struct ImageInfo
 {
 	Image		image;
+	bool		named;			/* PGDATA's record names it */
 	bool		verified;		/* the rest is known */
 	uint64		damaged_chunks;
 	uint64		damaged_pages;	/* in them */
 	NextStart	next_start;		/* if it were loaded now */
 	char		detail[1024];	/* why it is not warm */
+	char		hint[256];		/* what to do about that, or "" */
 } ImageInfo;
 
 #define ImageAlign(size)	TYPEALIGN64(PCACHE_IMAGE_ALIGNMENT, (size))
@@ -77,7 +79,8 @@ extern bool WriteImage(const Image *image, const char *data, size_t size,
 extern void CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
 						PCacheImageCompression compression,
 						const PCacheSuperblock *sb, uint32 max_chunks);
-extern void FinishImage(Image *image, uint64 index_offset);
+extern void CompleteImage(Image *image, uint64 index_offset);
+extern void PublishImage(const Image *image);
 
 /* imagechunk.c */
 extern ImageBuffer AllocateImageBuffer(size_t size);
@@ -89,8 +92,6 @@ extern uint32 ChunkSlots(uint32 kind);
 extern size_t ChunkRawSize(uint32 kind, uint32 n_pages);
 extern size_t ChunkPagesOffset(uint32 n_pages);
 extern size_t ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages);
-extern uint32 ChunkCrc(const char *data, size_t size);
-extern uint32 ChunkDescriptorsHash(const PCacheDescriptor *descs, uint32 n);
 extern bool CompressChunk(uint32 compression, const ImageBuffer *raw,
 						  size_t raw_size, ImageBuffer *stored,
 						  size_t *stored_size);
@@ -100,11 +101,18 @@ extern bool ReadChunk(const Image *image, const PCacheImageEntry *entry,
 					  ImageBuffer *stored, ImageBuffer *raw, char *why,
 					  size_t why_size);
 
+/* imagedigest.c */
+extern void ChunkDigest(const char *data, size_t size, uint8 *digest);
+extern void ImageDigest(const PCacheImageHeader *header,
+						const PCacheSuperblock *sb,
+						const PCacheImageEntry *entries, uint8 *digest);
+extern bool ImageIsNamed(const Image *image, const PCacheRecord *record);
+
 /* imageinfo.c */
 extern bool ImageIsWarm(const PCacheOptions *options, const Image *image,
 						const ControlFileData *control,
 						const Configuration *conf, const PCacheRecord *record,
-						char *detail, size_t size);
+						char *detail, size_t size, const char **hint);
 extern int	ShowImage(const PCacheOptions *options);
 
 /* loadlist.c */

@@ -19,10 +19,8 @@
 #include <zstd.h>
 #endif
 
-#include "common/hashfn.h"
 #include "common/logging.h"
 #include "image.h"
-#include "port/pg_crc32c.h"
 
 /* The fastest one: what is saved is pages, and the host is going down. */
 #define ZSTD_LEVEL	1
@@ -138,24 +136,6 @@ ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages)
 	}
 }
 
-uint32
-ChunkCrc(const char *data, size_t size)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, data, size);
-	FIN_CRC32C(crc);
-	return crc;
-}
-
-/* See pcache_image.h for what it is good for. */
-uint32
-ChunkDescriptorsHash(const PCacheDescriptor *descs, uint32 n)
-{
-	return hash_bytes((const unsigned char *) descs, n * sizeof(PCacheDescriptor));
-}
-
 /* Compress a chunk into a buffer of ChunkMaxSize(). */
 bool
 CompressChunk(uint32 compression, const ImageBuffer *raw, size_t raw_size,
@@ -236,18 +216,21 @@ ReadChunk(const Image *image, const PCacheImageEntry *entry,
 {
 	uint32		compression = image->header.compression;
 	ImageBuffer *dest = compression == PCACHE_IMAGE_PLAIN ? raw : stored;
+	uint8		digest[PCACHE_DIGEST_LEN];
 
 	if (!ReadImage(image, dest->data, ImageAlign(entry->stored_size), entry->offset))
+	{
 		snprintf(why, why_size, _("could not be read: %m"));
-	else if (ChunkCrc(dest->data, entry->stored_size) != entry->crc)
-		snprintf(why, why_size, _("has a wrong CRC"));
+		return false;
+	}
+	/* before anything else looks at these bytes */
+	ChunkDigest(dest->data, entry->stored_size, digest);
+	if (memcmp(digest, entry->digest, PCACHE_DIGEST_LEN) != 0)
+		snprintf(why, why_size, _("has a wrong checksum"));
 	else if (compression != PCACHE_IMAGE_PLAIN &&
 			 !ExpandChunk(compression, stored, entry->stored_size, raw,
 						  ChunkRawSize(image->header.kind, entry->n_pages)))
 		snprintf(why, why_size, _("could not be decompressed"));
-	else if (ChunkDescriptorsHash((PCacheDescriptor *) raw->data,
-								  entry->n_pages) != entry->descriptors_hash)
-		snprintf(why, why_size, _("has descriptors of another chunk"));
 	else if (!ChunkIsSound(image, entry, (PCacheDescriptor *) raw->data))
 		snprintf(why, why_size, _("has descriptors that are not of its slots"));
 	else

@@ -156,12 +156,21 @@ WriteImage(const Image *image, const char *data, size_t size, uint64 offset)
 	return Transfer(image, unconstify(char *, data), size, offset, true, ENOSPC);
 }
 
-/* Is the header one that we understand, and undamaged? */
+/* One digest stands for the three, so it is not known which of them. */
+static void
+SetDamaged(const Image *image, PCacheError *err)
+{
+	PCacheSetError(err, _("the header, the superblock or the index of image \"%s\" is damaged"),
+				   image->path);
+}
+
+/* Is the header one that we know, and does it say where the index is? */
 static bool
-HeaderIsSound(const Image *image, uint64 file_size, PCacheError *err)
+HeaderIsKnown(const Image *image, uint64 file_size, PCacheError *err)
 {
 	const PCacheImageHeader *header = &image->header;
 
+	/* first what tells other versions, and files that were cut off */
 	if (memcmp(header->magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN) != 0)
 		PCacheSetError(err, _("file \"%s\" is not an image of a persistent cache"), image->path);
 	else if (header->byte_order != PCACHE_BYTE_ORDER)
@@ -169,24 +178,34 @@ HeaderIsSound(const Image *image, uint64 file_size, PCacheError *err)
 	else if (header->format_version != PCACHE_IMAGE_VERSION)
 		PCacheSetError(err, _("image \"%s\" has format version %u, this program has %u"),
 					   image->path, header->format_version, PCACHE_IMAGE_VERSION);
-	else if (memcmp(header->tail, PCACHE_IMAGE_MAGIC_TAIL, PCACHE_MAGIC_LEN) != 0 ||
-			 header->header_size != PCACHE_IMAGE_HEADER_SIZE ||
-			 ChunkCrc((const char *) header, offsetof(PCacheImageHeader, crc)) != header->crc)
-		PCacheSetError(err, _("the header of image \"%s\" is damaged"), image->path);
 	else if (header->image_size != file_size)
 		PCacheSetError(err, _("image \"%s\" has %llu bytes, its header says %llu"),
 					   image->path, (unsigned long long) file_size,
 					   (unsigned long long) header->image_size);
-	else if (header->block_size != BLCKSZ ||
-			 header->descriptor_size != sizeof(PCacheDescriptor) ||
-			 (header->kind != PCACHE_IMAGE_PAGES && header->kind != PCACHE_IMAGE_LIST) ||
-			 header->slots_per_chunk != ChunkSlots(header->kind) ||
-			 header->n_chunks > PCACHE_MAX_CAPACITY / header->slots_per_chunk + 1 ||
+	else if (memcmp(header->tail, PCACHE_IMAGE_MAGIC_TAIL, PCACHE_MAGIC_LEN) != 0 ||
+			 header->header_size != PCACHE_IMAGE_HEADER_SIZE ||
 			 header->index_offset % PCACHE_IMAGE_ALIGNMENT != 0 ||
 			 header->index_offset < PCACHE_IMAGE_CHUNKS_OFFSET ||
 			 header->index_offset > file_size ||
 			 file_size - header->index_offset !=
 			 ImageAlign(header->n_chunks * sizeof(PCacheImageEntry)))
+		SetDamaged(image, err);
+	else
+		return true;
+	return false;
+}
+
+/* Is the header one that we understand? */
+static bool
+HeaderIsSound(const Image *image, PCacheError *err)
+{
+	const PCacheImageHeader *header = &image->header;
+
+	if (header->block_size != BLCKSZ ||
+		header->descriptor_size != sizeof(PCacheDescriptor) ||
+		(header->kind != PCACHE_IMAGE_PAGES && header->kind != PCACHE_IMAGE_LIST) ||
+		header->slots_per_chunk != ChunkSlots(header->kind) ||
+		header->n_chunks > PCACHE_MAX_CAPACITY / header->slots_per_chunk + 1)
 		PCacheSetError(err, _("the header of image \"%s\" makes no sense"), image->path);
 	else
 	{
@@ -207,14 +226,26 @@ HeaderIsSound(const Image *image, uint64 file_size, PCacheError *err)
 	return false;
 }
 
-/* Is the superblock the one that the header was made for? */
+/* Are header, superblock and index as they were written? */
+static bool
+DigestIsRight(const Image *image, const PCacheSuperblock *sb, PCacheError *err)
+{
+	uint8		digest[PCACHE_DIGEST_LEN];
+
+	ImageDigest(&image->header, sb, image->entries, digest);
+	if (memcmp(digest, image->header.digest, PCACHE_DIGEST_LEN) == 0)
+		return true;
+	SetDamaged(image, err);
+	return false;
+}
+
+/* Is the superblock one that we understand? */
 static bool
 SuperblockIsSound(Image *image, const PCacheSuperblock *sb, PCacheError *err)
 {
 	PCacheError why;
 
 	if (PCacheSuperblockChoose(sb, sb, &image->superblock, &why) == PCACHE_SB_NONE ||
-		sb->crc != image->header.superblock_crc ||
 		sb->system_identifier != image->header.system_identifier)
 	{
 		PCacheSetError(err, _("the superblock in image \"%s\" is damaged"), image->path);
@@ -240,8 +271,7 @@ IndexIsSound(const Image *image, PCacheError *err)
 	const PCacheImageHeader *header = &image->header;
 	uint64		next = 0;
 	uint64		n_pages = 0;
-	bool		sound = ChunkCrc((const char *) image->entries,
-								 header->n_chunks * sizeof(PCacheImageEntry)) == header->index_crc;
+	bool		sound = true;
 
 	for (uint32 i = 0; i < header->n_chunks && sound; i++)
 	{
@@ -295,12 +325,11 @@ OpenImage(Image *image, PCacheError *err)
 	else
 	{
 		memcpy(&image->header, head.data, sizeof(image->header));
-		sound = HeaderIsSound(image, file_size, err) &&
-			SuperblockIsSound(image, (PCacheSuperblock *) (head.data + PCACHE_IMAGE_SUPERBLOCK_OFFSET), err);
+		sound = HeaderIsKnown(image, file_size, err);
 	}
-	free(head.data);
 	if (sound)
 	{
+		const PCacheSuperblock *sb = (PCacheSuperblock *) (head.data + PCACHE_IMAGE_SUPERBLOCK_OFFSET);
 		size_t		size = ImageAlign(image->header.n_chunks * sizeof(PCacheImageEntry));
 
 		image->entries = (PCacheImageEntry *) AllocateImageBuffer(Max(size, 1)).data;
@@ -308,8 +337,10 @@ OpenImage(Image *image, PCacheError *err)
 		if (!sound)
 			PCacheSetError(err, _("could not read image \"%s\": %m"), image->path);
 		else
-			sound = IndexIsSound(image, err);
+			sound = DigestIsRight(image, sb, err) && HeaderIsSound(image, err) &&
+				SuperblockIsSound(image, sb, err) && IndexIsSound(image, err);
 	}
+	free(head.data);
 	if (!sound)
 		CloseImage(image);
 	return sound ? IMAGE_OPENED : IMAGE_UNUSABLE;

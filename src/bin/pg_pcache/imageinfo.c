@@ -97,13 +97,15 @@ CheckChunks(const PCacheOptions *options, Image *image, ImageInfo *info)
 
 /*
  * Would the pool gates keep what is in the image, or what a list proposes, in a
- * pool on media without any flaw?  If not, detail says why.  record is NULL if
- * PGDATA has none.
+ * pool on media without any flaw?  And is it the image that PGDATA names, unless
+ * the user trusts any?  If not, detail says why, and hint is set where there is
+ * something to do about it.  record is NULL if PGDATA has none.
  */
 bool
 ImageIsWarm(const PCacheOptions *options, const Image *image,
 			const ControlFileData *control, const Configuration *conf,
-			const PCacheRecord *record, char *detail, size_t size)
+			const PCacheRecord *record, char *detail, size_t size,
+			const char **hint)
 {
 	const PCacheSuperblock *sb = &image->superblock;
 	Judge		judge;
@@ -118,7 +120,15 @@ ImageIsWarm(const PCacheOptions *options, const Image *image,
 	verdict = PCachePoolGate(sb, &judge.facts);
 	FreeFacts(&judge);
 	if (verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_CLEAN)
-		return true;
+	{
+		/* last, since the record of a stale one names none */
+		if (options->trust || ImageIsNamed(image, record))
+			return true;
+		strlcpy(detail, _("it is not the one that the data directory names, so somebody may have changed it"),
+				size);
+		*hint = _("If you know that nobody has, run \"pg_pcache load\" with option --trust.  Whoever has changed an image that is loaded can become superuser.");
+		return false;
+	}
 	if (record != NULL && memcmp(sb->pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0 &&
 		record->incarnation != 0 && sb->incarnation != record->incarnation)
 	{
@@ -137,11 +147,15 @@ JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 	Configuration conf;
 	PCacheRecord record_file;
 	const PCacheRecord *record = ReadClusterRecord(options, &record_file);
+	const char *hint = "";
 
 	ReadConfiguration(options, &conf);
 	if (!ImageIsWarm(options, image, ReadControlFile(options), &conf, record,
-					 info->detail, sizeof(info->detail)))
+					 info->detail, sizeof(info->detail), &hint))
+	{
 		info->next_start = NEXT_START_COLD;
+		strlcpy(info->hint, hint, sizeof(info->hint));
+	}
 	else if (info->damaged_pages == image->header.n_pages)
 	{
 		info->next_start = NEXT_START_COLD;
@@ -178,6 +192,8 @@ PrintInfo(const ImageInfo *info, bool human)
 			  (unsigned long long) sb->saved_pages);
 	PrintLine("created", "%s", FormatTime(header->created_at));
 	PrintLine("image uuid", "%s", FormatUuid(header->image_uuid));
+	PrintLine("named", "%s", header->kind == PCACHE_IMAGE_LIST ? _("no, a list need not be") :
+			  info->named ? _("yes, by the data directory") : _("no"));
 	PrintLine("pool uuid", "%s", FormatUuid(sb->pool_uuid));
 	PrintLine("system identifier", "%llu", (unsigned long long) header->system_identifier);
 	PrintLine("postgresql version", "%u", header->pg_major);
@@ -194,7 +210,11 @@ PrintInfo(const ImageInfo *info, bool human)
 			  (unsigned long long) info->damaged_pages);
 	putchar('\n');
 	if (info->next_start == NEXT_START_COLD)
+	{
 		printf(_("\"pg_pcache load\" would not load it: %s.\n"), info->detail);
+		if (info->hint[0] != '\0')
+			printf(_("hint: %s\n"), info->hint);
+	}
 	else if (info->next_start == NEXT_START_UNKNOWN)
 		printf(_("\"pg_pcache load\" would load it, but how the next start will be is not known: %s.\n"),
 			   info->detail);
@@ -210,6 +230,7 @@ ShowImage(const PCacheOptions *options)
 {
 	ImageInfo	info = {.verified = options->verb == VERB_VERIFY};
 	Image	   *image = &info.image;
+	PCacheRecord record;
 	PCacheError err;
 
 	LocateImage(options, image);
@@ -222,6 +243,7 @@ ShowImage(const PCacheOptions *options)
 		case IMAGE_UNUSABLE:
 			FailWith(&err);
 	}
+	info.named = ImageIsNamed(image, ReadClusterRecord(options, &record));
 	if (info.verified)
 	{
 		RefuseRunningServer(options->pgdata);

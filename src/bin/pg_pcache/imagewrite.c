@@ -231,13 +231,12 @@ CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
 	header->block_size = BLCKSZ;
 	header->descriptor_size = sizeof(PCacheDescriptor);
 	header->slots_per_chunk = ChunkSlots(kind);
-	header->superblock_crc = sb->crc;
 	image->superblock = *sb;
 	image->entries = (PCacheImageEntry *) AllocateImageBuffer(index_size).data;
 	memset(image->entries, 0, index_size);
 
 	/*
-	 * the file tells whose it is, and without a CRC that it is not
+	 * the file tells whose it is, and without a digest that it is not
 	 * complete
 	 */
 	StoreHeader(image);
@@ -246,19 +245,18 @@ CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
 
 /*
  * All chunks are written, and header.n_chunks, n_pages and raw_size say what
- * they are: complete the image, and give it its name.
+ * they are: complete the image, durably.  header.digest is what it is to be
+ * recognized by.
  */
 void
-FinishImage(Image *image, uint64 index_offset)
+CompleteImage(Image *image, uint64 index_offset)
 {
 	PCacheImageHeader *header = &image->header;
 	size_t		index_size = header->n_chunks * sizeof(PCacheImageEntry);
-	char		name[MAXPGPATH];
 
 	header->index_offset = index_offset;
-	header->index_crc = ChunkCrc((const char *) image->entries, index_size);
 	header->image_size = index_offset + ImageAlign(index_size);
-	header->crc = ChunkCrc((const char *) header, offsetof(PCacheImageHeader, crc));
+	ImageDigest(header, &image->superblock, image->entries, header->digest);
 	/* what was allocated ahead and not needed goes */
 	if (!WriteImage(image, (const char *) image->entries, ImageAlign(index_size), index_offset) ||
 		ftruncate(image->fd, header->image_size) < 0)
@@ -268,6 +266,14 @@ FinishImage(Image *image, uint64 index_offset)
 	if (fsync(image->fd) < 0)
 		pg_fatal("could not fsync image \"%s\": %m", image->path);
 	RebuildStep("save-synced");
+}
+
+/* Give a complete image its name. */
+void
+PublishImage(const Image *image)
+{
+	char		name[MAXPGPATH];
+
 	GetTemporaryName(image, name);
 	if (renameat(image->dir.fd, name, image->dir.fd, image->name) < 0)
 		pg_fatal("could not rename file \"%s%s\" to \"%s\": %m",

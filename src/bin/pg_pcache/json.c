@@ -528,6 +528,7 @@ ImageInfoToJson(const ImageInfo *info, bool human)
 	AddNumber(&w, "pages_saved", sb->saved_pages);
 	AddString(&w, "created", FormatTimeUtc(header->created_at));
 	AddString(&w, "image_uuid", FormatUuid(header->image_uuid));
+	AddBoolean(&w, "named", info->named);
 	AddString(&w, "pool_uuid", FormatUuid(sb->pool_uuid));
 	AddIdentifier(&w, "system_identifier", header->system_identifier);
 	AddNumber(&w, "postgresql_version", header->pg_major);
@@ -541,6 +542,7 @@ ImageInfoToJson(const ImageInfo *info, bool human)
 		AddNumber(&w, "damaged_pages", info->damaged_pages);
 		AddString(&w, "next_start", NextStartName(info->next_start));
 		AddString(&w, "detail", info->next_start == NEXT_START_WARM ? NULL : info->detail);
+		AddString(&w, "hint", info->hint[0] != '\0' ? info->hint : NULL);
 	}
 	Finish(&w);
 }
@@ -570,6 +572,7 @@ LoadResultToJson(const LoadResult *result, bool human)
 	AddString(&w, "next_start", NextStartName(result->next_start));
 	AddString(&w, "detail", result->next_start == NEXT_START_WARM ?
 			  NULL : result->detail);
+	AddString(&w, "hint", result->hint[0] != '\0' ? result->hint : NULL);
 	AddNumber(&w, "pages_kept", result->kept);
 	AddSeconds(&w, "seconds", result->seconds);
 	Finish(&w);

@@ -419,7 +419,7 @@ FillPool(Loading *l)
 		pg_fatal("%s", work.failure);
 	DrainPool(r);
 	RebuildStep("load-filled");
-	CheckClusterUnchanged(r);
+	CheckClusterUnchanged(r->options, r->control);
 	/* saved_pages stays: the server tells what of it is missing */
 	RebuildSuperblock(r)->state = PCACHE_STATE_CLEAN;
 	StoreSuperblock(r);
@@ -475,14 +475,18 @@ LoadImage(Loading *l)
 {
 	const Rebuild *r = &l->r;
 	char		why[512];
+	const char *hint = "";
 
 	l->result.image_size = l->image.header.image_size;
 	l->result.saved_pages = l->image.superblock.saved_pages;
 	if (ModeIsOff(&r->conf))
 		ConcludeCold(l, _("persistent_cache_mode is off"));
 	else if (!ImageIsWarm(r->options, &l->image, r->control, &r->conf,
-						  r->have_record ? &r->record : NULL, why, sizeof(why)))
+						  r->have_record ? &r->record : NULL, why, sizeof(why), &hint))
+	{
 		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
+		strlcpy(l->result.hint, hint, sizeof(l->result.hint));
+	}
 	else if (l->image.header.kind == PCACHE_IMAGE_LIST)
 		LoadList(l);
 	else
@@ -521,6 +525,8 @@ PrintResult(const LoadResult *result, bool human)
 	putchar('\n');
 	PrintNextStart(result->next_start, result->detail, result->kept,
 				   Max(result->saved_pages, result->kept));
+	if (result->hint[0] != '\0')
+		printf(_("hint: %s\n"), result->hint);
 }
 
 int

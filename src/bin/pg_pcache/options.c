@@ -72,6 +72,7 @@ static const Option options_table[] = {
 	{"from", 0, OPTION_STRING, AT(from), VERB_LOAD},
 	{"keep", 0, OPTION_FLAG, AT(keep), VERB_LOAD},
 	{"strict", 0, OPTION_FLAG, AT(strict), VERB_LOAD},
+	{"trust", 0, OPTION_FLAG, AT(trust), VERB_LOAD},
 	{"image", 0, OPTION_STRING, AT(image), VERB_STATUS | VERB_VERIFY},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
 	{"deep", 0, OPTION_FLAG, AT(deep), VERB_VERIFY},

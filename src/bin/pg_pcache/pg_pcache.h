@@ -74,6 +74,7 @@ typedef struct PCacheOptions
 	bool		if_host_stops;
 	bool		keep;
 	bool		strict;
+	bool		trust;
 	bool		dry_run;
 	bool		force;
 	bool		json;
@@ -304,6 +305,7 @@ typedef struct LoadResult
 	uint64		saved_pages;	/* by the server, when it was shut down */
 	NextStart	next_start;
 	char		detail[1024];	/* why it is not warm */
+	char		hint[256];		/* what to do about that, or "" */
 	uint64		kept;			/* pages */
 	double		seconds;
 } LoadResult;

@@ -103,7 +103,7 @@ StoreSuperblock(Rebuild *r)
 /*
  * Write the cluster's record of the pool as the superblock now is, but with
  * the incarnation given: only who has emptied or filled the pool may make the
- * two agree.
+ * two agree.  An image that it names can still be loaded if both stay the same.
  */
 void
 StoreRecord(Rebuild *r, uint64 incarnation)
@@ -111,7 +111,9 @@ StoreRecord(Rebuild *r, uint64 incarnation)
 	const PCacheSuperblock *sb = RebuildSuperblock(r);
 	PCacheError err;
 
-	memset(&r->record, 0, sizeof(r->record));
+	if (memcmp(r->record.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN) != 0 ||
+		r->record.incarnation != incarnation)
+		memset(r->record.image, 0, PCACHE_DIGEST_LEN);
 	strlcpy(r->record.directory, r->directory, sizeof(r->record.directory));
 	r->record.capacity = sb->capacity;
 	memcpy(r->record.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);

@@ -74,7 +74,8 @@ extern void FreePageList(struct PageList *list);
 extern PCacheVerdict JudgeWarming(const Rebuild *r, uint64 capacity);
 extern void PlanWarming(Rebuild *r, uint64 capacity);
 extern void WarmFromFiles(Rebuild *r);
-extern void CheckClusterUnchanged(const Rebuild *r);
+extern void CheckClusterUnchanged(const PCacheOptions *options,
+								  const ControlFileData *before);
 extern void PrintWarmResult(const WarmResult *warm, bool is_list, bool dry_run);
 
 #endif							/* REBUILD_H */

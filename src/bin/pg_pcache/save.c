@@ -17,6 +17,7 @@
 
 #include <unistd.h>
 
+#include "common/file_perm.h"
 #include "common/logging.h"
 #include "image.h"
 #include "portability/instr_time.h"
@@ -27,6 +28,8 @@
 typedef struct Saving
 {
 	const PCacheOptions *options;
+	ControlFileData *control;
+	PCacheRecord record;
 	PCachePool	pool;
 	PCacheSuperblock sb;
 	PageScan	scan;
@@ -170,8 +173,7 @@ SaveChunk(Work *work, uint64 number, void *state)
 	entry->first_slot = first;
 	entry->n_pages = n;
 	entry->stored_size = size;
-	entry->crc = ChunkCrc(out->data, size);
-	entry->descriptors_hash = ChunkDescriptorsHash((PCacheDescriptor *) worker->raw.data, n);
+	ChunkDigest(out->data, size, entry->digest);
 	if (!WriteImage(image, out->data, ImageAlign(size), entry->offset))
 	{
 		FailWork(work, _("could not write image \"%s\": %m"), image->path);
@@ -225,6 +227,25 @@ AllocateSpace(const Saving *s, uint64 size)
 			 (unsigned long long) size, s->image.path);
 }
 
+/*
+ * Have PGDATA name the image, durably, before that has its name.  A list is not
+ * named, see imagedigest.c.  A server that was started with the cache switched
+ * off meanwhile would not have waited for us, and says so in the record.
+ */
+static void
+NameImage(Saving *s)
+{
+	PCacheError err;
+
+	if (s->image.header.kind == PCACHE_IMAGE_LIST)
+		return;
+	CheckClusterUnchanged(s->options, s->control);
+	memcpy(s->record.image, s->image.header.digest, PCACHE_DIGEST_LEN);
+	if (!PCacheRecordWrite(s->options->pgdata, pg_file_create_mode, &s->record, &err))
+		FailWith(&err);
+	RebuildStep("save-recorded");
+}
+
 /* Write all of it. */
 static void
 Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
@@ -262,7 +283,9 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 	image->header.n_chunks = n;
 	image->header.n_pages = s->result.pages;
 	image->header.raw_size = s->result.raw_size;
-	FinishImage(image, s->next_offset);
+	CompleteImage(image, s->next_offset);
+	NameImage(s);
+	PublishImage(image);
 	s->result.image_size = image->header.image_size;
 	CloseImage(image);
 }
@@ -274,7 +297,6 @@ JudgePool(Saving *s)
 	const PCacheOptions *options = s->options;
 	ControlFileData *control = ReadControlFile(options);
 	PCacheSuperblocks superblocks;
-	PCacheRecord record_file;
 	const PCacheRecord *record;
 	PCacheVerdict verdict;
 	Configuration conf;
@@ -284,7 +306,8 @@ JudgePool(Saving *s)
 
 	RefuseRunningServer(options->pgdata);
 	ReadConfiguration(options, &conf);
-	record = ReadClusterRecord(options, &record_file);
+	s->control = control;
+	record = ReadClusterRecord(options, &s->record);
 	FindPoolDirectory(options, &conf, record, directory);
 	switch (PCachePoolOpen(directory, options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
 						   &s->pool, &err))

@@ -142,14 +142,14 @@ ListFreeSlots(const Rebuild *r, const PageScan *scan, uint64 capacity, uint64 n,
  * Has anybody used the cluster meanwhile?  It is not ours to lock.
  */
 void
-CheckClusterUnchanged(const Rebuild *r)
+CheckClusterUnchanged(const PCacheOptions *options, const ControlFileData *before)
 {
 	bool		crc_ok;
 	ControlFileData *control;
 
-	RefuseRunningServer(r->options->pgdata);
-	control = get_controlfile(r->options->pgdata, &crc_ok);
-	if (!crc_ok || control->crc != r->control->crc)
+	RefuseRunningServer(options->pgdata);
+	control = get_controlfile(options->pgdata, &crc_ok);
+	if (!crc_ok || control->crc != before->crc)
 		pg_fatal("the cluster was started while its files were read");
 	pfree(control);
 }
@@ -249,7 +249,7 @@ WarmFromFiles(Rebuild *r)
 		DrainPool(r);
 		RebuildStep("warm-filled");
 
-		CheckClusterUnchanged(r);
+		CheckClusterUnchanged(r->options, r->control);
 		PCacheSuperblockSetClean(sb, r->control, kept + plan.result.read);
 		StoreSuperblock(r);
 		RebuildStep("warm-done");

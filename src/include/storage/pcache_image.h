@@ -18,11 +18,10 @@
  * 4 KiB on the pages in the same order; if the image is compressed, all of that
  * as one block.  Slots without a page are not stored.
  *
- * The index tells the CRC of each chunk as it is stored, and the header those of
- * the superblock and of the index, so a piece of another image does not fit.
- * A descriptor of another image would: it ends with its own CRC, and a CRC over
- * both stays the same when both change.  So the index has a hash of the
- * descriptors as well.
+ * The index tells the SHA-256 of each chunk as it is stored, and the header ends
+ * with that of itself, of the superblock and of the index.  So this digest stands
+ * for all of the image.  PGDATA's record names the image by it, and a CRC would
+ * not do: who could write the image could make it fit a page of theirs.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -37,7 +36,7 @@
 
 #define PCACHE_IMAGE_SUFFIX		".pcache-image" /* appended to PGDATA's name */
 #define PCACHE_IMAGE_TMP_SUFFIX ".tmp"	/* while it is written */
-#define PCACHE_IMAGE_VERSION	1
+#define PCACHE_IMAGE_VERSION	2
 
 #define PCACHE_IMAGE_MAGIC_HEAD "PGPCIMAG"
 #define PCACHE_IMAGE_MAGIC_TAIL "GAMICPGP"
@@ -87,11 +86,10 @@ typedef struct PCacheImageHeader
 	uint64		n_pages;		/* in all chunks */
 	uint64		raw_size;		/* of all chunks, uncompressed */
 	uint64		index_offset;
-	uint32		index_crc;		/* CRC-32C of all entries */
-	uint32		superblock_crc; /* that is in the superblock */
 
-	char		reserved[3964];
-	uint32		crc;			/* CRC-32C over all that precedes it */
+	char		reserved[3944];
+	uint8		digest[PCACHE_DIGEST_LEN];	/* of all that precedes it, the
+											 * superblock and the index */
 	char		tail[PCACHE_MAGIC_LEN];
 } PCacheImageHeader;
 
@@ -108,8 +106,8 @@ StaticAssertDecl(offsetof(PCacheImageHeader, byte_order) == 60, "frozen");
 StaticAssertDecl(offsetof(PCacheImageHeader, kind) == 64, "PCacheImageHeader");
 StaticAssertDecl(offsetof(PCacheImageHeader, n_pages) == 88, "PCacheImageHeader");
 StaticAssertDecl(offsetof(PCacheImageHeader, index_offset) == 104, "PCacheImageHeader");
-StaticAssertDecl(offsetof(PCacheImageHeader, reserved) == 120, "PCacheImageHeader");
-StaticAssertDecl(offsetof(PCacheImageHeader, crc) == 4084, "tail");
+StaticAssertDecl(offsetof(PCacheImageHeader, reserved) == 112, "PCacheImageHeader");
+StaticAssertDecl(offsetof(PCacheImageHeader, digest) == 4056, "tail");
 
 /* Where a chunk is, and what it is about. */
 typedef struct PCacheImageEntry
@@ -119,12 +117,11 @@ typedef struct PCacheImageEntry
 	uint32		n_pages;		/* never 0 */
 	uint32		stored_size;	/* in bytes, without what follows up to the
 								 * next multiple of PCACHE_IMAGE_ALIGNMENT */
-	uint32		crc;			/* CRC-32C of these bytes */
-	uint32		descriptors_hash;	/* of all its descriptors; no CRC */
+	uint8		digest[PCACHE_DIGEST_LEN];	/* SHA-256 of these bytes */
 } PCacheImageEntry;
 
-StaticAssertDecl(sizeof(PCacheImageEntry) == 32, "PCacheImageEntry");
+StaticAssertDecl(sizeof(PCacheImageEntry) == 56, "PCacheImageEntry");
 StaticAssertDecl(offsetof(PCacheImageEntry, n_pages) == 16, "PCacheImageEntry");
-StaticAssertDecl(offsetof(PCacheImageEntry, crc) == 24, "PCacheImageEntry");
+StaticAssertDecl(offsetof(PCacheImageEntry, digest) == 24, "PCacheImageEntry");
 
 #endif							/* PCACHE_IMAGE_H */

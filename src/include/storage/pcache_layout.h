@@ -55,6 +55,7 @@
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
 
 #define PCACHE_UUID_LEN			16
+#define PCACHE_DIGEST_LEN	32	/* of a SHA-256, in bytes */
 #define PCACHE_MAX_CAPACITY		PG_INT32_MAX	/* blocks, as NBuffers */
 /* The largest huge page of any platform; the file's size is a multiple of one. */
 #define PCACHE_MAX_PAGE_SIZE	((uint64) 16 * 1024 * 1024 * 1024)

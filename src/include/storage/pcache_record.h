@@ -27,6 +27,9 @@ typedef struct PCacheRecord
 	PCacheFsKind fs_kind;
 	uint64		incarnation;	/* 0 until a server used the pool, and once
 								 * one ran without it */
+	uint8		image[PCACHE_DIGEST_LEN];	/* digest of the image that was
+											 * saved after the last stop;
+											 * zeros if there is none */
 } PCacheRecord;
 
 typedef enum PCacheRecordResult

@@ -41,7 +41,12 @@ for my $mode (qw(planned_restart always))
 		warm_up($node);
 		$node->stop;
 	}
+	# the image of the last stop is still good then
+	verb_json($node, 'save');
+	my $record = slurp_file(state_file($node));
+	like($record, qr/^image = /m, "$mode, in the rebuild: the record names an image");
 	stop_at($node, 'fast', 'persistent-cache-rebuilding', 2, "$mode, in the rebuild");
+	is(slurp_file(state_file($node)), $record, "$mode, in the rebuild: the record is as it was");
 	start_again($node, "$mode, in the rebuild");
 
 	# nobody waits for a start that is stopped at once

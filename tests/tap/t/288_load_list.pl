@@ -247,12 +247,12 @@ $offset = unpack('Q', read_bytes($image, unpack('Q', read_bytes($image, INDEX_OF
 write_bytes($image, $offset + 70, chr(ord(read_bytes($image, $offset + 70, 1)) ^ 1));
 $result = verb_json($node, 'load', '--strict');
 is($result->{rc}, 1, 'damaged chunk, strict: exit status');
-like($result->{stderr}, qr/^pg_pcache: error: chunk 0 of image "\Q$image\E" has a wrong CRC$/m, 'damaged chunk, strict: message');
+like($result->{stderr}, qr/^pg_pcache: error: chunk 0 of image "\Q$image\E" has a wrong checksum$/m, 'damaged chunk, strict: message');
 ok(!-e $pool, 'damaged chunk, strict: no pool was made');
 $result = verb_json($node, 'load');
 is($result->{rc}, 2, 'damaged chunk: exit status');
 is($result->{damaged_pages}, $listed, 'damaged chunk: its pages are counted');
-like($result->{stderr}, qr/^pg_pcache: warning: chunk 0 of image "\Q$image\E" has a wrong CRC, which costs $listed pages$/m, 'damaged chunk: message');
+like($result->{stderr}, qr/^pg_pcache: warning: chunk 0 of image "\Q$image\E" has a wrong checksum, which costs $listed pages$/m, 'damaged chunk: message');
 ok(-e $image, 'damaged chunk: the image stays');
 
 # after a crash the files are not complete

@@ -114,6 +114,7 @@ PCacheNoteRunWithout(void)
 			if (record.incarnation == 0)
 				return;
 			record.incarnation = 0;
+			memset(record.image, 0, PCACHE_DIGEST_LEN);
 			if (PCacheRecordWrite(DataDir, pg_file_create_mode, &record, &err))
 				return;
 			break;

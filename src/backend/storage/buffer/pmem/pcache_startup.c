@@ -223,6 +223,7 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	/* not before: a pool that was just refused must not agree with pg_control */
 	PCacheBeginControlSeen(control);
 
+	/* it names no image any more: those that there are would be stale */
 	memset(&next_record, 0, sizeof(next_record));
 	strlcpy(next_record.directory, PCachePoolDirectory, sizeof(next_record.directory));
 	next_record.capacity = sb->capacity;

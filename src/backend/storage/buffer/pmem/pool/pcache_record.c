@@ -124,7 +124,17 @@ ParseRecord(const char *text, PCacheRecord *record)
 		sscanf(value, "%llx", &number) != 1)
 		return false;
 	record->incarnation = number;
-	return true;
+	/* what has saved no image has no such line, nor had earlier versions */
+	return !GetValue(text, "image", value, sizeof(value)) ||
+		ParseHex(value, record->image, PCACHE_DIGEST_LEN);
+}
+
+/* The reverse of ParseHex(); text has room for the digits and a zero. */
+static void
+FormatHex(const uint8 *bytes, int nbytes, char *text)
+{
+	for (int i = 0; i < nbytes; i++)
+		sprintf(text + 2 * i, "%02x", bytes[i]);
 }
 
 /* Read PGDATA's record. */
@@ -208,10 +218,12 @@ bool
 PCacheRecordWrite(const char *datadir, int file_mode,
 				  const PCacheRecord *record, PCacheError *err)
 {
+	static const uint8 no_image[PCACHE_DIGEST_LEN] = {0};
 	char		path[MAXPGPATH];
 	char		tmp_path[MAXPGPATH];
 	char		text[RECORD_MAX];
 	char		uuid[2 * PCACHE_UUID_LEN + 1];
+	char		digest[2 * PCACHE_DIGEST_LEN + 1];
 	int			len;
 	int			fd;
 
@@ -222,8 +234,8 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 		PCacheSetError(err, _("a persistent cache cannot have a capacity of 0 blocks"));
 		return false;
 	}
-	for (int i = 0; i < PCACHE_UUID_LEN; i++)
-		sprintf(uuid + 2 * i, "%02x", record->pool_uuid[i]);
+	FormatHex(record->pool_uuid, PCACHE_UUID_LEN, uuid);
+	FormatHex(record->image, PCACHE_DIGEST_LEN, digest);
 
 	len = snprintf(text, sizeof(text),
 				   "# Where the persistent cache of this cluster is.  Do not edit.\n"
@@ -239,6 +251,8 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 				   uuid,
 				   PCacheFsKindName(record->fs_kind),
 				   (unsigned long long) record->incarnation);
+	if (memcmp(record->image, no_image, PCACHE_DIGEST_LEN) != 0)
+		len += snprintf(text + len, sizeof(text) - len, "image = %s\n", digest);
 	len += snprintf(text + len, sizeof(text) - len, "crc = %08x\n",
 					TextCrc(text, len));
 

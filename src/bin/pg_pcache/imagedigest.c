@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * imagedigest.c
+ *	  What an image is recognized by.
+ *
+ * "pg_pcache save" has PGDATA's record name the image by a digest that stands
+ * for all of it, and "pg_pcache load" believes no other one.  Who can write the
+ * image, but not PGDATA, therefore cannot put a page of theirs into the pool.
+ *
+ * A list is named by nobody.  It only proposes which pages are read from the data
+ * files, so a forged one gets no other contents into the pool than these.
+ * Besides, it may be of an earlier stop, or of the primary of a standby, and
+ * neither is known to the record.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/imagedigest.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/cryptohash.h"
+#include "common/logging.h"
+#include "common/sha2.h"
+#include "image.h"
+
+StaticAssertDecl(PCACHE_DIGEST_LEN == PG_SHA256_DIGEST_LENGTH, "PCACHE_DIGEST_LEN");
+
+/* What is digested together. */
+typedef struct Piece
+{
+	const void *data;
+	size_t		size;
+} Piece;
+
+/* Compute the SHA-256 of some pieces.  Exits if that fails; from any thread. */
+static void
+Digest(const Piece *pieces, int n, uint8 *digest)
+{
+	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA256);
+	bool		done = ctx != NULL && pg_cryptohash_init(ctx) >= 0;
+
+	for (int i = 0; i < n && done; i++)
+		done = pg_cryptohash_update(ctx, pieces[i].data, pieces[i].size) >= 0;
+	if (!done || pg_cryptohash_final(ctx, digest, PCACHE_DIGEST_LEN) < 0)
+		pg_fatal("could not compute a SHA-256: %s", pg_cryptohash_error(ctx));
+	pg_cryptohash_free(ctx);
+}
+
+/* The digest of a chunk as it is stored. */
+void
+ChunkDigest(const char *data, size_t size, uint8 *digest)
+{
+	const Piece piece = {data, size};
+
+	Digest(&piece, 1, digest);
+}
+
+/*
+ * The digest that an image with this header, superblock and index has to have in
+ * its header.
+ */
+void
+ImageDigest(const PCacheImageHeader *header, const PCacheSuperblock *sb,
+			const PCacheImageEntry *entries, uint8 *digest)
+{
+	const Piece pieces[] = {
+		{header, offsetof(PCacheImageHeader, digest)},
+		{sb, sizeof(*sb)},
+		{entries, header->n_chunks * sizeof(*entries)},
+	};
+
+	Digest(pieces, lengthof(pieces), digest);
+}
+
+/*
+ * Is an image that was opened, and so has the digest that its header says, the
+ * one that PGDATA's record names?  record is NULL if there is none.
+ */
+bool
+ImageIsNamed(const Image *image, const PCacheRecord *record)
+{
+	return record != NULL &&
+		memcmp(image->header.digest, record->image, PCACHE_DIGEST_LEN) == 0;
+}
