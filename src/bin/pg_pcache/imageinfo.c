@@ -243,7 +243,9 @@ ShowImage(const PCacheOptions *options)
 		case IMAGE_UNUSABLE:
 			FailWith(&err);
 	}
-	info.named = ImageIsNamed(image, ReadClusterRecord(options, &record));
+	/* a record that cannot be read names none; verify says why, below */
+	info.named = PCacheRecordRead(options->pgdata, &record, &err) == PCACHE_RECORD_OK &&
+		ImageIsNamed(image, &record);
 	if (info.verified)
 	{
 		RefuseRunningServer(options->pgdata);
