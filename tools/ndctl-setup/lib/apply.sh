@@ -15,6 +15,7 @@ verb_apply() {
 	require_trusted "$(config mount_root)" "--mount-root=DIR names another directory"
 	require_trusted "$ETC" "only root should be able to change what is there"
 	if [ "$(config profile)" = memory-tier ]; then require_trusted_program; fi
+	if [ -n "$(config keep_over_reboot)" ]; then require_trusted_template; fi
 	if [ "$(config boot)" = systemd ] || [ "$(config profile)" = memory-tier ]; then
 		require_trusted "$(config unit_dir)" "--unit-dir=DIR names another directory"
 	fi
@@ -555,9 +556,7 @@ require_trusted_program() {
 	local file
 	require_trusted "$LIB" "copy $HERE to where only root can change it, for example /usr/local/lib, and start it from there: it runs at each boot"
 	for file in "$HERE/ndctl-setup" "$LIB"/*; do
-		if ! by_root_only "$file" || [ ! -f "$file" ] || [ -L "$file" ] || (((8#$(stat -c %a "$file") & 8#022) != 0)); then
-			die "others than root can change $file" "chown root: $file && chmod go-w $file: it runs at each boot"
-		fi
+		require_by_root "$file" program "copy it to where only root can change it: it runs at each boot"
 	done
 }
 
@@ -675,12 +674,29 @@ keep_unit() {
 	fi
 }
 
+# Debian's package has the template where systemd looks for it.
+keep_template() {
+	local file
+	for file in "${HERE%/*/*}/systemd/pg-pcache@.service" /usr/lib/systemd/system/pg-pcache@.service; do
+		if [ -r "$file" ]; then
+			printf '%s\n' "$file"
+			return
+		fi
+	done
+	die "there is no $file" "it is distributed together with ndctl-setup"
+}
+
+# What systemd is to run for the server's user is as it was distributed.
+require_trusted_template() {
+	local template
+	template=$(keep_template) || exit 1
+	require_by_root "$template" "unit's template" "copy $HERE and it to where only root can change them, or install Debian's package"
+}
+
 # The template, fitted to this set-up: an instance has a file of its own.
 keep_text() { # DATA-DIRECTORY IMAGE
-	local template=$HERE/../../systemd/pg-pcache@.service line pgdata mounts bin
-	# Debian's package has it where systemd looks for it.
-	[ -e "$template" ] || template=/usr/lib/systemd/system/pg-pcache@.service
-	[ -r "$template" ] || die "there is no $template" "it is distributed together with ndctl-setup"
+	local template line pgdata mounts bin
+	template=$(keep_template) || exit 1
 	bin=$(program pg_pcache)
 	# systemd would take it for several words, or for a variable
 	[[ $bin != *[[:space:]\$]* ]] || die "$bin cannot be named in a unit" "--bindir=DIR names it by a path without spaces"
@@ -715,7 +731,7 @@ step_keep() {
 	image=$(image_file "$data")
 	[ -n "$(config image)" ] || [ "$image" != "$data.pcache/image" ] || step_directory "$data.pcache"
 	file=$(config unit_dir)/$(keep_unit)
-	text=$(keep_text "$data" "$image")
+	text=$(keep_text "$data" "$image") || exit 1
 	[ "$(cat "$file" 2>/dev/null)" != "$text" ] || return 0
 	change "keep:$file" "$(undo_object keep file "$file" image "$image")" write_file "$file" "$text"
 	change - '' systemctl daemon-reload

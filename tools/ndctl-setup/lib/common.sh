@@ -35,18 +35,10 @@ new_uuid() { if [ "$DRY_RUN" -eq 1 ]; then echo NEW-UUID; else cat /proc/sys/ker
 # {version, name, config, records: [{key, undo, command, done}]}, oldest first.
 state_read() { if [ -e "$STATE_FILE" ]; then cat "$STATE_FILE"; else echo '{"version": 1, "records": []}'; fi; }
 
-# Once, before it is used.  What stands in it is done by root, so nobody else may have written it.
+# Once, before it is used.
 state_check() {
-	local owner mode
 	[ -e "$STATE_FILE" ] || [ -L "$STATE_FILE" ] || return 0
-	trusted "$(dirname "$STATE_FILE")" >/dev/null ||
-		die "the state file $STATE_FILE is in a directory that others than root can change" "keep it where only root can: --state=FILE"
-	if [ -L "$STATE_FILE" ] || [ ! -f "$STATE_FILE" ]; then die "the state file $STATE_FILE is not a regular file"; fi
-	read -r owner mode < <(stat -c '%u %a' "$STATE_FILE")
-	if { [ "$owner" -ne 0 ] && [ "$owner" -ne "$EUID" ]; } || (((8#$mode & 8#022) != 0)); then
-		die "the state file $STATE_FILE was or can be written by others than root (owner $(stat -c %U "$STATE_FILE"), mode $mode)" \
-			"look at what it says to be undone; if it is as you know it: chown root: $STATE_FILE && chmod 600 $STATE_FILE"
-	fi
+	require_by_root "$STATE_FILE" "state file" "keep it where only root can: --state=FILE"
 	[ -r "$STATE_FILE" ] || die "the state file $STATE_FILE cannot be read by $(id -un)"
 	jq -e '.version == 1 and (.records | type == "array")' "$STATE_FILE" >/dev/null 2>&1 ||
 		die "the state file $STATE_FILE is damaged, or of another version" "it is needed to undo; do not remove it without need"
@@ -149,6 +141,19 @@ trusted() {
 # require_trusted DIR HINT: root is going to make files there
 require_trusted() {
 	trusted "$1" >/dev/null || die "$1 is in the hands of others than root: owner or mode of it, or of a directory or link on the way" "$2"
+}
+
+# require_by_root FILE WHAT HINT: root does what stands in it, so nobody else may
+# have written it, or put it there.  WHAT names it in messages, HINT says where it should be.
+require_by_root() {
+	local what="the $2 $1" mode
+	trusted "$(dirname -- "$1")" >/dev/null || die "$what is in a directory that others than root can change" "$3"
+	if [ -L "$1" ] || [ ! -f "$1" ]; then die "$what is not a regular file"; fi
+	mode=$(stat -c %a "$1")
+	if ! by_root_only "$1" || (((8#$mode & 8#022) != 0)); then
+		die "$what was or can be written by others than root (owner $(stat -c %U "$1"), mode $mode)" \
+			"read it; if it says what you want: chown root: $1 && chmod go-w $1"
+	fi
 }
 
 # actor PATH: who makes, renames or removes the name PATH?  Sets AS, the words to
