@@ -1332,6 +1332,36 @@ TestSetSize(void **state)
 	PCachePoolClose(&pool);
 }
 
+/* A file that can neither be allocated nor given its former size is told of. */
+static void
+TestSizeNotRestored(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	struct stat st;
+
+	Create(&pool, &sb);
+	assert_true(PCacheUnmap(&pool.map));
+	close(pool.fd);
+	pool.fd = memfd_create("pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_true(pool.fd >= 0);
+	assert_int_equal(ftruncate(pool.fd, POOL_SIZE), 0);
+	assert_int_equal(fcntl(pool.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+
+	PCachePoolInterrupted = IsInterrupted;
+	times_asked = 0;
+	interrupt_at = 1;
+	assert_false(PCachePoolSetSize(&pool, 2 * POOL_SIZE, &err));
+	assert_int_equal(errno, EINTR);
+	PCachePoolInterrupted = NULL;
+	assert_contains(err.message, "interrupted");
+	assert_contains(err.hint, "Operation not permitted");
+	assert_int_equal(fstat(pool.fd, &st), 0);
+	assert_int_equal(st.st_size, 2 * POOL_SIZE);
+	PCachePoolClose(&pool);
+}
+
 /* What somebody else creates just now is left alone. */
 static void
 TestCreateConcurrently(void **state)
@@ -1791,6 +1821,7 @@ main(void)
 		BOTH(TestExchangedAfterRename),
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),
+		cmocka_unit_test_setup_teardown(TestSizeNotRestored, SetUpMemory, TearDown),
 		BOTH(TestSpaceForNames),
 		BOTH(TestAskedBefore),
 		BOTH(TestRestoreSize),

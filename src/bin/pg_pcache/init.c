@@ -77,14 +77,25 @@ static struct
 	char		old_target[MAXPGPATH];
 }			undo;
 
-/* Remove what was made so far.  Only async-signal-safe functions here. */
+/* Only async-signal-safe functions here, and in Undo(). */
+static void
+WarnOfLostLink(void)
+{
+	static const char message[] =
+		"pg_pcache: warning: could not restore the symbolic link \"pg_pcache\" in the data directory\n";
+
+	if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
+		return;					/* there is nobody else to tell */
+}
+
+/* Remove what was made so far. */
 static void
 Undo(void)
 {
 	if (undo.made_link)
 		(void) unlink(undo.link);
-	if (undo.removed_link)
-		(void) symlink(undo.old_target, undo.link);
+	if (undo.removed_link && symlink(undo.old_target, undo.link) < 0 && errno != EEXIST)
+		WarnOfLostLink();
 	if (undo.made_pool)
 	{
 		(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE_TMP, 0);

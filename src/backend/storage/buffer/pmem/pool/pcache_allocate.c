@@ -276,7 +276,7 @@ PCachePoolAllocate(const PCachePool *pool, uint64 offset, uint64 length,
 /*
  * Give the file of an open pool that many bytes, all of them allocated, holes
  * that it had included.  If that fails, or is interrupted, it has the size that
- * it had before.
+ * it had before, unless the hint says that this failed as well.
  *
  * The pool must not be mapped.  Its superblock is the caller's business: with
  * another size than it says the pool is cold.
@@ -319,8 +319,8 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 	{
 		save_errno = errno;
 		/* some file systems have extended it by a part */
-		if (size > pool->file_size)
-			(void) ftruncate(pool->fd, pool->file_size);
+		if (size > pool->file_size && ftruncate(pool->fd, pool->file_size) < 0)
+			PCacheSetHint(err, _("The file could not be given its former size either: %m"));
 		errno = save_errno;
 		return false;
 	}
