@@ -231,7 +231,7 @@ TestFuse(void **state)
 	assert_int_equal(mkdir(Join(dir, "a/d"), 0700), 0);
 	assert_int_equal(stat(Join(dir, "a/d"), &st), 0);
 	on_fuse = st.st_ino;
-	assert_false(PCacheDirMakeMissing(&open_dir, 0700, &err));
+	assert_false(PCacheDirMakeMissing(&open_dir, &err));
 	assert_contains(err.message, "may be a file system of another user");
 	PCacheDirClose(&open_dir);
 	on_fuse = 0;
@@ -319,7 +319,7 @@ TestMissing(void **state)
 	assert_int_equal(PCacheDirOpenExisting(Join(dir, "link/d"), &open_dir, &err), PCACHE_DIR_OK);
 	assert_string_equal(open_dir.path, dir);
 	assert_int_equal(strncmp(open_dir.missing, "a/", 2), 0);
-	assert_true(PCacheDirMakeMissing(&open_dir, 0700, &err));
+	assert_true(PCacheDirMakeMissing(&open_dir, &err));
 	assert_string_equal(open_dir.path, Join(dir, "a/b/c/d"));
 	assert_string_equal(open_dir.missing, "");
 	assert_int_equal(stat(Join(dir, "a/b"), &st), 0);
@@ -345,7 +345,7 @@ TestMissing(void **state)
 			assert_int_equal(mkdir(path, 0700), 0);
 			assert_int_equal(chmod(path, 0777), 0);
 		}
-		assert_false(PCacheDirMakeMissing(&open_dir, 0700, &err));
+		assert_false(PCacheDirMakeMissing(&open_dir, &err));
 		assert_contains(err.message, i == 2 ? "invalid permissions" : "could not create directory");
 		assert_false(Exists(Join(dir, "a/x")));
 		assert_false(Exists(Join(dir, "fast/x")));

@@ -65,7 +65,7 @@ Create(PCachePool *pool, PCacheSuperblock *sb)
 {
 	PCacheError err;
 
-	if (!PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+	if (!PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, CATALOG_VERSION,
 						  pool, sb, &err))
 		fail_msg("%s", err.message);
 }
@@ -187,46 +187,42 @@ ExpectNewPool(int fd, const PCacheSuperblock *sb)
 static void
 TestCreate(void **state)
 {
-	static const int modes[] = {0600, 0640};
 	PCachePool	pool;
 	PCacheSuperblock sb;
 	PCacheError err;
 	struct stat st;
 	mode_t		old_umask = umask(0);
 
-	for (int i = 0; i < lengthof(modes); i++)
-	{
-		if (!PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, modes[i],
-							  CATALOG_VERSION, &pool, &sb, &err))
-			fail_msg("%s", err.message);
-		assert_string_equal(pool.path, Join(dir, "pool"));
-		assert_int_equal(pool.fs_kind, dir_kind);
-		assert_int_equal(pool.file_size, POOL_SIZE);
+	if (!PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER,
+						  CATALOG_VERSION, &pool, &sb, &err))
+		fail_msg("%s", err.message);
+	assert_string_equal(pool.path, Join(dir, "pool"));
+	assert_int_equal(pool.fs_kind, dir_kind);
+	assert_int_equal(pool.file_size, POOL_SIZE);
 
-		/* all of it is there: not sparse */
-		assert_int_equal(stat(pool.path, &st), 0);
-		assert_int_equal(st.st_size, POOL_SIZE);
-		assert_true(st.st_blocks * 512 >= POOL_SIZE);
-		assert_int_equal(st.st_mode & 07777, modes[i]);
-		assert_false(Exists(Join(dir, "pool.tmp")));
+	/* all of it is there: not sparse */
+	assert_int_equal(stat(pool.path, &st), 0);
+	assert_int_equal(st.st_size, POOL_SIZE);
+	assert_true(st.st_blocks * 512 >= POOL_SIZE);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_false(Exists(Join(dir, "pool.tmp")));
 
-		/* mapped as a whole */
-		assert_non_null(pool.map.base);
-		assert_int_equal(pool.map.length, POOL_SIZE);
-		assert_int_equal((uintptr_t) pool.map.base % MIB(2), 0);
-		assert_memory_equal(pool.map.base, &sb, sizeof(sb));
-		ExpectNewPool(pool.fd, &sb);
+	/* mapped as a whole */
+	assert_non_null(pool.map.base);
+	assert_int_equal(pool.map.length, POOL_SIZE);
+	assert_int_equal((uintptr_t) pool.map.base % MIB(2), 0);
+	assert_memory_equal(pool.map.base, &sb, sizeof(sb));
+	ExpectNewPool(pool.fd, &sb);
 
-		/* and locked */
-		assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_LOCKED);
-		assert_int_equal(OpenElsewhere(PCACHE_OPEN_READ), PCACHE_OPEN_LOCKED);
-		assert_int_equal(OpenElsewhere(PCACHE_OPEN_PEEK), PCACHE_OPEN_OK);
-		PCachePoolClose(&pool);
-		assert_null(pool.map.base);
-		assert_int_equal(pool.fd, -1);
-		assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_OK);
-		PCachePoolClose(&pool);
-	}
+	/* and locked */
+	assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_LOCKED);
+	assert_int_equal(OpenElsewhere(PCACHE_OPEN_READ), PCACHE_OPEN_LOCKED);
+	assert_int_equal(OpenElsewhere(PCACHE_OPEN_PEEK), PCACHE_OPEN_OK);
+	PCachePoolClose(&pool);
+	assert_null(pool.map.base);
+	assert_int_equal(pool.fd, -1);
+	assert_int_equal(OpenElsewhere(PCACHE_OPEN_WRITE), PCACHE_OPEN_OK);
+	PCachePoolClose(&pool);
 	umask(old_umask);
 }
 
@@ -468,14 +464,25 @@ TestOpenPermissions(void **state)
 	PCachePool	pool;
 	PCacheSuperblock sb;
 	PCacheError err;
+	struct stat st;
 
 	Create(&pool, &sb);
 	PCachePoolClose(&pool);
 	for (int i = 0; i < lengthof(good); i++)
 	{
+		/* who only looks leaves it to the group, who writes does not */
 		assert_int_equal(chmod(Join(dir, "pool"), good[i]), 0);
-		assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+		assert_int_equal(chmod(dir, 0750), 0);
+		assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_OK);
 		PCachePoolClose(&pool);
+		assert_int_equal(stat(dir, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0750);
+		assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+		assert_int_equal(fstat(pool.fd, &st), 0);
+		assert_int_equal(st.st_mode & 07777, good[i] & ~S_IRWXG);
+		PCachePoolClose(&pool);
+		assert_int_equal(stat(dir, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0700);
 	}
 	for (int i = 0; i < lengthof(bad); i++)
 	{
@@ -537,7 +544,7 @@ TestInterrupted(void **state)
 	for (interrupt_at = 1; !created && interrupt_at < 100; interrupt_at++)
 	{
 		times_asked = 0;
-		created = PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+		created = PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER,
 								   CATALOG_VERSION, &pool, &sb, &err);
 		assert_false(Exists(Join(dir, "pool.tmp")));
 		/* the question about huge pages is not one of life and death */
@@ -592,7 +599,7 @@ TestSparse(void **state)
 	for (int finish = 0; finish < 2; finish++)
 	{
 		assert_true(PCachePoolBeginCreate(&creation, dir, false, true, capacity,
-										  SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+										  SYSTEM_IDENTIFIER, CATALOG_VERSION,
 										  &pool, &sb, &err));
 		assert_int_equal(pool.file_size, sb.pool_size);
 		if (pool.fs_kind == PCACHE_FS_TMPFS)
@@ -637,13 +644,13 @@ TestNoReplacement(void **state)
 	struct stat before;
 	struct stat after;
 
-	assert_true(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+	assert_true(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER,
 								 CATALOG_VERSION, &pool, &sb, &err));
 	assert_int_equal(fstat(pool.fd, &before), 0);
 	/* in use, and not */
 	for (int i = 0; i < 2; i++)
 	{
-		assert_false(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+		assert_false(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER,
 									  CATALOG_VERSION, &other, &sb, &err));
 		assert_contains(err.message, "already exists");
 		assert_int_equal(stat(Join(dir, "pool"), &after), 0);
@@ -654,7 +661,7 @@ TestNoReplacement(void **state)
 	/* nor what is no pool */
 	unlink(Join(dir, "pool"));
 	assert_int_equal(symlink("nowhere", Join(dir, "pool")), 0);
-	assert_false(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+	assert_false(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER,
 								  CATALOG_VERSION, &other, &sb, &err));
 	assert_contains(err.message, "already exists");
 }
@@ -668,7 +675,7 @@ ExpectNoCreation(uint64 capacity, const char *message)
 
 	memset(&pool, 0x55, sizeof(pool));
 	memset(&err, 0, sizeof(err));
-	assert_false(PCachePoolCreate(dir, true, capacity, SYSTEM_IDENTIFIER, 0600,
+	assert_false(PCachePoolCreate(dir, true, capacity, SYSTEM_IDENTIFIER,
 								  CATALOG_VERSION, &pool, &sb, &err));
 	assert_contains(err.message, message);
 	assert_int_equal(pool.fd, -1);
@@ -790,7 +797,7 @@ TestLeftoverCounts(void **state)
 	PCacheError err;
 
 	assert_true(PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
-									  SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+									  SYSTEM_IDENTIFIER, CATALOG_VERSION,
 									  &pool, &sb, &err));
 	/* it is none yet */
 	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
@@ -926,7 +933,7 @@ CreationFails(void *arg)
 	PCacheSuperblock sb;
 	PCacheError err;
 
-	if (PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+	if (PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER,
 						 CATALOG_VERSION, &pool, &sb, &err))
 		return 2;
 	return pool.fd == -1 &&
@@ -1378,7 +1385,7 @@ TestCreateConcurrently(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
 	ExpectNoCreation(CAPACITY, "could not lock file");
-	assert_false(PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, 0600,
+	assert_false(PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER,
 								  CATALOG_VERSION, &pool, &sb, &err));
 	assert_contains(err.hint, "another pg_pcache");
 	assert_int_equal(ReadFile(tmp_path, buf, sizeof(buf)), 6);
@@ -1420,7 +1427,7 @@ TestOpenDuringCreation(void **state)
 		if (pid == 0)
 		{
 			if (!PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
-									   SYSTEM_IDENTIFIER, 0600, CATALOG_VERSION,
+									   SYSTEM_IDENTIFIER, CATALOG_VERSION,
 									   &pool, &sb, &err) ||
 				write(from_child[1], "x", 1) != 1 ||
 				read(to_child[0], &byte, 1) != 1)
@@ -1676,32 +1683,30 @@ TestMakeDirectory(void **state)
 	{
 		if (kind == dir_kind)
 			continue;
-		assert_false(PCacheMakeDirectory(deep, kind, 0700, &err));
+		assert_false(PCacheMakeDirectory(deep, kind, &err));
 		assert_contains(err.message, "cannot be created");
 		assert_contains(err.message, deep);
 		assert_contains(err.message, PCacheFsKindName(kind));
 		assert_contains(err.message, PCacheFsKindName(dir_kind));
 		assert_false(Exists(Join(dir, "a")));
 		/* even if the directory itself is there */
-		assert_false(PCacheMakeDirectory(dir, kind, 0700, &err));
+		assert_false(PCacheMakeDirectory(dir, kind, &err));
 	}
 
-	assert_true(PCacheMakeDirectory(deep, dir_kind, 0700, &err));
+	assert_true(PCacheMakeDirectory(deep, dir_kind, &err));
 	assert_int_equal(stat(deep, &st), 0);
 	assert_true(S_ISDIR(st.st_mode));
 	assert_int_equal(st.st_mode & 07777, 0700);
 
 	/* again, and with some that exist */
-	assert_true(PCacheMakeDirectory(deep, dir_kind, 0700, &err));
-	assert_true(PCacheMakeDirectory(Join(dir, "a/b/d"), dir_kind, 0750, &err));
-	assert_int_equal(stat(Join(dir, "a/b/d"), &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0750);
+	assert_true(PCacheMakeDirectory(deep, dir_kind, &err));
+	assert_true(PCacheMakeDirectory(Join(dir, "a/b/d"), dir_kind, &err));
 
 	/* not through a file, nor in its place */
 	WriteFile(Join(dir, "file"), "x", 1);
-	assert_false(PCacheMakeDirectory(Join(dir, "file/x"), dir_kind, 0700, &err));
+	assert_false(PCacheMakeDirectory(Join(dir, "file/x"), dir_kind, &err));
 	assert_contains(err.message, "Not a directory");
-	assert_false(PCacheMakeDirectory(Join(dir, "file"), dir_kind, 0700, &err));
+	assert_false(PCacheMakeDirectory(Join(dir, "file"), dir_kind, &err));
 	assert_contains(err.message, "Not a directory");
 	umask(old_umask);
 }

@@ -412,7 +412,6 @@ static char lwlocks[1024 * sizeof(LWLockPadded)] __attribute__((aligned(128)));
 LWLockPadded *MainLWLockArray = (LWLockPadded *) lwlocks;
 char	   *DataDir = "/nowhere";
 int			pg_file_create_mode = 0600;
-int			pg_dir_create_mode = 0700;
 bool		ArchiveRecoveryRequested = false;
 bool		InArchiveRecovery = false;
 bool		InRecovery = false;
@@ -1349,7 +1348,7 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 }
 
 bool
-PCacheMakeDirectory(const char *directory, PCacheFsKind expected, int dir_mode,
+PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 					PCacheError *err)
 {
 	abort();

@@ -148,7 +148,7 @@ TestResize(void **state)
 		PCacheGeometry g = PCacheComputeGeometry(to, PCACHE_ALIGNMENT);
 		uint64		used;
 
-		if (!PCachePoolCreate(dir, true, from, 1, 0600, 2, &pool, &sb, &err))
+		if (!PCachePoolCreate(dir, true, from, 1, 2, &pool, &sb, &err))
 			fail_msg("%s", err.message);
 		sb.slots_used = used = Random() % 4 == 0 ? Random() % (from + 1) : Min(from, 600);
 		Fill(&pool, &sb);
@@ -189,7 +189,7 @@ TestFilter(void **state)
 	PCacheSuperblock sb;
 	PCacheError err;
 
-	assert_true(PCachePoolCreate(dir, true, 1000, 1, 0600, 2, &pool, &sb, &err));
+	assert_true(PCachePoolCreate(dir, true, 1000, 1, 2, &pool, &sb, &err));
 	sb.slots_used = 1000;
 	Fill(&pool, &sb);
 	for (uint64 slot = 1; slot < sb.slots_used; slot += 2)
@@ -214,7 +214,7 @@ TestBadTarget(void **state)
 	const uint64 bad_slot = 800;
 	uint64		capacity;
 
-	assert_true(PCachePoolCreate(dir, true, 1000, 1, 0600, 2, &pool, &sb, &err));
+	assert_true(PCachePoolCreate(dir, true, 1000, 1, 2, &pool, &sb, &err));
 	sb.slots_used = 1000;
 	Fill(&pool, &sb);
 	for (uint64 slot = 0; slot < sb.slots_used; slot++)

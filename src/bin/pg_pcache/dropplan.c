@@ -147,7 +147,9 @@ CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 	const char *why;
 	struct stat st;
 
-	switch (PCachePoolOpen(plan->directory, PCACHE_OPEN_WRITE, &plan->pool, &err))
+	switch (PCachePoolOpen(plan->directory,
+						   options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
+						   &plan->pool, &err))
 	{
 		case PCACHE_OPEN_OK:
 			break;

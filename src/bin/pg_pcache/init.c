@@ -372,7 +372,8 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 	PCacheRecordResult record_result;
 
 	plan->old_pool.fd = -1;
-	switch (PCachePoolOpen(plan->directory, PCACHE_OPEN_WRITE,
+	switch (PCachePoolOpen(plan->directory,
+						   options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
 						   &plan->old_pool, &err))
 	{
 		case PCACHE_OPEN_OK:
@@ -539,8 +540,6 @@ ReuseOldPool(InitPlan *plan, PCachePool *pool, PCacheSuperblock *sb)
 	PCacheReadSuperblocks(pool->fd, &superblocks);
 	EmptyPool(pool, &superblocks, plan->control, plan->capacity);
 	*sb = superblocks.chosen;
-	if (fchmod(pool->fd, pg_file_create_mode) < 0)
-		pg_fatal("could not change permissions of file \"%s\": %m", pool->path);
 }
 
 static void
@@ -554,7 +553,7 @@ MakeDirectory(InitPlan *plan)
 	strlcpy(undo.directory, plan->directory, sizeof(undo.directory));
 	undo.existing_length = strlen(plan->existing.path);
 	undo.made_directory = 1;
-	if (!PCacheDirMakeMissing(&plan->existing, pg_dir_create_mode, &err))
+	if (!PCacheDirMakeMissing(&plan->existing, &err))
 		FailWith(&err);
 }
 
@@ -612,7 +611,6 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		PCachePoolFileMade = NotePoolMade;
 		created = PCachePoolCreate(plan->directory, plan->old_pool.fd >= 0, plan->capacity,
 								   plan->control->system_identifier,
-								   pg_file_create_mode,
 								   plan->control->catalog_version_no,
 								   &pool, &sb, &err);
 		if (progress != 0)

@@ -20,7 +20,6 @@
 
 #include <sys/mman.h>
 
-#include "common/file_perm.h"
 #include "common/logging.h"
 #include "load.h"
 #include "portability/instr_time.h"
@@ -182,10 +181,10 @@ CreatePool(Loading *l, const PCacheMissing *plan, bool sparse, uint64 capacity)
 	if (l->missing)
 	{
 		PCachePoolFileMade = WatchPool;
-		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, pg_dir_create_mode, &err) ||
+		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, &err) ||
 			!PCachePoolBeginCreate(&l->creation, plan->directory, false, sparse,
 								   Max(plan->capacity, capacity),
-								   r->control->system_identifier, pg_file_create_mode,
+								   r->control->system_identifier,
 								   r->control->catalog_version_no, &r->pool,
 								   RebuildSuperblock(r), &err))
 		{

@@ -47,7 +47,7 @@ extern PCacheDirResult PCacheDirOpen(const char *path, PCacheDir *dir,
 extern PCacheDirResult PCacheDirOpenForFile(const char *path, PCacheDir *dir,
 											PCacheError *err);
 extern int	PCacheDirCountMissing(const PCacheDir *dir);
-extern bool PCacheDirMakeMissing(PCacheDir *dir, int mode, PCacheError *err);
+extern bool PCacheDirMakeMissing(PCacheDir *dir, PCacheError *err);
 extern bool PCacheDirSync(const PCacheDir *dir);
 extern void PCacheDirClose(PCacheDir *dir);
 
@@ -67,7 +67,7 @@ extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
 extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 								   PCacheFsKind *kind, PCacheError *err);
 extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
-								int dir_mode, PCacheError *err);
+								PCacheError *err);
 extern bool PCacheIsInside(const char *path, const char *directory);
 
 /* pcache_file.c */
@@ -77,6 +77,7 @@ extern int	PCacheDirOpenFile(const PCacheDir *dir, const char *name,
 							  int flags, const char *path, struct stat *st,
 							  PCacheError *err);
 extern bool PCacheFileIsWritable(int fd, const char *path, PCacheError *err);
+extern bool PCacheFileKeepFromGroup(int fd, const char *path, PCacheError *err);
 extern bool PCacheDirHasAllLinks(const PCacheDir *dir, int fd,
 								 const char *path, PCacheError *err);
 

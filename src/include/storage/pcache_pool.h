@@ -139,14 +139,13 @@ extern void (*PCachePoolFileMade) (int dir_fd);
 extern bool PCachePoolBeginCreate(PCacheCreation *creation,
 								  const char *directory, bool replace,
 								  bool sparse, uint64 capacity,
-								  uint64 system_identifier, int file_mode,
+								  uint64 system_identifier,
 								  uint32 catalog_version, PCachePool *pool,
 								  PCacheSuperblock *sb, PCacheError *err);
 extern bool PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err);
 extern void PCachePoolAbortCreate(PCacheCreation *creation);
 extern bool PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
-							 uint64 system_identifier, int file_mode,
-							 uint32 catalog_version,
+							 uint64 system_identifier, uint32 catalog_version,
 							 PCachePool *pool, PCacheSuperblock *sb,
 							 PCacheError *err);
 

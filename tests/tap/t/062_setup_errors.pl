@@ -58,7 +58,7 @@ SKIP:
 	chmod 0000, $pool;
 	start_fails(
 		$node,
-		qr/FATAL:  could not open persistent cache pool ".*": Permission denied\n.*HINT:  The pool and its directory must belong to the user that owns the server process\./,
+		qr/FATAL:  could not open persistent cache pool ".*": Permission denied\n.*HINT:  The pool and its directory must belong to the user that owns the server process, and be writable for it\./,
 		'mode 0000');
 	chmod 0600, $pool;
 	chmod 0000, pool_dir($node);
@@ -75,7 +75,7 @@ for my $mode (0666, 0660, 0604, 0602, 0610, 0601)
 	chmod $mode, $pool;
 	start_fails(
 		$node,
-		qr/FATAL:  persistent cache pool ".*" has invalid permissions\n.*HINT:  Permissions should be u=rw \(0600\) or u=rw,g=r \(0640\)\./,
+		qr/FATAL:  persistent cache pool ".*" has invalid permissions\n.*HINT:  Permissions should be u=rw \(0600\)\./,
 		$name);
 	my ($rc, undef, $message) = pcache($node, 'verify');
 	is($rc, 1, "$name: pg_pcache verify fails");
@@ -176,11 +176,11 @@ is_warm($node, $offset, $valid, 'mended');
 is(checksums($node), $expected, 'mended: contents are right');
 $node->stop;
 
-# Group access, as the data directory has it.
+# Group access to the data directory is none to the pool.
 my $group = new_node('group', init => { extra => ['--allow-group-access'] });
-is((stat pool_file($group))[2] & 07777, 0640, 'group access: mode of the pool');
+is((stat pool_file($group))[2] & 07777, 0600, 'group access: mode of the pool');
 is((stat state_file($group))[2] & 07777, 0640, 'group access: mode of the record');
-is((stat pool_dir($group))[2] & 07777, 0750, 'group access: mode of the directory');
+is((stat pool_dir($group))[2] & 07777, 0700, 'group access: mode of the directory');
 $group->start;
 load_data($group, rows => 1000);
 restart_warm($group, 'group access');

@@ -177,8 +177,10 @@ refuse_mode($top, $_,
 	qr/other users can replace the persistent cache, because they can change directory "\Q$top\E"/)
   for 0777, 0775, 0757;
 chmod 0750, $dir or die $!;
-is_mended('the directory with mode 0750');
-chmod 0700, $dir or die $!;
+chmod 0640, $pool or die $!;
+is_mended('the directory with mode 0750, and the pool with 0640');
+is((stat $dir)[2] & 07777, 0700, 'the group has lost the directory');
+is((stat $pool)[2] & 07777, 0600, 'the group has lost the pool');
 chmod 01777, $top or die $!;
 is_mended('the one above with mode 1777');
 chmod 0755, $top or die $!;

@@ -25,7 +25,6 @@
 
 #include "access/xlog.h"
 #include "catalog/catversion.h"
-#include "common/file_perm.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
 #include "storage/pcache_late_read.h"
@@ -45,11 +44,9 @@ CreateMissingPool(const char *directory, const PCacheRecord *record,
 
 	if (!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(persistent_cache_directory), record,
 								persistent_cache_size, NBuffers, &plan, open_err) ||
-		!PCacheMakeDirectory(plan.directory, plan.fs_kind,
-							 pg_dir_create_mode, open_err) ||
+		!PCacheMakeDirectory(plan.directory, plan.fs_kind, open_err) ||
 		!PCachePoolCreate(plan.directory, false, plan.capacity,
-						  GetSystemIdentifier(), pg_file_create_mode,
-						  CATALOG_VERSION_NO,
+						  GetSystemIdentifier(), CATALOG_VERSION_NO,
 						  &PCacheThePool, &PCacheCtl->superblock, open_err))
 		return false;
 

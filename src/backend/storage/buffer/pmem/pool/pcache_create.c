@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file_perm.h"
 #include "storage/pcache_pool.h"
 
 void		(*PCachePoolFileMade) (int dir_fd) = NULL;
@@ -104,7 +105,7 @@ MakeRoom(PCachePool *pool, const PCacheGeometry *g, bool sparse, PCacheError *er
 bool
 PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool replace,
 					  bool sparse, uint64 capacity, uint64 system_identifier,
-					  int file_mode, uint32 catalog_version,
+					  uint32 catalog_version,
 					  PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
 	PCacheGeometry g;
@@ -126,7 +127,8 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 	strlcpy(pool->directory, dir->path, sizeof(pool->directory));
 	/* the room that a leftover has is room for its successor */
 	if (!RemoveLeftover(dir, pool->path, err) ||
-		!PCacheSpaceFor(dir, capacity, &g, err))
+		!PCacheSpaceFor(dir, capacity, &g, err) ||
+		!PCacheFileKeepFromGroup(dir->fd, dir->path, err))
 		goto fail;
 	if (!PCacheFsKindOf(dir, dir->fd, &pool->fs_kind, &pool->page_size))
 	{
@@ -136,7 +138,8 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 	}
 
 	pool->fd = openat(dir->fd, PCACHE_POOL_FILE_TMP,
-					  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode);
+					  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+					  PG_FILE_MODE_OWNER);
 	if (pool->fd < 0)
 	{
 		PCacheSetError(err, _("could not create file \"%s\": %m"), pool->path);
@@ -230,14 +233,13 @@ fail:
 /* Create an empty pool; for the arguments see PCachePoolBeginCreate(). */
 bool
 PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
-				 uint64 system_identifier, int file_mode,
-				 uint32 catalog_version,
+				 uint64 system_identifier, uint32 catalog_version,
 				 PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
 	PCacheCreation creation;
 
 	return PCachePoolBeginCreate(&creation, directory, replace, false, capacity,
-								 system_identifier, file_mode, catalog_version,
+								 system_identifier, catalog_version,
 								 pool, sb, err) &&
 		PCachePoolFinishCreate(&creation, err);
 }

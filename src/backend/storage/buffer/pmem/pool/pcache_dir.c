@@ -76,11 +76,12 @@ PCacheDirIsTrusted(const struct stat *st, bool is_pools, const char *path,
 				PCacheSetHint(err, _("The directory must belong to the user that owns the server process."));
 			return false;
 		}
+		/* who opens the pool takes from the group what it can do */
 		if ((st->st_mode & PG_MODE_MASK_GROUP) != 0)
 		{
 			PCacheSetError(err, _("persistent cache directory \"%s\" has invalid permissions"),
 						   path);
-			PCacheSetHint(err, _("Permissions should be u=rwx (0700) or u=rwx,g=rx (0750)."));
+			PCacheSetHint(err, _("Permissions should be u=rwx (0700)."));
 			return false;
 		}
 		return true;
@@ -361,11 +362,11 @@ PCacheDirCountMissing(const PCacheDir *dir)
 }
 
 /*
- * Make what is missing of a path, with this mode, and have dir be that.  Names
- * are made durable.  Nothing is removed again after an error, which err tells.
+ * Make what is missing of a path, and have dir be that.  Names are made durable.
+ * Nothing is removed again after an error, which err tells.
  */
 bool
-PCacheDirMakeMissing(PCacheDir *dir, int mode, PCacheError *err)
+PCacheDirMakeMissing(PCacheDir *dir, PCacheError *err)
 {
 	char		name[MAXPGPATH];
 	const char *rest;
@@ -375,7 +376,7 @@ PCacheDirMakeMissing(PCacheDir *dir, int mode, PCacheError *err)
 		PCacheDirResult result = PCACHE_DIR_FAILED;
 		struct stat st;
 
-		if ((mkdirat(dir->fd, name, mode) == 0 || errno == EEXIST) &&
+		if ((mkdirat(dir->fd, name, PG_DIR_MODE_OWNER) == 0 || errno == EEXIST) &&
 			PCacheDirSync(dir))
 			result = Enter(dir, name, err);
 		if (result == PCACHE_DIR_UNTRUSTED)

@@ -97,7 +97,7 @@ PCacheDirOpenFile(const PCacheDir *dir, const char *name, int flags,
 	else if ((st->st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
 	{
 		PCacheSetError(err, _("persistent cache pool \"%s\" has invalid permissions"), path);
-		PCacheSetHint(err, _("Permissions should be u=rw (0600) or u=rw,g=r (0640)."));
+		PCacheSetHint(err, _("Permissions should be u=rw (0600)."));
 	}
 	else
 		return fd;
@@ -105,6 +105,31 @@ PCacheDirOpenFile(const PCacheDir *dir, const char *name, int flags,
 		close(fd);
 	errno = 0;
 	return -1;
+}
+
+/*
+ * Take from the group what it can do with a file of ours that is open, or with the
+ * directory of the pool, as earlier versions left them where PGDATA is open for
+ * the group.  Who can open the pool can lock it, and keep its memory in use.
+ *
+ * fd may be that of a PCacheDir; path is only used in messages.  Fails with err
+ * filled in.
+ */
+bool
+PCacheFileKeepFromGroup(int fd, const char *path, PCacheError *err)
+{
+	char		name[64];
+	struct stat st;
+
+	/* fchmod() takes no O_PATH */
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	if (fstat(fd, &st) == 0 &&
+		((st.st_mode & S_IRWXG) == 0 ||
+		 chmod(name, st.st_mode & (S_ISVTX | S_ISGID | S_IRWXU)) == 0))
+		return true;
+	PCacheSetError(err, _("could not set permissions of \"%s\": %m"), path);
+	PCacheSetHint(err, _("Take all permissions of its group away."));
+	return false;
 }
 
 /*

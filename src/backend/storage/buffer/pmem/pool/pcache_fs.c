@@ -226,14 +226,14 @@ OpenExistingPartOf(const char *directory, PCacheFsKind expected,
  */
 bool
 PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
-					int dir_mode, PCacheError *err)
+					PCacheError *err)
 {
 	PCacheDir	dir;
 	bool		ok;
 
 	if (!OpenExistingPartOf(directory, expected, &dir, err))
 		return false;
-	ok = PCacheDirMakeMissing(&dir, dir_mode, err);
+	ok = PCacheDirMakeMissing(&dir, err);
 	PCacheDirClose(&dir);
 	return ok;
 }

@@ -137,7 +137,8 @@ PCachePoolOpenDirectory(const char *directory, const char *path,
 }
 
 /*
- * Open and lock a pool file.
+ * Open and lock a pool file.  One that is opened for writing is closed for the
+ * group, and so is its directory.
  *
  * Everything that is wrong here is wrong with the set-up, not with pages:
  * the server gives up and tells, rather than to run without what its
@@ -189,6 +190,10 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 					   pool->path);
 		goto fail;
 	}
+	/* before we wait for the lock, which more of the group could take */
+	if (mode == PCACHE_OPEN_WRITE &&
+		!PCacheFileKeepFromGroup(dir.fd, dir.path, err))
+		goto fail;
 	if (mode != PCACHE_OPEN_PEEK &&
 		!PCachePoolLockFile(pool->fd, mode == PCACHE_OPEN_WRITE ? LOCK_EX : LOCK_SH,
 							wait_ms))
@@ -217,7 +222,9 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 					   pool->path);
 		goto fail;
 	}
-	if (!PCacheDirHasAllLinks(&dir, pool->fd, pool->path, err))
+	if (!PCacheDirHasAllLinks(&dir, pool->fd, pool->path, err) ||
+		(mode == PCACHE_OPEN_WRITE &&
+		 !PCacheFileKeepFromGroup(pool->fd, pool->path, err)))
 		goto fail;
 	pool->file_size = st.st_size;
 	PCacheDirClose(&dir);
