@@ -205,6 +205,20 @@ for my $line ('persistent_cache_size = sesame', 'sesame sesame sesame', 'sesame 
 		unlike($out . $err, qr/sesame/, "$line, $level: but not what");
 	}
 }
+# Some of that PostgreSQL tells with a level of its own.
+for my $line ("include_if_exists 'sesame'", "include_if_exists 'sesame'\nsesame = 1", "lc_monetary = 's\xc3\xa9same'")
+{
+	set($line);
+	for my $level ('debug1', 'log', 'warning')
+	{
+		my ($rc, $out, $err) = $node->psql('postgres', "SET client_min_messages = $level; SELECT reason FROM pg_pcache_next_start(); SHOW client_min_messages",
+			extra_params => [ '-U', 'watcher' ]);
+
+		is($rc, 0, "$line, $level: a member of pg_monitor may ask");
+		unlike($out . $err, qr/s(?:e|\xc3\xa9)same/, "$line, $level: and is not told what the files say");
+		like($out, qr/^$level$/m, "$line, $level: the level is what it was");
+	}
+}
 set('');
 
 # 7.  A directory with a newline.

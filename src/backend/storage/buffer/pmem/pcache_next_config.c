@@ -302,13 +302,8 @@ ReadFiles(ConfigVariable **head)
 	return file != NULL ? file : FileWithInvalidValue(*head);
 }
 
-/*
- * Read the settings of the next start.  Returns false, with err filled in, if
- * there are mistakes that keep the server from starting.  It is also filled in
- * for config->late_reads.
- */
-bool
-PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
+static bool
+ReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 {
 	ConfigVariable *head;
 	const char *file = ReadFiles(&head);
@@ -337,4 +332,32 @@ PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
 	}
 	FreeConfigVariables(head);
 	return valid && starts;
+}
+
+/*
+ * Read the settings of the next start.  Returns false, with err filled in, if
+ * there are mistakes that keep the server from starting.  It is also filled in
+ * for config->late_reads.
+ *
+ * Not all of what is told about the files is told at the level that we ask for: a
+ * missing file is worth a LOG, and some check hooks have warnings.  So the client
+ * is told nothing but errors meanwhile.
+ */
+bool
+PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err)
+{
+	int			save_level = client_min_messages;
+	bool		starts;
+
+	client_min_messages = ERROR;
+	PG_TRY();
+	{
+		starts = ReadNextConfig(config, err);
+	}
+	PG_FINALLY();
+	{
+		client_min_messages = save_level;
+	}
+	PG_END_TRY();
+	return starts;
 }
