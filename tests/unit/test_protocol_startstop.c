@@ -180,6 +180,7 @@ static void TwoSlots(void);
 #undef PCacheKeepPool
 #include "pcache_shutdown.c"
 #include "pcache_save.c"
+#include "pcache_scrub.c"
 #define fork_process HookFork
 #define waitpid HookWait
 #include "pcache_save_helpers.c"
@@ -838,6 +839,12 @@ PCacheMemcpyNodrain(const PCacheMapping *mapping, void *dest, const void *src, s
 	NoteStores();
 	if (len != BLCKSZ || mutant != M_MOVE_NO_PAGE_FLUSH)
 		Flush(dest, len);
+}
+
+void
+PCacheStreamNodrain(const PCacheMapping *mapping, void *dest, const void *src, size_t len)
+{
+	PCacheMemcpyNodrain(mapping, dest, src, len);
 }
 
 /* The store of a superblock begins. */

@@ -174,9 +174,13 @@ typedef struct PersistentCacheControl
 	uint64		control_updates;	/* of pg_control, under ControlFileLock; 0
 									 * before the pool is ours */
 
-	/* A save: the first slot that nobody has claimed yet, and pages saved. */
+	/*
+	 * A save: the first slot that nobody has claimed yet, pages saved, and
+	 * free slots that were overwritten.
+	 */
 	pg_atomic_uint64 save_next_slot;
 	pg_atomic_uint64 saved;
+	pg_atomic_uint64 scrubbed;
 
 	/* Apart from what others write. */
 	PCacheSealerControl sealer pg_attribute_aligned(PG_CACHE_LINE_SIZE);
@@ -377,6 +381,10 @@ typedef enum PCacheSaveResult
 } PCacheSaveResult;
 
 extern PCacheSaveResult PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers);
+
+/* pcache_scrub.c */
+extern bool PCacheScrubs(void);
+extern uint64 PCacheScrubSlots(uint32 first, uint32 n);
 
 /* pcache_numa.c */
 extern void PCacheApplyNuma(const PCacheMemoryPlace *place);

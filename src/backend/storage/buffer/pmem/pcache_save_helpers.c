@@ -48,6 +48,10 @@
 /* As log_startup_progress_interval has it by default. */
 #define SECONDS_PER_REPORT	10
 
+/* See PCacheSaveAll(): are free slots overwritten, and how many slots are claimed? */
+static bool scrubs;
+static uint32 n_slots;
+
 /* Tell from time to time how far a save has got that takes long. */
 static void
 ReportProgress(uint32 slot)
@@ -66,8 +70,25 @@ ReportProgress(uint32 slot)
 		return;
 	reported = seconds;
 	ereport(LOG,
-			(errmsg("persistent cache: saving, slot %u of %d, elapsed time: %d s",
-					slot, NBuffers, seconds)));
+			(errmsg("persistent cache: saving, slot %u of %u, elapsed time: %d s",
+					slot, n_slots, seconds)));
+}
+
+/* Save n slots, and overwrite those that are free if the save does that. */
+static bool
+SaveClaim(uint32 first, uint32 n)
+{
+	uint64		saved;
+
+	if (first < NBuffers)
+	{
+		if (!PCacheSaveSlots(first, Min(n, NBuffers - first), &saved))
+			return false;
+		pg_atomic_fetch_add_u64(&PCacheCtl->saved, saved);
+	}
+	if (scrubs)
+		pg_atomic_fetch_add_u64(&PCacheCtl->scrubbed, PCacheScrubSlots(first, n));
+	return true;
 }
 
 /*
@@ -82,14 +103,11 @@ SaveClaims(pid_t checkpointer)
 	uint32		first;
 	uint32		n;
 
-	while ((n = PCacheClaimSlots(&PCacheCtl->save_next_slot, NBuffers,
+	while ((n = PCacheClaimSlots(&PCacheCtl->save_next_slot, n_slots,
 								 SLOTS_PER_CLAIM, &first)) > 0)
 	{
-		uint64		saved;
-
-		if (!PCacheSaveSlots(first, n, &saved))
+		if (!SaveClaim(first, n))
 			return false;
-		pg_atomic_fetch_add_u64(&PCacheCtl->saved, saved);
 		if (checkpointer == 0)
 		{
 			if (!PostmasterIsAlive())
@@ -128,7 +146,7 @@ SaveOwnClaims(void)
 		PCacheMemoryErrorEscape = NULL;
 		PersistentCacheInitChild();
 		/* helpers need not go on with what begins anew */
-		pg_atomic_write_u64(&PCacheCtl->save_next_slot, NBuffers);
+		pg_atomic_write_u64(&PCacheCtl->save_next_slot, n_slots);
 		result = PCACHE_SAVE_AGAIN;
 	}
 	return result;
@@ -223,6 +241,10 @@ AwaitHelper(pid_t pid)
  * Sets *saved to how many pages the next start may keep, and *nhelpers to how many
  * processes were forked to help.
  *
+ * Free slots are overwritten by the way, those behind shared buffers included, if
+ * the settings want it.  That is left out if the save begins anew (alone), because
+ * a memory error in a slot that nobody needs must not cost the others.
+ *
  * Called by the checkpointer, when nobody else uses a buffer any more.  If it is
  * told to do so again, it must first find out about bad blocks anew.
  */
@@ -235,6 +257,9 @@ PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers)
 
 	pg_atomic_write_u64(&PCacheCtl->save_next_slot, 0);
 	pg_atomic_write_u64(&PCacheCtl->saved, 0);
+	pg_atomic_write_u64(&PCacheCtl->scrubbed, 0);
+	scrubs = !alone && PCacheScrubs();
+	n_slots = scrubs ? PCacheCtl->superblock.capacity : NBuffers;
 	PCacheSaving = true;
 
 	*nhelpers = alone ? 0 : ForkHelpers(helpers);

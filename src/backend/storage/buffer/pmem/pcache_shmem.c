@@ -28,6 +28,7 @@
 
 int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
 int			persistent_cache_numa = PERSISTENT_CACHE_NUMA_WARN;
+int			persistent_cache_scrub = PERSISTENT_CACHE_SCRUB_AUTO;
 int			persistent_cache_seal_delay = 10;
 int			persistent_cache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
 int			persistent_cache_size = 0;
@@ -44,6 +45,19 @@ const struct config_enum_entry persistent_cache_numa_options[] = {
 	{"off", PERSISTENT_CACHE_NUMA_OFF, false},
 	{"warn", PERSISTENT_CACHE_NUMA_WARN, false},
 	{"bind", PERSISTENT_CACHE_NUMA_BIND, false},
+	{NULL, 0, false}
+};
+
+const struct config_enum_entry persistent_cache_scrub_options[] = {
+	{"auto", PERSISTENT_CACHE_SCRUB_AUTO, false},
+	{"on", PERSISTENT_CACHE_SCRUB_ON, false},
+	{"off", PERSISTENT_CACHE_SCRUB_OFF, false},
+	{"true", PERSISTENT_CACHE_SCRUB_ON, true},
+	{"false", PERSISTENT_CACHE_SCRUB_OFF, true},
+	{"yes", PERSISTENT_CACHE_SCRUB_ON, true},
+	{"no", PERSISTENT_CACHE_SCRUB_OFF, true},
+	{"1", PERSISTENT_CACHE_SCRUB_ON, true},
+	{"0", PERSISTENT_CACHE_SCRUB_OFF, true},
 	{NULL, 0, false}
 };
 

@@ -124,6 +124,7 @@ SaveCache(int code, Datum arg)
 	bool		crc_ok;
 	PCacheSaveResult result = PCACHE_SAVE_AGAIN;
 	uint64		saved = 0;
+	uint64		scrubbed;
 	uint64		untrusted;
 	int			helpers = 0;
 	instr_time	start;
@@ -152,7 +153,8 @@ SaveCache(int code, Datum arg)
 	{
 		if (i > 0)
 			ereport(LOG,
-					(errmsg("persistent cache: the save begins anew without helpers")));
+					(errmsg("persistent cache: the save begins anew without helpers"),
+					 PCacheScrubs() ? errdetail("Free slots are not overwritten.") : 0));
 		/* Blocks may have gone bad meanwhile: do not touch them. */
 		PCacheQueryMedia();
 		if (!PCacheRememberBadDescriptors())
@@ -188,6 +190,12 @@ SaveCache(int code, Datum arg)
 	ereport(LOG,
 			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms, helpers: %d",
 					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed), helpers)));
+	scrubbed = pg_atomic_read_u64(&PCacheCtl->scrubbed);
+	if (scrubbed > 0)
+		ereport(LOG,
+				(errmsg_plural("persistent cache: overwrote %llu free slot",
+							   "persistent cache: overwrote %llu free slots",
+							   scrubbed, (unsigned long long) scrubbed)));
 	untrusted = PCacheCountUntrusted();
 	if (untrusted > 0)
 		ereport(LOG,
