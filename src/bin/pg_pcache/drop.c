@@ -6,7 +6,8 @@
  * All is looked at before anything is changed (dropplan.c).  Then, in this
  * order, and each step durably before the next one: what an interrupted "init
  * --force" left, the pool, its directory if nothing else is in it, the record,
- * and last the symbolic link in PGDATA.
+ * and last the symbolic link in PGDATA.  On persistent memory, files are
+ * overwritten before they are removed.
  *
  * A drop that was interrupted is completed by running it again, since as long
  * as there is something to remove, the record still says where.  Only the link
@@ -50,6 +51,30 @@ RemoveFromPool(const DropPlan *plan, const char *name)
 }
 
 /*
+ * Remove the pool, and overwrite it before that on persistent memory.  Until then
+ * it has the name of a leftover: no server can take it for a pool, half of which
+ * is zeros, and another drop finds it.
+ */
+static void
+RemovePool(const PCacheOptions *options, const DropPlan *plan, uint64 *done,
+		   uint64 total)
+{
+	if (!plan->overwrite_pool)
+	{
+		RemoveFromPool(plan, PCACHE_POOL_FILE);
+		return;
+	}
+	if (renameat(plan->dir.fd, PCACHE_POOL_FILE, plan->dir.fd, PCACHE_POOL_FILE_OLD) < 0)
+		pg_fatal("could not rename file \"%s\" to \"%s/%s\": %m",
+				 plan->pool.path, plan->dir.path, PCACHE_POOL_FILE_OLD);
+	if (!PCacheDirSync(&plan->dir))
+		pg_fatal("could not fsync directory \"%s\": %m", plan->dir.path);
+	RebuildStep("drop-renamed");
+	OverwriteFile(options, plan->pool.fd, plan->pool.path, done, total);
+	RemoveFromPool(plan, PCACHE_POOL_FILE_OLD);
+}
+
+/*
  * Remove the directory, which is open.  Nobody else can have exchanged it, nor
  * one above it, since all of them are trusted.  That it stays is no error.
  */
@@ -88,14 +113,19 @@ RemoveFromPgdata(const PCacheOptions *options, const char *path)
 static void
 CarryOut(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 {
+	uint64		done = 0;
+
 	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
 	{
+		if (plan->overwrite_leftover[i])
+			OverwriteFile(options, plan->leftover_fd[i], result->leftovers[i],
+						  &done, result->overwritten);
 		if (plan->leftover_fd[i] >= 0)
 			RemoveFromPool(plan, DropLeftoverNames[i]);
 	}
 	RebuildStep("drop-leftovers");
 	if (plan->pool.fd >= 0)
-		RemoveFromPool(plan, PCACHE_POOL_FILE);
+		RemovePool(options, plan, &done, result->overwritten);
 	RebuildStep("drop-pool");
 	if (plan->remove_directory)
 		RemoveDirectory(plan, result);
@@ -187,6 +217,8 @@ PrintResult(const DropResult *result, const char *directory, bool human)
 	if (result->link[0] != '\0')
 		PrintLine("symbolic link", "%s", result->link);
 	PrintLine("freed", "%s", FormatBytes(result->freed, human));
+	if (result->overwritten > 0)
+		PrintLine("overwritten", "%s", FormatBytes(result->overwritten, human));
 }
 
 int

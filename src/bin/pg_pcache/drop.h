@@ -28,6 +28,8 @@ typedef struct DropPlan
 	bool		is_untrusted;	/* nothing is looked at in the directory */
 	int			leftover_fd[DROP_MAX_LEFTOVERS];	/* locked; -1 if not to be
 													 * removed */
+	bool		overwrite_leftover[DROP_MAX_LEFTOVERS];
+	bool		overwrite_pool;
 	bool		remove_directory;
 	bool		remove_record;
 	bool		remove_link;
@@ -39,5 +41,10 @@ typedef struct DropPlan
 extern const char *const DropLeftoverNames[DROP_MAX_LEFTOVERS];
 extern void PlanDrop(const PCacheOptions *options, DropPlan *plan,
 					 DropResult *result);
+
+/* overwrite.c */
+extern bool IsOnPersistentMemory(int fd);
+extern void OverwriteFile(const PCacheOptions *options, int fd, const char *path,
+						  uint64 *done, uint64 total);
 
 #endif							/* DROP_H */

@@ -167,6 +167,9 @@ CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 	strlcpy(result->pool, plan->pool.path, sizeof(result->pool));
 	/* hugetlbfs also counts blocks of 512 bytes */
 	result->freed += (uint64) st.st_blocks * 512;
+	plan->overwrite_pool = IsOnPersistentMemory(plan->pool.fd);
+	if (plan->overwrite_pool)
+		result->overwritten += st.st_size;
 
 	PCacheReadSuperblocks(plan->pool.fd, &superblocks);
 	why = WhyForeign(plan, &superblocks);
@@ -232,7 +235,8 @@ CheckLeftovers(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 		int			fd;
 
 		snprintf(path, sizeof(path), "%s/%s", plan->directory, DropLeftoverNames[i]);
-		fd = PCacheDirOpenFile(&plan->dir, DropLeftoverNames[i], O_RDONLY, path,
+		fd = PCacheDirOpenFile(&plan->dir, DropLeftoverNames[i],
+							   options->dry_run ? O_RDONLY : O_RDWR, path,
 							   &st, &err);
 		if (fd < 0 && errno == ENOENT)
 			continue;
@@ -255,8 +259,13 @@ CheckLeftovers(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 		}
 		plan->leftover_fd[i] = fd;
 		result->leftovers[i] = pg_strdup(path);
-		if (!is_pool)
-			result->freed += (uint64) st.st_blocks * 512;
+		/* what is the pool under another name goes with that */
+		if (is_pool)
+			continue;
+		result->freed += (uint64) st.st_blocks * 512;
+		plan->overwrite_leftover[i] = IsOnPersistentMemory(fd);
+		if (plan->overwrite_leftover[i])
+			result->overwritten += st.st_size;
 	}
 }
 

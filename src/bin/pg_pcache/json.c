@@ -292,6 +292,7 @@ DropResultToJson(const DropResult *result, bool human)
 	AddString(&w, "record", result->record[0] != '\0' ? result->record : NULL);
 	AddString(&w, "symbolic_link", result->link[0] != '\0' ? result->link : NULL);
 	AddBytes(&w, "freed", result->freed, human);
+	AddBytes(&w, "overwritten", result->overwritten, human);
 	Finish(&w);
 }
 

@@ -113,6 +113,7 @@ typedef struct DropResult
 	char		record[MAXPGPATH];
 	char		link[MAXPGPATH];
 	uint64		freed;			/* bytes */
+	uint64		overwritten;	/* likewise, on persistent memory */
 } DropResult;
 
 /* What a comparison of a page with its data file can say. */

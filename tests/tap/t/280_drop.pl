@@ -367,6 +367,47 @@ SKIP:
 		}
 	}
 }
+# On persistent memory, what is removed is overwritten first.  In memory it is not.
+for my $forced (1, 0)
+{
+	local $ENV{PMEM_IS_PMEM_FORCE} = $forced;
+	my $name = $forced ? 'persistent memory' : 'memory';
+
+	for my $step ('', $forced ? 'drop-renamed' : ())
+	{
+		my $at = $name . ($step && ", killed at $step");
+		my ($size, $before, $held);
+
+		add_pool($node, directory => "$root/top/pmem", size => '16MB');
+		$node->start;
+		warm_up($node);
+		$node->stop;
+		$size = -s "$root/top/pmem/pool";
+		($rc, $out, $err) = pcache($node, 'drop', '--dry-run');
+		is(($out =~ /^overwritten: +(\d+) bytes$/m)[0] // 0, $forced ? $size : 0, "$at, --dry-run: says what is overwritten");
+		is(verify_json($node)->{rc}, 0, "$at, --dry-run: the next start will still be warm");
+		set_mode($node, undef);
+
+		# a descriptor shows what is left of a file that was removed
+		open $held, '<:raw', "$root/top/pmem/pool" or die $!;
+		if ($step)
+		{
+			local $ENV{PG_PCACHE_KILL_AT} = $step;
+			is((pcache($node, 'drop'))[0], -9, "$at: killed");
+			is(contents("$root/top/pmem"), "pool.old:$size", "$at: no server takes that for a pool");
+			is(traces(), 'pg_pcache pg_pcache.state', "$at: the record still says where it is");
+		}
+		($rc, $out, $err) = pcache($node, 'drop', '--json', '--progress');
+		is($rc, 0, "$at: exit status");
+		is(decode_json($out)->{overwritten}, $forced ? $size : 0, "$at: says how much was overwritten");
+		like($err, $forced ? qr/^\d+\/\d+ MB \(100%\) done$/m : qr/^$/, "$at: progress");
+		ok(!-e "$root/top/pmem", "$at: no directory is left");
+		is(traces(), '', "$at: no trace in the data directory");
+		is(read($held, $before, $size), $size, "$at: all of the file that was removed can be read");
+		is($before =~ tr/\0//c ? 'data' : 'zeros', $forced ? 'zeros' : 'data', "$at: is all that is in it");
+		close $held;
+	}
+}
 is(contents($root), 'top:' . -s "$root/top", 'nothing is left where the pools were');
 $node->start;
 is(checksums($node), $expected, 'the data files are as they were');
