@@ -373,7 +373,8 @@ Poke(void *data, size_t length, const Damage *d)
 			value += (int64) (d->value % 9) - 4;
 			break;
 		case 2:
-			value = (d->value % 4 + 1) * ((d->value & 4) ? 512 : 4096);
+			/* a few chunks, or pieces of the file, further on */
+			value += (d->value % 4 + 1) * ((d->value & 4) ? 512 : 4096);
 			break;
 		case 3:
 			value ^= UINT64CONST(1) << (d->value % (8 * width));
@@ -618,7 +619,7 @@ DamageImage(ImageBytes *image, const Damage *d, uint8 fit)
 
 				field.other = 1 + d->other % 2;
 				field.place = d->value >> 32;
-				Poke(two, sizeof(*two), &field);
+				Poke(two, offsetof(PCacheImageEntry, digest), &field);
 			}
 			return;
 		case APPEND_ENTRY:
