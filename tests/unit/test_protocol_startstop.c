@@ -1231,7 +1231,7 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 bool		persistent_cache_required = false;
 
 uint64
-PCachePoolHeldMemory(const char *directory)
+PCachePoolHeldMemory(const char *directory, bool *huge)
 {
 	return 0;
 }

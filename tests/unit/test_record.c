@@ -12,6 +12,9 @@
  */
 #include "postgres_fe.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include "unit.h"
 
 static char *datadir;
@@ -417,6 +420,7 @@ TestAtomic(void **state)
 	PCacheRecord got;
 	PCacheError err;
 	const char *tmp_path = Join(datadir, "pg_pcache.state.tmp");
+	struct rlimit limit;
 
 	other.capacity = 1;
 	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
@@ -429,11 +433,18 @@ TestAtomic(void **state)
 	ExpectEqual(&got, &s);
 	assert_int_equal(rmdir(tmp_path), 0);
 
-	/* no space */
+	/* what a crash has left is in nobody's way, and no link is followed */
 	assert_int_equal(symlink("/dev/full", tmp_path), 0);
+	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
+
+	/* nothing can be written */
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit) {0, limit.rlim_max}), 0);
 	assert_false(PCacheRecordWrite(datadir, 0600, &other, &err));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	signal(SIGXFSZ, SIG_DFL);
 	assert_contains(err.message, "could not write file");
-	assert_contains(err.message, "No space left on device");
 	assert_false(Exists(tmp_path));
 	assert_int_equal(PCacheRecordRead(datadir, &got, &err), PCACHE_RECORD_OK);
 	ExpectEqual(&got, &s);

@@ -250,8 +250,8 @@ AskPostgres(const PCacheOptions *options, const char *directory,
  * The value that a configuration parameter will have at the next start, or
  * NULL, after a warning, if that is unknown.
  *
- * If "postgres -C" fails, so does a start.  It has told why then, and verbs that
- * foretell a start have nothing more to say.
+ * If "postgres -C" fails on a configuration file that is there, so does a start.
+ * It has told why then, and verbs that foretell a start have nothing more to say.
  */
 char *
 ReadSetting(const PCacheOptions *options, const char *name)
@@ -265,7 +265,9 @@ ReadSetting(const PCacheOptions *options, const char *name)
 	located = true;
 	value = AskPostgres(options, options->pgdata, config_file, name);
 	if (value == NULL && FindPostgres(options) != NULL &&
-		(options->verb & (VERB_CHECK | VERB_VERIFY)) != 0)
+		(options->verb & (VERB_CHECK | VERB_VERIFY)) != 0 &&
+		access(config_file != NULL ? config_file :
+			   psprintf("%s/postgresql.conf", options->pgdata), R_OK) == 0)
 		pg_fatal("the server does not start with the configuration of the cluster");
 	return value;
 }

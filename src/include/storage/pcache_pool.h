@@ -112,7 +112,7 @@ extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 
 /* pcache_without.c */
-extern uint64 PCachePoolHeldMemory(const char *directory);
+extern uint64 PCachePoolHeldMemory(const char *directory, bool *huge);
 extern bool PCachePoolIsOurs(const char *directory, const PCacheRecord *record);
 extern bool PCachePoolGiveBack(PCachePool *pool, PCacheError *err);
 extern bool PCacheMemoryForBuffers(const char *directory, uint64 needed,

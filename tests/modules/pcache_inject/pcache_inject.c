@@ -57,6 +57,7 @@
 #include "miscadmin.h"
 #include "pcache_internal.h"
 #include "pcache_media_internal.h"
+#include "postmaster/bgworker.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
@@ -71,6 +72,7 @@ PG_MODULE_MAGIC_EXT(
 );
 
 extern PGDLLEXPORT void _PG_init(void);
+extern PGDLLEXPORT void pcache_inject_worker(Datum arg);
 extern PGDLLEXPORT void pcache_inject_crash(const char *name,
 											const void *private_data,
 											void *arg);
@@ -105,6 +107,7 @@ static int	save_after = 0;
 static char *helpers = NULL;
 static char *hold_at = NULL;
 static int	hold_pass = 1;
+static bool worker = false;
 static char *media = NULL;
 static char *bad_blocks = NULL;
 static char *dimms = NULL;
@@ -511,6 +514,29 @@ AttachInjectionPoints(void)
 #endif
 }
 
+/* A background worker that shows that it was started. */
+void
+pcache_inject_worker(Datum arg)
+{
+	ereport(LOG, errmsg("pcache_inject: a worker that is never restarted runs"));
+}
+
+static void
+RegisterWorker(void)
+{
+	BackgroundWorker bgw = {
+		.bgw_name = "pcache_inject",
+		.bgw_type = "pcache_inject",
+		.bgw_flags = BGWORKER_SHMEM_ACCESS,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_library_name = "pcache_inject",
+		.bgw_function_name = "pcache_inject_worker",
+	};
+
+	RegisterBackgroundWorker(&bgw);
+}
+
 void
 _PG_init(void)
 {
@@ -597,7 +623,17 @@ _PG_init(void)
 							   PGC_SIGHUP,
 							   0,
 							   NULL, NULL, NULL);
+	DefineCustomBoolVariable("pcache_inject.worker",
+							 "Registers a background worker that is never restarted.",
+							 NULL,
+							 &worker,
+							 false,
+							 PGC_POSTMASTER,
+							 0,
+							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pcache_inject");
+	if (worker)
+		RegisterWorker();
 
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = AttachInjectionPoints;

@@ -116,24 +116,25 @@ is($rc, 1, 'verify --directory: nothing there');
 is($rc, 1, 'verify --directory: relative');
 like($err, qr/must be an absolute path/, 'verify --directory: relative: message');
 
-# Unknown: the configuration cannot be read.
+# With an error in its configuration the server does not start.
 my $auto = slurp_file("$data/postgresql.auto.conf");
 append_to_file("$data/postgresql.auto.conf", "no_such_setting = 1\n");
 ($rc, $out, $err) = pcache($node, 'verify');
-is($rc, 3, 'verify, unreadable configuration: exit status');
-like($out, qr/^next start: UNKNOWN: the server's configuration could not be read$/m,
-	'verify, unreadable configuration: output');
-like($err, qr/warning: could not read "persistent_cache_mode" from the cluster's configuration\n/,
-	'verify, unreadable configuration: message');
-$verdict = verify_json($node);
-is($verdict->{next_start}, 'unknown', 'verify --json, unreadable configuration: next_start');
-is($verdict->{reason}, 'configuration', 'verify --json, unreadable configuration: reason');
+is($rc, 1, 'verify, wrong configuration: exit status');
+like($err, qr/unrecognized configuration parameter "no_such_setting".*error: the server does not start with the configuration of the cluster\n/s,
+	'verify, wrong configuration: message');
 truncate "$data/postgresql.auto.conf", length $auto;
 
 # --config-file
 append_to_file("$data/elsewhere.conf", slurp_file("$data/postgresql.conf"));
 rename "$data/postgresql.conf", "$data/postgresql.conf.away" or die $!;
-is((pcache($node, 'verify'))[0], 3, 'no configuration file: not known');
+($rc, $out, $err) = pcache($node, 'verify');
+is($rc, 3, 'no configuration file: not known');
+like($out, qr/^next start: UNKNOWN: the server's configuration could not be read$/m, 'no configuration file: output');
+like($err, qr/warning: could not read "persistent_cache_mode" from the cluster's configuration\n/, 'no configuration file: message');
+$verdict = verify_json($node);
+is($verdict->{next_start}, 'unknown', 'no configuration file: next_start');
+is($verdict->{reason}, 'configuration', 'no configuration file: reason');
 is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '--config-file');
 
 # Directories with the configuration, as Debian's packages have them.

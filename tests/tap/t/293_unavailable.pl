@@ -171,7 +171,7 @@ foreach (qw(planned_restart always))
 	unavailable('bad media', qr/too many of its blocks are bad/,
 		sub { $node->append_conf('postgresql.conf', q{pcache_inject.media = 'truncated'}) },
 		sub { $node->adjust_conf('postgresql.conf', 'pcache_inject.media', undef) },
-		unforetold => 1);
+		unforetold => 1, cold => qr/^the data directory was last used with another pool$/);
 
 	# The record cannot be written: the startup process finds that out.
 	$node->append_conf('postgresql.conf', "persistent_cache_directory = '$dir'");
@@ -197,6 +197,15 @@ foreach (qw(planned_restart always))
 	start_fails($node, qr/FATAL:  [^\n]*is locked by another process/, "$mode: locked by ourselves");
 	is((pcache($node, 'verify'))[0], 1, "$mode: locked by ourselves, pg_pcache verify says that it does not start");
 	close $lock;
+
+	# Who only reads it loses nothing.
+	open $lock, '<', $pool or die $!;
+	flock $lock, LOCK_SH or die $!;
+	$offset = log_offset($node);
+	$node->start;
+	runs_without($offset, qr/is locked by another process/, "$mode: read by ourselves");
+	close $lock;
+	$node->stop;
 
 	# A pool of no use that holds memory, and no memory for a second one.
 	SKIP:

@@ -227,6 +227,7 @@ extern bool check_persistent_cache_directory(char **newval, void **extra,
 
 /* pcache_open.c */
 extern bool PCacheOpenPool(PCacheRecord *record_file, bool *ours, PCacheError *err);
+extern void PCacheOpenUnusedPool(PCacheRecord *record_file);
 
 /* pcache_unavailable.c */
 extern bool PCacheBeginAgain(PCacheError *err);

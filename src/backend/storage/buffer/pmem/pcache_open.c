@@ -281,16 +281,30 @@ ReportPlace(const PCacheMemoryPlace *place)
 						PCachePlaceText(place, text, sizeof(text)))));
 }
 
+/* Do those who have the pool in this directory locked only read it? */
+static bool
+IsOnlyRead(const char *directory)
+{
+	PCachePool	pool;
+	PCacheError ignored;
+
+	if (PCachePoolOpen(directory, PCACHE_OPEN_TRY, &pool, &ignored) != PCACHE_OPEN_OK)
+		return false;
+	PCachePoolClose(&pool);
+	return true;
+}
+
 /*
  * Open the pool of PGDATA's record, and take its lock.  As long as somebody of
  * this cluster has it, who is at work on it, wait: the file of a pool that is
- * being loaded goes on to get memory.
+ * being loaded goes on to get memory.  Who only reads it loses nothing if the
+ * server starts without it, so *ours is false then.
  */
 static PCacheOpenResult
 OpenAndWait(const char *directory, const PCacheRecord *record, bool *ours,
 			PCacheError *err)
 {
-	uint64		held = PCachePoolHeldMemory(directory);
+	uint64		held = PCachePoolHeldMemory(directory, NULL);
 	uint64		before;
 	PCacheOpenResult opened;
 
@@ -298,10 +312,57 @@ OpenAndWait(const char *directory, const PCacheRecord *record, bool *ours,
 	{
 		before = held;
 		opened = PCachePoolOpen(directory, PCACHE_OPEN_WRITE, &PCacheThePool, err);
-		*ours = opened == PCACHE_OPEN_LOCKED && PCachePoolIsOurs(directory, record);
-		held = PCachePoolHeldMemory(directory);
+		*ours = opened == PCACHE_OPEN_LOCKED &&
+			PCachePoolIsOurs(directory, record) && !IsOnlyRead(directory);
+		held = PCachePoolHeldMemory(directory, NULL);
 	} while (*ours && held != before && !PCachePostmasterInterrupted());
 	return opened;
+}
+
+/*
+ * Read PGDATA's record, and find the pool's directory.  Returns the record, or NULL
+ * if there is none that can be read, and why in record_err, empty if it is missing.
+ */
+static PCacheRecord *
+FindPool(PCacheRecord *record_file, PCacheError *record_err)
+{
+	PCacheRecord *record = NULL;
+	char		directory[MAXPGPATH];
+
+	memset(record_file, 0, sizeof(*record_file));
+	record_err->message[0] = '\0';
+	PCacheDirPgdata = DataDir;
+	switch (PCacheRecordRead(DataDir, record_file, record_err))
+	{
+		case PCACHE_RECORD_OK:
+			record = record_file;
+			break;
+		case PCACHE_RECORD_MISSING:
+			record_err->message[0] = '\0';
+			break;
+		case PCACHE_RECORD_ERROR:
+			PCacheReportError(LOG, record_err);
+			memset(record_file, 0, sizeof(*record_file));
+			break;
+	}
+	PCacheFindDirectory(DataDir, persistent_cache_directory, record, directory);
+	strlcpy(PCachePoolDirectory, directory, MAXPGPATH);
+	return record;
+}
+
+/*
+ * The startup process has found that the server has to do without the pool.  Open
+ * and lock it nevertheless, if that can be done, so that PCacheRunWithout() can
+ * take its memory back.  *record_file is PGDATA's record then, or zeros.
+ */
+void
+PCacheOpenUnusedPool(PCacheRecord *record_file)
+{
+	PCacheError ignored;
+	bool		ours;
+	PCacheRecord *record = FindPool(record_file, &ignored);
+
+	(void) OpenAndWait(PCachePoolDirectory, record, &ours, &ignored);
 }
 
 /*
@@ -316,28 +377,13 @@ bool
 PCacheOpenPool(PCacheRecord *record_file, bool *ours, PCacheError *err)
 {
 	char		directory[MAXPGPATH];
-	PCacheRecord *record = NULL;
-	PCacheError record_err = {{0}};
+	PCacheRecord *record;
+	PCacheError record_err;
 	PCacheMediaReport media;
 
-	memset(record_file, 0, sizeof(*record_file));
 	*ours = false;
-	PCacheDirPgdata = DataDir;
-	switch (PCacheRecordRead(DataDir, record_file, err))
-	{
-		case PCACHE_RECORD_OK:
-			record = record_file;
-			break;
-		case PCACHE_RECORD_MISSING:
-			break;
-		case PCACHE_RECORD_ERROR:
-			PCacheReportError(LOG, err);
-			record_err = *err;
-			memset(record_file, 0, sizeof(*record_file));
-			break;
-	}
-	PCacheFindDirectory(DataDir, persistent_cache_directory, record, directory);
-	strlcpy(PCachePoolDirectory, directory, MAXPGPATH);
+	record = FindPool(record_file, &record_err);
+	strlcpy(directory, PCachePoolDirectory, sizeof(directory));
 	if (!PCacheReadsEndWithProcess(GetConfigOption("io_method", false, false),
 								   GetConfigOption("debug_io_direct", false, false),
 								   err) ||

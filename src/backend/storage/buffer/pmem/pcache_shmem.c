@@ -215,7 +215,13 @@ PersistentCacheShmemInit(void)
 	PersistentCacheDescriptors = NULL;
 	PersistentCacheUntrusted = NULL;
 	PCachePoolInterrupted = PCachePostmasterInterrupted;
-	opened = !PCacheBeginAgain(&err) && PCacheOpenPool(&record, &locked_by_us, &err);
+	if (PCacheBeginAgain(&err))
+	{
+		PCacheOpenUnusedPool(&record);
+		opened = false;
+	}
+	else
+		opened = PCacheOpenPool(&record, &locked_by_us, &err);
 	PCachePoolInterrupted = NULL;
 	if (!opened)
 		return PCacheRunWithout(&record, locked_by_us, &err);

@@ -373,6 +373,7 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	PCachePromoteAgain();
 	if (!PersistentCacheEnabled())
 	{
+		INJECTION_POINT("persistent-cache-run-without", NULL);
 		PCacheNoteRunWithout();
 		return;
 	}

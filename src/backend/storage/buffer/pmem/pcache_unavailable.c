@@ -25,11 +25,13 @@
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
+#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/pg_shmem.h"
+#include "utils/pgstat_internal.h"
 
 bool		persistent_cache_required = false;
 
@@ -158,6 +160,24 @@ PCacheRunWithout(const PCacheRecord *record, bool locked_by_us, const PCacheErro
 }
 
 /*
+ * After a clean stop this start has read the cumulative statistics, and removed
+ * their file.  Write it again, for the next start.
+ */
+static void
+SaveStatistics(void)
+{
+	bool		crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+
+	if (!crc_ok || (control->state != DB_SHUTDOWNED &&
+					control->state != DB_SHUTDOWNED_IN_RECOVERY))
+		return;
+	pgstat_before_server_shutdown(0, 0);
+	/* the checkpointer does so as well, if the server is told to stop now */
+	pgStatLocal.shmem->is_shutdown = false;
+}
+
+/*
  * The start cannot go on as it is, for the reason given.  The postmaster begins
  * again: without the pool if that is what failed, and otherwise cold, since the
  * pool is in state "attaching".
@@ -168,8 +188,18 @@ PCacheRunWithout(const PCacheRecord *record, bool locked_by_us, const PCacheErro
 void
 PCacheStartAgain(PCacheAgainHow how, const PCacheError *why)
 {
-	if (how == PCACHE_AGAIN_WITHOUT && persistent_cache_required)
-		PCacheReportError(FATAL, why);
+	/*
+	 * What has to do without the pool finds that out before redo, when
+	 * pg_control has not changed.  If the server is told to stop now, that is
+	 * as if this start had not been tried (PersistentCacheStartGivenUp).
+	 */
+	if (how == PCACHE_AGAIN_WITHOUT)
+	{
+		PCacheCtl->given_up = true;
+		SaveStatistics();
+		if (persistent_cache_required)
+			PCacheReportError(FATAL, why);
+	}
 	PCacheCtl->again.why = *why;
 	PCacheCtl->again.promote = PromoteIsTriggered();
 	PCacheCtl->again.how = how;

@@ -258,7 +258,9 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 
 	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_RECORD_FILE);
 	snprintf(tmp_path, sizeof(tmp_path), "%s.tmp", path);
-	fd = open(tmp_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode);
+	/* what a crash has left may not be writable */
+	unlink(tmp_path);
+	fd = open(tmp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, file_mode);
 	if (fd < 0)
 	{
 		PCacheSetError(err, _("could not create file \"%s\": %m"), tmp_path);

@@ -32,10 +32,11 @@
 
 /*
  * How much memory does this file hold, in bytes?  0 if it is on media, or not
- * ours.  Nothing of the file is believed, so its directory need not be trusted.
+ * ours.  Sets *huge if that is in huge pages.  Nothing of the file is believed, so
+ * its directory need not be trusted.
  */
 static uint64
-HeldBy(const char *directory, const char *name)
+HeldBy(const char *directory, const char *name, bool *huge)
 {
 	const PCacheDir no_dir = {.fd = -1};
 	char		path[MAXPGPATH];
@@ -51,24 +52,30 @@ HeldBy(const char *directory, const char *name)
 		return 0;
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 		PCacheFsKindOf(&no_dir, fd, &kind, &page_size) && PCacheFsIsMemory(kind))
+	{
 		held = (uint64) st.st_blocks * 512;
+		if (huge != NULL && kind == PCACHE_FS_HUGETLBFS)
+			*huge = true;
+	}
 	close(fd);
 	return held;
 }
 
 /*
  * How much memory do the pool in this directory, and one that is being created
- * there, hold?  In bytes.
+ * there, hold?  In bytes.  Sets *huge, unless that is NULL, if it is in huge pages.
  */
 uint64
-PCachePoolHeldMemory(const char *directory)
+PCachePoolHeldMemory(const char *directory, bool *huge)
 {
-	return HeldBy(directory, PCACHE_POOL_FILE) + HeldBy(directory, PCACHE_POOL_FILE_TMP);
+	return HeldBy(directory, PCACHE_POOL_FILE, huge) +
+		HeldBy(directory, PCACHE_POOL_FILE_TMP, huge);
 }
 
 /*
- * Is the pool in this directory that of PGDATA's record, or NULL, by its UUID?  If
- * another process has it locked, that is somebody of this cluster then.  The same
+ * Is the pool in this directory that of PGDATA's record, or NULL, by its UUID, and
+ * can we write to it?  If another process has it locked, that is somebody of this
+ * cluster then.  The same
  * is said of a pool that is being created, since nobody else creates one in this
  * cluster's directory.
  */
@@ -92,7 +99,8 @@ PCachePoolIsOurs(const char *directory, const PCacheRecord *record)
 	}
 	PCacheReadSuperblocks(pool.fd, &superblocks);
 	ours = record != NULL && superblocks.source != PCACHE_SB_NONE &&
-		memcmp(superblocks.chosen.pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0;
+		memcmp(superblocks.chosen.pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0 &&
+		PCacheFileIsWritable(pool.fd, pool.path, &ignored);
 	PCachePoolClose(&pool);
 	return ours;
 }
@@ -203,22 +211,38 @@ RoomInCgroup(void)
 	return room;
 }
 
-/* How much memory is there for buffers, in bytes? */
-static uint64
-AvailableMemory(bool huge_pages)
+/*
+ * Is there so much memory, in huge pages or in ordinary ones?  A mapping has all of
+ * one kind, so the two do not add up.  given_back is what a pool gives back first.
+ * Sets *available to what the kind with more has.
+ */
+static bool
+MemoryIsAvailable(uint64 needed, bool huge_pages, uint64 given_back,
+				  bool given_back_huge, uint64 *available)
 {
-	uint64		available = 0;
+	uint64		ordinary = 0;
+	uint64		huge = 0;
 	uint64		free_pages = 0;
+	uint64		reserved_pages = 0;
 	uint64		page_kb = 0;
 
-	if (!ReadNumber("/proc/meminfo", "MemAvailable:", &available))
-		return PG_UINT64_MAX;	/* nobody knows */
-	available *= 1024;
+	if (!ReadNumber("/proc/meminfo", "MemAvailable:", &ordinary))
+		return true;			/* nobody knows */
+	ordinary = Min(ordinary * 1024, RoomInCgroup());
+	if (!given_back_huge)
+		ordinary += given_back;
+
 	if (huge_pages &&
 		ReadNumber("/proc/meminfo", "HugePages_Free:", &free_pages) &&
+		ReadNumber("/proc/meminfo", "HugePages_Rsvd:", &reserved_pages) &&
 		ReadNumber("/proc/meminfo", "Hugepagesize:", &page_kb))
-		available = Max(available, free_pages * page_kb * 1024);
-	return Min(available, RoomInCgroup());
+	{
+		huge = (free_pages - Min(free_pages, reserved_pages)) * page_kb * 1024;
+		if (given_back_huge)
+			huge += given_back;
+	}
+	*available = Max(ordinary, huge);
+	return *available >= needed;
 }
 
 /*
@@ -236,14 +260,13 @@ bool
 PCacheMemoryForBuffers(const char *directory, uint64 needed, bool huge_pages,
 					   bool gives_back, PCacheError *err)
 {
-	uint64		held = PCachePoolHeldMemory(directory);
+	bool		held_huge = false;
+	uint64		held = PCachePoolHeldMemory(directory, &held_huge);
 	uint64		available;
 	char		reason[sizeof(err->message)];
 
-	if (held == 0)
-		return true;
-	available = AvailableMemory(huge_pages);
-	if (available >= needed || (gives_back && held >= needed - available))
+	if (held == 0 ||
+		MemoryIsAvailable(needed, huge_pages, gives_back ? held : 0, held_huge, &available))
 		return true;
 	strlcpy(reason, err->message, sizeof(reason));
 	PCacheSetError(err, _("%.600s; and there is no memory for %llu MB of buffers beside the %llu MB that this pool holds: %llu MB are available"),
