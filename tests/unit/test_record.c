@@ -421,6 +421,7 @@ TestAtomic(void **state)
 	PCacheError err;
 	const char *tmp_path = Join(datadir, "pg_pcache.state.tmp");
 	struct rlimit limit;
+	struct rlimit none = {0};
 
 	other.capacity = 1;
 	assert_true(PCacheRecordWrite(datadir, 0600, &s, &err));
@@ -440,7 +441,8 @@ TestAtomic(void **state)
 	/* nothing can be written */
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
 	signal(SIGXFSZ, SIG_IGN);
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit) {0, limit.rlim_max}), 0);
+	none.rlim_max = limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
 	assert_false(PCacheRecordWrite(datadir, 0600, &other, &err));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	signal(SIGXFSZ, SIG_DFL);
