@@ -191,6 +191,9 @@ sub compare_verdict
 	return $w->problem("$c->{name}: the pool is " . ($c->{without} // 'sound') . ", the log: $line") if $without != !!$c->{without};
 	return if $w->{powercut};    # the tool does not know the media that the server was told of
 	return if $verdict->{rc} != 0 && $verdict->{rc} != 2;
+
+	# a standby may get it from its primary, of which the tool knows nothing
+	return if $c->{stream} && ($verdict->{detail} // '') =~ /could not open file "pg_wal/;
 	my $foretold = $verdict->{rc} == 0 ? 'kept' : $verdict->{reason} eq 'unavailable' ? 'The server starts without' : 'starting cold';
 	if ($line !~ /^$foretold/)
 	{
