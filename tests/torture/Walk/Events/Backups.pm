@@ -30,7 +30,7 @@ our %EVENTS;
 
 $EVENTS{backup} = {
 	weight => 3,
-	when => sub { return alone(@_) && writable(@_) && $_[0]{senders}; },
+	when => sub { return alone(@_) && writable(@_) && $_[0]{senders} && !$_[1]{damaged}; },
 	run => sub {
 		my ($w, $c, $r) = @_;
 		remove_tree("$w->{dir}/backup");
