@@ -446,9 +446,10 @@ CheckSpace(InitPlan *plan, InitResult *result)
 	if (fstatvfs(plan->existing.fd, &vfs) < 0)
 		pg_fatal("could not stat file system of \"%s\": %m",
 				 plan->existing.path);
-	/* hugetlbfs also counts blocks of 512 bytes */
+	/* hugetlbfs also counts blocks of 512 bytes; a limit is no matter of room */
 	if ((uint64) vfs.f_bavail * vfs.f_frsize + (uint64) st.st_blocks * 512 <
-		result->geometry.pool_size)
+		result->geometry.pool_size ||
+		result->geometry.pool_size > Max((uint64) st.st_size, PCacheFileSizeLimit()))
 		FailWith(&err);
 	plan->in_place = true;
 }

@@ -86,11 +86,11 @@ $node->stop;
 $node->adjust_conf('postgresql.conf', 'shared_buffers', '1TB');
 start_fails(
 	$node,
-	qr/FATAL:  persistent cache pool ".*" is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*HINT:  There is no room to make it larger: the file needs 1056\d{3} MB\.  Decrease "shared_buffers", or make the pool larger with "pg_pcache rebuild --resize"\./,
+	qr/FATAL:  persistent cache pool ".*" is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*HINT:  There is no room to make it larger: the file needs 1056\d{3} MB\.  Enlarge its file system \(mount -o remount,size=\.\.\.\), or decrease "shared_buffers"\./,
 	'more than there is room for');
 my ($rc, undef, $err) = pcache($node, 'verify');
 is($rc, 1, 'more than there is room for: pg_pcache verify fails');
-like($err, qr/is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*hint: There is no room to make it larger: the file needs 1056\d{3} MB\.  Decrease "shared_buffers"/,
+like($err, qr/is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed\n.*hint: There is no room to make it larger: the file needs 1056\d{3} MB\.  Enlarge its file system \(mount -o remount,size=\.\.\.\), or decrease "shared_buffers"\./,
 	'more than there is room for: pg_pcache verify says why');
 
 # That cost nothing.
