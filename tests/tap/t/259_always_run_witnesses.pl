@@ -175,7 +175,7 @@ $node->start;
 kill_all($node);
 rmdir "$record.tmp" or die $!;
 like(slurp_file($node->logfile, $offset),
-	qr/WARNING:  could not record that the server runs without its persistent cache\n[^\n]*DETAIL:  could not create file/,
+	qr/WARNING:  could not record that the server runs without its persistent cache\n[^\n]*DETAIL:  could not write file/,
 	'mode off, record cannot be written: a warning');
 set_mode($node, 'always');
 cold_then_warm($node, $expected, 'checkpoint', qr/^the pool knows of checkpoints /,
