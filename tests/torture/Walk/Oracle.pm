@@ -141,8 +141,9 @@ sub run_twin
 		$t->{first_log} = $log;
 	}
 
-	# none if the startup process held locks all the time
-	$seen->{floor} = $delayed ? $floor : $seen->{answers}[0];
+	# none if the startup process held locks all the time; on the way to a target it
+	# is up to the machine how far replay is when the first question comes
+	$seen->{floor} = $delayed ? $floor : $kind eq 'targeted' ? undef : $seen->{answers}[0];
 	if ($t->{up} && $seen->{end} ne 'hangs')
 	{
 		$seen->{contents} = eval { contents($t) };
