@@ -3,6 +3,10 @@
 # lib.sh.  The caller sets work, a directory that all may enter.
 # shellcheck disable=SC2016,SC2154 # perl's variables; work is the caller's
 
+# script(1) runs its command by this shell.  It takes sh where nothing is said, which
+# does not know how bash quotes.
+export SHELL=/bin/bash
+
 # Types its argument into the terminals that it can reach, as TIOCSTI has it:
 # the controlling one, and those that its descriptors are.
 # shellcheck disable=SC2034 # for the callers
