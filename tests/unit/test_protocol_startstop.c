@@ -2344,7 +2344,7 @@ RunningAfterKilledSave(void)
 		PCacheDescriptor desc;
 
 		tags[slot] = TagOf(slot);
-		DescribeBuffer(slot, &desc);
+		DescribeBuffer(slot, &desc, InvalidXLogRecPtr);
 		memcpy(PCacheGetDescriptor(slot), &desc, sizeof(desc));
 	}
 	NoteStores();

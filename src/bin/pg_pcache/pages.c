@@ -132,6 +132,19 @@ DifferInHintsOnly(const PGIOAlignedBlock *a, const PGIOAlignedBlock *b)
 }
 
 /*
+ * Has a page the LSN that its descriptor tells, or, if that is a bound, none
+ * after it?  LSNs of unlogged relations count something else than WAL.
+ */
+static bool
+LsnFits(const PGIOAlignedBlock *page, const PCacheDescriptor *desc)
+{
+	if ((desc->flags & PCACHE_DESC_LSN_BOUND) == 0)
+		return PageLsn(page) == desc->page_lsn;
+	return (desc->flags & PCACHE_DESC_PERMANENT) == 0 ||
+		PageLsn(page) <= desc->page_lsn;
+}
+
+/*
  * Compare a page of the pool, which passed its gate, with what its file has.
  *
  * dirty tells that the page must be written to its file again, after a crash;
@@ -145,7 +158,7 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 	const PageHeaderData *header = (const PageHeaderData *) cached->data;
 	PGIOAlignedBlock same_checksum = *stored;
 
-	if (PageLsn(cached) != desc->page_lsn)
+	if (!LsnFits(cached, desc))
 		return PAGE_IMPOSSIBLE;
 	if (PageIsNew((Page) cached->data) ? !IsAllZeros(cached) : !HeaderIsSane(header))
 		return PAGE_IMPOSSIBLE;

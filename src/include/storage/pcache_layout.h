@@ -311,6 +311,9 @@ StaticAssertDecl(PCACHE_MEMORY_ERRORS_OFFSET +
 #define PCACHE_DESC_PERMANENT	0x0001	/* BM_PERMANENT */
 #define PCACHE_DESC_NAMES_BLOCKS	0x0002	/* names blocks of its file,
 											 * without WAL */
+#define PCACHE_DESC_LSN_BOUND	0x0004	/* page_lsn is not the page's LSN, but
+										 * no page of the server had a later
+										 * one */
 
 #define PCACHE_DESC_VERSION		1
 

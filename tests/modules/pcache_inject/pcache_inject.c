@@ -21,8 +21,9 @@
  * until they have claimed so many slots.  pcache_inject.save says what becomes of
  * each helper when it has saved its first ones: "fail", "kill", "fault", "break",
  * with which it meets a memory error, "unrecorded", with which there is no room to
- * record that, or "hold", with which it waits until it is killed.  pcache_inject.break_in_save has the checkpointer meet memory errors in
- * so many passes of its save.
+ * record that, or "hold", with which it waits until it is killed.
+ * pcache_inject.break_in_save has the checkpointer meet memory errors in so many
+ * passes of its save; -1 breaks all pages that a save in memory does not read.
  * pcache_inject.media, pcache_inject.bad_blocks and pcache_inject.dimms say
  * what a query for the state of the pool's media answers, at
  * "persistent-cache-media".
@@ -284,6 +285,15 @@ pcache_inject_break_in_save(const char *name, const void *private_data, void *ar
 	static int	pass = 0;
 	char	   *descs = PCacheThePool.map.base + PCACHE_DESCRIPTORS_OFFSET;
 
+	if (break_in_save < 0)
+	{
+		for (int i = 0; i < NBuffers; i++)
+		{
+			if (GetBufferDescriptor(i)->tag.blockNum != 0)
+				Break(BufferGetBlock(i + 1), BLCKSZ);
+		}
+		return;
+	}
 	if (++pass > break_in_save)
 		return;
 	Break(BufferGetBlock(1 + 10 * pass), BLCKSZ);
@@ -505,7 +515,7 @@ AttachInjectionPoints(void)
 	if (save_fault[0] != '\0')
 		InjectionPointAttach("persistent-cache-helper-saved", "pcache_inject",
 							 "pcache_inject_save", NULL, 0);
-	if (break_in_save > 0)
+	if (break_in_save != 0)
 		InjectionPointAttach("persistent-cache-checkpointer-saves", "pcache_inject",
 							 "pcache_inject_break_in_save", NULL, 0);
 	if (hold_at[0] != '\0' && strcmp(hold_at, "persistent-cache-media") != 0)
@@ -571,7 +581,7 @@ _PG_init(void)
 							"In how many passes of its save the checkpointer meets a memory error.",
 							NULL,
 							&break_in_save,
-							0, 0, INT_MAX,
+							0, -1, INT_MAX,
 							PGC_POSTMASTER,
 							0,
 							NULL, NULL, NULL);

@@ -116,6 +116,8 @@ pcache_inject.save = '$fault'});
 		my ($who, $fault, $passes) = @$case;
 		my $name = "$mode, $who meets memory errors" . ($passes ? ", $passes passes" : ", $fault");
 		my ($log, $saved, $reported);
+		# a save in memory reads next to no page
+		local $ENV{PMEM_IS_PMEM_FORCE} = 1;
 
 		run_with_fault($node, $fault, $passes);
 		$offset = log_offset($node);
@@ -194,18 +196,23 @@ pcache_inject.break_in_save = 0});
 	for my $case ([ 0, 1 ], [ 1, 1 ], [ 3, 1 ], [ 3, 0 ])
 	{
 		my ($workers, $forced) = @$case;
+		my $log;
 
+		# In memory no page is read but the first of a file, for a primary.
 		$node->append_conf('postgresql.conf', qq{
 pcache_inject.save_after = 0
 pcache_inject.save = ''
+pcache_inject.break_in_save = ${\ ($forced ? 0 : -1)}
 persistent_cache_rebuild_workers = $workers});
 		$node->stop;
 		local $ENV{PMEM_IS_PMEM_FORCE} = $forced;
 		$node->start;
 		$offset = log_offset($node);
 		$node->stop;
-		like(slurp_file($node->logfile, $offset), qr/ ms, helpers: $workers$/m,
+		$log = slurp_file($node->logfile, $offset);
+		like($log, qr/ ms, helpers: $workers$/m,
 			"$mode, $workers helpers, " . ($forced ? 'persistent memory' : 'tmpfs') . ": the log tells");
+		unlike($log, qr/memory error/, "$mode, $workers helpers: no page was broken that is read");
 		$node->start;
 		is(contents($node), $expected, "$mode, $workers helpers: contents are right");
 	}

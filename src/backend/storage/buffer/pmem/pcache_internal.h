@@ -370,8 +370,10 @@ extern void PCachePublishMedia(const PCacheMediaReport *report);
 
 /* pcache_save.c */
 extern void PCacheDescribe(PCacheDescriptor *desc, uint32 slot,
-						   const BufferTag *tag, uint32 state);
-extern bool PCacheSaveSlots(uint32 first, uint32 n, uint64 *saved);
+						   const BufferTag *tag, uint32 state,
+						   XLogRecPtr lsn_bound);
+extern bool PCacheSaveSlots(uint32 first, uint32 n, XLogRecPtr lsn_bound,
+							uint64 *saved);
 
 /* pcache_save_helpers.c */
 typedef enum PCacheSaveResult
@@ -381,7 +383,8 @@ typedef enum PCacheSaveResult
 	PCACHE_SAVE_AGAIN,			/* a memory error was met, or a helper failed */
 } PCacheSaveResult;
 
-extern PCacheSaveResult PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers);
+extern PCacheSaveResult PCacheSaveAll(bool alone, XLogRecPtr checkpoint,
+									  uint64 *saved, int *nhelpers);
 
 /* pcache_scrub.c */
 extern bool PCacheScrubs(void);

@@ -26,16 +26,23 @@
 /*
  * Fill in a descriptor for a buffer with the given tag and state, but for
  * seq, epoch and CRC.  The caller makes sure that the three go together.
+ *
+ * lsn_bound is InvalidXLogRecPtr, or an LSN that no page exceeds: then the page
+ * is not looked at, unless it may name blocks (rule 97 in README).
  */
 void
 PCacheDescribe(PCacheDescriptor *desc, uint32 slot, const BufferTag *tag,
-			   uint32 state)
+			   uint32 state, XLogRecPtr lsn_bound)
 {
+	bool		bounded = !XLogRecPtrIsInvalid(lsn_bound);
+
 	PCacheDescriptorDescribe(desc, slot, BufTagGetRelFileLocator(tag),
 							 BufTagGetForkNum(tag), tag->blockNum,
-							 PageGetLSN(BufferGetPage(slot + 1)),
+							 bounded ? lsn_bound : PageGetLSN(BufferGetPage(slot + 1)),
 							 (state & BM_PERMANENT) != 0,
 							 BUF_STATE_GET_USAGECOUNT(state));
+	if (bounded)
+		desc->flags |= PCACHE_DESC_LSN_BOUND;
 	if (PCacheNamesBlocks(tag, BufferGetPage(slot + 1)))
 		desc->flags |= PCACHE_DESC_NAMES_BLOCKS;
 }
@@ -66,7 +73,7 @@ BufferState(uint32 slot)
  * that can be kept.
  */
 static bool
-DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
+DescribeBuffer(uint32 slot, PCacheDescriptor *desc, XLogRecPtr lsn_bound)
 {
 	uint32		state = BufferState(slot);
 
@@ -74,7 +81,7 @@ DescribeBuffer(uint32 slot, PCacheDescriptor *desc)
 	if (!CanBeKept(slot, state))
 		return false;
 
-	PCacheDescribe(desc, slot, &GetBufferDescriptor(slot)->tag, state);
+	PCacheDescribe(desc, slot, &GetBufferDescriptor(slot)->tag, state, lsn_bound);
 	PCacheDescriptorSetSealed(desc);
 	return true;
 }
@@ -121,11 +128,11 @@ Populate(uint32 first, uint32 n)
  * so.  Returns whether its page is saved by that.
  */
 static bool
-SaveSlot(uint32 slot, bool flush_page)
+SaveSlot(uint32 slot, bool flush_page, XLogRecPtr lsn_bound)
 {
 	const PCacheMapping *map = &PCacheThePool.map;
 	PCacheDescriptor desc;
-	bool		keep = DescribeBuffer(slot, &desc);
+	bool		keep = DescribeBuffer(slot, &desc, lsn_bound);
 
 	if (keep && flush_page)
 		PCacheFlush(map, BufferGetBlock(slot + 1), BLCKSZ);
@@ -142,23 +149,27 @@ SaveSlot(uint32 slot, bool flush_page)
  * descriptor is stored.  In memory there is nothing to be flushed for that, and an
  * ordinary file is refused (RequireSurvival).  In planned_restart nothing is
  * believed before the superblock says so, and one pass does.
+ *
+ * With lsn_bound, see PCacheDescribe(), no page is mapped for its header.
  */
 bool
-PCacheSaveSlots(uint32 first, uint32 n, uint64 *saved)
+PCacheSaveSlots(uint32 first, uint32 n, XLogRecPtr lsn_bound, uint64 *saved)
 {
 	bool		always = PersistentCacheDescriptors != NULL;
+	bool		reads_pages = XLogRecPtrIsInvalid(lsn_bound);
 
 	*saved = 0;
-	Populate(first, n);
+	if (reads_pages)
+		Populate(first, n);
 	if (always && PCacheThePool.map.kind == PCACHE_PERSIST_PMEM &&
 		!FlushUnsealed(first, n))
 		return false;
 	for (uint32 slot = first; slot < first + n; slot++)
 	{
-		/* fetching page headers is all that a save in memory costs */
-		if (slot + PREFETCH_DISTANCE < NBuffers)
+		/* fetching page headers is what a save costs that reads them */
+		if (reads_pages && slot + PREFETCH_DISTANCE < NBuffers)
 			__builtin_prefetch(BufferGetBlock(slot + PREFETCH_DISTANCE + 1));
-		if (!PCacheDescriptorIsBad(slot) && SaveSlot(slot, !always))
+		if (!PCacheDescriptorIsBad(slot) && SaveSlot(slot, !always, lsn_bound))
 			(*saved)++;
 	}
 	return true;

@@ -48,9 +48,13 @@
 /* As log_startup_progress_interval has it by default. */
 #define SECONDS_PER_REPORT	10
 
-/* See PCacheSaveAll(): are free slots overwritten, and how many slots are claimed? */
+/*
+ * See PCacheSaveAll(): are free slots overwritten, how many slots are claimed, and
+ * what LSN does no page exceed?
+ */
 static bool scrubs;
 static uint32 n_slots;
+static XLogRecPtr lsn_bound;
 
 /* Tell from time to time how far a save has got that takes long. */
 static void
@@ -82,7 +86,7 @@ SaveClaim(uint32 first, uint32 n)
 
 	if (first < NBuffers)
 	{
-		if (!PCacheSaveSlots(first, Min(n, NBuffers - first), &saved))
+		if (!PCacheSaveSlots(first, Min(n, NBuffers - first), lsn_bound, &saved))
 			return false;
 		pg_atomic_fetch_add_u64(&PCacheCtl->saved, saved);
 	}
@@ -245,11 +249,14 @@ AwaitHelper(pid_t pid)
  * the settings want it.  That is left out if the save begins anew (alone), because
  * a memory error in a slot that nobody needs must not cost the others.
  *
+ * checkpoint is where the shutdown checkpoint of a primary is, else it is
+ * InvalidXLogRecPtr.
+ *
  * Called by the checkpointer, when nobody else uses a buffer any more.  If it is
  * told to do so again, it must first find out about bad blocks anew.
  */
 PCacheSaveResult
-PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers)
+PCacheSaveAll(bool alone, XLogRecPtr checkpoint, uint64 *saved, int *nhelpers)
 {
 	pid_t		helpers[PCACHE_MAX_REBUILD_WORKERS];
 	PCacheSaveResult result;
@@ -260,6 +267,9 @@ PCacheSaveAll(bool alone, uint64 *saved, int *nhelpers)
 	pg_atomic_write_u64(&PCacheCtl->scrubbed, 0);
 	scrubs = !alone && PCacheScrubs();
 	n_slots = scrubs ? PCacheCtl->superblock.capacity : NBuffers;
+	/* pages that are flushed are read anyway */
+	lsn_bound = PCacheThePool.map.kind == PCACHE_PERSIST_MEMORY ?
+		checkpoint : InvalidXLogRecPtr;
 	PCacheSaving = true;
 
 	*nhelpers = alone ? 0 : ForkHelpers(helpers);

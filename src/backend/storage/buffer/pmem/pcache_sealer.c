@@ -82,7 +82,8 @@ LookAtSlot(int slot, SealCandidate *candidate)
 	epoch = pg_atomic_read_u64(&PCacheCtl->epoch);
 
 	state = LockBufHdr(buf);
-	PCacheDescribe(&candidate->desc, slot, &buf->tag, state);
+	PCacheDescribe(&candidate->desc, slot, &buf->tag, state,
+				   InvalidXLogRecPtr);
 	UnlockBufHdr(buf, state);
 	candidate->desc.dirty_epoch = epoch;
 	candidate->desc.crc = PCacheDescriptorCrc(&candidate->desc);

@@ -162,7 +162,10 @@ SaveCache(int code, Datum arg)
 			ForbidNextStart();
 			return;
 		}
-		result = PCacheSaveAll(i > 0, &saved, &helpers);
+		result = PCacheSaveAll(i > 0,
+							   control->state == DB_SHUTDOWNED ?
+							   control->checkPoint : InvalidXLogRecPtr,
+							   &saved, &helpers);
 	}
 	if (result == PCACHE_SAVE_FAILED)
 		ereport(LOG,
