@@ -188,7 +188,7 @@ IsNothing(const DropPlan *plan, const DropResult *result)
 }
 
 static void
-PrintResult(const DropResult *result, const char *directory, bool human)
+PrintResult(const DropResult *result, const char *directory)
 {
 	if (result->nothing)
 	{
@@ -216,9 +216,9 @@ PrintResult(const DropResult *result, const char *directory, bool human)
 		PrintLine("record", "%s", result->record);
 	if (result->link[0] != '\0')
 		PrintLine("symbolic link", "%s", result->link);
-	PrintLine("freed", "%s", FormatBytes(result->freed, human));
+	PrintLine("freed", "%s", FormatBytes(result->freed));
 	if (result->overwritten > 0)
-		PrintLine("overwritten", "%s", FormatBytes(result->overwritten, human));
+		PrintLine("overwritten", "%s", FormatBytes(result->overwritten));
 }
 
 int
@@ -240,7 +240,7 @@ DoDrop(const PCacheOptions *options)
 	if (options->json)
 		DropResultToJson(&result, options->human);
 	else
-		PrintResult(&result, plan.directory, options->human);
+		PrintResult(&result, plan.directory);
 	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
 	{
 		if (plan.leftover_fd[i] >= 0)

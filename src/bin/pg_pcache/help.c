@@ -38,7 +38,7 @@ static const HelpLine help_lines[] = {
 	{"progress", VERB_ALL,
 	gettext_noop("  -P, --progress           show progress information\n")},
 	{"human", VERB_ALL,
-	gettext_noop("  -u, --human              print sizes in human-readable units\n")},
+	gettext_noop("  -u, --human              with --json: print sizes with units, as text\n")},
 	{NULL, VERB_ALL,
 	gettext_noop("  -V, --version            output version information, then exit\n")},
 	{"help", VERB_ALL,

@@ -176,7 +176,7 @@ JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 }
 
 static void
-PrintInfo(const ImageInfo *info, bool human)
+PrintInfo(const ImageInfo *info)
 {
 	const PCacheImageHeader *header = &info->image.header;
 	const PCacheSuperblock *sb = &info->image.superblock;
@@ -185,8 +185,8 @@ PrintInfo(const ImageInfo *info, bool human)
 	PrintLine("format version", "%u", header->format_version);
 	PrintLine("contents", "%s", header->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages");
 	PrintLine("compression", "%s", CompressionName(header->compression));
-	PrintLine("image size", "%s", FormatBytes(header->image_size, human));
-	PrintLine("uncompressed", "%s", FormatBytes(header->raw_size, human));
+	PrintLine("image size", "%s", FormatBytes(header->image_size));
+	PrintLine("uncompressed", "%s", FormatBytes(header->raw_size));
 	PrintLine("chunks", "%u", header->n_chunks);
 	PrintLine("pages", "%llu of %llu", (unsigned long long) header->n_pages,
 			  (unsigned long long) sb->saved_pages);
@@ -255,7 +255,7 @@ ShowImage(const PCacheOptions *options)
 	if (options->json)
 		ImageInfoToJson(&info, options->human);
 	else
-		PrintInfo(&info, options->human);
+		PrintInfo(&info);
 	CloseImage(image);
 	return info.verified ? ExitStatus(info.next_start) : EXIT_WARM;
 }

@@ -664,7 +664,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 }
 
 static void
-PrintResult(const InitResult *result, bool human)
+PrintResult(const InitResult *result)
 {
 	uint64		data_size = result->geometry.capacity * BLCKSZ;
 
@@ -678,9 +678,9 @@ PrintResult(const InitResult *result, bool human)
 	PrintLine("file system", "%s", PCacheFsKindName(result->fs_kind));
 	PrintLine("capacity", "%llu blocks",
 			  (unsigned long long) result->geometry.capacity);
-	PrintLine("cached data", "%s", FormatBytes(data_size, human));
+	PrintLine("cached data", "%s", FormatBytes(data_size));
 	PrintLine("file size", "%s",
-			  FormatBytes(result->geometry.pool_size, human));
+			  FormatBytes(result->geometry.pool_size));
 	PrintLine("system identifier", "%llu",
 			  (unsigned long long) result->system_identifier);
 	if (!result->dry_run)
@@ -739,6 +739,6 @@ DoInit(const PCacheOptions *options)
 	if (options->json)
 		InitResultToJson(&result, options->human);
 	else
-		PrintResult(&result, options->human);
+		PrintResult(&result);
 	return 0;
 }

@@ -4,8 +4,8 @@
  *	  The results of pg_pcache's verbs, as JSON.
  *
  * One object, keys in snake_case.  Identifiers of 64 bits are strings, since
- * many readers of JSON would round them; sizes are numbers, or with --human
- * strings, as in ndctl.
+ * many readers of JSON would round them; sizes are numbers of bytes, or with
+ * --human strings with a unit.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -159,7 +159,7 @@ static void
 AddBytes(JsonWriter *w, const char *key, uint64 bytes, bool human)
 {
 	if (human)
-		AddString(w, key, FormatBytes(bytes, true));
+		AddString(w, key, FormatBytes(bytes));
 	else
 		AddNumber(w, key, bytes);
 }

@@ -493,7 +493,7 @@ LoadImage(Loading *l)
 }
 
 static void
-PrintResult(const LoadResult *result, bool human)
+PrintResult(const LoadResult *result)
 {
 	if (result->dry_run)
 		printf(result->next_start == NEXT_START_WARM ?
@@ -505,7 +505,7 @@ PrintResult(const LoadResult *result, bool human)
 	{
 		PrintLine("loaded", ngettext("%llu page", "%llu pages", result->pages),
 				  (unsigned long long) result->pages);
-		PrintLine("image size", "%s", FormatBytes(result->image_size, human));
+		PrintLine("image size", "%s", FormatBytes(result->image_size));
 	}
 	if (result->damaged_chunks > 0)
 		PrintLine("damaged chunks", "%llu with %llu pages",
@@ -567,6 +567,6 @@ DoLoad(const PCacheOptions *options)
 	if (options->json)
 		LoadResultToJson(result, options->human);
 	else
-		PrintResult(result, options->human);
+		PrintResult(result);
 	return ExitStatus(result->next_start);
 }

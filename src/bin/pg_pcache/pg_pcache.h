@@ -461,7 +461,7 @@ extern void ListRelationFiles(struct RelationChoices *choices,
 extern void ReportError(const PCacheError *err);
 pg_noreturn extern void FailWith(const PCacheError *err);
 extern void PrintLine(const char *key, const char *fmt,...) pg_attribute_printf(2, 3);
-extern const char *FormatBytes(uint64 bytes, bool human);
+extern const char *FormatBytes(uint64 bytes);
 extern const char *FormatSetting(uint64 bytes);
 extern const char *FormatUuid(const uint8 uuid[PCACHE_UUID_LEN]);
 extern const char *FormatTime(int64 seconds);

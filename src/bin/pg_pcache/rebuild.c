@@ -206,7 +206,7 @@ PrintPages(const char *key, uint64 pages)
 }
 
 static void
-PrintResult(const RebuildResult *result, bool human)
+PrintResult(const RebuildResult *result)
 {
 	if (result->dry_run)
 		printf(_("Dry run: nothing was changed.  This would be done:\n\n"));
@@ -215,11 +215,11 @@ PrintResult(const RebuildResult *result, bool human)
 	PrintLine("superblock copy", result->copy_restored ? "restored" : result->reset ? "formatted" : "intact");
 	PrintLine("bad blocks",
 			  ngettext("%s in %u range", "%s in %u ranges", result->bad_ranges),
-			  FormatBytes(result->bad_bytes, human), result->bad_ranges);
+			  FormatBytes(result->bad_bytes), result->bad_ranges);
 	if (result->still_bad_bytes > 0)
-		PrintLine("still bad", "%s", FormatBytes(result->still_bad_bytes, human));
+		PrintLine("still bad", "%s", FormatBytes(result->still_bad_bytes));
 	if (result->cut_off_bytes > 0)
-		PrintLine("cut off", "%s", FormatBytes(result->cut_off_bytes, human));
+		PrintLine("cut off", "%s", FormatBytes(result->cut_off_bytes));
 	PrintLine("descriptors formatted", "%llu", (unsigned long long) result->formatted);
 	PrintPages("lost", result->lost);
 	if (result->reset)
@@ -229,8 +229,8 @@ PrintResult(const RebuildResult *result, bool human)
 				  (unsigned long long) result->old_capacity,
 				  (unsigned long long) result->capacity);
 	PrintLine("capacity", "%llu blocks", (unsigned long long) result->capacity);
-	PrintLine("cached data", "%s", FormatBytes(result->capacity * BLCKSZ, human));
-	PrintLine("file size", "%s", FormatBytes(result->file_size, human));
+	PrintLine("cached data", "%s", FormatBytes(result->capacity * BLCKSZ));
+	PrintLine("file size", "%s", FormatBytes(result->file_size));
 	if (result->resized)
 	{
 		PrintPages("moved", result->moved);
@@ -306,7 +306,7 @@ DoRebuild(const PCacheOptions *options)
 	if (options->json)
 		RebuildResultToJson(&r.result, options->human);
 	else
-		PrintResult(&r.result, options->human);
+		PrintResult(&r.result);
 	PCachePoolClose(&r.pool);
 
 	if (options->dry_run || (options->reset && !options->warm_from_files))

@@ -50,34 +50,23 @@ PrintLine(const char *key, const char *fmt,...)
 	putchar('\n');
 }
 
-/* A number of bytes; in human units as ndctl prints it. */
+/* A number of bytes for people, in the units of postgresql.conf. */
 const char *
-FormatBytes(uint64 bytes, bool human)
+FormatBytes(uint64 bytes)
 {
-	static const struct
-	{
-		const char *binary;
-		const char *metric;
-	}			units[] = {
-		{"MiB", "MB"},
-		{"GiB", "GB"},
-		{"TiB", "TB"},
-	};
+	static const char *const units[] = {"kB", "MB", "GB", "TB"};
 	int			unit = 0;
-	double		binary = bytes / (1024.0 * 1024.0);
-	double		metric = bytes / 1e6;
+	double		value = bytes / 1024.0;
 
-	if (!human)
+	if (bytes < 1024)
 		return psprintf("%llu bytes", (unsigned long long) bytes);
 
-	while (unit < lengthof(units) - 1 && binary >= 2048.0)
+	while (unit < lengthof(units) - 1 && value >= 1024.0)
 	{
-		binary /= 1024.0;
-		metric /= 1000.0;
+		value /= 1024.0;
 		unit++;
 	}
-	return psprintf("%.2f %s (%.2f %s)", binary, units[unit].binary,
-					metric, units[unit].metric);
+	return psprintf("%.2f %s", value, units[unit]);
 }
 
 /*

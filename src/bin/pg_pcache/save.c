@@ -354,7 +354,7 @@ JudgePool(Saving *s)
 }
 
 static void
-PrintResult(const SaveResult *result, bool human)
+PrintResult(const SaveResult *result)
 {
 	if (result->host_stays)
 	{
@@ -378,8 +378,8 @@ PrintResult(const SaveResult *result, bool human)
 		return;
 	if (result->unreadable > 0)
 		PrintLine("unreadable", "%llu", (unsigned long long) result->unreadable);
-	PrintLine("image size", "%s", FormatBytes(result->image_size, human));
-	PrintLine("uncompressed", "%s", FormatBytes(result->raw_size, human));
+	PrintLine("image size", "%s", FormatBytes(result->image_size));
+	PrintLine("uncompressed", "%s", FormatBytes(result->raw_size));
 	PrintLine("time", "%.3f s", result->seconds);
 }
 
@@ -434,6 +434,6 @@ DoSave(const PCacheOptions *options)
 	if (options->json)
 		SaveResultToJson(result, options->human);
 	else
-		PrintResult(result, options->human);
+		PrintResult(result);
 	return result->detail[0] != '\0' ? EXIT_COLD : EXIT_WARM;
 }

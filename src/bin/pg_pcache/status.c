@@ -51,7 +51,7 @@ PrintPlace(const PCacheMemoryPlace *place)
 }
 
 static void
-PrintResult(const StatusResult *result, bool human)
+PrintResult(const StatusResult *result)
 {
 	const PCacheSuperblocks *superblocks = &result->superblocks;
 	const PCacheSuperblock *sb = &superblocks->chosen;
@@ -63,7 +63,7 @@ PrintResult(const StatusResult *result, bool human)
 	PrintLine("pool", "%s", result->pool.path);
 	PrintLine("file system", "%s", PCacheFsKindName(result->pool.fs_kind));
 	PrintPlace(&result->place);
-	PrintLine("file size", "%s", FormatBytes(result->pool.file_size, human));
+	PrintLine("file size", "%s", FormatBytes(result->pool.file_size));
 	if (superblocks->first_intact)
 		PrintLine("superblock", "intact");
 	else
@@ -88,7 +88,7 @@ PrintResult(const StatusResult *result, bool human)
 
 	PrintLine("capacity", "%llu blocks", (unsigned long long) sb->capacity);
 	PrintLine("cached data", "%s",
-			  FormatBytes(sb->capacity * sb->block_size, human));
+			  FormatBytes(sb->capacity * sb->block_size));
 	PrintLine("slots used", "%llu", (unsigned long long) sb->slots_used);
 	PrintLine("state", "%s", StateName(sb->state));
 	PrintLine("mode", "%s", ModeName(sb->mode));
@@ -290,7 +290,7 @@ DoStatus(const PCacheOptions *options)
 	if (options->json)
 		StatusResultToJson(&result, options->human);
 	else
-		PrintResult(&result, options->human);
+		PrintResult(&result);
 	PCachePoolClose(&result.pool);
 	return 0;
 }
