@@ -95,8 +95,25 @@ with_install($node, $stock, sub {
 	like(slurp_file($node->logfile), qr/unrecognized configuration parameter "persistent_cache_mode"/, 'settings left: and says why');
 });
 
-# The names with a dot may stay, and the query does not ask for them to go.
+# In an emergency: the command of the guide does so with all that is in the files,
+# after a crash, too.
 my $conf = slurp_file("$data/postgresql.conf");
+my ($sed) = $guide =~ /^    (sed -i.*) FILES$/m;
+ok(defined $sed, 'emergency: the guide has a command');
+$node->append_conf('postgresql.conf', "  persistent_cache_scrub='on'\nio_lifetime_hints = on\nwal_sync_method = 'open_direct'\nrecovery_prefetch read");
+$node->start;
+$node->safe_psql('postgres', q{CREATE EXTENSION pg_pcache; ALTER SYSTEM SET recovery_prefetch = 'read'});
+$node->stop('immediate');
+$expected =~ s/^t_unlogged.*$/t_unlogged|0|0/m;
+is(system("$sed '$data/postgresql.conf' '$data/postgresql.auto.conf'"), 0, 'emergency: the command succeeds');
+start_stock('emergency');
+is(checksums($node), $expected, 'emergency: contents are right');
+is($node->safe_psql('postgres', 'DROP EXTENSION pg_pcache'), '', 'emergency: a stock server drops the extension');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET ALL');
+with_install($node, $stock, sub { $node->stop });
+write_conf($conf);
+
+# The names with a dot may stay, and the query does not ask for them to go.
 (my $dotted = $conf) =~ s/^persistent_cache_/pcache./mg;
 isnt($dotted, $conf, 'names with a dot: there are settings');
 write_conf($dotted);
