@@ -34,7 +34,7 @@ static const HelpLine help_lines[] = {
 		gettext_noop("      --config-file=FILE   main server configuration file, if it is not in\n"
 					 "                           the data directory\n")},
 	{"json", VERB_ALL,
-	gettext_noop("      --json               print one JSON object\n")},
+	gettext_noop("      --json               print one JSON object, with sizes in bytes\n")},
 	{"progress", VERB_ALL,
 	gettext_noop("  -P, --progress           show progress information\n")},
 	{"human", VERB_ALL,
@@ -46,7 +46,8 @@ static const HelpLine help_lines[] = {
 	{"dry-run", VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE,
 	gettext_noop("      --dry-run            only tell what would be done\n")},
 	{"directory", VERB_DROP,
-	gettext_noop("      --directory=DIR      remove the pool there\n")},
+		gettext_noop("      --directory=DIR      remove the pool there (default: where the data\n"
+					 "                           directory says that it is)\n")},
 	{"force", VERB_DROP,
 		gettext_noop("      --force              remove the pool even if it is not known to be\n"
 					 "                           the cluster's\n")},
