@@ -586,7 +586,7 @@ END
 }
 
 step_boot() {
-	local where source type options text file service online='' mounts=()
+	local where source type options text file service online='' mounts required='' wanted=''
 	service=$(config service)
 	for ((STEP = 1; STEP <= STEPS; STEP++)); do
 		[ "$(get kind) $(get type)" != "memory-mount hugetlbfs" ] || boot_huge_pages
@@ -600,10 +600,10 @@ step_boot() {
 			change "unit:$file" "$(undo_object unit file "$file")" write_file "$file" "$text"
 			units_changed
 		fi
-		mounts=()
 	fi
 	while read -r where source type options; do
-		mounts+=("$where")
+		# Without its pool the server starts all the same, but not without WAL or data.
+		if [ "${where##*/}" = cache ]; then wanted=$(unit_name "$where"); else required+=" $where"; fi
 		if [ "$(config boot)" = fstab ]; then
 			text="$source $where $type $options,nofail,x-systemd.before=$service${online:+,x-systemd.requires=$online} 0 0"
 			! in_fstab "$where" || continue
@@ -632,11 +632,12 @@ WantedBy=local-fs.target"
 		fi
 	done < <(boot_mounts)
 	if [ "$(config boot)" = systemd ]; then
-		# The server must not start without them.
 		file=$(config unit_dir)/$service.d/ndctl-setup-$(config name).conf
 		text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
-[Unit]
-RequiresMountsFor=${mounts[*]}"
+[Unit]${required:+
+RequiresMountsFor=${required# }}${wanted:+
+Wants=$wanted
+After=$wanted}"
 		if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
 			change "unit:$file" "$(undo_object unit file "$file")" write_file "$file" "$text"
 			change - '' systemctl daemon-reload
