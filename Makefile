@@ -18,8 +18,8 @@ ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps deps-docs fetch tree build docs vanilla deb install dist demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-vm check-lint check-warnings check-dist check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: all help deps deps-docs fetch tree build docs vanilla deb repo install dist demo bench bench-report bench-wal
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-dist check-meson check-patroni check-containers check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -35,6 +35,7 @@ help: ## this text
 	'  JOBS=N               parallel jobs (all processors)' \
 	'  TESTS="..."          check-tap: these test files only' \
 	'  MODE=...             check-regress: persistent_cache_mode (planned_restart)' \
+	'  KEY=NAME             repo: the key that signs, in your GNUPGHOME or in a file' \
 	'  PCACHE_USER=NAME     the user to build and test as when root runs make (pcache)' \
 	'  CCACHE_DIR=DIR       where ccache keeps its files'
 
@@ -59,6 +60,9 @@ docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: 
 deb: ## Debian packages of the server with the cache, in build/deb; SUITE=forky (root): built in a chroot of that release
 	@tools/build-deb $(SUITE)
 
+repo: ## an apt repository of build/deb, in build/repo; KEY=NAME (of gpg) or KEY=FILE signs it
+	@tools/build-repo
+
 install: fetch ## a release build, installed by you into PREFIX=/opt/pgsql; FORCE=1: although there is something else
 	@tools/install
 
@@ -82,10 +86,10 @@ bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
 check: all vanilla ## lint, warnings, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; as root: a bare machine, hostile users
-	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
+	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist repo fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist-full deb abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full fresh-trixie -- torture-powercut
+	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full fresh-trixie -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -129,6 +133,9 @@ check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FUL
 
 check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; SUITE=
 	@tests/deb/run $(SUITE) $(REGRESS) || [ $$? -eq 77 ]
+
+check-repo: ## the repository of "make repo" as apt sees it, what keeps our server, and what tells of updates; FULL=--full (root): in a chroot
+	@tests/repo/run $(FULL) || [ $$? -eq 77 ]
 
 check-dist: fetch ## the tarball of "make dist" without git, and what "make install" refuses; FULL=--full: a release build, moved and restarted warm
 	@$(RUN) tests/dist/run $(FULL)
