@@ -26,8 +26,9 @@ chroot_session() {
 	command -v debootstrap >/dev/null || chroot_lacks "debootstrap is missing" "apt-get install debootstrap"
 	command -v unshare >/dev/null || chroot_lacks "unshare is missing" "apt-get install util-linux"
 	unshare --mount --pid --ipc --net --fork --kill-child true 2>/dev/null || chroot_lacks "there can be no namespaces of our own here"
+	# Root's alone: in the chroot there are setuid programs, what apt has of passwords, and
+	# users with the same numbers as users of the host.
 	chroot_scratch=$(mktemp -d "/var/tmp/pcache-$name.XXXXXX")
-	chmod 755 "$chroot_scratch"
 	chroot_child=''
 	trap chroot_cleanup EXIT
 	trap 'exit 130' INT TERM HUP PIPE
@@ -146,6 +147,7 @@ chroot_isolated() {
 	find "$root" -xdev ! -type l -print0 | perl -0ne 'BEGIN { $base = shift @ARGV } chomp; my ($device, $mode, $uid, $gid) = (lstat)[ 0, 2, 4, 5 ];
 		next if $device != ($on //= $device); # what is mounted there
 		chown($base + $uid, $base + $gid, $_) && chmod($mode & 07777, $_) or die "$_: $!\n"' "$chroot_base" || return 1
+	chown "$chroot_base" "${root%/*}"
 	mkfifo -m 600 "$gate"
 	# Until the users of the namespace are known, it has no root; capabilities are kept until then.
 	# shellcheck disable=SC2016 # for the shells in there
