@@ -10,6 +10,8 @@ CREATE FUNCTION pg_pcache_pool(
 	OUT file_system text,
 	OUT capacity int8,
 	OUT pool_size int8,
+	OUT file_system_size int8,
+	OUT file_system_free int8,
 	OUT state text,
 	OUT last_start text,
 	OUT last_start_time timestamptz,

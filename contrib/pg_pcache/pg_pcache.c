@@ -11,6 +11,8 @@
  */
 #include "postgres.h"
 
+#include <sys/statvfs.h>
+
 #include "access/htup_details.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
@@ -29,13 +31,13 @@ PG_MODULE_MAGIC_EXT(
 );
 
 /* Number of output arguments (columns) of each function that returns rows */
-#define PG_PCACHE_POOL_COLS			28
+#define PG_PCACHE_POOL_COLS			30
 /* of them, between buffers and last_start */
-#define PG_PCACHE_POOL_PLACE_COLS	5
+#define PG_PCACHE_POOL_PLACE_COLS	7
 #define PG_STAT_PCACHE_COLS			11
 #define PG_PCACHE_RELATIONS_COLS	7
 #define PG_PCACHE_NEXT_START_COLS	4
-#define PG_PCACHE_MAX_COLS			28	/* maximum of above */
+#define PG_PCACHE_MAX_COLS			30	/* maximum of above */
 
 /* A row's columns, which are filled in from left to right. */
 typedef struct Row
@@ -126,7 +128,15 @@ StateName(uint32 state)
 	return "unknown";
 }
 
-/* The reasons, named as in the log and by pg_pcache verify, with their counts. */
+/* A name that is made for readers, as a key; pg_pcache's JSON has the same keys. */
+static void
+AppendKey(StringInfo json, const char *name)
+{
+	for (; *name != '\0'; name++)
+		appendStringInfoChar(json, *name == ' ' ? '_' : pg_ascii_tolower((unsigned char) *name));
+}
+
+/* The reasons, named as by pg_pcache verify --json, with their counts. */
 static Datum
 DroppedByReason(const PersistentCacheStats *stats)
 {
@@ -139,12 +149,32 @@ DroppedByReason(const PersistentCacheStats *stats)
 	{
 		if (i == PCACHE_PAGE_KEPT || i == PCACHE_PAGE_FREE)
 			continue;
-		appendStringInfo(&json, "%s\"%s\": " UINT64_FORMAT, separator,
-						 PCachePageVerdictName(i), stats->pages[i]);
+		appendStringInfo(&json, "%s\"", separator);
+		AppendKey(&json, PCachePageVerdictName(i));
+		appendStringInfo(&json, "\": " UINT64_FORMAT, stats->pages[i]);
 		separator = ", ";
 	}
 	appendStringInfoChar(&json, '}');
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
+}
+
+/*
+ * The size of the pool's file system, and what is free of it.  Null if it has no
+ * size of its own, as a tmpfs without a limit, or if the pool is gone.
+ */
+static void
+AddRoom(Row *row, const char *path)
+{
+	struct statvfs vfs;
+
+	if (statvfs(path, &vfs) < 0 || vfs.f_blocks == 0)
+	{
+		AddNull(row);
+		AddNull(row);
+		return;
+	}
+	AddDatum(row, Int64GetDatum((int64) vfs.f_blocks * vfs.f_frsize));
+	AddDatum(row, Int64GetDatum((int64) vfs.f_bavail * vfs.f_frsize));
 }
 
 static void
@@ -250,6 +280,7 @@ pg_pcache_pool(PG_FUNCTION_ARGS)
 	AddText(&row, PCacheFsKindName(stats->superblock.fs_kind));
 	AddDatum(&row, Int64GetDatum(stats->superblock.capacity));
 	AddDatum(&row, Int64GetDatum(stats->superblock.pool_size));
+	AddRoom(&row, stats->path);
 	AddText(&row, StateName(stats->superblock.state));
 	AddLastStart(&row, stats);
 	AddMedia(&row, &stats->media);

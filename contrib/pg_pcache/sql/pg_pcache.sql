@@ -7,6 +7,8 @@ SELECT mode = current_setting('persistent_cache_mode') AS mode,
   buffers = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS buffers,
   (pool IS NULL) = (mode = 'off') AS pool,
   (capacity >= buffers) IS DISTINCT FROM (mode = 'off') AS capacity,
+  (file_system_size > pool_size AND file_system_free BETWEEN 0 AND file_system_size - pool_size)
+    IS DISTINCT FROM (mode = 'off') AS room,
   (last_start IN ('warm', 'cold')) IS DISTINCT FROM (mode = 'off') AS last_start,
   (last_start_reason IS NULL) = (mode = 'off' OR last_start = 'warm') AS reason,
   (kept >= 0 AND kept_dirty BETWEEN 0 AND kept) IS DISTINCT FROM (mode = 'off') AS kept,
@@ -19,6 +21,8 @@ SELECT (marks IS NOT NULL) = (mode = 'always') AS marks,
 FROM pg_pcache_pool, pg_stat_pcache;
 SELECT s.mode = 'off' OR s.dropped = (SELECT sum(value::int8) FROM jsonb_each_text(s.dropped_by_reason)) AS dropped
 FROM pg_pcache_pool s;
+SELECT coalesce(bool_and(key ~ '^[a-z_]+$'), true) AS keys
+FROM pg_pcache_pool, jsonb_object_keys(dropped_by_reason) key;
 
 -- A relation, cached and sealed.
 CREATE TABLE pcache_test (id int, filler text) WITH (autovacuum_enabled = off);

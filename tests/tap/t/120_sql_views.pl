@@ -96,7 +96,7 @@ $node->stop;
 my @slots = sealed_slots(pool_file($node));
 write_descriptor(pool_file($node), $slots[7], crc => 1);
 $node->start;
-is($stat->($node, q{dropped, dropped_by_reason->>'damaged descriptor', dropped_by_reason->>'bad block'}),
+is($stat->($node, q{dropped, dropped_by_reason->>'damaged_descriptor', dropped_by_reason->>'bad_block'}),
 	'1|1|0', 'planned_restart: a damaged descriptor shows');
 $node->stop;
 

@@ -150,7 +150,7 @@ sub start_as_foretold
 	is($outcome->{slots}, $verdict->{slots}, "$name: number of slots")
 	  if $verdict->{pages}{not_fitting} > 0;
 	$view = $node->safe_psql('postgres', q{
-SELECT kept || ' ' || dropped || ' ' || (dropped_by_reason->>'not fitting')
+SELECT kept || ' ' || dropped || ' ' || (dropped_by_reason->>'not_fitting')
 FROM pg_pcache_pool()});
 	is($view, join(' ', $outcome->{kept}, $outcome->{saved} - $outcome->{kept},
 			$verdict->{pages}{not_fitting}), "$name: the view says the same");
