@@ -18,8 +18,8 @@ ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps deps-docs fetch tree build docs vanilla deb repo install dist demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-dist check-meson check-patroni check-containers check-monitoring check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: all help deps deps-docs fetch tree build docs vanilla deb image repo install dist demo bench bench-report bench-wal
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -60,6 +60,9 @@ docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: 
 deb: ## Debian packages of the server with the cache, in build/deb; SUITE=forky (root): built in a chroot of that release
 	@tools/build-deb $(SUITE)
 
+image: ## an image for containers, of the packages in build/deb, in build/image; SUITE=trixie
+	@tools/build-image $(SUITE)
+
 repo: ## an apt repository of build/deb, in build/repo; KEY=NAME (of gpg) or KEY=FILE signs it
 	@tools/build-repo
 
@@ -85,11 +88,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; as root: a bare machine, hostile users
-	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
+check: all vanilla ## lint, warnings, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
+	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full fresh-trixie -- torture-powercut
+	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full fresh-trixie -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -108,6 +111,9 @@ check-patroni: all ## three members under Patroni and etcd: restarts, switchover
 
 check-containers: all ## the server as the first process of a container (bubblewrap): volumes, modes, stops and kills
 	@$(RUN) tests/containers/run || [ $$? -eq 77 ]
+
+check-image: ## the image of "make image" as a container: new clusters, secrets, stops, kills, owners; is the cache warm?
+	@tests/image/run || [ $$? -eq 77 ]
 
 check-monitoring: all ## what is in monitoring/, with a server and the programs that read it: queries, rules, alerts, lines of the log
 	@$(RUN) tests/monitoring/run

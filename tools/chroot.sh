@@ -104,8 +104,7 @@ chroot_make() {
 		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main"
 	done >"$root/etc/apt/sources.list"
 	cp "$keyring" "$root/usr/share/keyrings/debian-archive-keyring.gpg"
-	apt-config dump | grep -E '^Acquire::' | grep -vE '^Acquire::(Languages|CompressionTypes|IndexTargets|Changelogs|Send-URI-Encoded|AllowInsecure|AllowWeak|AllowDowngrade)' \
-		>"$root/etc/apt/apt.conf.d/90host" || true
+	apt_acquire >"$root/etc/apt/apt.conf.d/90host"
 	[ ! -d /etc/apt/auth.conf.d ] || cp -r /etc/apt/auth.conf.d "$root/etc/apt/"
 	for f in /etc/apt/auth.conf /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
 		[ ! -e "$f" ] || cp -L "$f" "$root$f"

@@ -41,10 +41,38 @@ skip_suite() {
 as_unprivileged() { [ "$(id -u)" -ne 0 ] || exec "$ROOT/tools/as-user" "$0" "$@"; }
 as_unprivileged_online() { [ "$(id -u)" -ne 0 ] || exec "$ROOT/tools/as-user" --proxy "$0" "$@"; }
 
+# as_container_user ARGUMENT...: the same as as_unprivileged_online, for a script whose
+# user namespaces have many users.  Root gives their IDs to the user who builds.
+as_container_user() {
+	local user first
+	if [ "$(id -u)" -eq 0 ]; then
+		user=$("$ROOT/tools/as-user" id -un)
+		if ! grep -qs "^$user:" /etc/subuid || ! grep -qs "^$user:" /etc/subgid; then
+			first=$(cat /etc/subuid /etc/subgid 2>/dev/null | awk -F : '{e = $2 + $3} e > m {m = e} END {print (m > 100000 ? m : 100000)}')
+			say "user $user gets the subordinate IDs $first to $((first + 65535))"
+			usermod --add-subuids "$first-$((first + 65535))" --add-subgids "$first-$((first + 65535))" "$user"
+		fi
+	fi
+	as_unprivileged_online "$@"
+}
+
+# container_user: can this user make such a namespace?  need_container_user: or die
+container_user() { unshare --user --map-auto --map-root-user true 2>/dev/null; }
+need_container_user() {
+	container_user || die "user $(id -un) cannot make a user namespace with several users" \
+		"as root: apt-get install uidmap, and usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $(id -un)"
+}
+
 # apt_get ARGUMENT...: packages are signed, whatever apt's configuration says of the default.
 apt_get() {
 	apt-get -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false \
 		-o Acquire::AllowWeakRepositories=false -o Acquire::AllowDowngradeToInsecureRepositories=false "$@"
+}
+
+# How apt reaches its archives here, as a configuration for another release's apt
+apt_acquire() {
+	apt-config dump | grep -E '^Acquire::' |
+		grep -vE '^Acquire::(Languages|CompressionTypes|IndexTargets|Changelogs|Send-URI-Encoded|AllowInsecure|AllowWeak|AllowDowngrade)' || true
 }
 
 # The archives this system uses for Debian itself (not for security or other updates), or PG_MIRROR.
@@ -58,6 +86,13 @@ debian_mirrors() {
 		awk -v own="$(. /etc/os-release && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}")" '
 			$3 == "main" && $1 !~ /^cdrom:/ && $2 ~ ("^(" (own ? own "|" : "") "bookworm|trixie|forky|stable|testing|unstable|sid)$") &&
 			!seen[$1]++ {print $1}'
+}
+
+# The archives of Debian's security updates that this system uses
+debian_security_mirrors() {
+	# shellcheck disable=SC2016
+	apt-get indextargets --no-release-info --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 2>/dev/null |
+		awk '$3 == "main" && $1 ~ /^https?:/ && $2 ~ /^[a-z]+-security$/ && !seen[$1]++ {print $1}'
 }
 
 # The file with the keys of Debian's archive
