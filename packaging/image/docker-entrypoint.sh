@@ -102,7 +102,10 @@ cache_options() {
 	esac
 	# An error in the configuration is for the server to report.
 	config=$(value_of config_file) || return 0
-	defaults=$(mktemp 2>/dev/null || mktemp -p /dev/shm)
+	defaults=$(mktemp -p $socket) || {
+		say "the persistent cache is off: $socket cannot be written"
+		return 0
+	}
 	printf "pcache.mode = planned_restart\npcache.directory = '/cache/pool'\ninclude '%s'\n" "${config//\'/\'\'}" >"$defaults"
 	for name in mode directory; do
 		value=$(value_of "persistent_cache_$name" -c "config_file=$defaults") || value=
@@ -176,7 +179,7 @@ new_cluster() {
 	mapfile -d '' -t -O ${#options[@]} options < <(xargs -r printf '%s\0' <<<"$POSTGRES_INITDB_ARGS")
 	# initdb wants a name for a user ID that a platform has chosen.
 	if ! getent passwd "$(id -u)" >/dev/null; then
-		passwd=$(mktemp 2>/dev/null || mktemp -p /dev/shm)
+		passwd=$(mktemp -p $socket)
 		echo "postgres:x:$(id -u):$(id -g):PostgreSQL:/var/lib/postgresql:/bin/false" >"$passwd"
 		wrapper=(env LD_PRELOAD=libnss_wrapper.so "NSS_WRAPPER_PASSWD=$passwd" NSS_WRAPPER_GROUP=/etc/group)
 	fi
