@@ -155,6 +155,25 @@ tracked_files() {
 	fi | while IFS= read -r f; do [ ! -e "$ROOT/$f" ] || printf '%s\n' "$f"; done
 }
 
+# What the programs and packages are made of.
+packaged=(VERSION LICENSE contrib doc docs packaging patches src systemd tools/build-deb tools/ndctl-setup)
+
+# our_version [--committed]: the number in VERSION for the commit with that tag; for
+# another one with its date and hash behind, and for changes that are not committed
+# with a checksum, unless --committed is given.
+our_version() {
+	local version changed=''
+	version=$(cat "$ROOT/VERSION")
+	if [ -e "$ROOT/.git" ]; then
+		[ "${1:-}" = --committed ] || changed=$(cd "$ROOT" && git diff HEAD -- "${packaged[@]}" && git ls-files -z -o --exclude-standard -- "${packaged[@]}" | xargs -0r sha256sum)
+		if [ -n "$changed" ] || ! git -C "$ROOT" describe --exact-match --tags --match "v$version" HEAD >/dev/null 2>&1; then
+			version+=+git$(TZ=UTC git -C "$ROOT" log -1 --abbrev=7 --date=format-local:%Y%m%d --format=%cd.%h HEAD)
+		fi
+		[ -z "$changed" ] || version+=.$(sha256sum <<<"$changed" | cut -c 1-8)
+	fi
+	echo "$version"
+}
+
 # shm_dir NAME MEGABYTES: prints a new directory on /dev/shm with that much room.
 shm_dir() {
 	local free
