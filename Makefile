@@ -9,7 +9,7 @@ export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLO
 export LONG LIMITS_MB LIMITS_ROUNDS WARM_SIZES WARM_T WARM_ROUNDS RESTARTS OUTAGE_SIZES OUTAGE_T OUTAGE_ROUNDS ANALYTICS_GB ANALYTICS_ROUNDS
 export SIZES STARTS HELPERS HUGE_PAGES LARGE_SIZES LARGE_HELPERS LARGE_STARTS CRASH_WAL CRASHES CRASH_SCALE WAL_ROUNDS IMAGE_MB IMAGE_ROUNDS
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST METHODS PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
-export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE SUITE DEBFULLNAME DEBEMAIL
+export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE SUITE EXTRA_SOURCES REVISION DEBFULLNAME DEBEMAIL
 
 ifeq ($(shell id -u),0)
 RUN := tools/as-user
@@ -57,7 +57,7 @@ build: tree
 docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: HTML and man pages, in build/docs
 	@$(RUN) tools/build-docs
 
-deb: ## Debian packages of the server with the cache, in build/deb; SUITE=forky (root): built in a chroot of that release
+deb: ## Debian packages of the server with the cache, in build/deb; SUITE=trixie (root): built in a chroot of that release; EXTRA_SOURCES=FILE
 	@tools/build-deb $(SUITE)
 
 image: ## an image for containers, of the packages in build/deb, in build/image; SUITE=trixie

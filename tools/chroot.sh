@@ -17,6 +17,8 @@
 #   FRESH_CACHE=DIR   keeps the chroot as debootstrap made it, and downloaded packages,
 #                     for the next run (/var/cache/pg-pcache-fresh); must be root's; "no": keeps nothing
 #   PG_MIRROR=URI     an archive to use instead of the one apt knows
+#   EXTRA_SOURCES=FILE  more sources for apt in the chroot: FILE is a .list or .sources
+#                     file, and a key that it names by Signed-By is taken from the host
 
 # chroot_session NAME SCRIPT ARGUMENT...: SCRIPT --inside SCRATCH ARGUMENT...; returns its exit status
 chroot_session() {
@@ -45,14 +47,42 @@ chroot_cleanup() {
 	[ -z "$chroot_child" ] || kill -KILL "$chroot_child" 2>/dev/null || true
 	[ -z "$chroot_child" ] || wait "$chroot_child" 2>/dev/null || true
 	# The mounts went with their namespace, as soon as its processes have ended.
+	find "$(cgroup_root)/${chroot_scratch##*/}" -depth -type d -exec rmdir {} \; 2>/dev/null || true
 	for _ in 1 2 3 4 5; do
 		if rm -rf --one-file-system "$chroot_scratch" 2>/dev/null; then break; fi
 		sleep 1
 	done
 }
 
+cgroup_root() { awk '$3 == "cgroup2" {print $2; exit}' /proc/mounts; }
+
+# chroot_cgroup SCRATCH: from now on everything runs in a cgroup that belongs to the
+# root of chroot_isolated, so that a systemd can run there; nothing happens where that
+# cannot be.
+chroot_cgroup() {
+	local cgroup
+	cgroup=$(cgroup_root)/${1##*/}
+	if [[ $cgroup = /*/* ]] && mkdir "$cgroup" 2>/dev/null; then
+		chown -R "$chroot_base:$chroot_base" "$cgroup"
+		echo $$ >"$cgroup/cgroup.procs" || true
+	fi
+}
+
 # debootstrap and apt's lists are asked for the proxy that apt uses.
 chroot_proxy() { apt-config dump 2>/dev/null | sed -nE "s/^Acquire::$1::Proxy \"(.*)\";/\1/p" | grep -v '^DIRECT$' | tail -n 1; }
+
+# chroot_sources FILE: the sources of apt in FILE, of either form, with their keys
+chroot_sources() {
+	local kind=list key
+	[ -r "$1" ] || die "EXTRA_SOURCES=$1 cannot be read" "it is a file of apt's sources, as in /etc/apt/sources.list.d"
+	! grep -qi '^Types:' "$1" || kind=sources
+	install -m 644 "$1" "$root/etc/apt/sources.list.d/extra.$kind"
+	grep -oiE '\bsigned-by[=:] *[^] ]+' "$1" | sed -E 's/^[^=:]*[=:] *//' | sort -u | while IFS= read -r key; do
+		[[ $key = /* ]] || continue
+		[ -r "$key" ] || die "EXTRA_SOURCES=$1 names the key $key, which cannot be read"
+		install -D -m 644 "$key" "$root$key"
+	done
+}
 
 # chroot_make SCRATCH RELEASE: makes the chroot SCRATCH/root; sets root and log
 chroot_make() {
@@ -104,6 +134,7 @@ chroot_make() {
 		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main"
 	done >"$root/etc/apt/sources.list"
 	cp "$keyring" "$root/usr/share/keyrings/debian-archive-keyring.gpg"
+	[ -z "${EXTRA_SOURCES:-}" ] || chroot_sources "$EXTRA_SOURCES"
 	apt_acquire >"$root/etc/apt/apt.conf.d/90host"
 	[ ! -d /etc/apt/auth.conf.d ] || cp -r /etc/apt/auth.conf.d "$root/etc/apt/"
 	for f in /etc/apt/auth.conf /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
@@ -181,6 +212,9 @@ chroot_isolated() {
 	return $rc
 }
 
+# A command that brings what in_chroot runs into other namespaces
+guest=()
+
 # in_chroot USER NAMES [VARIABLE=VALUE]... COMMAND...: with the variables NAMES, too.
 # Values are exported, because all users can read the arguments of a process.
 in_chroot() (
@@ -193,7 +227,7 @@ in_chroot() (
 		names+=,${1%%=*}
 		shift
 	done
-	exec "$RUN_AS" --user="$user" --root="${root:-/}" --env="$names" -- "$@"
+	exec "${guest[@]}" "$RUN_AS" --user="$user" --root="${root:-/}" --env="$names" -- "$@"
 )
 
 # inside [VARIABLE=VALUE]... COMMAND...: by root, in the chroot
