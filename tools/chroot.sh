@@ -77,11 +77,10 @@ chroot_sources() {
 	[ -r "$1" ] || die "EXTRA_SOURCES=$1 cannot be read" "it is a file of apt's sources, as in /etc/apt/sources.list.d"
 	! grep -qi '^Types:' "$1" || kind=sources
 	install -m 644 "$1" "$root/etc/apt/sources.list.d/extra.$kind"
-	grep -oiE '\bsigned-by[=:] *[^] ]+' "$1" | sed -E 's/^[^=:]*[=:] *//' | sort -u | while IFS= read -r key; do
-		[[ $key = /* ]] || continue
+	while IFS= read -r key; do
 		[ -r "$key" ] || die "EXTRA_SOURCES=$1 names the key $key, which cannot be read"
 		install -D -m 644 "$key" "$root$key"
-	done
+	done < <(sed -nE 's,^.*\bsigned-by[=:] *(/[^] ]+).*,\1,Ip' "$1")
 }
 
 # chroot_make SCRATCH RELEASE: makes the chroot SCRATCH/root; sets root and log
