@@ -166,7 +166,8 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_giveup.c"
 #undef PCACHE_SLOTS_PER_CHECK
 #define PCACHE_SLOTS_PER_CHECK	4
-#include "pcache_chunk.c"
+#undef PCACHE_SLOTS_PER_CHUNK
+#define PCACHE_SLOTS_PER_CHUNK	4
 #include "pcache_mapping.c"
 #include "pcache_rebuild.c"
 #define MOVES_PER_DRAIN	2
@@ -861,12 +862,6 @@ LWLockAcquire(LWLock *lock, LWLockMode mode)
 	return true;
 }
 
-bool
-LWLockConditionalAcquire(LWLock *lock, LWLockMode mode)
-{
-	return LWLockAcquire(lock, mode);
-}
-
 void
 LWLockRelease(LWLock *lock)
 {
@@ -1022,26 +1017,34 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 }
 
 int
-BufTableInsert(BufferTag *tag, uint32 hash, int slot)
+BufTableLinkBuffer(int slot, uint32 hash)
 {
-	int			k = tag->relNumber - FIRST_REL;
+	int			k = GetBufferDescriptor(slot)->tag.relNumber - FIRST_REL;
+	int			twin = ram.mapping[k];
 
-	if (ram.mapping[k] >= 0)
-		return ram.mapping[k];
 	ram.mapping[k] = slot;
-	return -1;
+	return twin;
 }
 
-int
-BufTableLookup(BufferTag *tag, uint32 hash)
+/* All buffers are in one chain. */
+void
+BufTableFilterChain(uint32 hash, bool (*keep) (int slot, void *arg), void *arg)
 {
-	return ram.mapping[tag->relNumber - FIRST_REL];
+	for (int slot = 0; slot < NBuffers; slot++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(slot);
+		int			k = buf->tag.relNumber - FIRST_REL;
+
+		if ((buf->state.value & BM_TAG_VALID) != 0 && !keep(slot, arg))
+			ram.mapping[k] = -1;
+	}
 }
 
 void
-BufTableDelete(BufferTag *tag, uint32 hash)
+BufTableReset(void)
 {
-	ram.mapping[tag->relNumber - FIRST_REL] = -1;
+	for (int tag = 0; tag < N_TAGS; tag++)
+		ram.mapping[tag] = -1;
 }
 
 uint32
@@ -1051,7 +1054,7 @@ BufTableHashCode(BufferTag *tag)
 }
 
 void
-BufTablePrefetch(uint32 hash, bool element)
+BufTablePrefetch(uint32 hash, bool chain)
 {
 }
 
@@ -1815,8 +1818,7 @@ OpenServer(void)
 	memset(&ram, 0, sizeof(ram));
 	for (int slot = 0; slot < N_SLOTS; slot++)
 		ram.buffers[slot].bufferdesc.buf_id = slot;
-	for (int tag = 0; tag < N_TAGS; tag++)
-		ram.mapping[tag] = -1;
+	BufTableReset();
 	/* who flushed these is dead */
 	for (int i = 0; i < N_LINES; i++)
 		lines[i].flushed = 0;

@@ -13,8 +13,7 @@
  * pcache_inject.helpers says what becomes of the helpers of the startup process,
  * which waits for that after its first chunk of slots.  With "gone" they do all
  * the rest, and leave.  With "fail" they fail in the midst of their first chunk,
- * with "told" they are told to end there, before a page of it is in the mapping
- * table, and with "kill" they kill themselves.  With "busy" each has begun a
+ * with "told" they are told to end there, and with "kill" they kill themselves.  With "busy" each has begun a
  * chunk, for which it takes its time; with "stuck" it ends that when the start
  * was given up.
  * pcache_inject.save_after has the checkpointer, when it saves with helpers, wait
@@ -172,7 +171,7 @@ pcache_inject_wait_for_helpers(const char *name, const void *private_data,
 		SpinLockRelease(&rebuild->mutex);
 		if (leave ? left == persistent_cache_rebuild_workers :
 			pg_atomic_read_u64(&rebuild->next_slot) >=
-			(1 + persistent_cache_rebuild_workers) * PCacheSlotsPerChunk(rebuild->nslots))
+			(1 + persistent_cache_rebuild_workers) * PCACHE_SLOTS_PER_CHUNK)
 			return;
 		pg_usleep(10000);
 	}
@@ -505,8 +504,7 @@ AttachInjectionPoints(void)
 	{
 		InjectionPointAttach("persistent-cache-rebuilding", "pcache_inject",
 							 "pcache_inject_wait_for_helpers", NULL, 0);
-		InjectionPointAttach(strcmp(helpers, "told") == 0 ? "persistent-cache-judged" :
-							 "persistent-cache-mapped", "pcache_inject",
+		InjectionPointAttach("persistent-cache-mapping", "pcache_inject",
 							 "pcache_inject_help", NULL, 0);
 	}
 	if (save_after > 0)

@@ -58,9 +58,8 @@ typedef struct PCacheRebuildTotals
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		kept_dirty;
 	XLogRecPtr	max_lsn;
+	bool		doubts;			/* a page is claimed twice, and still counted */
 } PCacheRebuildTotals;
-
-typedef struct PCacheJudgedChunk PCacheJudgedChunk;
 
 /*
  * The rebuild of the mapping table, which the startup process shares with its
@@ -289,24 +288,16 @@ extern void PCacheDrainForStart(void);
 /* pcache_move.c */
 extern void PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used);
 
-/* pcache_chunk.c */
-extern uint32 PCacheSlotsPerChunk(uint32 nslots);
-extern PCacheJudgedChunk *PCacheChunkCreate(uint32 nslots);
-extern void PCacheChunkFree(PCacheJudgedChunk *chunk);
-extern void PCacheJudgeChunk(const PCachePageFacts *facts, uint32 first,
-							 uint32 n, PCacheJudgedChunk *chunk,
-							 PCacheRebuildTotals *totals);
+/* pcache_mapping.c: whoever maps slots claims so many at once */
+#define PCACHE_SLOTS_PER_CHUNK	1024
 
-/* pcache_mapping.c */
 extern void PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
-						   PCacheJudgedChunk *chunk,
 						   PCacheRebuildTotals *totals);
 extern void PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals);
 extern void PCacheForgetAll(uint32 nslots);
 
 /* pcache_rebuild.c */
 extern void PCacheRebuildShmemInit(void);
-extern void PCacheRebuildInterrupts(void);
 extern int	PCacheHelpersFor(uint64 nslots);
 extern uint32 PCacheClaimSlots(pg_atomic_uint64 *next, uint32 nslots, uint32 n,
 							   uint32 *first);

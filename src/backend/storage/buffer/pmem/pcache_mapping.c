@@ -6,10 +6,14 @@
  * Runs in the startup process and in its helpers (pcache_rebuild.c), before
  * anybody uses a buffer.  Page contents are not touched.
  *
+ * Nearly all the time of a rebuild would go into waiting for memory, since each
+ * page needs another bucket of the table.  So a bucket is fetched while the pages
+ * after that one are judged.
+ *
  * The pool may have been forged by whoever can write to it.  That must not make
  * the start slow out of proportion: all that is done here for a slot takes the
- * same time whatever the other slots say, but for the lookup in the mapping
- * table (rule 71 in README).
+ * same time whatever the other slots say, but for the walk along a chain of the
+ * mapping table (rule 71 in README).
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -20,15 +24,50 @@
  */
 #include "postgres.h"
 
-#include "pcache_chunk.h"
 #include "pcache_internal.h"
 #include "storage/buf_internals.h"
-#include "storage/lwlock.h"
 #include "utils/injection_point.h"
 
-/* How many pages ahead are a bucket and its first element prefetched? */
-#define BUCKET_DISTANCE			24
-#define ELEMENT_DISTANCE		12
+/* So many pages after a bucket, and the link behind it, were asked for, it is used. */
+#define BUCKET_DISTANCE			16
+#define CHAIN_DISTANCE			8
+
+/* A page that has passed its gate. */
+typedef struct KeptPage
+{
+	uint32		slot;
+	uint32		hashcode;
+} KeptPage;
+
+/*
+ * Fill the header of a buffer whose page passed its gate, dirty if its file may
+ * not have it.
+ *
+ * The background writer may be looking at headers already, but it writes
+ * nothing yet, nor does the checkpointer: kept_limit is unknown
+ * (PersistentCacheAheadOfReplay), and the pool not in use.  So it does not
+ * matter that the page is not in the mapping table yet, or that another slot
+ * may claim to have it.
+ */
+static void
+FillHeader(BufferDesc *buf, const PCacheDescriptor *desc, bool dirty)
+{
+	uint32		state = LockBufHdr(buf);
+	RelFileLocator rlocator;
+
+	Assert((state & BM_TAG_VALID) == 0);
+	rlocator.spcOid = desc->spc_oid;
+	rlocator.dbOid = desc->db_oid;
+	rlocator.relNumber = desc->rel_number;
+	InitBufferTag(&buf->tag, &rlocator, desc->fork_number, desc->block_number);
+	state |= BM_TAG_VALID | BM_VALID;
+	if (desc->flags & PCACHE_DESC_PERMANENT)
+		state |= BM_PERMANENT;
+	if (dirty)
+		state |= BM_DIRTY | BM_JUST_DIRTIED;
+	state += BUF_USAGECOUNT_ONE * Min(desc->usage_count, BM_MAX_USAGE_COUNT);
+	UnlockBufHdr(buf, state);
+}
 
 /* Make a header again what it was before its page was judged. */
 static void
@@ -43,202 +82,151 @@ ClearHeader(uint32 slot)
 		PCacheClearKept(slot);
 }
 
-/* The page in this buffer was counted as kept, but another slot claims it, too. */
-static void
-CountDuplicate(uint32 slot, PCacheRebuildTotals *totals)
+/* A page passed its gate: fill its header, and count it. */
+static KeptPage
+KeepPage(uint32 slot, const PCacheDescriptor *desc, const PCachePageFacts *facts,
+		 PCacheRebuildTotals *totals)
 {
-	if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_DIRTY)
-		totals->kept_dirty--;
-	totals->pages[PCACHE_PAGE_KEPT]--;
-	totals->pages[PCACHE_PAGE_DUPLICATE]++;
+	BufferDesc *buf = GetBufferDescriptor(slot);
+	bool		dirty = PCachePageIsDirty(desc, facts);
+	KeptPage	page;
+
+	FillHeader(buf, desc, dirty);
+	if (dirty)
+		totals->kept_dirty++;
+	totals->max_lsn = Max(totals->max_lsn, desc->page_lsn);
+	if (PersistentCacheDescriptors != NULL)
+		PCacheSetKept(slot);
+
+	page.slot = slot;
+	page.hashcode = BufTableHashCode(&buf->tag);
+	return page;
 }
 
 /*
  * The page in this buffer is claimed by another slot as well.  It must not be
- * found, nor written by the background writer, but its entry stays in the
- * mapping table so that a third claim is found out.
- *
- * The caller holds the partition's lock exclusively.
+ * found, nor written by the background writer, but the buffer stays in the
+ * mapping table, with its tag, so that a third claim is found out.
  */
 static void
-DoubtPage(int buf_id)
+DoubtPage(uint32 slot)
 {
-	BufferDesc *buf = GetBufferDescriptor(buf_id);
+	BufferDesc *buf = GetBufferDescriptor(slot);
 	uint32		state = LockBufHdr(buf);
 
 	UnlockBufHdr(buf, state & ~BM_VALID);
 }
 
 /*
- * Put a page that passed its gate into the mapping table, unless another slot
- * claims to have it, too.  Two slots with the same tag cannot both be right,
- * and nothing tells which one is: both go.
- *
- * The caller holds the partition's lock exclusively.
+ * Put a page that passed its gate into the mapping table.  Two slots with the
+ * same tag cannot both be right, and nothing tells which one is: both will go.
  */
 static void
-KeepPage(PCacheJudgedPage *page, PCacheRebuildTotals *totals)
+LinkPage(const KeptPage *page, PCacheRebuildTotals *totals)
 {
-	int			existing = BufTableInsert(&page->tag, page->hash, page->slot);
+	int			twin = BufTableLinkBuffer(page->slot, page->hashcode);
 
-	if (existing < 0)
+	if (twin < 0)
 		return;
-	CountDuplicate(page->slot, totals);
-	ClearHeader(page->slot);
-	DoubtPage(existing);
-}
-
-/* Keep the pages of a chunk that belong to a family, which is locked. */
-static void
-KeepFamily(int family, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
-{
-	PCacheJudgedPage *page = &chunk->sorted[PCacheFamilyBegin(chunk, family)];
-	PCacheJudgedPage *end = &chunk->sorted[PCacheFamilyBegin(chunk, family + 1)];
-
-	for (int i = 0; i < Min(BUCKET_DISTANCE, end - page); i++)
-		BufTablePrefetch(page[i].hash, false);
-	for (; page < end; page++)
-	{
-		if (end - page > BUCKET_DISTANCE)
-			BufTablePrefetch(page[BUCKET_DISTANCE].hash, false);
-		if (end - page > ELEMENT_DISTANCE)
-			BufTablePrefetch(page[ELEMENT_DISTANCE].hash, true);
-		KeepPage(page, totals);
-	}
+	DoubtPage(page->slot);
+	DoubtPage(twin);
+	totals->doubts = true;
 }
 
 /*
- * Lock the partitions of a family exclusively, in the order of their numbers, so
- * that whoever has the first one gets the others.  Returns false if another
- * process has it, and the caller does not want to wait.
- */
-static bool
-LockFamily(int family, bool wait)
-{
-	bool		locked = false;
-
-	for (int p = 0; p < NUM_BUFFER_PARTITIONS; p++)
-	{
-		LWLock	   *lock = BufMappingPartitionLockByIndex(p);
-
-		if (PCacheHashFamily(p) != family)
-			continue;
-		if (locked || wait)
-			LWLockAcquire(lock, LW_EXCLUSIVE);
-		else if (!LWLockConditionalAcquire(lock, LW_EXCLUSIVE))
-			return false;
-		locked = true;
-	}
-	return true;
-}
-
-static void
-UnlockFamily(int family)
-{
-	/* LWLockRelease() looks for the lock that was taken last first */
-	for (int p = NUM_BUFFER_PARTITIONS - 1; p >= 0; p--)
-	{
-		if (PCacheHashFamily(p) == family)
-			LWLockRelease(BufMappingPartitionLockByIndex(p));
-	}
-}
-
-/*
- * Put what passed the gates, of a chunk that begins with slot first, into the
- * mapping table, a family at a time.
- *
- * Processes begin with different families, and come back later to one that
- * another process has locked.
- */
-static void
-KeepChunk(uint32 first, PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
-{
-	static const int begin_with[PCACHE_NUM_FAMILIES] = {0, 2, 1, 3};
-	int			begin = begin_with[first / chunk->nslots % PCACHE_NUM_FAMILIES];
-	bool		done[PCACHE_NUM_FAMILIES] = {0};
-
-	for (int pass = 0; pass < 2; pass++)
-	{
-		for (int i = 0; i < PCACHE_NUM_FAMILIES; i++)
-		{
-			int			family = (begin + i) % PCACHE_NUM_FAMILIES;
-
-			if (done[family] ||
-				PCacheFamilyBegin(chunk, family) == PCacheFamilyBegin(chunk, family + 1) ||
-				!LockFamily(family, pass > 0))
-				continue;
-			KeepFamily(family, chunk, totals);
-			UnlockFamily(family);
-			done[family] = true;
-		}
-	}
-}
-
-/*
- * Judge n slots, beginning with slot first, put the pages that are kept into
- * the mapping table, and add them all to totals.  No lock is required.
+ * Judge n slots, beginning with slot first, at most PCACHE_SLOTS_PER_CHUNK, put
+ * the pages that are kept into the mapping table, and add them all to totals, as
+ * if no slot claimed the page of another one.  No lock is required.
  */
 void
 PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
-			   PCacheJudgedChunk *chunk, PCacheRebuildTotals *totals)
+			   PCacheRebuildTotals *totals)
 {
-	PCacheJudgeChunk(facts, first, n, chunk, totals);
-	INJECTION_POINT("persistent-cache-judged", NULL);
-	PCacheRebuildInterrupts();
-	KeepChunk(first, chunk, totals);
-	INJECTION_POINT("persistent-cache-mapped", NULL);
+	static PCacheDescriptor descs[PCACHE_SLOTS_PER_CHUNK];
+	KeptPage	pages[PCACHE_SLOTS_PER_CHUNK];
+	uint32		npages = 0;
+	uint32		nlinked = 0;
+
+	Assert(n <= PCACHE_SLOTS_PER_CHUNK);
+	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, descs);
+	for (uint32 i = 0; i < n; i++)
+	{
+		PCachePageVerdict verdict = PCachePageGate(&descs[i], first + i, facts);
+
+		totals->pages[verdict]++;
+		if (verdict != PCACHE_PAGE_KEPT)
+			continue;
+		pages[npages] = KeepPage(first + i, &descs[i], facts, totals);
+		BufTablePrefetch(pages[npages].hashcode, false);
+		if (npages >= CHAIN_DISTANCE)
+			BufTablePrefetch(pages[npages - CHAIN_DISTANCE].hashcode, true);
+		if (npages >= BUCKET_DISTANCE)
+			LinkPage(&pages[nlinked++], totals);
+		npages++;
+	}
+	INJECTION_POINT("persistent-cache-mapping", NULL);
+	while (nlinked < npages)
+		LinkPage(&pages[nlinked++], totals);
 }
 
-/* Take the page of a slot out again, from the mapping table if it got there. */
-static void
-ForgetPage(uint32 slot)
+/*
+ * Is a buffer in the mapping table to stay there?  If not, it is made free, and
+ * counted: its page was taken for one that is kept, but was claimed twice.
+ */
+static bool
+IsOnlyClaim(int slot, void *arg)
 {
-	BufferTag	tag = GetBufferDescriptor(slot)->tag;
-	uint32		hash = BufTableHashCode(&tag);
-	LWLock	   *lock = BufMappingPartitionLock(hash);
+	PCacheRebuildTotals *totals = arg;
+	uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(slot)->state);
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (BufTableLookup(&tag, hash) == slot)
-		BufTableDelete(&tag, hash);
+	if (state & BM_VALID)
+		return true;
+	if (state & BM_DIRTY)
+		totals->kept_dirty--;
+	totals->pages[PCACHE_PAGE_KEPT]--;
+	totals->pages[PCACHE_PAGE_DUPLICATE]++;
 	ClearHeader(slot);
-	LWLockRelease(lock);
+	return false;
 }
 
 /*
  * Forget the pages of the first nslots slots that are claimed by other slots as
  * well, see DoubtPage().  There is none unless the pool is damaged or forged.
- * All chunks must have been mapped.
+ * All chunks must have been mapped, and the helpers gone.
+ *
+ * All claims of a page are in the same chain, and go with the first one that is
+ * met, so that no chain is walked once for each of its buffers.
  */
 void
 PCacheForgetDuplicates(uint32 nslots, PCacheRebuildTotals *totals)
 {
-	if (totals->pages[PCACHE_PAGE_DUPLICATE] == 0)
+	if (!totals->doubts)
 		return;
 	for (uint32 slot = 0; slot < nslots; slot++)
 	{
-		uint32		state = pg_atomic_read_u32(&GetBufferDescriptor(slot)->state);
+		BufferDesc *buf = GetBufferDescriptor(slot);
+		uint32		state = pg_atomic_read_u32(&buf->state);
 
 		if (slot % PCACHE_SLOTS_PER_CHECK == 0)
 			PCacheStartInterrupts();
-		if ((state & BM_TAG_VALID) == 0 || (state & BM_VALID) != 0)
-			continue;
-		CountDuplicate(slot, totals);
-		ForgetPage(slot);
+		if ((state & BM_TAG_VALID) != 0 && (state & BM_VALID) == 0)
+			BufTableFilterChain(BufTableHashCode(&buf->tag), IsOnlyClaim, totals);
 	}
 }
 
 /*
  * Forget the pages of the first nslots slots, as if no chunk had been mapped.
- * Nobody else may be mapping one.
+ * The helpers must be gone.
  */
 void
 PCacheForgetAll(uint32 nslots)
 {
+	BufTableReset();
 	for (uint32 slot = 0; slot < nslots; slot++)
 	{
 		if (slot % PCACHE_SLOTS_PER_CHECK == 0)
 			PCacheStartInterrupts();
 		if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_TAG_VALID)
-			ForgetPage(slot);
+			ClearHeader(slot);
 	}
 }

@@ -4,7 +4,7 @@
  *	  Rebuild the mapping table with the help of other processes.
  *
  * The startup process claims one chunk of slots after the other, and maps it
- * (pcache_chunk.c, pcache_mapping.c).  Helpers are background workers that do
+ * (pcache_mapping.c).  Helpers are background workers that do
  * the same meanwhile.  The startup process never waits for a helper to come, so
  * without helpers, or if they come late, it maps all chunks.  It only waits for
  * those that are in the midst of a chunk when none is left to be claimed.
@@ -114,6 +114,10 @@ PCacheRebuildLaunchHelpers(uint64 slots_used)
 	/* helpers know of no bad block, nor would it be worth the trouble */
 	if (PCacheCtl->rebuild.alone || PCacheMedia.bad.n_ranges > 0)
 		return;
+#ifdef PG_HAVE_ATOMIC_U64_SIMULATION
+	/* one process at a time, see BufTableLinkBuffer() */
+	return;
+#endif
 
 	nhelpers = PCacheHelpersFor(Min(slots_used, NBuffers));
 	memset(&worker, 0, sizeof(worker));
@@ -169,6 +173,7 @@ AddTotals(PCacheRebuildTotals *to, const PCacheRebuildTotals *from)
 		to->pages[i] += from->pages[i];
 	to->kept_dirty += from->kept_dirty;
 	to->max_lsn = Max(to->max_lsn, from->max_lsn);
+	to->doubts |= from->doubts;
 }
 
 /*
@@ -224,20 +229,6 @@ LeaveRebuild(int code, Datum arg)
 	ConditionVariableBroadcast(&rebuild->changed);
 }
 
-/*
- * Called by whoever maps a chunk, between parts of it.  Does not return if the
- * server is to be stopped, or the postmaster is dead: a chunk may take long if
- * its slots name files on a slow file system (rule 72).
- */
-void
-PCacheRebuildInterrupts(void)
-{
-	if (AmStartupProcess())
-		PCacheStartInterrupts();
-	else if (ShutdownRequestPending || !PostmasterIsAlive())
-		proc_exit(1);
-}
-
 /* Entry point of a helper. */
 void
 PersistentCacheRebuildMain(Datum main_arg)
@@ -245,9 +236,7 @@ PersistentCacheRebuildMain(Datum main_arg)
 	pg_atomic_uint64 *next = &PCacheCtl->rebuild.next_slot;
 	PCacheMediaReport no_bad_blocks = {0};
 	PCachePageFacts facts;
-	PCacheJudgedChunk *chunk;
 	uint32		nslots = 0;
-	uint32		per_chunk;
 	uint32		first;
 	uint32		n;
 
@@ -259,14 +248,12 @@ PersistentCacheRebuildMain(Datum main_arg)
 		proc_exit(0);
 	facts.media = &no_bad_blocks;
 	facts.sizes = PCacheRelSizesCreate();
-	per_chunk = PCacheSlotsPerChunk(nslots);
-	chunk = PCacheChunkCreate(per_chunk);
 
-	while (!ShutdownRequestPending &&
-		   (n = PCacheClaimSlots(next, nslots, per_chunk, &first)) > 0)
+	while (!ShutdownRequestPending && PostmasterIsAlive() &&
+		   (n = PCacheClaimSlots(next, nslots, PCACHE_SLOTS_PER_CHUNK, &first)) > 0)
 	{
 		helper_in_chunk = true;
-		PCacheMapChunk(&facts, first, n, chunk, &helper_totals);
+		PCacheMapChunk(&facts, first, n, &helper_totals);
 		helper_in_chunk = false;
 	}
 	proc_exit(0);
@@ -317,26 +304,21 @@ static void
 MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
 {
 	pg_atomic_uint64 *next = &PCacheCtl->rebuild.next_slot;
-	uint32		per_chunk = PCacheSlotsPerChunk(nslots);
-	PCacheJudgedChunk *chunk = PCacheChunkCreate(per_chunk);
 	uint32		first;
 	uint32		n;
 
-	while ((n = PCacheClaimSlots(next, nslots, per_chunk, &first)) > 0)
+	while ((n = PCacheClaimSlots(next, nslots, PCACHE_SLOTS_PER_CHUNK, &first)) > 0)
 	{
-		PCacheMapChunk(facts, first, n, chunk, totals);
+		PCacheMapChunk(facts, first, n, totals);
 		INJECTION_POINT("persistent-cache-rebuilding", NULL);
 		PCacheStartInterrupts();
 	}
-	PCacheChunkFree(chunk);
 }
 
 /* Without helpers, since one has left a chunk half done. */
 static void
 BeginAnew(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
 {
-	/* or was it told to end because the server is to be stopped? */
-	PCacheStartInterrupts();
 	ereport(LOG,
 			(errmsg("persistent cache: a helper has failed, so the rebuild of the mapping table begins anew without helpers")));
 	PCacheForgetAll(nslots);

@@ -1,0 +1,12 @@
+# test_buf_table.mk
+#
+# Made of PostgreSQL's buf_table.c as the series leaves it, see test_protocol.mk,
+# with its assertions.  To be included by Makefile.
+
+BUFFER := $(PG)/src/backend/storage/buffer
+
+$(OUT)/test_buf_table: test_buf_table.c unit.h $(BUFFER)/buf_table.c Makefile test_buf_table.mk
+	@mkdir -p $(OUT)
+	$(CC) $(CFLAGS) $(CPPFLAGS) -UFRONTEND -DUSE_ASSERT_CHECKING -I$(BUFFER) \
+		-ffunction-sections -fdata-sections -Wl,--gc-sections -pthread -o $@ $< \
+		-lcmocka $(PG)/src/common/libpgcommon_srv.a $(PG)/src/port/libpgport_srv.a $(LIBS) -lm
