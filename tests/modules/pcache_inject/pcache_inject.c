@@ -11,11 +11,11 @@
  * pcache_inject.hold_at names one at which the startup process waits until it is
  * sent a SIGTERM, when it comes there for the pcache_inject.hold_pass'th time.
  * pcache_inject.helpers says what becomes of the helpers of the startup process,
- * which waits for that after its first chunk of slots.  With "gone" they do all
- * the rest, and leave.  With "fail" they fail in the midst of their first chunk,
- * with "told" they are told to end there, and with "kill" they kill themselves.  With "busy" each has begun a
- * chunk, for which it takes its time; with "stuck" it ends that when the start
- * was given up.
+ * which waits for that after its first chunk of slots.  With "gone" they do
+ * all the rest, and leave.  With "fail" they fail in the midst of their first
+ * chunk, with "told" they are told to end there, and with "kill" they kill
+ * themselves.  With "busy" each has begun a chunk, for which it takes its
+ * time; with "stuck" it ends that when the start was given up.
  * pcache_inject.save_after has the checkpointer, when it saves with helpers, wait
  * until they have claimed so many slots.  pcache_inject.save says what becomes of
  * each helper when it has saved its first ones: "fail", "kill", "fault", "break",

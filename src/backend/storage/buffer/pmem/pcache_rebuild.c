@@ -4,10 +4,10 @@
  *	  Rebuild the mapping table with the help of other processes.
  *
  * The startup process claims one chunk of slots after the other, and maps it
- * (pcache_mapping.c).  Helpers are background workers that do
- * the same meanwhile.  The startup process never waits for a helper to come, so
- * without helpers, or if they come late, it maps all chunks.  It only waits for
- * those that are in the midst of a chunk when none is left to be claimed.
+ * (pcache_mapping.c).  Helpers are background workers that do the same
+ * meanwhile.  The startup process never waits for a helper to come, so without
+ * helpers, or if they come late, it maps all chunks.  It only waits for those
+ * that are in the midst of a chunk when none is left to be claimed.
  *
  * If a helper fails, the startup process begins anew without helpers (rule 89 in
  * README).
