@@ -156,7 +156,8 @@ tracked_files() {
 }
 
 # What the programs and packages are made of.
-packaged=(VERSION LICENSE contrib doc docs packaging patches src systemd tools/build-deb tools/ndctl-setup)
+packaged=(VERSION LICENSE CHANGELOG.md CONTRIBUTING.md README.md SECURITY.md contrib doc docs monitoring packaging patches src systemd
+	tools/build-deb tools/check-updates tools/ndctl-setup)
 
 # our_version [--committed]: the number in VERSION for the commit with that tag; for
 # another one with its date and hash behind, and for changes that are not committed
