@@ -200,6 +200,7 @@ echo 'shared_buffers = 256MB' >"$root$conf/test.conf"
 cache_on
 warm_restart cache
 must inside_as postgres psql -qX -d shop -c 'CREATE EXTENSION pg_pcache'
+ok "pg_pcache check, by the data directory" inside_as postgres "$bin/pg_pcache" check -D "$pgdata"
 is "cache: the view pg_pcache_pool" "$(sql 'SELECT mode, last_start, kept > 1000 FROM pg_pcache_pool')" 'planned_restart|warm|t'
 answers cache
 
@@ -224,6 +225,7 @@ fi
 # ---------------------------------------------------------------- Lintian
 
 began=$SECONDS
+ok "the programs are hardened" inside "$ROOT/tests/dist/hardened" /usr/lib/postgresql/18/bin/{postgres,pg_pcache,pg_ctl} /usr/lib/postgresql/18/lib/pg_pcache.so
 lint() { inside sh -c 'lintian --allow-root --no-cfg --tag-display-limit 0 "$@" 2>&1 || true' lint "$@"; }
 errors() { sed -n 's/^E: //p' | sed -E "s/\[[^]]*:[0-9]+\]//g; s/\b(18|$old)\b/N/g; s/N\.[0-9]+-[0-9a-z.+~]+//g" | sort -u; }
 lint "/debs/$(basename "$root"/debs/*.changes)" >"$scratch/lint.ours"
