@@ -85,11 +85,14 @@ sub read_pool
 	return (\%sb, \@d);
 }
 
-# A sealed descriptor has the LSN of its page.
+# A sealed descriptor has the LSN of its page, or (PCACHE_DESC_LSN_BOUND, rule 97) one that no page
+# of a permanent relation exceeds.
 sub check_lsns
 {
 	my ($descs) = @_;
-	my @odd = grep { $_->{lsn} != $_->{page_lsn} } @$descs;
+	my @odd = grep {
+		$_->{flags} & 4 ? $_->{flags} & 1 && $_->{page_lsn} > $_->{lsn} : $_->{lsn} != $_->{page_lsn}
+	} @$descs;
 	problem(sprintf('%d sealed pages have another LSN than their descriptors, first: slot %d tag %s descriptor %s page %s',
 			scalar @odd, $odd[0]{slot}, $odd[0]{tag}, format_lsn($odd[0]{lsn}), format_lsn($odd[0]{page_lsn}))) if @odd;
 	return;
