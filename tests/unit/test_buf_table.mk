@@ -3,7 +3,7 @@
 # Made of PostgreSQL's buf_table.c as the series leaves it, see test_protocol.mk,
 # with its assertions.  To be included by Makefile.
 
-BUFFER := $(PG)/src/backend/storage/buffer
+BUFFER := $(SOURCE)/src/backend/storage/buffer
 
 $(OUT)/test_buf_table: test_buf_table.c unit.h $(BUFFER)/buf_table.c Makefile test_buf_table.mk
 	@mkdir -p $(OUT)
