@@ -24,6 +24,7 @@
 #include "storage/shmem.h"
 
 #include "unit.h"
+#include "unit_server.h"
 
 /* ------------------------------------------------------------------------
  * The code under test
@@ -118,18 +119,6 @@ int
 errmsg_internal(const char *fmt,...)
 {
 	return 0;
-}
-
-void
-errfinish(const char *filename, int lineno, const char *funcname)
-{
-}
-
-void
-ExceptionalCondition(const char *condition, const char *file, int line)
-{
-	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
-	abort();
 }
 
 /* Make a table for n buffers without tags. */

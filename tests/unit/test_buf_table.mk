@@ -5,7 +5,7 @@
 
 BUFFER := $(SOURCE)/src/backend/storage/buffer
 
-$(OUT)/test_buf_table: test_buf_table.c unit.h $(BUFFER)/buf_table.c Makefile test_buf_table.mk
+$(OUT)/test_buf_table: test_buf_table.c unit.h unit_server.h $(BUFFER)/buf_table.c Makefile test_buf_table.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(CPPFLAGS) -UFRONTEND -DUSE_ASSERT_CHECKING -I$(BUFFER) \
 		-ffunction-sections -fdata-sections -Wl,--gc-sections -pthread -o $@ $< \

@@ -32,6 +32,7 @@
 #include "utils/injection_point.h"
 
 #include "unit.h"
+#include "unit_server.h"
 
 #define NOT_COUNTED		__attribute__((no_sanitize_coverage))
 
@@ -255,18 +256,6 @@ int
 errmsg_internal(const char *fmt,...)
 {
 	return 0;
-}
-
-void
-errfinish(const char *filename, int lineno, const char *funcname)
-{
-}
-
-void
-ExceptionalCondition(const char *condition, const char *file, int line)
-{
-	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
-	abort();
 }
 
 /* ------------------------------------------------------------------------

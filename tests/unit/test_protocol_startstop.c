@@ -85,6 +85,7 @@
 #include "utils/wait_event.h"
 
 #include "unit.h"
+#include "unit_server.h"
 
 /* ------------------------------------------------------------------------
  * The code under test
@@ -1674,18 +1675,6 @@ int
 errcode_for_file_access(void)
 {
 	return 0;
-}
-
-void
-errfinish(const char *filename, int lineno, const char *funcname)
-{
-}
-
-void
-ExceptionalCondition(const char *condition, const char *file, int line)
-{
-	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
-	abort();
 }
 
 /* ------------------------------------------------------------------------
