@@ -1,0 +1,265 @@
+/*-------------------------------------------------------------------------
+ *
+ * hotset_source.c
+ *	  Gets a list from the server that pg_hotset.source names.
+ *
+ * Each step has its own time limit, pg_hotset.timeout, so a server that accepts
+ * connections but answers nothing costs that time and nothing else.  Failures
+ * are told to the caller as text; connection strings, which may contain a
+ * password, are never part of it.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ *	  contrib/pg_hotset/hotset_source.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlogrecovery.h"
+#include "hotset.h"
+#include "libpq-fe.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+/* more than a conninfo can have, and those that we add */
+#define MAX_OPTIONS		100
+
+/* Wait for the socket.  False if the time is over, or if the server stops. */
+static bool
+WaitFor(PGconn *conn, int events, TimestampTz deadline, StringInfo problem)
+{
+	for (;;)
+	{
+		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+		int			rc;
+
+		if (ShutdownRequestPending)
+		{
+			appendStringInfoString(problem, "the server stops");
+			return false;
+		}
+		if (left <= 0)
+		{
+			appendStringInfo(problem, "there was no answer for %d s", hotset_timeout);
+			return false;
+		}
+		rc = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | events,
+							   PQsocket(conn), left, PG_WAIT_EXTENSION);
+		if (rc & WL_LATCH_SET)
+		{
+			ResetLatch(MyLatch);
+			CHECK_FOR_INTERRUPTS();
+		}
+		if (rc & events)
+			return true;
+	}
+}
+
+/* libpq's message, on one line. */
+static void
+AppendMessage(StringInfo problem, const char *message)
+{
+	int			start = problem->len;
+
+	appendStringInfoString(problem, message);
+	while (problem->len > start && isspace((unsigned char) problem->data[problem->len - 1]))
+		problem->data[--problem->len] = '\0';
+	for (char *c = problem->data + start; *c != '\0'; c++)
+		if (*c == '\n' || *c == '\t')
+			*c = ' ';
+}
+
+/*
+ * What to connect to: pg_hotset.source or, if that is empty, primary_conninfo,
+ * with pg_hotset.dbname as the database if the string names none, or if it is
+ * primary_conninfo, whose database means something else.
+ */
+static bool
+ConnectionOptions(const char **keywords, const char **values, StringInfo problem)
+{
+	bool		own = hotset_source[0] != '\0';
+	const char *conninfo = own ? hotset_source : PrimaryConnInfo;
+	PQconninfoOption *options;
+	bool		has_dbname = false;
+	int			n = 0;
+
+	if (conninfo == NULL || conninfo[0] == '\0')
+	{
+		appendStringInfoString(problem, "neither pg_hotset.source nor primary_conninfo names a server");
+		return false;
+	}
+	options = PQconninfoParse(conninfo, NULL);
+	if (options == NULL)
+	{
+		appendStringInfo(problem, "%s is no connection string", own ? "pg_hotset.source" : "primary_conninfo");
+		return false;
+	}
+	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS - 4; option++)
+	{
+		if (option->val == NULL || option->val[0] == '\0' || strcmp(option->keyword, "replication") == 0 ||
+			strcmp(option->keyword, "application_name") == 0 || (!own && strcmp(option->keyword, "dbname") == 0))
+			continue;
+		has_dbname |= strcmp(option->keyword, "dbname") == 0;
+		keywords[n] = pstrdup(option->keyword);
+		values[n++] = pstrdup(option->val);
+	}
+	PQconninfoFree(options);
+	if (!has_dbname)
+	{
+		keywords[n] = "dbname";
+		values[n++] = hotset_dbname;
+	}
+	keywords[n] = "application_name";
+	values[n++] = "pg_hotset";
+	keywords[n] = values[n] = NULL;
+	return true;
+}
+
+/* Connect.  The connection is NULL, or has to be finished by Disconnect(). */
+static PGconn *
+Connect(StringInfo problem)
+{
+	const char *keywords[MAX_OPTIONS];
+	const char *values[MAX_OPTIONS];
+	TimestampTz deadline = TimestampTzPlusSeconds(GetCurrentTimestamp(), hotset_timeout);
+	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+	PGconn	   *conn;
+
+	if (!ConnectionOptions(keywords, values, problem))
+		return NULL;
+	if (!AcquireExternalFD())
+	{
+		appendStringInfoString(problem, "there are too many open files");
+		return NULL;
+	}
+	conn = PQconnectStartParams(keywords, values, false);
+	if (conn == NULL)
+	{
+		ReleaseExternalFD();
+		appendStringInfoString(problem, "out of memory");
+		return NULL;
+	}
+	if (PQstatus(conn) == CONNECTION_BAD)
+		status = PGRES_POLLING_FAILED;
+	while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
+	{
+		if (!WaitFor(conn, status == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE,
+					 deadline, problem))
+			return conn;
+		status = PQconnectPoll(conn);
+	}
+	if (status == PGRES_POLLING_FAILED)
+	{
+		AppendMessage(problem, PQerrorMessage(conn));
+		if (strstr(problem->data, "pg_hba.conf") != NULL)
+			appendStringInfo(problem, "; that server's pg_hba.conf has to let the role connect to a database, which \"replication\" is not");
+	}
+	return conn;
+}
+
+static void
+Disconnect(PGconn *conn)
+{
+	if (conn == NULL)
+		return;
+	PQfinish(conn);
+	ReleaseExternalFD();
+}
+
+/* Run a query, and return its only result, or NULL. */
+static PGresult *
+Run(PGconn *conn, const char *query, int format, StringInfo problem)
+{
+	TimestampTz deadline = TimestampTzPlusSeconds(GetCurrentTimestamp(), hotset_timeout);
+	PGresult   *result;
+
+	if (!PQsendQueryParams(conn, query, 0, NULL, NULL, NULL, NULL, format))
+	{
+		AppendMessage(problem, PQerrorMessage(conn));
+		return NULL;
+	}
+	while (PQisBusy(conn))
+	{
+		if (!WaitFor(conn, WL_SOCKET_READABLE, deadline, problem))
+			return NULL;
+		if (!PQconsumeInput(conn))
+			break;
+	}
+	result = PQgetResult(conn);
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		AppendMessage(problem, result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn));
+		PQclear(result);
+		return NULL;
+	}
+	/* The end of the query. */
+	while (PQisBusy(conn))
+	{
+		if (!WaitFor(conn, WL_SOCKET_READABLE, deadline, problem) || !PQconsumeInput(conn))
+		{
+			PQclear(result);
+			return NULL;
+		}
+	}
+	PQclear(PQgetResult(conn));
+	return result;
+}
+
+/* The query that gets a list; the extension may be in any schema. */
+static char *
+ListQuery(PGconn *conn, StringInfo problem)
+{
+	PGresult   *result = Run(conn,
+							 "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"
+							 " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace"
+							 " WHERE e.extname OPERATOR(pg_catalog.=) 'pg_hotset'", 0, problem);
+	char	   *query = NULL;
+
+	if (result == NULL)
+		return NULL;
+	if (PQntuples(result) != 1)
+		appendStringInfo(problem, "the extension pg_hotset is not in database \"%s\" there; CREATE EXTENSION pg_hotset makes it",
+						 PQdb(conn));
+	else
+		query = psprintf("SELECT %s.pg_hotset()", PQgetvalue(result, 0, 0));
+	PQclear(result);
+	return query;
+}
+
+/*
+ * Get a list.  "list" gets its bytes, which nobody has looked at yet, and
+ * "from" the server's host and port.  Returns false if there is none, and then
+ * "problem" says why.
+ */
+bool
+HotsetFetch(StringInfo list, StringInfo from, StringInfo problem)
+{
+	PGconn	   *conn;
+	PGresult   *result = NULL;
+	char	   *query;
+
+	resetStringInfo(list);
+	resetStringInfo(from);
+	resetStringInfo(problem);
+	conn = Connect(problem);
+	if (problem->len == 0 && (query = ListQuery(conn, problem)) != NULL)
+		result = Run(conn, query, 1, problem);
+	if (result != NULL)
+	{
+		if (PQntuples(result) == 1 && PQnfields(result) == 1 && !PQgetisnull(result, 0, 0))
+		{
+			appendBinaryStringInfo(list, PQgetvalue(result, 0, 0), PQgetlength(result, 0, 0));
+			appendStringInfo(from, "%s:%s", PQhost(conn), PQport(conn));
+		}
+		else
+			appendStringInfoString(problem, "the server has no list");
+		PQclear(result);
+	}
+	Disconnect(conn);
+	return problem->len == 0;
+}
