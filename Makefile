@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps deps-docs fetch tree build docs vanilla deb image repo install dist demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short installcheck
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -89,10 +89,10 @@ bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
 check: all vanilla ## lint, warnings, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
-	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short torture-short torture-powercut-short vm-smoke -- walk-short meson
+	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset torture-short torture-powercut-short vm-smoke -- walk-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full fresh-trixie -- torture-powercut
+	@tools/check lint warnings mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full fresh-trixie -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -179,6 +179,9 @@ check-regress: all ## PostgreSQL's regress and isolation suites with the cache o
 
 check-regress-short: all ## some of PostgreSQL's regress suite with the cache on
 	@$(RUN) tests/run-regress --short
+
+check-hotset: all vanilla ## contrib/pg_hotset, for the patched and the unpatched server; TESTS="contrib/pg_hotset/t/..." selects
+	@$(RUN) tests/run-hotset $(TESTS)
 
 installcheck: all vanilla ## TAP and short regression run against the installation in PREFIX
 	@test -x "$(PREFIX)/bin/postgres" || { echo 'usage: make installcheck PREFIX=/where/it/is/installed' >&2; exit 1; }
