@@ -160,9 +160,18 @@ CheckPromise(const char *path, const char *first_line, uint64 nlines)
 				 errdetail("Its first line is \"%s\", and " UINT64_FORMAT " lines follow.", first_line, nlines)));
 }
 
+static void
+NoList(const char *path)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("file \"%s\" is no list of pages", path),
+			 errhint("It has to be a list of pg_hotset, \"autoprewarm.blocks\" of pg_prewarm, or \"pg_buffercache\" as CSV with a header.")));
+}
+
 /* Make a set of a text file's contents, which are changed by that. */
 static HotsetSet *
-ReadText(const char *path, char *text, uint64 *skipped)
+ReadText(const char *path, char *text, Size length, uint64 *skipped)
 {
 	HotsetForkMap *map = HotsetForkMapCreate();
 	char	   *first_line = text;
@@ -173,6 +182,8 @@ ReadText(const char *path, char *text, uint64 *skipped)
 	uint64	   *keys;
 	bool		autoprewarm = strncmp(text, "<<", 2) == 0;
 
+	if (strlen(text) != length)
+		NoList(path);
 	for (const char *c = text; *c != '\0'; c++)
 		capacity += *c == '\n';
 	if (capacity > PG_UINT32_MAX)
@@ -196,10 +207,7 @@ ReadText(const char *path, char *text, uint64 *skipped)
 		if (line == text)
 		{
 			if (!ReadFirstLine(line, places))
-				ereport(ERROR,
-						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						 errmsg("file \"%s\" is no list of pages", path),
-						 errhint("It has to be a list of pg_hotset, \"autoprewarm.blocks\" of pg_prewarm, or \"pg_buffercache\" as CSV with a header.")));
+				NoList(path);
 			continue;
 		}
 		nlines++;
@@ -263,7 +271,7 @@ HotsetReadForeignFile(const char *path, uint64 *skipped)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("could not use file \"%s\"", path),
 				 errdetail_internal("%s", raw.len == 0 && problem == NULL ? "There is no such file." : problem)));
-	return ReadText(path, raw.data, skipped);
+	return ReadText(path, raw.data, raw.len, skipped);
 }
 
 static bool

@@ -152,6 +152,8 @@ OpenRelation(const RelFileLocator *locator)
 	Oid			oid = RelidByRelfilenumber(locator->spcOid, locator->relNumber);
 	Relation	relation;
 
+	/* That of the search in pg_class: replay would have to wait for it. */
+	InvalidateCatalogSnapshot();
 	INJECTION_POINT("pg-hotset-before-lock", NULL);
 	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, AccessShareLock))
 		return NULL;
@@ -190,7 +192,6 @@ WarmSlice(WarmState *warm)
 		CommitTransactionCommand();
 		return;
 	}
-	/* That of the search in pg_class. */
 	InvalidateCatalogSnapshot();
 	warm->nblocks = RelationGetNumberOfBlocksInFork(relation, fork);
 	INJECTION_POINT("pg-hotset-locked", NULL);
