@@ -144,7 +144,9 @@ MakeRoom(HotsetJob *job, int wanted)
 
 /*
  * Open and lock the relation that has this file, or return NULL if there is
- * none, if somebody has locked it, or if it has another file by now.
+ * none, if somebody has locked it, or if it has another file by now.  ALTER
+ * SEQUENCE gives a sequence a new file without AccessExclusiveLock, the only
+ * lock that replay takes, so no lock of ours would keep the old one.
  */
 static Relation
 OpenRelation(const RelFileLocator *locator)
@@ -152,8 +154,6 @@ OpenRelation(const RelFileLocator *locator)
 	Oid			oid = RelidByRelfilenumber(locator->spcOid, locator->relNumber);
 	Relation	relation;
 
-	/* That of the search in pg_class: replay would have to wait for it. */
-	InvalidateCatalogSnapshot();
 	INJECTION_POINT("pg-hotset-before-lock", NULL);
 	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, AccessShareLock))
 		return NULL;
@@ -164,7 +164,8 @@ OpenRelation(const RelFileLocator *locator)
 		return NULL;
 	}
 	if (!RelFileLocatorEquals(relation->rd_locator, *locator) ||
-		relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT ||
+		relation->rd_rel->relkind == RELKIND_SEQUENCE)
 	{
 		relation_close(relation, AccessShareLock);
 		return NULL;
@@ -192,6 +193,7 @@ WarmSlice(WarmState *warm)
 		CommitTransactionCommand();
 		return;
 	}
+	/* That of the search in pg_class. */
 	InvalidateCatalogSnapshot();
 	warm->nblocks = RelationGetNumberOfBlocksInFork(relation, fork);
 	INJECTION_POINT("pg-hotset-locked", NULL);

@@ -112,6 +112,18 @@ foreach my $case (@cases)
 	is(left_behind($file, $from // 0), 0, "$table: nothing is left behind");
 }
 
+# ALTER SEQUENCE replaces the file under a lock that replay does not take.
+$primary->safe_psql('postgres', "CREATE SEQUENCE counter; SELECT nextval('counter')");
+my $counter = $primary->safe_psql('postgres', "SELECT pg_relation_filenode('counter')");
+$primary->wait_for_replay_catchup($standby);
+$standby->safe_psql('postgres', "SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode = $counter");
+my $skipped = stat_of($standby, 'pages_skipped');
+set_interval('1s');
+wait_until($standby, "pages_skipped > $skipped", 'a sequence is skipped');
+is(left_behind($counter, 0), 0, '... and not read');
+set_interval('0');
+$primary->safe_psql('postgres', 'DROP SEQUENCE counter');
+
 # Whoever has locked a relation is not waited for.
 add_table($primary, 'held', 100);
 $primary->safe_psql('postgres', "SELECT pg_prewarm('held')");
@@ -122,7 +134,7 @@ $primary->safe_psql('postgres', 'CREATE TABLE flushed ()');
 $primary->wait_for_replay_catchup($standby);
 $standby->safe_psql('postgres',
 	"SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache WHERE relfilenode = " . $primary->safe_psql('postgres', "SELECT oid FROM pg_class WHERE relname = 'held'"));
-my $skipped = stat_of($standby, 'pages_skipped');
+$skipped = stat_of($standby, 'pages_skipped');
 set_interval('1s');
 wait_until($standby, "pages_skipped >= $skipped + 100", 'a locked relation is skipped');
 wait_for_rounds($standby, 1);
