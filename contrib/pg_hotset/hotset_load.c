@@ -235,16 +235,25 @@ ReadText(const char *path, char *text, Size length, uint64 *skipped)
 static void
 LeaveOutCatalogs(HotsetSet *set, uint64 *skipped)
 {
-	uint32		kept = 0;
+	uint32		nrelations = 0;
+	uint32		npages = 0;
 
 	for (uint32 r = 0; r < set->nrelations; r++)
 	{
-		if (set->relations[r].fork.locator.relNumber < FirstNormalObjectId)
-			*skipped += set->relations[r].npages;
-		else
-			set->relations[kept++] = set->relations[r];
+		HotsetRelation relation = set->relations[r];
+
+		if (relation.fork.locator.relNumber < FirstNormalObjectId)
+		{
+			*skipped += relation.npages;
+			continue;
+		}
+		memmove(set->pages + npages, set->pages + relation.first, sizeof(uint64) * relation.npages);
+		relation.first = npages;
+		npages += relation.npages;
+		set->relations[nrelations++] = relation;
 	}
-	set->nrelations = kept;
+	set->nrelations = nrelations;
+	set->npages = npages;
 }
 
 /*

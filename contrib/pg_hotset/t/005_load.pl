@@ -94,5 +94,24 @@ foreach my $case (@bad)
 write_file('csv', "relfilenode,reltablespace,reldatabase,relforknumber,relblocknumber\n99999,1663,5,0,1\n99999,1663,99999,0,4294967294\n99999,1663,5,7,0\n1259,1663,5,0,0\n");
 is($node->safe_psql('postgres', "SELECT read || ' ' || skipped FROM pg_hotset_load('$directory/csv')"),
 	'0 3', 'what cannot be is skipped');
+
+# Each page of a list from another cluster is counted once, also if there is no
+# room, and those of the catalogs are left out.
+$node->safe_psql('postgres', <<'EOF');
+CREATE FUNCTION foreign_list(list bytea) RETURNS bytea LANGUAGE sql AS $$
+	SELECT body || (SELECT decode(string_agg(substr(hex, n, 2), '' ORDER BY n DESC), 'hex')
+					FROM (SELECT lpad(to_hex(crc32c(body)), 8, '0') AS hex) h, generate_series(1, 7, 2) n)
+	FROM (SELECT set_byte(substr(list, 1, length(list) - 4), 24, get_byte(list, 24) # 1) AS body) b
+$$;
+EOF
+my $foreign = $node->safe_psql('postgres', "SELECT encode(foreign_list(pg_hotset()), 'hex')");
+write_file('foreign', $foreign =~ s/(..)/chr(hex($1))/ger);
+add_table($node, 'large', 4000);
+$node->safe_psql('postgres', "SELECT pg_prewarm('large', first_block => 0, last_block => 1900) FROM generate_series(1, 6)");
+is( $node->safe_psql(
+		'postgres', "SELECT read + here + skipped - (SELECT pages FROM pg_hotset_info('\\x$foreign')) FROM pg_hotset_load('$directory/foreign')"),
+	0,
+	'each page of a list from another cluster is counted once');
+
 $node->stop;
 done_testing();
