@@ -89,9 +89,12 @@ GetRice(BitReader *reader, int k)
 	return ((uint32) quotient << k) + (k > 0 ? GetBits(reader, k) : 0);
 }
 
-/* Read one relation; false if the stream cannot be right. */
+/*
+ * Read one relation, for whose pages there is so much room; false if the stream
+ * cannot be right.
+ */
 static bool
-GetRelation(BitReader *reader, HotsetSet *set, HotsetRelation *relation)
+GetRelation(BitReader *reader, HotsetSet *set, HotsetRelation *relation, uint32 room)
 {
 	const HotsetRelation *before = relation > set->relations ? relation - 1 : NULL;
 	uint64		block = 0;
@@ -115,7 +118,8 @@ GetRelation(BitReader *reader, HotsetSet *set, HotsetRelation *relation)
 	k = GetBits(reader, 5);
 	code = GetBits(reader, 2);
 	heat = GetBits(reader, HOTSET_HEAT_BITS);
-	if (reader->failed || code > HEAT_CHANGES || relation->npages == 0 || relation->fork.number >= INIT_FORKNUM ||
+	if (reader->failed || code > HEAT_CHANGES || relation->npages == 0 || relation->npages > room ||
+		relation->fork.number >= INIT_FORKNUM ||
 		!OidIsValid(relation->fork.locator.spcOid) || !RelFileNumberIsValid(relation->fork.locator.relNumber) ||
 		(before != NULL && HotsetForkCompare(&before->fork, &relation->fork) >= 0))
 		return false;
@@ -142,7 +146,6 @@ HotsetDecode(const void *data, Size length, const char **problem)
 	ListHeader	header;
 	BitReader	reader;
 	HotsetSet  *set;
-	uint32		npages;
 	uint64		nbits;
 	pg_crc32c	stored;
 	pg_crc32c	crc;
@@ -197,27 +200,13 @@ HotsetDecode(const void *data, Size length, const char **problem)
 			.end = (const uint8 *) data + length - sizeof(crc)
 	};
 
-	npages = 0;
 	for (uint32 i = 0; i < header.nrelations; i++)
 	{
-		HotsetRelation *relation = &set->relations[i];
-		BitReader	ahead = reader;
-
-		/* Is there room for what this relation claims to have? */
-		if (GetBits(&ahead, 1) == 0)
-		{
-			(void) GetBits(&ahead, 32);
-			(void) GetBits(&ahead, 32);
-		}
-		(void) GetBits(&ahead, 32);
-		(void) GetBits(&ahead, 2);
-		if (GetBits(&ahead, 32) > header.npages - npages || ahead.failed ||
-			!GetRelation(&reader, set, relation))
+		if (!GetRelation(&reader, set, &set->relations[i], header.npages - set->npages))
 			return NULL;
-		npages = set->npages;
 		CHECK_FOR_INTERRUPTS();
 	}
-	if (npages != header.npages || reader.next != reader.end || reader.nbits >= 8)
+	if (set->npages != header.npages || reader.next != reader.end || reader.nbits >= 8)
 		return NULL;
 	return set;
 }
