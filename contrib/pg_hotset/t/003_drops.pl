@@ -77,39 +77,42 @@ my @cases = (
 	[ 'moved', 'ALTER TABLE %s SET UNLOGGED' ],
 	[ 'cut', 'VACUUM (TRUNCATE) %s', $delete_end, 60 ],);
 
-# Replay changes it after the worker has looked the relation up.
-foreach my $case (@cases)
+# The primary changes a table of this name meanwhile, as the case says, and then
+# something else is done.
+sub change_while_reading
 {
-	my ($table, $command, $before, $from) = @$case;
+	my ($point, $table, $case, $then) = @_;
+	my (undef, $command, $before, $from) = @$case;
 	my $file = while_reading(
-		'pg-hotset-before-lock',
-		$table,
+		$point, $table,
 		before => $before && sprintf($before, $table),
 		meanwhile => sub {
 			$primary->safe_psql('postgres', sprintf($command, $table));
-			$primary->wait_for_replay_catchup($standby);
+			$then->();
 		});
 
-	is(left_behind($file, $from // 0), 0, "$table before the lock: nothing is left behind");
+	is(left_behind($file, $from // 0), 0, "$point, $table: nothing is left behind");
+}
+
+# Replay changes it after the worker has looked the relation up.
+foreach my $case (@cases)
+{
+	change_while_reading('pg-hotset-before-lock', $case->[0], $case, sub { $primary->wait_for_replay_catchup($standby) });
 }
 
 # Replay has to wait for the worker, and removes what it has read.
 foreach my $case (@cases)
 {
-	my ($name, $command, $before, $from) = @$case;
-	my $table = "${name}_locked";
-	my $file = while_reading(
+	my $table = "$case->[0]_locked";
+
+	change_while_reading(
 		'pg-hotset-locked',
-		$table,
-		before => $before && sprintf($before, $table),
-		meanwhile => sub {
-			$primary->safe_psql('postgres', sprintf($command, $table));
+		$table, $case,
+		sub {
 			ok( $standby->poll_query_until(
 					'postgres', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE backend_type = 'startup'"),
 				"$table: replay waits for the lock");
 		});
-
-	is(left_behind($file, $from // 0), 0, "$table: nothing is left behind");
 }
 
 # ALTER SEQUENCE replaces the file under a lock that replay does not take.
