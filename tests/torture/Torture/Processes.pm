@@ -24,7 +24,7 @@ use Time::HiRes qw(sleep time);
 use Programs;
 use Torture::State;
 
-our @EXPORT = qw(postmaster_pid server_processes wait_gone forget_pid kill_all kill_one);
+our @EXPORT = qw(postmaster_pid server_processes wait_gone forget_pid kill_all kill_live kill_one);
 
 # The process id in postmaster.pid, or undef.
 sub postmaster_pid
@@ -97,7 +97,24 @@ sub kill_all
 	return 1;
 }
 
-# SIGKILL to one process whose title has this pattern, and wait for the whole
+# SIGKILL to a process, which is stopped before, so that it cannot end by itself
+# meanwhile.  Returns false if it has.
+sub kill_live
+{
+	my ($pid) = @_;
+	kill 'STOP', $pid;
+	while (1)
+	{
+		my $state = slurp("/proc/$pid/stat") =~ /^\d+ \(.*\) (\S)/s ? $1 : 'Z';
+		return 0 if $state =~ /[ZX]/;
+		last if $state eq 'T';
+		sleep 0.001;
+	}
+	kill 'KILL', $pid;
+	return 1;
+}
+
+# kill_live() of one process whose title has this pattern, and wait for the whole
 # server to end.  Returns false if there is none.
 sub kill_one
 {
@@ -105,8 +122,7 @@ sub kill_one
 	my $pm = postmaster_pid($data) // return 0;
 	my $p = server_processes($pm);
 	my @victims = grep { $p->{$_} =~ $like } keys %$p;
-	return 0 if !@victims;
-	kill 'KILL', $victims[ int rand @victims ];
+	return 0 if !@victims || !kill_live($victims[ int rand @victims ]);
 	wait_gone($data, [ keys %$p ]);
 	forget_pid($data);
 	return 1;

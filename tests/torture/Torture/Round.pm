@@ -159,10 +159,9 @@ sub crash_in_recovery
 	my $pm = postmaster_pid($data) // 0;
 	my $p = $pm && -e "/proc/$pm" ? server_processes($pm) : {};
 	my ($startup) = grep { $p->{$_} =~ /postgres: startup/ } keys %$p;
-	if ($startup && rand() < 0.5)
+	if ($startup && rand() < 0.5 && kill_live($startup))
 	{
 		$kind = sprintf('startup process %.2f s into recovery', $wait);
-		kill 'KILL', $startup;
 		wait_gone($data, [ keys %$p ]);
 		forget_pid($data);
 	}
