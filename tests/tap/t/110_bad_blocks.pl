@@ -269,9 +269,7 @@ $valid = warm_up($node);
 SELECT bufferid FROM pg_buffercache WHERE relforknumber = 0 AND
   relfilenode = pg_relation_filenode('t_heap') ORDER BY relblocknumber LIMIT 5});
 inject(bad_blocks => join(',', map { block_offset($_) . ':512' } @slots));
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT current_setting('pcache_inject.bad_blocks') <> ''})
-  or die 'no reload';
+reload_until($node, 'pcache_inject.bad_blocks', '<>', '');
 $offset = log_offset($node);
 $node->stop;
 like(slurp_file($node->logfile, $offset), qr/WARNING:  persistent cache pool .* has bad blocks/,
@@ -328,9 +326,7 @@ for my $i (0, 1)
 
 	# It goes bad while the server runs: not written from when that is known.
 	inject(bad_blocks => "$at:512");
-	$node->reload;
-	$node->poll_query_until('postgres', q{SELECT current_setting('pcache_inject.bad_blocks') <> ''})
-	  or die 'no reload';
+	reload_until($node, 'pcache_inject.bad_blocks', '<>', '');
 	$valid = warm_up($node);
 	$node->stop;
 	isnt(read_superblock($pool, $at)->{state}, STATE_CLEAN, "$name gone bad while running: does not say that the pool is clean");

@@ -31,8 +31,7 @@ for my $mode (qw(planned_restart always))
 	contents_right($node, $expected, "$mode: crash of a backend");
 
 	$node->append_conf('postgresql.conf', q{pcache_inject.media = 'truncated'});
-	$node->reload;
-	$node->poll_query_until('postgres', q{SELECT current_setting('pcache_inject.media') = 'truncated'}) or die;
+	reload_until($node, 'pcache_inject.media', '=', 'truncated');
 	$offset = log_offset($node);
 	$postmaster = $node->{_pid};
 	crash_of_backend($node);

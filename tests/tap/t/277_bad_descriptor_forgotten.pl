@@ -36,7 +36,7 @@ CREATE TABLE scratch AS SELECT i, repeat('x', 1500) FROM generate_series(1, 2500
 SELECT pg_buffercache_evict(bufferid) FROM pg_buffercache
 WHERE relfilenode = pg_relation_filenode('t_heap')});
 	set_bad($node, $slot);
-	$node->reload;
+	reload_until($node, 'pcache_inject.bad_blocks', '<>', '');
 	$node->stop;
 	set_bad($node, undef);
 

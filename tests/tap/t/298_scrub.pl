@@ -87,12 +87,12 @@ for my $mode (qw(planned_restart always))
 		# A reload is enough.
 		drop_rows($node);
 		$node->append_conf('postgresql.conf', 'pcache.scrub = off');
-		$node->reload;
+		reload_until($node, 'persistent_cache_scrub', '=', 'off');
 		is(overwritten($node), 0, "$on, off: overwrites nothing");
 		cmp_ok(rows_in_pool($node), '>', 1000, "$on, off: dropped rows are left");
 		is_kept($node, $expected, "$on, off");
 		$node->append_conf('postgresql.conf', 'pcache.scrub = on');
-		$node->reload;
+		reload_until($node, 'persistent_cache_scrub', '=', 'on');
 		$first = overwritten($node);
 		cmp_ok($first, '>', 10, "$on, on: overwrites free slots, also those that were used before the last start");
 		is(rows_in_pool($node), 0, "$on, on: no dropped row is left");
@@ -103,7 +103,7 @@ for my $mode (qw(planned_restart always))
 		$node->start;
 		drop_rows($node, 100_000);
 		$node->append_conf('postgresql.conf', 'pcache.scrub = off');
-		$node->reload;
+		reload_until($node, 'persistent_cache_scrub', '=', 'off');
 		$node->stop;
 		$node->append_conf('postgresql.conf', "pcache.scrub = on\nshared_buffers = 4MB");
 		$node->start;

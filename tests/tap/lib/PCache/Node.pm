@@ -38,6 +38,7 @@ our @EXPORT = qw(
   state_file
   write_state
   set_mode
+  reload_until
   with_install
   vanilla_install
   need_inject_module
@@ -206,6 +207,18 @@ sub set_mode
 	$node->append_conf('postgresql.conf',
 		"persistent_cache_mode = $mode\npersistent_cache_required = on")
 	  if defined $mode;
+	return;
+}
+
+# Reload the configuration, and wait until the server has it: a setting is "=", or
+# "<>", to this value.  A stop that follows "pg_ctl reload" can overtake it.
+sub reload_until
+{
+	my ($node, $setting, $operator, $value) = @_;
+
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('$setting') $operator '$value'")
+	  or die "no reload of $setting";
 	return;
 }
 
