@@ -904,7 +904,7 @@ PCachePersist(const PCacheMapping *mapping, const void *addr, size_t len)
 
 /* the watermark is no part of the model */
 void
-PersistentCacheWalDraining(void)
+PCacheFlushWatermark(void)
 {
 }
 

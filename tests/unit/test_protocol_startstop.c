@@ -421,7 +421,8 @@ bool		InRecovery = false;
 RecoveryTargetType recoveryTarget = RECOVERY_TARGET_UNSET;
 TimeLineID	recoveryTargetTLI = 1;
 int			wal_segment_size = 16 * 1024 * 1024;
-int			wal_sync_method = WAL_SYNC_METHOD_FDATASYNC;
+bool		(*WalIsDrained) (void) = NULL;
+void		(*WalDrainHook) (void) = NULL;
 bool		enableFsync = true;
 PCacheMediaReport PCacheMedia;
 

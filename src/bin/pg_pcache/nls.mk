@@ -4,7 +4,7 @@ CATALOG_NAME     = pg_pcache
 # they are.  All of their messages are marked with _() or ngettext(); most of ours
 # are arguments of the triggers below.
 PG_PCACHE_SOURCES = $(filter-out pcache_%.c,$(notdir $(wildcard $(srcdir)/*.c)))
-PCACHE_POOL_SOURCES = $(wildcard $(srcdir)/../../backend/storage/buffer/pmem/pool/*.c)
+PCACHE_POOL_SOURCES = $(wildcard $(addprefix $(srcdir)/../../backend/storage/,buffer/pmem/pool/*.c pmem/*.c))
 GETTEXT_FILES    = $(FRONTEND_COMMON_GETTEXT_FILES) \
                    $(sort $(PG_PCACHE_SOURCES)) \
                    $(sort $(PCACHE_POOL_SOURCES:$(srcdir)/%=%)) \

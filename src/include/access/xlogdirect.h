@@ -18,7 +18,6 @@
 #include <fcntl.h>
 
 #include "access/xlog.h"
-#include "access/xlogpmem.h"
 #include "storage/fd.h"
 
 /*
@@ -29,24 +28,13 @@
 #define USE_WAL_OPEN_DIRECT 1
 #endif
 
-extern void XLogDirectShmemInit(void);
-extern void XLogDirectSegmentOpened(int flags);
-extern char *XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
-								  char *buffers, int nbuffers, int first,
-								  int npages, bool partial, uint32 startoffset,
-								  Size *nbytes);
+/* If not, detail (XLOG_METHOD_DETAIL_LEN bytes) says why. */
+extern bool XLogDirectWorks(char *detail);
 
-/*
- * Must a system call make WAL durable that was written before?  With
- * open_direct, only if somebody wrote without O_DSYNC since the last sync.
- * Call with WALWriteLock held, or in the walreceiver.
- */
-static inline bool
-XLogDirectNeedsSync(void)
-{
-	return wal_sync_method != WAL_SYNC_METHOD_OPEN_DIRECT ||
-		XLogPmemCtl->unsynced;
-}
+extern void XLogDirectSegmentOpened(int flags);
+extern void XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
+								 char *buffers, int nbuffers, int first,
+								 int npages, bool partial, uint32 startoffset);
 
 /*
  * A WAL buffer is needed, and the page in it, which ends at page_end, must be

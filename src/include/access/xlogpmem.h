@@ -17,19 +17,10 @@
 
 #include "access/xlogdefs.h"
 
-/* In shared memory; who writes WAL owns it (see xlogpmem.c). */
-typedef struct XLogPmemControl
-{
-	bool		unsynced;		/* WAL was written that no drain covers */
-	bool		direct_possible;	/* open_direct was tried in pg_wal */
-	XLogRecPtr	whole_page;		/* start of the page whose rest is zeroed */
-} XLogPmemControl;
-
-extern PGDLLIMPORT XLogPmemControl *XLogPmemCtl;
 extern PGDLLIMPORT bool XLogPmemUndrained;
 
-extern Size XLogPmemShmemSize(void);
-extern void XLogPmemShmemInit(void);
+/* If not, detail (XLOG_METHOD_DETAIL_LEN bytes) says why. */
+extern bool XLogPmemWorks(char *detail);
 
 /*
  * Copy WAL into a segment; what is copied is durable after XLogPmemDrain().
@@ -45,17 +36,8 @@ extern bool XLogPmemCopy(int fd, XLogSegNo segno, TimeLineID tli,
 extern bool XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 							   const char *pages, uint32 startoffset,
 							   XLogRecPtr written, XLogRecPtr end);
+extern bool XLogPmemIsDrained(void);
 extern void XLogPmemDrainSlow(void);
-
-/*
- * The mount below a path, for messages.  mount and options have MAXPGPATH
- * bytes, type has NAMEDATALEN.  Returns false if it is unknown.
- */
-extern bool XLogPmemFindMount(const char *path, char *mount, char *type,
-							  char *options);
-
-/* Must a system call make WAL durable, although wal_sync_method is pmem? */
-extern bool XLogPmemNeedsSync(void);
 
 extern void XLogPmemSegmentOpened(void);
 extern void XLogPmemSegmentsRemoved(void);
@@ -69,20 +51,6 @@ XLogPmemDrain(void)
 {
 	if (unlikely(XLogPmemUndrained))
 		XLogPmemDrainSlow();
-}
-
-/* WAL was written with a system call. */
-static inline void
-XLogPmemWroteByCall(void)
-{
-	XLogPmemCtl->unsynced = true;
-}
-
-/* All WAL written so far was synced with a system call. */
-static inline void
-XLogPmemSynced(void)
-{
-	XLogPmemCtl->unsynced = false;
 }
 
 #endif							/* XLOGPMEM_H */

@@ -200,9 +200,9 @@ PersistentCacheSpares(Oid db_id)
 }
 
 /* pcache_end_of_recovery.c: startup process */
-extern bool PersistentCacheCheckpointMayWait(const ControlFileData *control,
-											 XLogRecPtr last_disabled);
-extern int	PersistentCacheCheckpointFlags(void);
+extern bool PersistentCacheEndRecovery(const ControlFileData *control,
+									   XLogRecPtr last_disabled,
+									   TimeLineID timeline);
 extern void PersistentCacheConnectionsAllowed(void);
 
 /* pcache_wal_ahead.c: startup process */
@@ -219,7 +219,10 @@ extern void PersistentCacheSealerMain(Datum main_arg);
 extern void PersistentCacheWalWritten(const char *bytes, Size len,
 									  XLogRecPtr end, XLogRecPtr valid,
 									  TimeLineID timeline);
-extern void PersistentCacheWalDraining(void);
+extern void PersistentCacheWalPagesWritten(const char *buffers, int nbuffers,
+										   int first, int npages,
+										   XLogRecPtr end, XLogRecPtr valid,
+										   TimeLineID timeline);
 extern void PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline);
 extern void PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline);
 extern void PersistentCacheWalReplayed(void);

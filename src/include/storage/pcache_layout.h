@@ -31,6 +31,8 @@
 #ifndef PCACHE_LAYOUT_H
 #define PCACHE_LAYOUT_H
 
+#include "storage/pcache_persist.h"
+
 #define PCACHE_POOL_FILE		"pool"
 #define PCACHE_POOL_FILE_TMP	"pool.tmp"	/* one that is being created */
 #define PCACHE_POOL_FILE_OLD	"pool.old"	/* one that is being replaced */
@@ -41,7 +43,6 @@
 #define PCACHE_MAGIC_LEN		8
 #define PCACHE_BYTE_ORDER		0x01020304
 
-#define PCACHE_CACHE_LINE		64
 #define PCACHE_ALIGNMENT		((uint64) 2 * 1024 * 1024)
 
 #define PCACHE_SUPERBLOCK_SIZE	4096

@@ -21,6 +21,9 @@
 #ifndef PCACHE_PERSIST_H
 #define PCACHE_PERSIST_H
 
+/* what is flushed at once */
+#define PCACHE_CACHE_LINE		64
+
 /* How a mapping is made durable. */
 typedef enum PCachePersistKind
 {

@@ -19,18 +19,13 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
-#include "access/xlogdirect.h"
+#include "access/xlogmethod.h"
 #include "common/file_utils.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_iovec.h"
-#include "storage/pcache.h"
 #include "storage/pg_shmem.h"
-#include "utils/guc_hooks.h"
 #include "utils/wait_event.h"
-
-/* Longest explanation of why pg_wal does not do. */
-#define EXPLANATION_LEN		(4 * MAXPGPATH)
 
 /* So many writes in a row may be too short to get us on by a page. */
 #define MAX_FUTILE_WRITES	10
@@ -50,15 +45,15 @@ ExplainRefusal(char *detail)
 	char		options[MAXPGPATH];
 
 	if (errno != EINVAL)
-		snprintf(detail, EXPLANATION_LEN,
+		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
 				 _("Could not write to a file in \"%s\" with direct I/O: %m."),
 				 XLOGDIR);
-	else if (XLogPmemFindMount(XLOGDIR, mount, type, options))
-		snprintf(detail, EXPLANATION_LEN,
+	else if (XLogMethodFindMount(XLOGDIR, mount, type, options))
+		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
 				 _("The file system mounted at \"%s\" (type %s, options \"%s\") does not allow direct I/O in units of %d bytes."),
 				 mount, type, options, XLOG_BLCKSZ);
 	else
-		snprintf(detail, EXPLANATION_LEN,
+		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
 				 _("Its file system does not allow direct I/O in units of %d bytes."),
 				 XLOG_BLCKSZ);
 }
@@ -88,15 +83,14 @@ AlignmentServes(int fd)
 }
 
 /*
- * Can files in pg_wal be written with direct I/O?  If not, detail
- * (EXPLANATION_LEN bytes) says why.
+ * Can files in pg_wal be written with direct I/O?
  *
  * Whoever has found it possible says so in shared memory, so that of the
  * processes that learn of a new configuration only the postmaster, which is
  * the first one, tries it.
  */
-static bool
-IsPossible(char *detail)
+bool
+XLogDirectWorks(char *detail)
 {
 	static bool found_possible = false; /* children inherit it */
 	char		path[MAXPGPATH];
@@ -106,8 +100,8 @@ IsPossible(char *detail)
 	int			save_errno;
 
 	/* the system logger is not attached to shared memory */
-	if (UsedShmemSegAddr != NULL && XLogPmemCtl != NULL &&
-		XLogPmemCtl->direct_possible)
+	if (UsedShmemSegAddr != NULL && XLogMethodCtl != NULL &&
+		XLogMethodCtl->direct_possible)
 		found_possible = true;
 	if (found_possible)
 		return true;
@@ -133,8 +127,8 @@ IsPossible(char *detail)
 	if (possible)
 	{
 		found_possible = true;
-		if (UsedShmemSegAddr != NULL && XLogPmemCtl != NULL)
-			XLogPmemCtl->direct_possible = true;
+		if (UsedShmemSegAddr != NULL && XLogMethodCtl != NULL)
+			XLogMethodCtl->direct_possible = true;
 		return true;
 	}
 
@@ -145,50 +139,6 @@ IsPossible(char *detail)
 	errno = save_errno;
 	ExplainRefusal(detail);
 	return false;
-}
-
-#define NOT_POSSIBLE_MESSAGE \
-	gettext_noop("\"wal_sync_method\" cannot be \"open_direct\" because direct I/O does not work in \"%s\"")
-#define NOT_POSSIBLE_HINT \
-	gettext_noop("Put \"%s\" on a file system with direct I/O (see initdb's option --waldir), or choose another \"wal_sync_method\".")
-
-/*
- * GUC check hook, in front of that for the other methods.  The configuration
- * is read for the first time before PGDATA is known; then
- * XLogDirectShmemInit() checks.
- */
-bool
-check_wal_sync_method_direct(int *newval, void **extra, GucSource source)
-{
-	char		detail[EXPLANATION_LEN];
-
-	if (*newval != WAL_SYNC_METHOD_OPEN_DIRECT)
-		return check_wal_sync_method(newval, extra, source);
-	if (XLogPmemCtl == NULL || IsPossible(detail))
-		return true;
-	GUC_check_errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE);
-	GUC_check_errmsg(NOT_POSSIBLE_MESSAGE, XLOGDIR);
-	GUC_check_errdetail("%s", detail);
-	GUC_check_errhint(NOT_POSSIBLE_HINT, XLOGDIR);
-	return false;
-}
-
-/*
- * Ends the start of the server if wal_sync_method is open_direct and cannot
- * be.  Call after XLogPmemShmemInit().
- */
-void
-XLogDirectShmemInit(void)
-{
-	char		detail[EXPLANATION_LEN];
-
-	if (!IsUnderPostmaster &&
-		wal_sync_method == WAL_SYNC_METHOD_OPEN_DIRECT && !IsPossible(detail))
-		ereport(FATAL,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg(NOT_POSSIBLE_MESSAGE, XLOGDIR),
-				 errdetail_internal("%s", detail),
-				 errhint(NOT_POSSIBLE_HINT, XLOGDIR)));
 }
 
 /*
@@ -212,16 +162,12 @@ XLogDirectSegmentOpened(int flags)
  * insert into it meanwhile.  Whoever computes a checksum of what it writes, be
  * it the file system or the device, must not see it change.
  *
- * Returns where the bytes end that were written last, and in *nbytes how many
- * there are in one piece before that.  PersistentCacheWalWritten() was called
- * for what is in front of these.
- *
  * Call with WALWriteLock held, in a critical section.  Errors are PANIC.
  */
-char *
+void
 XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 					 char *buffers, int nbuffers, int first, int npages,
-					 bool partial, uint32 startoffset, Size *nbytes)
+					 bool partial, uint32 startoffset)
 {
 	Size		len = npages * (Size) XLOG_BLCKSZ;
 	Size		until_wrap = Min(npages, nbuffers - first) * (Size) XLOG_BLCKSZ;
@@ -231,14 +177,13 @@ XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 	PGAlignedXLogBlock copy;
 	Size		done = 0;
 	int			futile = 0;
-	XLogRecPtr	start;
 
 	Assert(npages > 0 && npages <= nbuffers);
 	Assert((uintptr_t) buffers % XLOG_BLCKSZ == 0);
 	Assert(startoffset % XLOG_BLCKSZ == 0);
 
 	if (!open_segment_is_synced)
-		XLogPmemWroteByCall();
+		XLogMethodCtl->unsynced = true;
 
 	pieces[npieces].iov_base = from;
 	pieces[npieces++].iov_len = until_wrap;
@@ -303,14 +248,4 @@ XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 					 errhint("If the file system no longer allows direct I/O, choose another \"wal_sync_method\".") : 0));
 		}
 	}
-
-	*nbytes = until_wrap;
-	if (until_wrap == len)
-		return from + len;
-
-	XLogSegNoOffsetToRecPtr(segno, startoffset, wal_segment_size, start);
-	PersistentCacheWalWritten(from + until_wrap, until_wrap,
-							  start + until_wrap, start + until_wrap, tli);
-	*nbytes = len - until_wrap;
-	return buffers + *nbytes;
 }

@@ -5,10 +5,6 @@
  *
  * README.pmem in this directory explains what must be true, and why.
  *
- * XLogPmemCtl belongs to who writes WAL: on a primary to the holder of
- * WALWriteLock, on a standby to the walreceiver.  The two never run at the
- * same time.
- *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
@@ -19,31 +15,25 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <mntent.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#include "access/xlogpmem.h"
+#include "access/xlogdrain.h"
+#include "access/xlogmethod.h"
 #include "common/file_utils.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
-#include "storage/pcache.h"
 #include "storage/pcache_persist.h"
 #include "storage/procsignal.h"
-#include "storage/shmem.h"
-#include "utils/guc_hooks.h"
 #include "utils/wait_event.h"
 
 /* A process keeps mappings of so much WAL, but of two segments at least. */
 #define MAX_MAPPED_BYTES	((uint64) 1024 * 1024 * 1024)
 #define MAX_MAPPINGS		64
-
-/* Longest explanation of why pg_wal does not do. */
-#define EXPLANATION_LEN		(4 * MAXPGPATH)
 
 typedef struct SegmentMapping
 {
@@ -53,8 +43,6 @@ typedef struct SegmentMapping
 	PCacheMapping map;
 	uint64		last_used;		/* for the choice of a victim */
 } SegmentMapping;
-
-XLogPmemControl *XLogPmemCtl = NULL;
 
 /* Has this process copied WAL without draining it yet? */
 bool		XLogPmemUndrained = false;
@@ -78,48 +66,17 @@ static TimeLineID current_tli;
 /* pg_wal was found to be on persistent memory; children inherit that. */
 static bool directory_checked = false;
 
-/* What SIGBUS did before we cared: the persistent cache has a handler, too. */
+/* What SIGBUS did before we cared: somebody else may have a handler, too. */
 static struct sigaction previous_sigbus;
 
 static const PCacheMapping pmem = {.kind = PCACHE_PERSIST_PMEM};
 
-bool
-XLogPmemFindMount(const char *path, char *mount, char *type, char *options)
-{
-	char		real[PATH_MAX];
-	FILE	   *mounts;
-	struct mntent *entry;
-	size_t		longest = 0;
-
-	if (realpath(path, real) == NULL)
-		return false;
-	mounts = setmntent("/proc/self/mounts", "r");
-	if (mounts == NULL)
-		return false;
-	while ((entry = getmntent(mounts)) != NULL)
-	{
-		size_t		len = strlen(entry->mnt_dir);
-
-		/* of mounts at the same place the last one counts */
-		if (len < longest || strncmp(real, entry->mnt_dir, len) != 0)
-			continue;
-		if (len > 1 && real[len] != '\0' && real[len] != '/')
-			continue;
-		longest = len;
-		strlcpy(mount, entry->mnt_dir, MAXPGPATH);
-		strlcpy(type, entry->mnt_type, NAMEDATALEN);
-		strlcpy(options, entry->mnt_opts, MAXPGPATH);
-	}
-	endmntent(mounts);
-	return longest > 0;
-}
-
 /*
  * Can files in pg_wal be mapped as persistent memory?  Only a trial mapping
- * tells.  If not, detail (EXPLANATION_LEN bytes) says why.
+ * tells.
  */
-static bool
-WalDirectoryIsPmem(char *detail)
+bool
+XLogPmemWorks(char *detail)
 {
 	char		path[MAXPGPATH];
 	char		mount[MAXPGPATH];
@@ -157,73 +114,16 @@ WalDirectoryIsPmem(char *detail)
 
 	errno = map_errno;
 	if (errno != 0)
-		snprintf(detail, EXPLANATION_LEN,
+		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
 				 _("Could not create and map a file in \"%s\": %m."), XLOGDIR);
-	else if (XLogPmemFindMount(XLOGDIR, mount, type, options))
-		snprintf(detail, EXPLANATION_LEN,
+	else if (XLogMethodFindMount(XLOGDIR, mount, type, options))
+		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
 				 _("The file system mounted at \"%s\" (type %s, options \"%s\") does not allow mappings with MAP_SYNC."),
 				 mount, type, options);
 	else
-		snprintf(detail, EXPLANATION_LEN,
+		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
 				 _("Its file system does not allow mappings with MAP_SYNC."));
 	return false;
-}
-
-#define NOT_PMEM_MESSAGE \
-	gettext_noop("\"wal_sync_method\" cannot be \"pmem\" because \"%s\" is not on persistent memory")
-#define NOT_PMEM_HINT \
-	gettext_noop("Put \"%s\" on a file system that is on an fsdax namespace and mounted with option \"dax\" (see initdb's option --waldir), or choose another \"wal_sync_method\".")
-
-/*
- * GUC check hook.  The configuration is read for the first time before PGDATA
- * is known; then XLogPmemShmemInit() checks.
- */
-bool
-check_wal_sync_method(int *newval, void **extra, GucSource source)
-{
-	char		detail[EXPLANATION_LEN];
-
-	if (*newval != WAL_SYNC_METHOD_PMEM || XLogPmemCtl == NULL ||
-		WalDirectoryIsPmem(detail))
-		return true;
-	GUC_check_errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE);
-	GUC_check_errmsg(NOT_PMEM_MESSAGE, XLOGDIR);
-	GUC_check_errdetail("%s", detail);
-	GUC_check_errhint(NOT_PMEM_HINT, XLOGDIR);
-	return false;
-}
-
-Size
-XLogPmemShmemSize(void)
-{
-	return sizeof(XLogPmemControl);
-}
-
-/*
- * Ends the start of the server if wal_sync_method is pmem and cannot be.
- */
-void
-XLogPmemShmemInit(void)
-{
-	bool		found;
-	char		detail[EXPLANATION_LEN];
-
-	XLogPmemCtl = (XLogPmemControl *)
-		ShmemInitStruct("WAL on persistent memory", XLogPmemShmemSize(), &found);
-	if (found)
-		return;
-
-	/* nothing is known of what wrote the last segment before us */
-	XLogPmemCtl->unsynced = true;
-	XLogPmemCtl->whole_page = InvalidXLogRecPtr;
-	XLogPmemCtl->direct_possible = false;
-
-	if (wal_sync_method == WAL_SYNC_METHOD_PMEM && !WalDirectoryIsPmem(detail))
-		ereport(FATAL,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg(NOT_PMEM_MESSAGE, XLOGDIR),
-				 errdetail_internal("%s", detail),
-				 errhint(NOT_PMEM_HINT, XLOGDIR)));
 }
 
 /*
@@ -422,7 +322,7 @@ CopyToCurrent(uint32 offset, const char *bytes, Size len, bool lines)
 	else
 	{
 		/* fsync may be switched on later */
-		XLogPmemWroteByCall();
+		XLogMethodCtl->unsynced = true;
 		memcpy(dest, bytes, len);
 	}
 }
@@ -448,12 +348,12 @@ XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 	Size		len;
 	instr_time	io_start;
 
+	if (!UseSegment(fd, segno, tli))
+		return false;
+
 	XLogSegNoOffsetToRecPtr(segno, startoffset, wal_segment_size, pages_start);
 	Assert(pages_start % XLOG_BLCKSZ == 0);
 	Assert(end > Max(pages_start, written));
-
-	if (!UseSegment(fd, segno, tli))
-		return false;
 
 	/*
 	 * The first write to a page is a write of the whole page, as it is with
@@ -463,11 +363,11 @@ XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 	 * not be fetched from the media.
 	 */
 	start = Max(pages_start, written);
-	start -= start % (start - start % XLOG_BLCKSZ == XLogPmemCtl->whole_page ?
+	start -= start % (start - start % XLOG_BLCKSZ == XLogMethodCtl->pmem_whole_page ?
 					  PCACHE_CACHE_LINE : XLOG_BLCKSZ);
-	if (end != last_page && last_page != XLogPmemCtl->whole_page)
+	if (end != last_page && last_page != XLogMethodCtl->pmem_whole_page)
 	{
-		XLogPmemCtl->whole_page = last_page;
+		XLogMethodCtl->pmem_whole_page = last_page;
 		end = last_page + XLOG_BLCKSZ;
 	}
 	else
@@ -489,17 +389,18 @@ void
 XLogPmemDrainSlow(void)
 {
 	pgstat_report_wait_start(WAIT_EVENT_WAL_SYNC);
-	PersistentCacheWalDraining();
+	if (WalDrainHook != NULL)
+		WalDrainHook();
 	(void) PCacheDrain(&pmem);	/* cannot fail */
 	pgstat_report_wait_end();
 	XLogPmemUndrained = false;
 }
 
+/* Does WAL become durable by a drain now?  See xlogdrain.h. */
 bool
-XLogPmemNeedsSync(void)
+XLogPmemIsDrained(void)
 {
-	XLogPmemDrain();
-	return XLogPmemCtl->unsynced;
+	return wal_sync_method == WAL_SYNC_METHOD_PMEM && enableFsync;
 }
 
 /*

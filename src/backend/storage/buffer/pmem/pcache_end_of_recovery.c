@@ -26,13 +26,17 @@
 #include "access/twophase.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
 #include "miscadmin.h"
 #include "pcache_internal.h"
+#include "postmaster/bgwriter.h"
 #include "replication/walsender.h"
 #include "storage/fd.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/standby.h"
+#include "utils/timestamp.h"
 
 /*
  * So many starts in a row may replay WAL from the same checkpoint without
@@ -160,20 +164,43 @@ WalLeavesRoom(const ControlFileData *control)
 }
 
 /*
+ * Write the record that says that recovery has ended, on the same timeline.
+ *
+ * At a promotion, pg_control then demands that recovery gets there.  Here it
+ * does not: a server that crashes again must replay all WAL that there is.
+ */
+static void
+LogEndOfRecovery(TimeLineID timeline)
+{
+	xl_end_of_recovery record = {
+		.end_time = GetCurrentTimestamp(),
+		.ThisTimeLineID = timeline,
+		.PrevTimeLineID = timeline,
+		.wal_level = wal_level
+	};
+
+	START_CRIT_SECTION();
+	XLogBeginInsert();
+	XLogRegisterData(&record, sizeof(record));
+	XLogFlush(XLogInsert(RM_XLOG_ID, XLOG_END_OF_RECOVERY));
+	END_CRIT_SECTION();
+}
+
+/*
  * Redo has ended.  Returns true if connections are to be allowed before the
- * checkpoint.  The caller then writes the record of the end of recovery, and
- * requests a checkpoint once connections are allowed.
+ * checkpoint.  Then the record of the end of recovery was written instead of a
+ * checkpoint, which PersistentCacheConnectionsAllowed() will request.
  *
  * control is pg_control as it is in memory, which names the checkpoint that redo
  * began at.  last_disabled is where WAL last said that full_page_writes were
- * off.
+ * off.  WAL goes on on the timeline.
  *
  * Called by the startup process, in crash recovery and at the end of archive
  * recovery.
  */
 bool
-PersistentCacheCheckpointMayWait(const ControlFileData *control,
-								 XLogRecPtr last_disabled)
+PersistentCacheEndRecovery(const ControlFileData *control,
+						   XLogRecPtr last_disabled, TimeLineID timeline)
 {
 	PCacheSuperblock *sb;
 	bool		leaves_room;
@@ -203,8 +230,11 @@ PersistentCacheCheckpointMayWait(const ControlFileData *control,
 	LWLockRelease(PersistentCacheLock);
 
 	if (checkpoint_follows)
+	{
+		LogEndOfRecovery(timeline);
 		ereport(LOG,
 				errmsg("persistent cache: connections are allowed before the checkpoint at the end of recovery"));
+	}
 	else if (leaves_room)
 		ereport(LOG,
 				errmsg("persistent cache: connections are allowed after the checkpoint at the end of recovery, because the last %d starts did not complete one",
@@ -213,27 +243,22 @@ PersistentCacheCheckpointMayWait(const ControlFileData *control,
 }
 
 /*
- * How is the checkpoint to be done that was put off?  It is fast if much WAL waits
- * for it, or if WAL could fill up pg_wal meanwhile.
+ * Connections are allowed.  The checkpoint that was put off is requested now.
+ * It is fast if much WAL waits for it, or if WAL could fill up pg_wal meanwhile.
  *
- * Returns flags for RequestCheckpoint.  Called by the startup process.
- */
-int
-PersistentCacheCheckpointFlags(void)
-{
-	return checkpoint_is_urgent ? CHECKPOINT_IMMEDIATE : 0;
-}
-
-/*
- * Connections are allowed.  The checkpoint that would have come first tells
- * standbys that no transaction of before the crash is running, so that they
- * release its locks.  They learn that from this record instead.
+ * Had it come first, it would have told standbys that no transaction of before
+ * the crash is running, so that they release its locks.  They learn that from a
+ * record of its own instead.
  *
  * Called by the startup process.
  */
 void
 PersistentCacheConnectionsAllowed(void)
 {
-	if (checkpoint_follows && XLogStandbyInfoActive())
+	if (!checkpoint_follows)
+		return;
+	RequestCheckpoint(CHECKPOINT_FORCE |
+					  (checkpoint_is_urgent ? CHECKPOINT_IMMEDIATE : 0));
+	if (XLogStandbyInfoActive())
 		(void) LogStandbySnapshot();
 }

@@ -336,6 +336,7 @@ extern void PCacheSpareCopied(void);
 
 /* pcache_watermark.c */
 extern void PCacheResetWatermark(const PCacheWatermark *watermark);
+extern void PCacheFlushWatermark(void);
 extern bool PCacheSeedWatermark(const ControlFileData *control,
 								PCacheWatermark *watermark);
 

@@ -128,7 +128,7 @@ SealBatch(const int *slots, int nslots)
 	}
 	if (n == 0)
 		return;
-	PersistentCacheWalDraining();
+	PCacheFlushWatermark();
 	if (!PCacheDrain(map))
 		elog(ERROR, "could not drain persistent cache pool: %m");
 

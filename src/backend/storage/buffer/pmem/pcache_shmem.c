@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
+#include "access/xlogdrain.h"
 #include "catalog/catversion.h"
 #include "common/file_perm.h"
 #include "miscadmin.h"
@@ -231,6 +232,7 @@ PersistentCacheShmemInit(void)
 	{
 		PCacheQueueShmemInit();
 		PersistentCacheDescriptors = PCacheGetDescriptor(0);
+		WalDrainHook = PCacheFlushWatermark;
 	}
 	return PCacheThePool.map.base + PCacheCtl->superblock.blocks_offset;
 }

@@ -18,6 +18,7 @@
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
+#include "access/xlogdrain.h"
 #include "access/xlogrecord.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
@@ -41,8 +42,8 @@ PCacheResetWatermark(const PCacheWatermark *watermark)
 /*
  * Can the watermark do without a drain of its own after a flush of WAL?
  *
- * With wal_sync_method = pmem the next drain of WAL, or the sealer's, covers
- * it.  Until then x86 serves us well: who is told of the flush is told after a
+ * If WAL itself is drained, the next drain of WAL, or the sealer's, covers it
+ * (see access/xlogdrain.h).  Until then x86 serves us well: who is told of the flush is told after a
  * locked instruction of this process, which waits for the flush of the
  * watermark like a drain does.  Other processors promise nothing of the kind.
  */
@@ -50,7 +51,7 @@ static bool
 WatermarkSharesDrain(void)
 {
 #if defined(__x86_64__)
-	return wal_sync_method == WAL_SYNC_METHOD_PMEM && enableFsync;
+	return WalIsDrained != NULL && WalIsDrained();
 #else
 	return false;
 #endif
@@ -60,7 +61,7 @@ WatermarkSharesDrain(void)
  * The caller is about to drain: let that cover the last watermark, too.
  */
 void
-PersistentCacheWalDraining(void)
+PCacheFlushWatermark(void)
 {
 	if (PersistentCacheDescriptors != NULL)
 		PCacheFlush(&PCacheThePool.map, PCacheWatermarkSlots(),
@@ -89,7 +90,7 @@ PublishWatermark(bool shares_drain)
  * not count.  The witness is taken now, because later the WAL buffer may be
  * reused.
  *
- * Called in a critical section.
+ * May be called in a critical section.
  */
 void
 PersistentCacheWalWritten(const char *bytes, Size len, XLogRecPtr end,
@@ -104,6 +105,34 @@ PersistentCacheWalWritten(const char *bytes, Size len, XLogRecPtr end,
 	(void) PCacheWitnessFind(&PCacheCtl->written,
 							 bytes - (end - valid) - len, len,
 							 valid, timeline, wal_segment_size);
+}
+
+/*
+ * The same of npages WAL buffers, from first on.  Behind the last of the
+ * nbuffers buffers comes the first one again, and the witness is looked for in
+ * contiguous bytes, so each part is told for itself.
+ */
+void
+PersistentCacheWalPagesWritten(const char *buffers, int nbuffers,
+							   int first, int npages, XLogRecPtr end,
+							   XLogRecPtr valid, TimeLineID timeline)
+{
+	int			until_wrap = Min(npages, nbuffers - first);
+
+	if (PersistentCacheDescriptors == NULL)
+		return;
+	if (until_wrap < npages)
+	{
+		XLogRecPtr	wrap = end - (npages - until_wrap) * (Size) XLOG_BLCKSZ;
+
+		PersistentCacheWalWritten(buffers + nbuffers * (Size) XLOG_BLCKSZ,
+								  until_wrap * (Size) XLOG_BLCKSZ,
+								  wrap, wrap, timeline);
+		first = 0;
+		npages -= until_wrap;
+	}
+	PersistentCacheWalWritten(buffers + (first + npages) * (Size) XLOG_BLCKSZ,
+							  npages * (Size) XLOG_BLCKSZ, end, valid, timeline);
 }
 
 /*

@@ -9,7 +9,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pool/pcache_persist_libpmem.c
+ *	  src/backend/storage/pmem/pcache_persist_libpmem.c
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +23,6 @@
 
 #include <libpmem.h>
 
-#include "storage/pcache_layout.h"
 #include "storage/pcache_persist.h"
 
 bool

@@ -10,7 +10,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pool/pcache_persist_none.c
+ *	  src/backend/storage/pmem/pcache_persist_none.c
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +27,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/pcache_layout.h"
 #include "storage/pcache_persist.h"
+
+#define MAPPING_ALIGNMENT	((uint64) 2 * 1024 * 1024)
 
 /*
  * Map at a 2 MiB boundary, so that huge pages can be used: reserve too much
@@ -37,7 +38,7 @@
 static void *
 MapAligned(int fd, size_t length)
 {
-	size_t		reserved = length + PCACHE_ALIGNMENT;
+	size_t		reserved = length + MAPPING_ALIGNMENT;
 	char	   *start;
 	char	   *aligned;
 	void	   *result;
@@ -45,7 +46,7 @@ MapAligned(int fd, size_t length)
 	start = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (start == MAP_FAILED)
 		return MAP_FAILED;
-	aligned = (char *) TYPEALIGN(PCACHE_ALIGNMENT, start);
+	aligned = (char *) TYPEALIGN(MAPPING_ALIGNMENT, start);
 	result = mmap(aligned, length, PROT_READ | PROT_WRITE,
 				  MAP_SHARED | MAP_FIXED, fd, 0);
 	if (result == MAP_FAILED)
