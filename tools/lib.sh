@@ -4,9 +4,11 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 BUILD=$ROOT/build
-# The series is applied from, and regenerated into, this directory.
+# The series are applied from, and regenerated into, the directories below this
+# one, in this order.  "base" is what the others need, which do not know each other.
 # shellcheck disable=SC2034
 PATCHES=$ROOT/patches/18
+SERIES=(base cache io)
 # shellcheck disable=SC2034
 JOBS=${JOBS:-$(nproc)}
 # The one way to run a command as another user, also for ndctl-setup, which is
@@ -126,18 +128,31 @@ lock() {
 	fi
 }
 
-# The file names in the series, in order.
+# The patches of all series, in order, with their directory.
 read_series() {
-	[ ! -e "$PATCHES/series" ] || sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' "$PATCHES/series" | awk '{print $1}'
+	local s
+	for s in "${SERIES[@]}"; do
+		[ ! -e "$PATCHES/$s/series" ] || sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' "$PATCHES/$s/series" | awk -v s="$s" '{print s "/" $1}'
+	done
 }
 
-# A checksum of the series and all its patches.
+# overlay_of SERIES: of the repository's own files on standard input those that the
+# series needs.  base and io list theirs; the rest is the cache's.
+overlay_of() {
+	if [ "$1" = cache ]; then
+		grep -vxFf "$PATCHES/base/overlay" | grep -vxFf "$PATCHES/io/overlay"
+	else
+		grep -xFf "$PATCHES/$1/overlay"
+	fi
+}
+
+# A checksum of all series and their patches.
 series_checksum() {
 	local p
 	{
 		for p in $(read_series); do
 			printf 'patch %s\n' "$p"
-			cat "$PATCHES/$p" || die "patches/18/series names $p, which does not exist"
+			cat "$PATCHES/$p" || die "the series name patches/18/$p, which does not exist"
 		done
 	} | sha256sum | cut -d ' ' -f 1
 }
