@@ -225,6 +225,9 @@ need_pg_regress() { [ -x "$1/src/test/regress/pg_regress" ] || die "${1#"$ROOT"/
 # has_libpmem BIN: can this server's pool be on persistent memory?
 has_libpmem() { grep -q pmem_flush "$1/postgres"; }
 
+# has_cache BIN: was this server built with the cache?
+has_cache() { [ -n "$("$1/postgres" --describe-config | sed -n '/^persistent_cache_mode\t/p')" ]; }
+
 # clean_environment: nothing of the caller's settings reaches PostgreSQL's programs,
 # but for what is meant for its test suites.
 clean_environment() {

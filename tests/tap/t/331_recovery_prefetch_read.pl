@@ -359,6 +359,7 @@ VACUUM (FREEZE) t, before;
 # With a pool that has everything nothing is read.
 sub kept_pages
 {
+	return if !has_cache();
 	my $node = new_node('kept', mode => 'always', shared_buffers => '64MB', conf => "full_page_writes = off\nwal_level = replica");
 	my ($expected, $offset, $prefetch, $hit, $reads);
 

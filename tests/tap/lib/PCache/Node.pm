@@ -41,6 +41,7 @@ our @EXPORT = qw(
   reload_until
   with_install
   vanilla_install
+  has_cache
   need_inject_module
   seed_random
 );
@@ -220,6 +221,15 @@ sub reload_until
 	$node->poll_query_until('postgres', "SELECT current_setting('$setting') $operator '$value'")
 	  or die "no reload of $setting";
 	return;
+}
+
+# Was the server built with the cache?  Tests of what needs none ask that.
+sub has_cache
+{
+	my $has = `postgres --describe-config` =~ /^persistent_cache_mode\t/m;
+
+	die 'postgres --describe-config failed' if $? != 0;
+	return $has;
 }
 
 # The prefix of the installation without the patches, or undef if there is none.
