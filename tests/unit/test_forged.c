@@ -26,8 +26,8 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
-#include "pcache_internal.h"
 #include "storage/buf_internals.h"
+#include "storage/pcache_start.h"
 #include "storage/shmem.h"
 #include "utils/injection_point.h"
 
@@ -327,7 +327,7 @@ CheckTable(uint32 n)
 		assert_int_equal(BufTableLookup(&buf->tag, BufTableHashCode(&buf->tag)), slot);
 		kept++;
 	}
-	assert_int_equal(kept, control.pages[PCACHE_PAGE_KEPT]);
+	assert_int_equal(kept, control.start.pages[PCACHE_PAGE_KEPT]);
 	assert_int_equal(kept, CountMapped());
 }
 
@@ -349,7 +349,7 @@ StepsFor(Forger forge, uint32 n)
 		PCacheForgetDuplicates(n, &totals);
 		taken += steps;
 		PCacheRelSizesFree(facts.sizes);
-		memcpy(control.pages, totals.pages, sizeof(control.pages));
+		memcpy(control.start.pages, totals.pages, sizeof(control.start.pages));
 		CheckTable(n);
 	}
 	return taken;
@@ -362,9 +362,9 @@ IsLinear(const char *what, Forger forge, PCachePageVerdict verdict, double share
 	uint64		once = StepsFor(forge, MAX_SLOTS / 2);
 	uint64		twice;
 
-	assert_int_equal(control.pages[verdict], MAX_SLOTS / 2 * share);
+	assert_int_equal(control.start.pages[verdict], MAX_SLOTS / 2 * share);
 	twice = StepsFor(forge, MAX_SLOTS);
-	assert_int_equal(control.pages[verdict], MAX_SLOTS * share);
+	assert_int_equal(control.start.pages[verdict], MAX_SLOTS * share);
 	print_message("%-40s %10llu steps for %d slots, %10llu for %d\n", what,
 				  (unsigned long long) once, MAX_SLOTS / 2,
 				  (unsigned long long) twice, MAX_SLOTS);
@@ -473,7 +473,7 @@ TestForgetAll(void **state)
 			MapSlots(&facts, n, &totals);
 			PCacheForgetDuplicates(n, &totals);
 			PCacheRelSizesFree(facts.sizes);
-			memcpy(control.pages, totals.pages, sizeof(control.pages));
+			memcpy(control.start.pages, totals.pages, sizeof(control.start.pages));
 			CheckTable(n);
 		}
 	}

@@ -4,7 +4,7 @@
 # with a function called in each basic block.  To be included by Makefile.
 
 $(OUT)/test_forged: test_forged.c unit.h unit_server.h $(PMEM)/pcache_mapping.c $(BUFFER)/buf_table.c $(PMEM)/pool/pcache_relsize.c \
-		$(wildcard ../../src/include/storage/pcache*.h) $(wildcard $(PMEM)/*.h) \
+		$(wildcard ../../src/include/storage/pcache*.h) \
 		Makefile test_forged.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) -fsanitize-coverage=trace-pc $(CPPFLAGS) -UFRONTEND -I$(BUFFER) \

@@ -5,7 +5,7 @@
  *	  and of the sealer, with the power cut after each step.
  *
  * pcache_mark.c, pcache_sealer.c and pcache_descriptor.c are included below, as
- * they are, and PCacheDescribe() with pcache_save.c.  What they ask of the server, and
+ * they are, and the files that these need.  What they ask of the server, and
  * pcache_persist.h, is defined here.  The macros after the includes put
  * functions of this file in the place of the atomic operations, of memcpy(),
  * of PageGetLSN() and of UnlockBufHdr(): each of these, like each of the
@@ -47,7 +47,6 @@
 #include "catalog/pg_tablespace_d.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "pgstat.h"
 #include "port/pg_bitutils.h"
 #include "portability/instr_time.h"
@@ -58,6 +57,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_run.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
 #include "storage/shmem.h"
@@ -97,14 +97,15 @@ static void SealerEnqueue(int buf_id);
 #define UnlockBufHdr HookUnlockBufHdr
 
 #include "pcache_descriptor.c"
+#include "pcache_kept.c"
 #include "pcache_mark.c"
-#undef BITS_PER_WORD
+#include "pcache_queue.c"
+#include "pcache_retag.c"
 #include "pcache_untrusted.c"
-#undef BITS_PER_WORD
 #define PCacheEnqueue SealerEnqueue
 #include "pcache_sealer.c"
 #undef PCacheEnqueue
-#include "pcache_save.c"
+#include "pcache_describe.c"
 
 #undef memcpy
 #undef UnlockBufHdr
@@ -246,7 +247,7 @@ static bool reads_with_errors;
 static bool counts_last;		/* for M_ERRORS_COUNT_LAST */
 static bool early_errors;		/* for M_SEALER_ERRORS_CHECK_FIRST */
 
-/* What pcache_mark.c allocates: the queue, and counters. */
+/* The queue, the bits of kept pages, and counters of marks. */
 static union
 {
 	pg_atomic_uint64 words[QUEUE_WORDS];
@@ -298,6 +299,7 @@ BufferDescPadded *BufferDescriptors;
 volatile sig_atomic_t InterruptPending = false;
 PersistentCacheControl *PCacheCtl = &control;
 PCachePool	PCacheThePool;
+PCacheDescriptor *PersistentCacheDescriptors;
 int			persistent_cache_mode = PERSISTENT_CACHE_ALWAYS;
 
 static BufferDescPadded buffer_descriptors[N_SLOTS];
@@ -767,9 +769,13 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 			abort();
 		return &untrusted;
 	}
-	if (size > sizeof(queue))
+	if (strcmp(name, "Persistent Cache Queue") == 0)
+		return queue.words;
+	if (strcmp(name, "Persistent Cache Kept Pages") == 0)
+		return queue.words + QUEUE_WORDS - 1;
+	if (size > sizeof(queue) - LINE)
 		abort();
-	return &queue;
+	return queue.space + LINE;
 }
 
 volatile sig_atomic_t ShutdownRequestPending = false;
@@ -1399,6 +1405,8 @@ Reset(int scenario)
 	control.epoch.value = 1;
 	PersistentCacheDescriptors = descriptors.desc;
 	BufferDescriptors = buffer_descriptors;
+	PCacheKeptShmemInit();
+	PCacheMarkShmemInit();
 	PCacheQueueShmemInit();
 	PCacheUntrustedShmemInit();
 	reads_with_errors = scenarios[scenario].errors;

@@ -5,9 +5,8 @@
 # would call in the server, is left out by the linker.  No address sanitizer,
 # which does not know coroutines.  To be included by Makefile.
 
-$(OUT)/test_protocol: test_protocol.c unit.h $(PMEM)/pcache_mark.c $(PMEM)/pcache_sealer.c \
-		$(PMEM)/pcache_save.c $(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_descriptor.c \
-		$(wildcard ../../src/include/storage/pcache*.h) $(PMEM)/pcache_internal.h Makefile test_protocol.mk
+$(OUT)/test_protocol: test_protocol.c unit.h $(wildcard $(PMEM)/pcache_*.c $(PMEM)/pool/*.c) \
+		$(wildcard ../../src/include/storage/pcache*.h) Makefile test_protocol.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
 		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \

@@ -62,7 +62,6 @@
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "pgstat.h"
 #include "port/pg_bitutils.h"
 #include "port/pg_crc32c.h"
@@ -74,6 +73,8 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_start.h"
+#include "storage/pcache_stop.h"
 #include "storage/proc.h"
 #include "storage/procnumber.h"
 #include "storage/procsignal.h"
@@ -131,6 +132,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_error.c"
 #include "pcache_facts.c"
 #include "pcache_pool.c"
+#include "pcache_format.c"
 #undef PCachePoolOpen
 #undef PCachePoolUseHugePages
 #undef PCachePoolMayFormat
@@ -150,10 +152,15 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 
 #define pg_atomic_write_u64 HookAtomicWrite
 #define pg_atomic_compare_exchange_u64 HookCas
+#include "pcache_kept.c"
 #include "pcache_mark.c"
-#undef BITS_PER_WORD
+#include "pcache_queue.c"
+#include "pcache_retag.c"
 #include "pcache_untrusted.c"
-#undef BITS_PER_WORD
+#include "pcache_describe.c"
+#include "pcache_shared.c"
+#include "pcache_settings.c"
+#include "pcache_helpers.c"
 #include "pcache_sealer.c"
 #include "pcache_watermark.c"
 #include "pcache_checkpoint.c"
@@ -178,8 +185,9 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 /* no two slots may have the same page, after which the pool is not kept */
 static void TwoSlots(void);
 #define PCacheKeepPool() (TwoSlots(), PCacheKeepPool())
-#include "pcache_startup.c"
+#include "pcache_unseal.c"
 #undef PCacheKeepPool
+#include "pcache_startup.c"
 #include "pcache_shutdown.c"
 #include "pcache_save.c"
 #include "pcache_scrub.c"
@@ -370,9 +378,7 @@ static struct
 static struct
 {
 	BufferDescPadded buffers[N_SLOTS];
-	PersistentCacheControl control;
-	pg_atomic_uint64 queue[1024];
-	pg_atomic_uint64 untrusted[1024];
+	char		shared[64 * 1024] pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 	int			mapping[N_TAGS];
 	PCachePool	pool;
 	PCacheDescriptor *descriptors;
@@ -1009,13 +1015,20 @@ PCacheWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 void *
 ShmemInitStruct(const char *name, Size size, bool *found)
 {
+	/* each server has the same at the same place */
+	static const char *names[16];
+	static Size ends[16];
+	Size		begin = 0;
+	int			i = 0;
+
 	*found = false;
-	if (strcmp(name, "Persistent Cache") == 0)
-		return &ram.control;
-	if (size > sizeof(ram.queue))
+	while (names[i] != NULL && strcmp(names[i], name) != 0)
+		begin = ends[i++];
+	names[i] = name;
+	ends[i] = begin + CACHELINEALIGN(size);
+	if (i == lengthof(names) - 1 || ends[i] > sizeof(ram.shared))
 		abort();
-	return strcmp(name, "Persistent Cache Untrusted Pages") == 0 ?
-		ram.untrusted : ram.queue;
+	return ram.shared + begin;
 }
 
 int
@@ -1232,9 +1245,6 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 	strlcpy(directory, configured, MAXPGPATH);
 }
 
-/* The pool can be used, so nobody starts without it, or again. */
-bool		persistent_cache_required = false;
-
 uint64
 PCachePoolHeldMemory(const char *directory, bool *huge)
 {
@@ -1272,8 +1282,9 @@ PCacheSetUnusableMedia(const PCachePool *opened, PCacheError *err)
 	abort();
 }
 
+/* The pool can be used, so nobody starts without it, or again. */
 bool
-PCacheBeginAgain(PCacheError *err)
+PCacheDoWithout(PCacheError *err)
 {
 	return false;
 }
@@ -1282,6 +1293,12 @@ char *
 PCacheRunWithout(const PCacheRecord *record, bool locked_by_us, const PCacheError *why)
 {
 	abort();
+}
+
+bool
+PersistentCacheStartGivenUp(void)
+{
+	return PCacheCtl->start.given_up;
 }
 
 void
@@ -1378,8 +1395,10 @@ PCacheCoverBadBlocks(const PCacheMediaReport *report)
 {
 }
 
+PCacheSealerControl *PCacheSealerCtl;
+
 void
-PCacheReportRedo(void)
+PCacheRoundShmemInit(void)
 {
 }
 
@@ -1787,7 +1806,7 @@ Checkpoint(DBState state)
 	next.checkPoint += 0x100;
 	next.checkPointCopy.redo = next.checkPoint;
 	/* its record is flushed */
-	(void) PCacheWatermarkFromDisk(&ram.control.written, 1, next.checkPoint + 0x80,
+	(void) PCacheWatermarkFromDisk(&PCacheWatermarkCtl->written, 1, next.checkPoint + 0x80,
 								   wal_segment_size);
 	PersistentCacheWalFlushed(next.checkPoint + 0x80, 1);
 	PersistentCacheCheckpointPending(&next);
@@ -2532,7 +2551,6 @@ Restore(const SavedState *s)
 	memcpy(&ram, s->ram, sizeof(ram));
 	PCacheThePool = s->pool;
 	PersistentCacheDescriptors = s->descriptors;
-	PCacheCtl = &ram.control;
 	for (int i = 0; i < N_LINES; i++)
 	{
 		lines[i].n = s->n[i];

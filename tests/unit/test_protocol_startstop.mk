@@ -4,7 +4,7 @@
 # included by Makefile.
 
 $(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h unit_server.h $(wildcard $(PMEM)/pcache_*.c $(PMEM)/pool/*.c) \
-		$(wildcard ../../src/include/storage/pcache*.h) $(wildcard $(PMEM)/*.h) \
+		$(wildcard ../../src/include/storage/pcache*.h) \
 		Makefile test_protocol_startstop.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \

@@ -61,14 +61,18 @@ extern PGDLLIMPORT const struct config_enum_entry persistent_cache_numa_options[
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_on_media_unknown_options[];
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_scrub_options[];
 
-/* pcache_shmem.c: postmaster, while shared memory is created */
+/* pcache_shared.c: any process; the last one is for a child without shared memory */
 extern bool PersistentCacheConfigured(void);
 extern bool PersistentCacheEnabled(void);
+extern void PersistentCacheDetach(void);
+
+/* pcache_shmem.c: postmaster, while shared memory is created */
 extern Size PersistentCacheShmemSize(void);
 extern char *PersistentCacheShmemInit(void);
 
-/* pcache_unavailable.c: postmaster */
+/* pcache_again.c: postmaster; checkpointer */
 extern bool PersistentCacheStartsAgain(void);
+extern bool PersistentCacheStartGivenUp(void);
 
 /* pcache_startup.c: startup process */
 extern void PersistentCacheStartup(const ControlFileData *control_file,
@@ -76,9 +80,6 @@ extern void PersistentCacheStartup(const ControlFileData *control_file,
 
 /* pcache_rebuild.c: a background worker */
 extern void PersistentCacheRebuildMain(Datum main_arg);
-
-/* pcache_giveup.c: checkpointer */
-extern bool PersistentCacheStartGivenUp(void);
 
 /* pcache_recovery.c: startup process; the first two are for any process */
 extern bool PersistentCacheAheadOfReplay(void);
@@ -91,10 +92,9 @@ extern bool PersistentCacheWalExhausted(XLogRecPtr missing);
 extern void PersistentCacheTimelineForked(TimeLineID timeline, XLogRecPtr fork);
 extern void PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete);
 
-/* pcache_crash.c: postmaster; any process; a child without shared memory */
+/* pcache_crash.c: postmaster; any process */
 extern void PersistentCacheChildDied(int pid, int exitstatus);
 extern void PersistentCachePanicking(void);
-extern void PersistentCacheDetach(void);
 
 /*
  * pcache_untrusted.c: who completes a read
@@ -114,7 +114,6 @@ extern void PersistentCacheReadWithErrors(Buffer buffer);
 extern PGDLLIMPORT PCacheDescriptor *PersistentCacheDescriptors;
 
 extern void PersistentCacheMarkBuffer(int buf_id);
-extern void PersistentCacheRetagBuffer(int buf_id, bool ring);
 
 /*
  * A buffer's page, or its tag, is about to change; or the page LSN has just
@@ -126,6 +125,9 @@ PersistentCacheMark(int buf_id)
 	if (unlikely(PersistentCacheDescriptors != NULL))
 		PersistentCacheMarkBuffer(buf_id);
 }
+
+/* pcache_retag.c: any process */
+extern void PersistentCacheRetagBuffer(int buf_id, bool ring);
 
 /* A buffer that nobody can find yet is about to get a new tag. */
 static inline void

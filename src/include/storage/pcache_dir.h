@@ -38,6 +38,7 @@ typedef enum PCacheDirResult
 } PCacheDirResult;
 
 extern const char *PCacheDirPgdata;
+extern bool PCacheIsInside(const char *path, const char *directory);
 extern bool PCacheDirIsTrusted(const struct stat *st, bool is_pools,
 							   const char *path, PCacheError *err);
 extern PCacheDirResult PCacheDirOpenExisting(const char *path, PCacheDir *dir,
@@ -68,7 +69,6 @@ extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 								   PCacheFsKind *kind, PCacheError *err);
 extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 								PCacheError *err);
-extern bool PCacheIsInside(const char *path, const char *directory);
 
 /* pcache_file.c */
 extern bool PCacheDirHas(const PCacheDir *dir, const char *name,

@@ -23,6 +23,7 @@
 #ifndef PCACHE_MEDIA_H
 #define PCACHE_MEDIA_H
 
+#include "datatype/timestamp.h"
 #include "storage/pcache_layout.h"
 #include "storage/pcache_range.h"
 
@@ -115,6 +116,23 @@ typedef struct PCacheMediaReport
 	char		namespace_name[PCACHE_MEDIA_NAME_LEN];	/* of the first leaf */
 	char		region_name[PCACHE_MEDIA_NAME_LEN];
 } PCacheMediaReport;
+
+/* What was last heard of the media, without the list of bad ranges. */
+typedef struct PCacheMediaSummary
+{
+	TimestampTz checked_at;		/* 0: never asked */
+	PCacheMediaAnswer blocks;
+	char		blocks_why[PCACHE_MEDIA_WHY_LEN];
+	uint32		bad_ranges;
+	uint64		bad_bytes;
+	bool		bad_truncated;	/* there are more */
+	PCacheMediaAnswer dimms_state;
+	char		dimms_why[PCACHE_MEDIA_WHY_LEN];
+	uint32		n_dimms;
+	uint32		health;			/* PCACHE_DIMM_ flags */
+	PCachePersistenceDomain domain;
+	PCacheMemoryPlace place;
+} PCacheMediaSummary;
 
 typedef enum PCacheDimmComparison
 {

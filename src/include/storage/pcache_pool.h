@@ -76,19 +76,8 @@ extern PCacheOpenResult PCachePoolOpen(const char *directory,
 									   PCachePool *pool, PCacheError *err);
 extern bool PCachePoolMap(PCachePool *pool, PCacheError *err);
 extern void PCachePoolClose(PCachePool *pool);
-extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
-								PCacheError *err);
-extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
-							 uint64 system_identifier, uint32 catalog_version,
-							 PCacheSuperblock *sb, PCacheError *err);
 extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
-extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
-								  uint64 *lost, PCacheError *err);
-extern uint64 PCacheCapacityFor(uint64 file_size);
-extern uint64 PCacheReformatCapacity(const PCachePool *pool,
-									 const PCacheRecord *record,
-									 uint64 nbuffers);
 extern bool PCachePoolIsCopied(const PCachePool *pool,
 							   const PCacheSuperblock *sb,
 							   const PCacheRecord *record, PCacheError *err);
@@ -110,6 +99,19 @@ extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 							   uint64 length, PCacheError *err);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
+
+/* pcache_format.c */
+extern uint64 PCacheCapacityFor(uint64 file_size);
+extern uint64 PCacheReformatCapacity(const PCachePool *pool,
+									 const PCacheRecord *record,
+									 uint64 nbuffers);
+extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
+								  uint64 *lost, PCacheError *err);
+extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
+								PCacheError *err);
+extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
+							 uint64 system_identifier, uint32 catalog_version,
+							 PCacheSuperblock *sb, PCacheError *err);
 
 /* pcache_without.c */
 extern uint64 PCachePoolHeldMemory(const char *directory, bool *huge);

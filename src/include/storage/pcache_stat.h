@@ -18,23 +18,6 @@
 #include "storage/pcache_foretell.h"
 #include "storage/relfilelocator.h"
 
-/* What was last heard of the media, without the list of bad ranges. */
-typedef struct PCacheMediaSummary
-{
-	TimestampTz checked_at;		/* 0: never asked */
-	PCacheMediaAnswer blocks;
-	char		blocks_why[PCACHE_MEDIA_WHY_LEN];
-	uint32		bad_ranges;
-	uint64		bad_bytes;
-	bool		bad_truncated;	/* there are more */
-	PCacheMediaAnswer dimms_state;
-	char		dimms_why[PCACHE_MEDIA_WHY_LEN];
-	uint32		n_dimms;
-	uint32		health;			/* PCACHE_DIMM_ flags */
-	PCachePersistenceDomain domain;
-	PCacheMemoryPlace place;
-} PCacheMediaSummary;
-
 typedef struct PersistentCacheStats
 {
 	char		path[MAXPGPATH];	/* of the pool file */
@@ -75,10 +58,16 @@ typedef struct PersistentCacheRelation
 	uint32		kept;			/* of them, over the last start */
 } PersistentCacheRelation;
 
-/* pcache_stat.c */
+/* pcache_unavailable.c */
 extern const char *PersistentCacheUnavailable(void);
+
+/* pcache_stat.c */
 extern void PersistentCacheGetStats(PersistentCacheStats *stats);
+
+/* pcache_relations.c */
 extern PersistentCacheRelation *PersistentCacheGetRelations(uint32 *n);
+
+/* pcache_seal_now.c */
 extern uint32 PersistentCacheSealNow(uint32 wait_event_info);
 
 /* pcache_next_start.c */

@@ -55,13 +55,14 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "pcache_media_internal.h"
 #include "postmaster/bgworker.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
-#include "storage/pmsignal.h"
 #include "storage/pcache.h"
+#include "storage/pcache_start.h"
+#include "storage/pcache_stop.h"
+#include "storage/pmsignal.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/injection_point.h"
@@ -158,7 +159,7 @@ void
 pcache_inject_wait_for_helpers(const char *name, const void *private_data,
 							   void *arg)
 {
-	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	PCacheRebuildControl *rebuild = PCacheRebuildCtl;
 	bool		leave = strcmp(helpers, "busy") != 0 && strcmp(helpers, "stuck") != 0;
 
 	/* they have left, or have a chunk each, as we do */
@@ -197,11 +198,11 @@ pcache_inject_help(const char *name, const void *private_data, void *arg)
 	{
 		/* the startup process is at work as long as it can claim chunks */
 		for (int i = 0; i < 6000 &&
-			 pg_atomic_read_u64(&PCacheCtl->rebuild.next_slot) < PCacheCtl->rebuild.nslots; i++)
+			 pg_atomic_read_u64(&PCacheRebuildCtl->next_slot) < PCacheRebuildCtl->nslots; i++)
 			pg_usleep(10000);
 		write_stderr("pcache_inject: PID %d is stuck in a chunk\n", MyProcPid);
 		/* less than pg_ctl waits for a stop */
-		for (int i = 0; i < 2000 && !PCacheCtl->given_up; i++)
+		for (int i = 0; i < 2000 && !PCacheCtl->start.given_up; i++)
 			pg_usleep(10000);
 	}
 }
@@ -212,7 +213,7 @@ pcache_inject_wait_for_save(const char *name, const void *private_data, void *ar
 {
 	for (int i = 0; i < 6000; i++)
 	{
-		if (pg_atomic_read_u64(&PCacheCtl->save_next_slot) >= save_after)
+		if (pg_atomic_read_u64(&PCacheSaveCtl->next_slot) >= save_after)
 			return;
 		pg_usleep(10000);
 	}

@@ -16,8 +16,8 @@
  */
 #include "postgres.h"
 
-#include "pcache_internal.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_run.h"
 
 /*
  * The redo point is set, and buffers are about to be written.  Pages that are

@@ -15,9 +15,9 @@
 #include "access/xlog.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "storage/lwlock.h"
 #include "storage/pcache_copy_note.h"
+#include "storage/pcache_core.h"
 
 bool		PersistentCacheSparesCopied = false;
 
@@ -39,7 +39,7 @@ PersistentCacheNoteCopy(Oid db_id, XLogRecPtr lsn)
 	if (!PersistentCacheEnabled())
 		return;
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
-	if (!PCacheCtl->copy_notes_bad)
+	if (!PCacheCtl->health.copy_notes_bad)
 		PCacheCopyNoteStore(&PCacheThePool.map, db_id, lsn);
 	else						/* a list of bad blocks may not outlive a boot */
 		(void) PCacheNoteMemoryError(&PCacheThePool.map, PCACHE_COPY_NOTES_OFFSET,
@@ -56,7 +56,7 @@ void
 PCacheForgetCopies(XLogRecPtr redo)
 {
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
-	if (!PCacheCtl->copy_notes_bad)
+	if (!PCacheCtl->health.copy_notes_bad)
 		(void) PCacheCopyNotesForget(&PCacheThePool.map, redo);
 	LWLockRelease(PersistentCacheLock);
 }
@@ -76,7 +76,7 @@ PCacheSpareCopied(void)
 	XLogRecPtr	redo = crc_ok ? control->checkPointCopy.redo : 0;
 
 	LWLockAcquire(PersistentCacheLock, LW_SHARED);
-	all_spared = PCacheCtl->copy_notes_bad;
+	all_spared = PCacheCtl->health.copy_notes_bad;
 	LWLockRelease(PersistentCacheLock);
 	PCacheCopyNotesRead(PCacheThePool.fd, notes);
 	if (!PCacheCopyNotesAreIntact(notes) || PCacheCopyNotesOverflow(notes, redo))

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 
 #include "miscadmin.h"
-#include "pcache_internal.h"
+#include "storage/pcache_core.h"
 
 /*
  * Say in shared memory that this process is about to die of a signal for a
@@ -117,7 +117,7 @@ NoteFault(int signal, int pid)
 	 * Memory that is lost, or was cut off, would be our own SIGBUS.  If the
 	 * place of the note cannot be read at the next start that is cold anyway.
 	 */
-	if (PCacheCtl->suspect_bad ||
+	if (PCacheCtl->health.suspect_bad ||
 		!PCacheReadExact(PCacheThePool.fd, &note, sizeof(note), PCACHE_SUSPECT_OFFSET))
 		return;
 	PCacheSuspectStore(&PCacheThePool.map, signal, pid);
@@ -152,17 +152,4 @@ PersistentCacheChildDied(int pid, int exitstatus)
 	if (PCacheCtl != NULL && WIFSIGNALED(exitstatus) &&
 		IsFault(WTERMSIG(exitstatus), pid))
 		NoteFault(WTERMSIG(exitstatus), pid);
-}
-
-/*
- * This process has no use for shared memory.  It must not be able to change
- * the pool either, because its death is none that the postmaster minds.
- */
-void
-PersistentCacheDetach(void)
-{
-	PCachePoolClose(&PCacheThePool);
-	PCacheUnmapBuffers();
-	PersistentCacheDescriptors = NULL;
-	PCacheCtl = NULL;
 }

@@ -29,12 +29,12 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_control.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "postmaster/bgwriter.h"
 #include "replication/walsender.h"
 #include "storage/fd.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_redo.h"
 #include "storage/standby.h"
 #include "utils/timestamp.h"
 
@@ -206,8 +206,8 @@ PersistentCacheEndRecovery(const ControlFileData *control,
 	bool		leaves_room;
 
 	if (!PersistentCacheEnabled() || !IsUnderPostmaster ||
-		ArchiveRecoveryRequested || !PCacheCtl->kept_over_crash ||
-		PCacheCtl->pages[PCACHE_PAGE_KEPT] == 0)
+		ArchiveRecoveryRequested || !PCacheRecoveryCtl->kept_over_crash ||
+		PCacheCtl->start.pages[PCACHE_PAGE_KEPT] == 0)
 		return false;
 	/* as rule 88 says */
 	if (!XLogIsNeeded() || !SettingsAreThoseOfWal(control) ||

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
-#include "pcache_internal.h"
+#include "storage/pcache_core.h"
 
 /* Without SIGBUS, which pcache_sigbus.c catches.  See IsFault(). */
 static const int fault_signals[] = {

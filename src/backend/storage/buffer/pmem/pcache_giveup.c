@@ -19,11 +19,11 @@
 
 #include "common/file_perm.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "postmaster/postmaster.h"
 #include "postmaster/startup.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_start.h"
 
 /* What the pool and PGDATA's record of it said before this start. */
 static bool remembered = false;
@@ -103,16 +103,16 @@ GiveUpAtExit(int code, Datum arg)
 		return;
 
 	/* first: the checkpointer is going to ask */
-	PCacheCtl->given_up = true;
+	PCacheCtl->start.given_up = true;
 	given_back = GiveBackPool();
 	ereport(LOG,
 			(errmsg("persistent cache: the start was given up, because the server is to be stopped"),
 			 !given_back ? errdetail("The next start will be cold.") :
-			 PCacheCtl->moved == 0 ? errdetail("The pool is as it was before.") :
+			 PCacheCtl->start.moved == 0 ? errdetail("The pool is as it was before.") :
 			 errdetail_plural("%llu page of the pool has been moved to another slot.",
 							  "%llu pages of the pool have been moved to other slots.",
-							  PCacheCtl->moved,
-							  (unsigned long long) PCacheCtl->moved)));
+							  PCacheCtl->start.moved,
+							  (unsigned long long) PCacheCtl->start.moved)));
 }
 
 /*
@@ -134,19 +134,6 @@ PCacheStartInterrupts(void)
 	asking = true;
 	ProcessStartupProcInterrupts();
 	asking = false;
-}
-
-/*
- * Has the startup process given up before it changed anything?  Then there is
- * nothing to write, in the pool, in data files, or in pg_control.
- *
- * Asked by the checkpointer when the server is stopped, after the startup
- * process is gone.
- */
-bool
-PersistentCacheStartGivenUp(void)
-{
-	return PCacheCtl != NULL && PCacheCtl->given_up;
 }
 
 /*

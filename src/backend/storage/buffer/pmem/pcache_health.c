@@ -15,9 +15,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pcache_internal.h"
 #include "storage/bufpage.h"
+#include "storage/lwlock.h"
+#include "storage/pcache_core.h"
 #include "utils/injection_point.h"
+#include "utils/timestamp.h"
 
 /* What this process last heard of the pool's media. */
 PCacheMediaReport PCacheMedia;
@@ -130,6 +132,49 @@ LogMedia(void)
 						PCacheMediaHealthText(PCacheMedia.health, health, sizeof(health)))));
 }
 
+/*
+ * Have everybody know what a process was told of the media.
+ *
+ * A superblock once said to be bad is left alone until the next start: it has
+ * missed stores.
+ */
+static void
+PublishMedia(const PCacheMediaReport *report)
+{
+	PCacheMediaSummary summary;
+
+	memset(&summary, 0, sizeof(summary));
+	summary.checked_at = GetCurrentTimestamp();
+	summary.blocks = report->blocks;
+	strlcpy(summary.blocks_why, report->blocks_why, sizeof(summary.blocks_why));
+	summary.bad_ranges = report->bad.n_ranges;
+	for (uint32 i = 0; i < report->bad.n_ranges; i++)
+		summary.bad_bytes += report->bad.ranges[i].length;
+	summary.bad_truncated = report->bad.truncated;
+	summary.dimms_state = report->dimms_state;
+	strlcpy(summary.dimms_why, report->dimms_why, sizeof(summary.dimms_why));
+	summary.n_dimms = report->n_dimms;
+	summary.health = report->health;
+	summary.domain = report->domain;
+	summary.place = report->place;
+
+	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
+	PCacheCtl->health.media = summary;
+	PCacheCtl->health.superblock_bad[0] |=
+		PCacheMediaRangeIsBad(report, PCACHE_SUPERBLOCK_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE);
+	PCacheCtl->health.superblock_bad[1] |=
+		PCacheMediaRangeIsBad(report, PCACHE_COPY_OFFSET,
+							  PCACHE_SUPERBLOCK_SIZE);
+	PCacheCtl->health.suspect_bad |=
+		PCacheMediaRangeIsBad(report, PCACHE_SUSPECT_OFFSET,
+							  sizeof(PCacheSuspect));
+	PCacheCtl->health.copy_notes_bad |=
+		PCacheMediaRangeIsBad(report, PCACHE_COPY_NOTES_OFFSET,
+							  PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote));
+	LWLockRelease(PersistentCacheLock);
+}
+
 /* Ask for the state of the pool's media. */
 void
 PCacheAskMedia(void)
@@ -139,7 +184,7 @@ PCacheAskMedia(void)
 					 PCacheThePool.fs_kind, &PCacheMedia);
 	INJECTION_POINT("persistent-cache-media", &PCacheMedia);
 	AddCovered(&PCacheMedia);
-	PCachePublishMedia(&PCacheMedia);
+	PublishMedia(&PCacheMedia);
 }
 
 /* Likewise, and log what is wrong with it. */

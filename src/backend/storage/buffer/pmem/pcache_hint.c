@@ -19,8 +19,8 @@
 #include "access/htup_details.h"
 #include "access/spgist_private.h"
 #include "access/xlog.h"
-#include "pcache_internal.h"
 #include "storage/bufmgr.h"
+#include "storage/pcache_run.h"
 
 /*
  * Is all WAL durable that made a heap page what it is?

@@ -24,8 +24,8 @@
  */
 #include "postgres.h"
 
-#include "pcache_internal.h"
 #include "storage/buf_internals.h"
+#include "storage/pcache_start.h"
 #include "utils/injection_point.h"
 
 /* So many pages after a bucket, and the link behind it, were asked for, it is used. */

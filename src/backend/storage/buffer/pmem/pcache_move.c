@@ -21,9 +21,9 @@
  */
 #include "postgres.h"
 
-#include "pcache_internal.h"
 #include "portability/instr_time.h"
 #include "storage/pcache_shrink.h"
+#include "storage/pcache_start.h"
 #include "utils/injection_point.h"
 
 /* 8 MB of pages, which take some milliseconds */
@@ -40,7 +40,7 @@ CountGoing(uint64 slot, PCachePageVerdict verdict, void *arg)
 {
 	if (slot >= NBuffers &&
 		verdict != PCACHE_PAGE_KEPT && verdict != PCACHE_PAGE_FREE)
-		PCacheCtl->pages[verdict]++;
+		PCacheCtl->start.pages[verdict]++;
 }
 
 /* Ask the gates about all slots, and choose. */
@@ -52,7 +52,7 @@ ChoosePages(const PCachePageFacts *facts, uint64 slots_used)
 	shrink->seen = CountGoing;
 	shrink->interrupts = PCacheStartInterrupts;
 	PCacheShrinkDecide(shrink, PCacheThePool.fd, facts);
-	PCacheCtl->pages[PCACHE_PAGE_NOT_FITTING] += shrink->not_fitting;
+	PCacheCtl->start.pages[PCACHE_PAGE_NOT_FITTING] += shrink->not_fitting;
 	return shrink;
 }
 
@@ -73,7 +73,7 @@ MakeRoom(const PCachePageFacts *facts, uint32 slot)
 
 	/* one that could be kept was counted as not fitting */
 	if (verdict != PCACHE_PAGE_KEPT && verdict != PCACHE_PAGE_FREE)
-		PCacheCtl->pages[verdict]++;
+		PCacheCtl->start.pages[verdict]++;
 	PCacheUnseal(slot);
 }
 
@@ -92,7 +92,7 @@ CopyPage(const PCachePageFacts *facts, PageMove *move)
 						 facts->blocks_offset + (uint64) move->from * BLCKSZ))
 	{
 		PCacheDescriptorSetFree(desc);
-		PCacheCtl->pages[PCACHE_PAGE_BAD_BLOCK]++;
+		PCacheCtl->start.pages[PCACHE_PAGE_BAD_BLOCK]++;
 		return;
 	}
 	PCacheMemcpyNodrain(map, map->base + facts->blocks_offset + (uint64) move->to * BLCKSZ,
@@ -124,7 +124,7 @@ MoveBatch(const PCachePageFacts *facts, PageMove *moves, int n)
 		{
 			PCacheDescriptorStore(&PCacheThePool.map,
 								  PCacheGetDescriptor(moves[i].to), &moves[i].desc);
-			PCacheCtl->moved++;
+			PCacheCtl->start.moved++;
 		}
 		PCacheUnseal(moves[i].from);
 	}
@@ -142,7 +142,7 @@ DropTwins(const PCacheShrink *shrink)
 	if (shrink->twins == 0)
 		return;
 	PCacheKeepPool();
-	PCacheCtl->pages[PCACHE_PAGE_DUPLICATE] += shrink->twins;
+	PCacheCtl->start.pages[PCACHE_PAGE_DUPLICATE] += shrink->twins;
 	for (uint64 slot = 0; slot < NBuffers; slot++)
 	{
 		if (PCacheShrinkIsTwin(shrink, slot) || PCacheShrinkMakesRoom(shrink, slot))
@@ -187,7 +187,7 @@ PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used)
 	} while (n == MOVES_PER_DRAIN);
 	pfree(moves);
 	PCacheShrinkFree(shrink);
-	if (PCacheCtl->moved == 0)
+	if (PCacheCtl->start.moved == 0)
 		return;
 
 	INSTR_TIME_SET_CURRENT(elapsed);
@@ -195,7 +195,7 @@ PCacheMovePages(const PCachePageFacts *facts, uint64 slots_used)
 	ereport(LOG,
 			(errmsg_plural("persistent cache: moved %llu page to the %d slots that are left, %.3f ms",
 						   "persistent cache: moved %llu pages to the %d slots that are left, %.3f ms",
-						   PCacheCtl->moved,
-						   (unsigned long long) PCacheCtl->moved, NBuffers,
+						   PCacheCtl->start.moved,
+						   (unsigned long long) PCacheCtl->start.moved, NBuffers,
 						   INSTR_TIME_GET_MILLISEC(elapsed))));
 }

@@ -17,9 +17,9 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_late_read.h"
+#include "storage/pcache_run.h"
 #include "storage/pg_shmem.h"
 #include "utils/builtins.h"
 #include "utils/conffiles.h"

@@ -21,28 +21,10 @@
 #include "access/xlogrecovery.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "storage/lwlock.h"
 #include "storage/pcache_foretell.h"
-
-/*
- * What the server adds to the facts of an open pool.  facts must be zeroed; it
- * is going to point to record, and to PCacheMedia.
- */
-void
-PCacheGatherServerFacts(const PCachePool *pool, PCacheRecord *record,
-						PCacheGateFacts *facts)
-{
-	PCacheError err;
-
-	PCacheGatherFacts(pool, &PCacheMedia, facts);
-	facts->cold_on_media_unknown =
-		persistent_cache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
-
-	/* a damaged one was reported when the pool was opened */
-	if (PCacheRecordRead(DataDir, record, &err) == PCACHE_RECORD_OK)
-		facts->record = record;
-}
+#include "storage/pcache_run.h"
+#include "storage/pcache_stat.h"
 
 /*
  * How the next start will recover, in the way of InitWalRecovery().
@@ -220,16 +202,12 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 		PCacheForetellWithout(directory, &config, ours, forecast);
 
 	/* after a crash only what is sealed is kept */
-	if (event == PCACHE_NEXT_CRASH || event == PCACHE_NEXT_HOST_CRASH)
-	{
-		PersistentCacheStats stats;
-
-		if (!forecast->starts || forecast->verdict.refusal != PCACHE_WARM ||
-			!PersistentCacheEnabled())
-			return;
-		PersistentCacheGetStats(&stats);
-		forecast->verdict = PCacheEmptyGate(false, stats.sealed);
-	}
+	if ((event == PCACHE_NEXT_CRASH || event == PCACHE_NEXT_HOST_CRASH) &&
+		forecast->starts && forecast->verdict.refusal == PCACHE_WARM &&
+		PersistentCacheEnabled())
+		forecast->verdict =
+			PCacheEmptyGate(false, PersistentCacheDescriptors != NULL ?
+							PCacheCountSealed() : 0);
 }
 
 /* The same, after the state of the media has been asked for anew. */

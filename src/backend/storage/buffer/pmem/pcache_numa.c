@@ -18,8 +18,8 @@
 #include <numa.h>
 #endif
 
-#include "pcache_internal.h"
 #include "port/pg_numa.h"
+#include "storage/pcache_core.h"
 
 #ifdef USE_LIBNUMA
 

@@ -26,9 +26,9 @@
 #include "access/xlog.h"
 #include "catalog/catversion.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "storage/pcache_late_read.h"
 #include "storage/pcache_resize.h"
+#include "storage/pcache_start.h"
 #include "utils/guc.h"
 
 /*
@@ -50,14 +50,14 @@ CreateMissingPool(const char *directory, const PCacheRecord *record,
 						  &PCacheThePool, &PCacheCtl->superblock, open_err))
 		return false;
 
-	PCacheCtl->opened.refusal = PCACHE_COLD_NEW;
+	PCacheCtl->start.opened.refusal = PCACHE_COLD_NEW;
 	if (plan.again)
-		snprintf(PCacheCtl->opened.detail, sizeof(PCacheCtl->opened.detail),
+		snprintf(PCacheCtl->start.opened.detail, sizeof(PCacheCtl->start.opened.detail),
 				 _("the pool was lost with its %s file system, and was created again"),
 				 PCacheFsKindName(plan.fs_kind));
 	else
-		strlcpy(PCacheCtl->opened.detail, _("the pool was created by this start"),
-				sizeof(PCacheCtl->opened.detail));
+		strlcpy(PCacheCtl->start.opened.detail, _("the pool was created by this start"),
+				sizeof(PCacheCtl->start.opened.detail));
 	ereport(LOG,
 			(plan.again ?
 			 errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
@@ -87,8 +87,8 @@ ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
 	if (!PCachePoolMayFormat(&PCacheThePool, record, err))
 		return false;
 
-	PCacheCtl->opened.refusal = refusal;
-	strlcpy(PCacheCtl->opened.detail, detail, sizeof(PCacheCtl->opened.detail));
+	PCacheCtl->start.opened.refusal = refusal;
+	strlcpy(PCacheCtl->start.opened.detail, detail, sizeof(PCacheCtl->start.opened.detail));
 
 	capacity = PCacheReformatCapacity(&PCacheThePool, record, NBuffers);
 
@@ -134,7 +134,7 @@ RestorePool(const PCacheRecord *record, PCacheError *err)
 	bool		emptied;
 	PCacheError reason;
 
-	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->cut_off, err))
+	if (!PCachePoolRestoreSize(&PCacheThePool, sb, &PCacheCtl->start.cut_off, err))
 	{
 		/*
 		 * an empty pool needs the same room, and the pages may be kept next
@@ -147,9 +147,9 @@ RestorePool(const PCacheRecord *record, PCacheError *err)
 		reason = *err;
 		return ReformatPool(record, PCACHE_COLD_GEOMETRY, reason.message, err);
 	}
-	PCacheCtl->opened = verdict;
+	PCacheCtl->start.opened = verdict;
 	emptied = !was_empty && sb->state == PCACHE_STATE_EMPTY;
-	ereport(cut_at < sb->pool_size || PCacheCtl->cut_off > 0 || emptied ? WARNING : LOG,
+	ereport(cut_at < sb->pool_size || PCacheCtl->start.cut_off > 0 || emptied ? WARNING : LOG,
 			(cut_at < sb->pool_size ?
 			 errmsg("persistent cache pool \"%s\" was cut off at %llu of %llu bytes",
 					PCacheThePool.path, (unsigned long long) cut_at,
@@ -159,8 +159,8 @@ RestorePool(const PCacheRecord *record, PCacheError *err)
 			 errdetail("It cannot be told which pages were there, so all are lost.") :
 			 errdetail_plural("The %llu saved page that was there is lost; the rest was allocated again.",
 							  "The %llu saved pages that were there are lost; the rest was allocated again.",
-							  PCacheCtl->cut_off,
-							  (unsigned long long) PCacheCtl->cut_off)));
+							  PCacheCtl->start.cut_off,
+							  (unsigned long long) PCacheCtl->start.cut_off)));
 
 	if (!PCachePoolMap(&PCacheThePool, err))
 		return false;

@@ -21,31 +21,20 @@
  */
 #include "postgres.h"
 
-#ifdef __linux__
-#include <sched.h>
-#endif
-#include <unistd.h>
-
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "storage/pcache_start.h"
 #include "storage/pmsignal.h"
 #include "storage/spin.h"
 #include "utils/injection_point.h"
 #include "utils/wait_event.h"
 
-/* 512 MB: a start of 6 ms alone, 4 ms with a helper.  Less is not worth one. */
-#define SLOTS_PER_HELPER		65536
-
-/* The rest of the server wants to start, too. */
-#define MAX_HELPERS_BY_SIZE		4
-
 /* A lost wakeup costs that much. */
 #define WAIT_MSEC				10
 
-int			persistent_cache_rebuild_workers = -1;
+PCacheRebuildControl *PCacheRebuildCtl = NULL;
 
 /* In the startup process: those who were asked to help. */
 static BackgroundWorkerHandle *handles[PCACHE_MAX_REBUILD_WORKERS];
@@ -65,38 +54,11 @@ PCacheRebuildShmemInit(void)
 {
 	static bool after_crash = false;
 
-	PCacheCtl->rebuild.alone = after_crash;
+	PCacheRebuildCtl->alone = after_crash;
 	after_crash = true;
-	SpinLockInit(&PCacheCtl->rebuild.mutex);
-	ConditionVariableInit(&PCacheCtl->rebuild.changed);
-	pg_atomic_init_u64(&PCacheCtl->rebuild.next_slot, 0);
-}
-
-/* How many processors may this process use? */
-static int
-CountProcessors(void)
-{
-#ifdef __linux__
-	cpu_set_t	set;
-
-	/* fails if the host may have more than fit into the set */
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		return CPU_COUNT(&set);
-#endif
-	return Max(sysconf(_SC_NPROCESSORS_ONLN), 1);
-}
-
-/*
- * How many helpers are worth their start, if there is something to be done to
- * nslots slots?
- */
-int
-PCacheHelpersFor(uint64 nslots)
-{
-	if (persistent_cache_rebuild_workers >= 0)
-		return persistent_cache_rebuild_workers;
-	return Min(Min(nslots / SLOTS_PER_HELPER, MAX_HELPERS_BY_SIZE),
-			   CountProcessors() - 1);
+	SpinLockInit(&PCacheRebuildCtl->mutex);
+	ConditionVariableInit(&PCacheRebuildCtl->changed);
+	pg_atomic_init_u64(&PCacheRebuildCtl->next_slot, 0);
 }
 
 /*
@@ -112,7 +74,7 @@ PCacheRebuildLaunchHelpers(uint64 slots_used)
 	BackgroundWorker worker;
 
 	/* helpers know of no bad block, nor would it be worth the trouble */
-	if (PCacheCtl->rebuild.alone || PCacheMedia.bad.n_ranges > 0)
+	if (PCacheRebuildCtl->alone || PCacheMedia.bad.n_ranges > 0)
 		return;
 #ifdef PG_HAVE_ATOMIC_U64_SIMULATION
 	/* one process at a time, see BufTableLinkBuffer() */
@@ -151,20 +113,6 @@ DismissHelpers(void)
 	nhandles = 0;
 }
 
-/*
- * Claim n slots of nslots, beginning with *first, or fewer if these are the last
- * ones.  *next is the first slot that no process has claimed yet.  Returns how
- * many; 0 if none is left.
- */
-uint32
-PCacheClaimSlots(pg_atomic_uint64 *next, uint32 nslots, uint32 n, uint32 *first)
-{
-	uint64		slot = pg_atomic_fetch_add_u64(next, n);
-
-	*first = (uint32) Min(slot, nslots);
-	return Min(n, nslots - *first);
-}
-
 /* The mutex is held. */
 static void
 AddTotals(PCacheRebuildTotals *to, const PCacheRebuildTotals *from)
@@ -183,7 +131,7 @@ AddTotals(PCacheRebuildTotals *to, const PCacheRebuildTotals *from)
 static bool
 JoinRebuild(PCachePageFacts *facts, uint32 *nslots)
 {
-	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	PCacheRebuildControl *rebuild = PCacheRebuildCtl;
 
 	ConditionVariablePrepareToSleep(&rebuild->changed);
 	while (!ShutdownRequestPending)
@@ -213,7 +161,7 @@ JoinRebuild(PCachePageFacts *facts, uint32 *nslots)
 static void
 LeaveRebuild(int code, Datum arg)
 {
-	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	PCacheRebuildControl *rebuild = PCacheRebuildCtl;
 
 	if (!helper_joined)
 		return;
@@ -233,7 +181,7 @@ LeaveRebuild(int code, Datum arg)
 void
 PersistentCacheRebuildMain(Datum main_arg)
 {
-	pg_atomic_uint64 *next = &PCacheCtl->rebuild.next_slot;
+	pg_atomic_uint64 *next = &PCacheRebuildCtl->next_slot;
 	PCacheMediaReport no_bad_blocks = {0};
 	PCachePageFacts facts;
 	uint32		nslots = 0;
@@ -263,7 +211,7 @@ PersistentCacheRebuildMain(Datum main_arg)
 static void
 BeginRebuild(const PCachePageFacts *facts, uint32 nslots)
 {
-	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	PCacheRebuildControl *rebuild = PCacheRebuildCtl;
 
 	SpinLockAcquire(&rebuild->mutex);
 	rebuild->facts = *facts;
@@ -280,7 +228,7 @@ BeginRebuild(const PCachePageFacts *facts, uint32 nslots)
 static void
 WaitForHelpers(void)
 {
-	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	PCacheRebuildControl *rebuild = PCacheRebuildCtl;
 
 	ConditionVariablePrepareToSleep(&rebuild->changed);
 	for (;;)
@@ -303,7 +251,7 @@ WaitForHelpers(void)
 static void
 MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
 {
-	pg_atomic_uint64 *next = &PCacheCtl->rebuild.next_slot;
+	pg_atomic_uint64 *next = &PCacheRebuildCtl->next_slot;
 	uint32		first;
 	uint32		n;
 
@@ -323,7 +271,7 @@ BeginAnew(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *tota
 			(errmsg("persistent cache: a helper has failed, so the rebuild of the mapping table begins anew without helpers")));
 	PCacheForgetAll(nslots);
 	memset(totals, 0, sizeof(*totals));
-	pg_atomic_write_u64(&PCacheCtl->rebuild.next_slot, 0);
+	pg_atomic_write_u64(&PCacheRebuildCtl->next_slot, 0);
 	MapChunks(facts, nslots, totals);
 }
 
@@ -337,11 +285,11 @@ BeginAnew(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *tota
 XLogRecPtr
 PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 {
-	PCacheRebuildControl *rebuild = &PCacheCtl->rebuild;
+	PCacheRebuildControl *rebuild = PCacheRebuildCtl;
 	uint32		nslots = Min(slots_used, NBuffers);
 	PCacheRebuildTotals totals = {0};
 
-	PCacheCtl->kept_over_crash = PCacheIsAfterCrash(facts);
+	PCacheRecoveryCtl->kept_over_crash = PCacheIsAfterCrash(facts);
 	BeginRebuild(facts, nslots);
 	MapChunks(facts, nslots, &totals);
 	WaitForHelpers();
@@ -358,7 +306,7 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 	PCacheForgetDuplicates(nslots, &totals);
 
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
-		PCacheCtl->pages[i] += totals.pages[i];
-	PCacheCtl->kept_dirty += totals.kept_dirty;
+		PCacheCtl->start.pages[i] += totals.pages[i];
+	PCacheCtl->start.kept_dirty += totals.kept_dirty;
 	return totals.max_lsn;
 }

@@ -25,11 +25,13 @@
 #include "access/timeline.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
-#include "pcache_internal.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_redo.h"
 
 /* The startup process has not decided yet: anything may be kept. */
 #define LIMIT_UNKNOWN	PG_UINT64_MAX
+
+PCacheRecoveryControl *PCacheRecoveryCtl = NULL;
 
 /* Was the server that left this pg_control replaying WAL, as a standby does? */
 static bool
@@ -53,7 +55,7 @@ PCacheReplaysAgain(const ControlFileData *control)
 void
 PCacheRecoveryShmemInit(void)
 {
-	pg_atomic_init_u64(&PCacheCtl->kept_limit, LIMIT_UNKNOWN);
+	pg_atomic_init_u64(&PCacheRecoveryCtl->kept_limit, LIMIT_UNKNOWN);
 }
 
 /*
@@ -62,9 +64,9 @@ PCacheRecoveryShmemInit(void)
 void
 PCacheNoRecoveryLimits(void)
 {
-	PCacheCtl->redo_limit = InvalidXLogRecPtr;
-	PCacheCtl->kept_lsn = InvalidXLogRecPtr;
-	pg_atomic_write_membarrier_u64(&PCacheCtl->kept_limit, 0);
+	PCacheRecoveryCtl->redo_limit = InvalidXLogRecPtr;
+	PCacheRecoveryCtl->kept_lsn = InvalidXLogRecPtr;
+	pg_atomic_write_membarrier_u64(&PCacheRecoveryCtl->kept_limit, 0);
 }
 
 /*
@@ -83,15 +85,15 @@ PCacheSetRecoveryLimits(const ControlFileData *control, XLogRecPtr durable,
 	 * than it had replayed, whatever this start makes of it, and may have
 	 * been replaying the record at minRecoveryPoint.
 	 */
-	PCacheCtl->redo_limit = was_replaying ?
+	PCacheRecoveryCtl->redo_limit = was_replaying ?
 		Max(control->minRecoveryPoint, 1) - 1 : durable;
-	PCacheCtl->left_by_redo = !XLogRecPtrIsInvalid(control->minRecoveryPoint) ||
+	PCacheRecoveryCtl->left_by_redo = !XLogRecPtrIsInvalid(control->minRecoveryPoint) ||
 		PCacheReplaysAgain(control);
 
-	PCacheCtl->kept_lsn = kept_lsn;
-	PCacheCtl->kept_timeline = timeline;
+	PCacheRecoveryCtl->kept_lsn = kept_lsn;
+	PCacheRecoveryCtl->kept_timeline = timeline;
 	if (InArchiveRecovery && !XLogRecPtrIsInvalid(kept_lsn))
-		PCacheCtl->kept_timeline =
+		PCacheRecoveryCtl->kept_timeline =
 			tliOfPointInHistory(kept_lsn - 1, readTimeLineHistory(timeline));
 
 	/*
@@ -102,7 +104,7 @@ PCacheSetRecoveryLimits(const ControlFileData *control, XLogRecPtr durable,
 	 */
 	if (was_replaying && ArchiveRecoveryRequested)
 		durable = Max(control->minRecoveryPoint, kept_lsn);
-	pg_atomic_write_membarrier_u64(&PCacheCtl->kept_limit, durable);
+	pg_atomic_write_membarrier_u64(&PCacheRecoveryCtl->kept_limit, durable);
 }
 
 /*
@@ -114,7 +116,7 @@ bool
 PersistentCacheAheadOfReplay(void)
 {
 	return PCacheCtl != NULL &&
-		pg_atomic_read_u64(&PCacheCtl->kept_limit) != 0;
+		pg_atomic_read_u64(&PCacheRecoveryCtl->kept_limit) != 0;
 }
 
 /*
@@ -127,7 +129,20 @@ bool
 PersistentCacheConsistentAt(XLogRecPtr replayed)
 {
 	return PCacheCtl == NULL ||
-		replayed >= pg_atomic_read_u64(&PCacheCtl->kept_limit);
+		replayed >= pg_atomic_read_u64(&PCacheRecoveryCtl->kept_limit);
+}
+
+/* Redo is through with what kept pages contain: tell if it was not so. */
+static void
+ReportRedo(void)
+{
+	if (PCacheRecoveryCtl->redo_violations > 0)
+		ereport(WARNING,
+				(errmsg_plural("persistent cache: redo invariant violated %llu time",
+							   "persistent cache: redo invariant violated %llu times",
+							   PCacheRecoveryCtl->redo_violations,
+							   (unsigned long long) PCacheRecoveryCtl->redo_violations),
+				 errhint("Run pg_amcheck on this cluster, and report this.")));
 }
 
 /*
@@ -140,14 +155,14 @@ PersistentCacheReachedConsistency(void)
 	if (!PersistentCacheEnabled())
 		return;
 
-	pg_atomic_write_u64(&PCacheCtl->kept_limit, 0);
+	pg_atomic_write_u64(&PCacheRecoveryCtl->kept_limit, 0);
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	if (PCacheCtl->superblock.state == PCACHE_STATE_ATTACHING)
 	{
 		PCacheCtl->superblock.state = PCACHE_STATE_DIRTY;
 		/* should that fail, the media still say "attaching" */
 		(void) PCacheStoreSuperblock(WARNING);
-		PCacheReportRedo();
+		ReportRedo();
 	}
 	LWLockRelease(PersistentCacheLock);
 }
@@ -164,10 +179,10 @@ PersistentCacheMinRecoveryPoint(XLogRecPtr page_lsn, XLogRecPtr *point,
 								TimeLineID *timeline)
 {
 	if (PCacheCtl == NULL || page_lsn <= *point ||
-		page_lsn > PCacheCtl->kept_lsn)
+		page_lsn > PCacheRecoveryCtl->kept_lsn)
 		return;
-	*point = PCacheCtl->kept_lsn;
-	*timeline = PCacheCtl->kept_timeline;
+	*point = PCacheRecoveryCtl->kept_lsn;
+	*timeline = PCacheRecoveryCtl->kept_timeline;
 }
 
 /*
@@ -191,7 +206,7 @@ PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete)
 
 	if (!PersistentCacheEnabled())
 		return;
-	limit = pg_atomic_read_u64(&PCacheCtl->kept_limit);
+	limit = pg_atomic_read_u64(&PCacheRecoveryCtl->kept_limit);
 	if (Max(end, incomplete) < limit)
 	{
 		PCacheError err;
@@ -204,7 +219,7 @@ PersistentCacheRecoveryEnded(XLogRecPtr end, XLogRecPtr incomplete)
 
 	/* no page, and no commit, is in a record that is not complete */
 	if (end < limit)
-		pg_atomic_write_u64(&PCacheCtl->kept_limit, end);
+		pg_atomic_write_u64(&PCacheRecoveryCtl->kept_limit, end);
 }
 
 /*
@@ -224,7 +239,7 @@ PersistentCacheWalExhausted(XLogRecPtr missing)
 
 	if (PCacheCtl == NULL)
 		return false;
-	limit = pg_atomic_read_u64(&PCacheCtl->kept_limit);
+	limit = pg_atomic_read_u64(&PCacheRecoveryCtl->kept_limit);
 	/* while looking for the checkpoint it is not known yet */
 	if (limit == LIMIT_UNKNOWN || XLogRecPtrIsInvalid(missing))
 		return false;
@@ -235,7 +250,7 @@ PersistentCacheWalExhausted(XLogRecPtr missing)
 	/* as in PersistentCacheRecoveryEnded() */
 	if (missing - missing % XLOG_BLCKSZ >= limit)
 	{
-		pg_atomic_write_u64(&PCacheCtl->kept_limit, replayed);
+		pg_atomic_write_u64(&PCacheRecoveryCtl->kept_limit, replayed);
 		return true;
 	}
 	if (!reported)
@@ -263,7 +278,7 @@ PersistentCacheTimelineForked(TimeLineID timeline, XLogRecPtr fork)
 
 	if (PCacheCtl == NULL)
 		return;
-	limit = pg_atomic_read_u64(&PCacheCtl->kept_limit);
+	limit = pg_atomic_read_u64(&PCacheRecoveryCtl->kept_limit);
 	if (limit == LIMIT_UNKNOWN || fork >= limit)
 		return;
 	PCacheSetError(&err, _("timeline %u forked off at %X/%X, before what pages of the persistent cache contain, up to %X/%X"),

@@ -4,7 +4,7 @@
  *	  What redo may do to a page that was kept over the start.
  *
  * A kept page contains every change that was logged for it up to
- * PCacheCtl->redo_limit: nobody could change it after it was sealed.  So redo
+ * PCacheRecoveryCtl->redo_limit: nobody could change it after it was sealed.  So redo
  * finds nothing to do on it for a record up to there.  That this holds is
  * checked for each record, because it is what all of mode always rests on.
  *
@@ -26,8 +26,8 @@
 #include "access/xlogutils.h"
 #include "catalog/pg_control.h"
 #include "common/relpath.h"
-#include "pcache_internal.h"
 #include "storage/bufmgr.h"
+#include "storage/pcache_redo.h"
 #include "storage/smgr.h"
 
 /* Log so many violations one by one. */
@@ -88,7 +88,7 @@ MayBeOlder(XLogReaderState *record, uint8 block_id, ForkNumber forknum, Page pag
 	}
 
 	/* redo itself sets a map's LSN only if it had bits to clear */
-	return forknum == VISIBILITYMAP_FORKNUM && PCacheCtl->left_by_redo;
+	return forknum == VISIBILITYMAP_FORKNUM && PCacheRecoveryCtl->left_by_redo;
 }
 
 /*
@@ -136,7 +136,7 @@ MendKeptPage(XLogReaderState *record, uint8 block_id, Buffer buffer, bool whole)
 
 	XLogRecGetBlockTag(record, block_id, &rlocator, &forknum, &blkno);
 	from_file = !whole && TakeLaterVersionFromFile(rlocator, forknum, blkno, page);
-	if (PCacheCtl->redo_violations++ >= MAX_VIOLATIONS_LOGGED)
+	if (PCacheRecoveryCtl->redo_violations++ >= MAX_VIOLATIONS_LOGGED)
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -148,7 +148,7 @@ MendKeptPage(XLogReaderState *record, uint8 block_id, Buffer buffer, bool whole)
 					   GetRmgr(XLogRecGetRmid(record)).rm_name,
 					   XLogRecGetInfo(record), block_id,
 					   LSN_FORMAT_ARGS(record->EndRecPtr),
-					   LSN_FORMAT_ARGS(PCacheCtl->redo_limit)),
+					   LSN_FORMAT_ARGS(PCacheRecoveryCtl->redo_limit)),
 			 whole ? errhint("The record replaces the whole page.") :
 			 from_file ? errhint("The page was replaced by the later version in its file.") :
 			 errhint("The file has no later version; the record is applied to the kept page.")));
@@ -171,7 +171,7 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 
 	if (!PCacheIsKept(buffer - 1))
 		return;
-	if (!PCacheCtl->kept_over_crash)
+	if (!PCacheRecoveryCtl->kept_over_crash)
 	{
 		/* it may come from a file that redo has to repair, see rule 35 */
 		if (image || init || record->EndRecPtr > PageGetLSN(page))
@@ -189,7 +189,7 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 		}
 		else
 		{
-			if (record->EndRecPtr <= PCacheCtl->redo_limit)
+			if (record->EndRecPtr <= PCacheRecoveryCtl->redo_limit)
 				MendKeptPage(record, block_id, buffer, image || init);
 			PCacheClearKept(buffer - 1);	/* redo changes it */
 		}
@@ -217,17 +217,4 @@ PersistentCacheWipeDatabase(Oid db_id)
 		return;
 	FlushDatabaseBuffers(db_id);
 	DropDatabaseBuffers(db_id);
-}
-
-/* Redo is through with what kept pages contain: tell if it was not so. */
-void
-PCacheReportRedo(void)
-{
-	if (PCacheCtl->redo_violations > 0)
-		ereport(WARNING,
-				(errmsg_plural("persistent cache: redo invariant violated %llu time",
-							   "persistent cache: redo invariant violated %llu times",
-							   PCacheCtl->redo_violations,
-							   (unsigned long long) PCacheCtl->redo_violations),
-				 errhint("Run pg_amcheck on this cluster, and report this.")));
 }

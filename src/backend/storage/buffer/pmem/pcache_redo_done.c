@@ -22,9 +22,9 @@
 
 #include "access/xlogreader.h"
 #include "access/xlogutils.h"
-#include "pcache_internal.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
+#include "storage/pcache_redo.h"
 
 /*
  * Does redo of these records leave a page alone which is not older, or whose
@@ -65,7 +65,7 @@ PersistentCacheRedoDoneBuffer(XLogReaderState *record, uint8 block_id,
 	int			buf_id;
 
 	/* no kept page has this record: the usual case, once redo is so far */
-	if (!PCacheCtl->kept_over_crash || record->EndRecPtr > PCacheCtl->kept_lsn)
+	if (!PCacheRecoveryCtl->kept_over_crash || record->EndRecPtr > PCacheRecoveryCtl->kept_lsn)
 		return false;
 	if (!LeavesDonePageAlone(XLogRecGetRmid(record)) ||
 		(XLogRecGetBlock(record, block_id)->flags & BKPBLOCK_WILL_INIT) != 0)

@@ -21,8 +21,8 @@
 
 #include "common/file_perm.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_run.h"
 
 static PCacheControlSeen *
 ControlSeen(void)

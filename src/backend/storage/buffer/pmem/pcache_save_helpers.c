@@ -31,10 +31,10 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "portability/instr_time.h"
 #include "postmaster/fork_process.h"
 #include "storage/ipc.h"
+#include "storage/pcache_stop.h"
 #include "storage/pmsignal.h"
 #include "utils/injection_point.h"
 #include "utils/ps_status.h"
@@ -47,6 +47,8 @@
 
 /* As log_startup_progress_interval has it by default. */
 #define SECONDS_PER_REPORT	10
+
+PCacheSaveControl *PCacheSaveCtl = NULL;
 
 /*
  * See PCacheSaveAll(): are free slots overwritten, how many slots are claimed, and
@@ -88,10 +90,10 @@ SaveClaim(uint32 first, uint32 n)
 	{
 		if (!PCacheSaveSlots(first, Min(n, NBuffers - first), lsn_bound, &saved))
 			return false;
-		pg_atomic_fetch_add_u64(&PCacheCtl->saved, saved);
+		pg_atomic_fetch_add_u64(&PCacheSaveCtl->saved, saved);
 	}
 	if (scrubs)
-		pg_atomic_fetch_add_u64(&PCacheCtl->scrubbed, PCacheScrubSlots(first, n));
+		pg_atomic_fetch_add_u64(&PCacheSaveCtl->scrubbed, PCacheScrubSlots(first, n));
 	return true;
 }
 
@@ -107,7 +109,7 @@ SaveClaims(pid_t checkpointer)
 	uint32		first;
 	uint32		n;
 
-	while ((n = PCacheClaimSlots(&PCacheCtl->save_next_slot, n_slots,
+	while ((n = PCacheClaimSlots(&PCacheSaveCtl->next_slot, n_slots,
 								 SLOTS_PER_CLAIM, &first)) > 0)
 	{
 		if (!SaveClaim(first, n))
@@ -150,7 +152,7 @@ SaveOwnClaims(void)
 		PCacheMemoryErrorEscape = NULL;
 		PersistentCacheInitChild();
 		/* helpers need not go on with what begins anew */
-		pg_atomic_write_u64(&PCacheCtl->save_next_slot, n_slots);
+		pg_atomic_write_u64(&PCacheSaveCtl->next_slot, n_slots);
 		result = PCACHE_SAVE_AGAIN;
 	}
 	return result;
@@ -262,9 +264,9 @@ PCacheSaveAll(bool alone, XLogRecPtr checkpoint, uint64 *saved, int *nhelpers)
 	PCacheSaveResult result;
 	int			save_errno;
 
-	pg_atomic_write_u64(&PCacheCtl->save_next_slot, 0);
-	pg_atomic_write_u64(&PCacheCtl->saved, 0);
-	pg_atomic_write_u64(&PCacheCtl->scrubbed, 0);
+	pg_atomic_write_u64(&PCacheSaveCtl->next_slot, 0);
+	pg_atomic_write_u64(&PCacheSaveCtl->saved, 0);
+	pg_atomic_write_u64(&PCacheSaveCtl->scrubbed, 0);
 	scrubs = !alone && PCacheScrubs();
 	n_slots = scrubs ? PCacheCtl->superblock.capacity : NBuffers;
 	/* pages that are flushed are read anyway */
@@ -285,6 +287,6 @@ PCacheSaveAll(bool alone, XLogRecPtr checkpoint, uint64 *saved, int *nhelpers)
 	}
 	PCacheSaving = false;
 	errno = save_errno;
-	*saved = pg_atomic_read_u64(&PCacheCtl->saved);
+	*saved = pg_atomic_read_u64(&PCacheSaveCtl->saved);
 	return result;
 }

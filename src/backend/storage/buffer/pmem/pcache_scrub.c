@@ -20,8 +20,8 @@
  */
 #include "postgres.h"
 
-#include "pcache_internal.h"
 #include "storage/buf_internals.h"
+#include "storage/pcache_stop.h"
 #include "utils/memutils.h"
 
 /* Does a clean stop overwrite free slots? */

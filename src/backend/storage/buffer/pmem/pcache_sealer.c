@@ -17,7 +17,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/bgworker_internals.h"
@@ -27,6 +26,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_run.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
 #include "utils/wait_event.h"

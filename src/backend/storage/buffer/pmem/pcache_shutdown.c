@@ -20,11 +20,11 @@
 #include "access/xlog.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "portability/instr_time.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_stop.h"
 #include "storage/sync.h"
 
 /* Each time, a page at least is left out for which there was a memory error. */
@@ -193,7 +193,7 @@ SaveCache(int code, Datum arg)
 	ereport(LOG,
 			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms, helpers: %d",
 					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed), helpers)));
-	scrubbed = pg_atomic_read_u64(&PCacheCtl->scrubbed);
+	scrubbed = pg_atomic_read_u64(&PCacheSaveCtl->scrubbed);
 	if (scrubbed > 0)
 		ereport(LOG,
 				(errmsg_plural("persistent cache: overwrote %llu free slot",
@@ -208,9 +208,9 @@ SaveCache(int code, Datum arg)
 	if (PersistentCacheDescriptors != NULL)
 		ereport(LOG,
 				(errmsg("persistent cache: sealed " UINT64_FORMAT " pages while running, " UINT64_FORMAT " were changed meanwhile, " UINT64_FORMAT " MB flushed, " UINT64_FORMAT " marks, " UINT64_FORMAT " drains, " UINT64_FORMAT " left in the queue",
-						pg_atomic_read_u64(&PCacheCtl->sealer.seals),
-						pg_atomic_read_u64(&PCacheCtl->sealer.failed_seals),
-						pg_atomic_read_u64(&PCacheCtl->sealer.flushed_bytes) >> 20,
+						pg_atomic_read_u64(&PCacheSealerCtl->seals),
+						pg_atomic_read_u64(&PCacheSealerCtl->failed_seals),
+						pg_atomic_read_u64(&PCacheSealerCtl->flushed_bytes) >> 20,
 						PCacheCountMarks(), PCacheCountDrains(),
 						PCacheQueueLength())));
 	LogNextStart();

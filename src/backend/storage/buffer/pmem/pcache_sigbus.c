@@ -24,8 +24,8 @@
 
 #include "common/relpath.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "storage/bufmgr.h"
+#include "storage/pcache_core.h"
 #include "utils/builtins.h"
 
 /* Does this process save the cache?  If so, another attempt follows its death. */

@@ -26,10 +26,10 @@
 #include "common/file_perm.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "portability/instr_time.h"
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_start.h"
 #include "storage/proc.h"
 #include "utils/injection_point.h"
 #include "utils/memutils.h"
@@ -56,7 +56,7 @@ CheckMedia(void)
 {
 	if (!PCacheMediaIsUsable(&PCacheMedia,
 							 persistent_cache_mode == PERSISTENT_CACHE_ALWAYS) ||
-		(PCacheCtl->superblock_bad[0] && PCacheCtl->superblock_bad[1]))
+		(PCacheCtl->health.superblock_bad[0] && PCacheCtl->health.superblock_bad[1]))
 		GoWithoutMedia();
 }
 
@@ -81,66 +81,10 @@ RetireBadSlots(void)
 			continue;
 		state = LockBufHdr(buf);
 		UnlockBufHdr(buf, state + BUF_REFCOUNT_ONE);
-		PCacheCtl->retired++;
+		PCacheCtl->start.retired++;
 	}
-	if (PCacheCtl->retired > NBuffers / 2)
+	if (PCacheCtl->start.retired > NBuffers / 2)
 		GoWithoutMedia();
-}
-
-/*
- * Have a slot's descriptor not trusted any more, as far as the caller's drain is
- * concerned.  Nobody uses the slot yet.
- */
-void
-PCacheUnseal(uint32 slot)
-{
-	PCacheDescriptor *desc = PCacheGetDescriptor(slot);
-	uint64		seq = pg_atomic_read_u64(PCacheSeq(desc));
-
-	if (PCacheSeqIsSealed(seq))
-		pg_atomic_write_u64(PCacheSeq(desc), seq + 1);
-	PCacheFlush(&PCacheThePool.map, desc, sizeof(desc->seq));
-}
-
-/* Wait until all stores of this start are durable, or do without the pool. */
-void
-PCacheDrainForStart(void)
-{
-	if (!PCacheDrain(&PCacheThePool.map))
-		PCacheStartAgainUnwritten();
-}
-
-/*
- * Make sure that no descriptor is trusted whose page was not kept, before
- * its slot is used.
- *
- * One that is odd in memory need not be on the media: whoever made it odd may
- * have been killed before it was flushed.  Nobody who marks it again would
- * flush it.
- */
-static void
-UnsealOthers(void)
-{
-	/*
-	 * of two slots with the same page, one would be believed without the
-	 * other
-	 */
-	if (PCacheCtl->pages[PCACHE_PAGE_DUPLICATE] > 0)
-		PCacheKeepPool();
-	for (uint32 slot = 0; slot < NBuffers; slot++)
-	{
-		if (slot % PCACHE_SLOTS_PER_CHECK == 0)
-		{
-			INJECTION_POINT("persistent-cache-unsealing", NULL);
-			PCacheStartInterrupts();
-		}
-		if (pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_TAG_VALID)
-			continue;
-		if (PCacheDescriptorIsBad(slot))
-			continue;
-		PCacheUnseal(slot);
-	}
-	PCacheDrainForStart();
 }
 
 /*
@@ -154,8 +98,8 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
 	PCacheSignals signals;
 
 	memset(facts, 0, sizeof(*facts));
-	if (PCacheCtl->opened.refusal != PCACHE_WARM)
-		return PCacheCtl->opened;
+	if (PCacheCtl->start.opened.refusal != PCACHE_WARM)
+		return PCacheCtl->start.opened;
 
 	PCacheGatherServerFacts(&PCacheThePool, &record, facts);
 	facts->control = control;
@@ -190,7 +134,7 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	PCacheRecord next_record;
 	PCacheError err = {{0}};
 
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 		PCacheRememberPool(sb, record);
 	LWLockAcquire(PersistentCacheLock, LW_EXCLUSIVE);
 	if (!PCacheSuperblockAdopt(sb, control, PCacheThePool.fs_kind,
@@ -246,7 +190,7 @@ CountFound(bool after_crash)
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
 	{
 		if (i != PCACHE_PAGE_FREE)
-			sealed += PCacheCtl->pages[i];
+			sealed += PCacheCtl->start.pages[i];
 	}
 	return after_crash ? sealed : PCacheCtl->superblock.saved_pages;
 }
@@ -255,14 +199,14 @@ CountFound(bool after_crash)
 static void
 LogOutcome(uint64 found)
 {
-	const uint64 *pages = PCacheCtl->pages;
+	const uint64 *pages = PCacheCtl->start.pages;
 	StringInfoData dropped;
 
-	if (PCacheCtl->verdict.refusal != PCACHE_WARM)
+	if (PCacheCtl->start.verdict.refusal != PCACHE_WARM)
 	{
 		ereport(LOG,
 				(errmsg("persistent cache: starting cold: %s",
-						PCacheCtl->verdict.detail)));
+						PCacheCtl->start.verdict.detail)));
 		return;
 	}
 
@@ -282,30 +226,30 @@ LogOutcome(uint64 found)
 					pages[PCACHE_PAGE_KEPT],
 					found,
 					NBuffers,
-					PCacheCtl->rebuild_usec / 1000.0,
+					PCacheCtl->start.rebuild_usec / 1000.0,
 					pages[PCACHE_PAGE_KEPT] == 0 ? 0.0 :
-					PCacheCtl->rebuild_usec * 1000.0 / pages[PCACHE_PAGE_KEPT],
-					PCacheCtl->startup_usec / 1000.0,
-					PCacheCtl->rebuild.helpers),
+					PCacheCtl->start.rebuild_usec * 1000.0 / pages[PCACHE_PAGE_KEPT],
+					PCacheCtl->start.startup_usec / 1000.0,
+					PCacheRebuildCtl->helpers),
 			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
-	if (PCacheCtl->kept_dirty > 0)
+	if (PCacheCtl->start.kept_dirty > 0)
 		ereport(LOG,
 				(errmsg_plural("persistent cache: %llu of the kept pages is dirty",
 							   "persistent cache: %llu of the kept pages are dirty",
-							   PCacheCtl->kept_dirty,
-							   (unsigned long long) PCacheCtl->kept_dirty)));
+							   PCacheCtl->start.kept_dirty,
+							   (unsigned long long) PCacheCtl->start.kept_dirty)));
 	pfree(dropped.data);
 }
 
 /*
  * The pages that the note of a fault is about are gone: no descriptor is
  * trusted any more, durably.  In planned_restart that is so since the pool
- * was adopted, and in mode always since UnsealOthers().
+ * was adopted, and in mode always since PCacheUnsealOthers().
  */
 static void
 ForgetSuspect(const PCacheSuspect *suspect)
 {
-	if (suspect->died == 0 || PCacheCtl->suspect_bad)
+	if (suspect->died == 0 || PCacheCtl->health.suspect_bad)
 		return;
 	if (!PCacheSuspectForget(&PCacheThePool.map, suspect->died))
 		PCacheStartAgainUnwritten();
@@ -322,14 +266,14 @@ StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
 
 	if (!PCacheRememberBadDescriptors())
 		GoWithoutMedia();
-	UnsealOthers();
+	PCacheUnsealOthers();
 
 	/*
 	 * The watermark of another life must not be mistaken for ours, unless it
 	 * was just found to be right.  With a backup it's not known which WAL is
 	 * there and durable.
 	 */
-	if (after_crash && PCacheCtl->verdict.refusal == PCACHE_WARM)
+	if (after_crash && PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 		PCacheResetWatermark(&facts->watermark);
 	else if (!facts->backup_label && PCacheSeedWatermark(control, &seed))
 		PCacheResetWatermark(&seed);
@@ -389,15 +333,15 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 
 	PCacheQueryMedia();
 	CheckMedia();
-	PCacheCtl->verdict = JudgePool(control, have_backup_label, &gate_facts);
+	PCacheCtl->start.verdict = JudgePool(control, have_backup_label, &gate_facts);
 	slots_used = PCacheCtl->superblock.slots_used;
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 		PCacheRebuildLaunchHelpers(slots_used);
 	after_crash = PCacheCtl->superblock.state != PCACHE_STATE_CLEAN;
 
 	memset(&facts, 0, sizeof(facts));
 	facts.completed_epoch = PG_UINT64_MAX;
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 	{
 		facts.lsn_limit = PCacheLsnLimit(&PCacheCtl->superblock, &gate_facts);
 		facts.host_restarted = PCacheHostRestarted(&PCacheCtl->superblock, &gate_facts);
@@ -405,47 +349,47 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 		PCacheSetCopied(&facts, &gate_facts);
 	}
 	AdoptPool(control, control_file, gate_facts.record, facts.completed_epoch);
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 	{
 		facts.drop_unlogged = InRecovery;
 		facts.sizes = PCacheRelSizesCreate();
 		facts.media = &PCacheMedia;
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
 		facts.file_size = PCacheThePool.file_size;
-		PCacheCtl->pages[PCACHE_PAGE_BAD_BLOCK] = PCacheCtl->cut_off;
+		PCacheCtl->start.pages[PCACHE_PAGE_BAD_BLOCK] = PCacheCtl->start.cut_off;
 		PCacheMovePages(&facts, slots_used);
 	}
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
 	RetireBadSlots();
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
+	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 	{
 		max_lsn = PCacheRebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);
 	}
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM || PCacheCtl->retired > 0)
+	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM || PCacheCtl->start.retired > 0)
 		StrategyRebuildFreeList();
 	if (PersistentCacheDescriptors != NULL)
 		StartProtocol(control, &gate_facts, after_crash);
-	if (PCacheCtl->verdict.refusal != PCACHE_WARM)
+	if (PCacheCtl->start.verdict.refusal != PCACHE_WARM)
 	{
 		ForgetSuspect(&gate_facts.suspect);
 		PCacheForgetCopies(PG_UINT64_MAX);
 	}
-	if (PCacheCtl->pages[PCACHE_PAGE_KEPT] > 0)
+	if (PCacheCtl->start.pages[PCACHE_PAGE_KEPT] > 0)
 		PCacheSetRecoveryLimits(control, facts.lsn_limit, max_lsn,
 								gate_facts.recovery_timeline);
 	else
 		PCacheNoRecoveryLimits();
-	PCacheCtl->rebuild_usec = ElapsedMicroseconds(rebuild_start);
+	PCacheCtl->start.rebuild_usec = ElapsedMicroseconds(rebuild_start);
 	pfree(control);
 
-	PCacheCtl->startup_usec = ElapsedMicroseconds(start);
+	PCacheCtl->start.startup_usec = ElapsedMicroseconds(start);
 	found = CountFound(after_crash);
-	if (PCacheCtl->verdict.refusal == PCACHE_WARM)
-		PCacheCtl->verdict =
-			PCacheEmptyGate(!after_crash, Max(found, PCacheCtl->pages[PCACHE_PAGE_KEPT]));
-	PCacheCtl->started_at = GetCurrentTimestamp();
+	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
+		PCacheCtl->start.verdict =
+			PCacheEmptyGate(!after_crash, Max(found, PCacheCtl->start.pages[PCACHE_PAGE_KEPT]));
+	PCacheCtl->start.started_at = GetCurrentTimestamp();
 	LogOutcome(found);
 
 	INJECTION_POINT("persistent-cache-attaching", NULL);

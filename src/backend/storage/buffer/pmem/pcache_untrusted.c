@@ -22,11 +22,9 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "pcache_internal.h"
 #include "storage/bufmgr.h"
+#include "storage/pcache_run.h"
 #include "storage/shmem.h"
-
-#define BITS_PER_WORD	64
 
 /*
  * A bit for each buffer.  count is never below the number of bits that are

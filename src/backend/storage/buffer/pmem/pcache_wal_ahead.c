@@ -21,8 +21,8 @@
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#include "pcache_internal.h"
 #include "storage/fd.h"
+#include "storage/pcache_redo.h"
 
 #ifdef POSIX_FADV_WILLNEED
 
@@ -68,7 +68,7 @@ PersistentCacheWalRead(XLogRecPtr page, TimeLineID timeline)
 	static XLogRecPtr advised = InvalidXLogRecPtr;
 	uint64		part = Min(PART_SIZE, (uint64) wal_segment_size);
 
-	if (PCacheCtl == NULL || !PCacheCtl->kept_over_crash)
+	if (PCacheCtl == NULL || !PCacheRecoveryCtl->kept_over_crash)
 		return;
 	if (page < advised && advised - page > part * (PARTS_AHEAD - 1))
 		return;

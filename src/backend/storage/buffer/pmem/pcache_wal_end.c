@@ -22,8 +22,8 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecord.h"
-#include "pcache_internal.h"
 #include "storage/fd.h"
+#include "storage/pcache_run.h"
 
 /* Does the file have a page of WAL that belongs at this LSN? */
 static bool

@@ -22,20 +22,28 @@
 #include "access/xlogrecord.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
-#include "pcache_internal.h"
+#include "storage/pcache_run.h"
+
+PCacheWatermarkControl *PCacheWatermarkCtl = NULL;
+
+static inline PCacheWatermark *
+WatermarkSlots(void)
+{
+	return (PCacheWatermark *) (PCacheThePool.map.base + PCACHE_WATERMARK_OFFSET);
+}
 
 /* Begin with this watermark, or with none, in both slots. */
 void
 PCacheResetWatermark(const PCacheWatermark *watermark)
 {
-	PCacheWatermark *slots = PCacheWatermarkSlots();
+	PCacheWatermark *slots = WatermarkSlots();
 
 	if (watermark != NULL)
-		PCacheCtl->watermark = *watermark;
+		PCacheWatermarkCtl->watermark = *watermark;
 	else
-		memset(&PCacheCtl->watermark, 0, sizeof(PCacheCtl->watermark));
-	slots[0] = PCacheCtl->watermark;
-	slots[1] = PCacheCtl->watermark;
+		memset(&PCacheWatermarkCtl->watermark, 0, sizeof(PCacheWatermarkCtl->watermark));
+	slots[0] = PCacheWatermarkCtl->watermark;
+	slots[1] = PCacheWatermarkCtl->watermark;
 	(void) PCachePersist(&PCacheThePool.map, slots, 2 * sizeof(PCacheWatermark));
 }
 
@@ -64,7 +72,7 @@ void
 PCacheFlushWatermark(void)
 {
 	if (PersistentCacheDescriptors != NULL)
-		PCacheFlush(&PCacheThePool.map, PCacheWatermarkSlots(),
+		PCacheFlush(&PCacheThePool.map, WatermarkSlots(),
 					2 * sizeof(PCacheWatermark));
 }
 
@@ -72,16 +80,16 @@ PCacheFlushWatermark(void)
 static void
 PublishWatermark(bool shares_drain)
 {
-	PCacheWatermark *slot = PCacheWatermarkSlots() + PCacheCtl->watermark_slot;
+	PCacheWatermark *slot = WatermarkSlots() + PCacheWatermarkCtl->slot;
 
-	PCacheCtl->watermark_slot = 1 - PCacheCtl->watermark_slot;
-	memcpy(slot, &PCacheCtl->watermark, sizeof(*slot));
+	PCacheWatermarkCtl->slot = 1 - PCacheWatermarkCtl->slot;
+	memcpy(slot, &PCacheWatermarkCtl->watermark, sizeof(*slot));
 	if (shares_drain)
 		PCacheFlush(&PCacheThePool.map, slot, sizeof(*slot));
 	else
 		(void) PCachePersist(&PCacheThePool.map, slot, sizeof(*slot));
-	pg_atomic_write_u64(&PCacheCtl->watermark_updates,
-						pg_atomic_read_u64(&PCacheCtl->watermark_updates) + 1);
+	pg_atomic_write_u64(&PCacheWatermarkCtl->updates,
+						pg_atomic_read_u64(&PCacheWatermarkCtl->updates) + 1);
 }
 
 /*
@@ -102,7 +110,7 @@ PersistentCacheWalWritten(const char *bytes, Size len, XLogRecPtr end,
 		len -= end - valid;
 	else
 		valid = end;
-	(void) PCacheWitnessFind(&PCacheCtl->written,
+	(void) PCacheWitnessFind(&PCacheWatermarkCtl->written,
 							 bytes - (end - valid) - len, len,
 							 valid, timeline, wal_segment_size);
 }
@@ -148,8 +156,8 @@ PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline)
 
 	if (PersistentCacheDescriptors == NULL)
 		return;
-	watermark = &PCacheCtl->watermark;
-	written = &PCacheCtl->written;
+	watermark = &PCacheWatermarkCtl->watermark;
+	written = &PCacheWatermarkCtl->written;
 	if (flushed == watermark->flushed && timeline == watermark->timeline)
 		return;
 
@@ -214,10 +222,10 @@ AdvanceFromDisk(XLogRecPtr durable, TimeLineID timeline)
 	if (PersistentCacheDescriptors == NULL ||
 		pg_atomic_read_u64(&PCacheCtl->attached) == 0)
 		return;
-	if (!PCacheWatermarkIsBehind(&PCacheCtl->watermark, timeline, durable) ||
+	if (!PCacheWatermarkIsBehind(&PCacheWatermarkCtl->watermark, timeline, durable) ||
 		!PCacheWatermarkFromDisk(&watermark, timeline, durable, wal_segment_size))
 		return;
-	PCacheCtl->watermark = watermark;
+	PCacheWatermarkCtl->watermark = watermark;
 	PublishWatermark(false);
 }
 

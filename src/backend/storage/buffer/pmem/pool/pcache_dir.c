@@ -53,6 +53,18 @@ IsShared(const struct stat *st)
 	return (st->st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
+/* Is path the directory itself, or below it?  Both must be canonical. */
+bool
+PCacheIsInside(const char *path, const char *directory)
+{
+	size_t		len = strlen(directory);
+
+	if (strcmp(directory, "/") == 0)
+		return path[0] == '/';
+	return strncmp(path, directory, len) == 0 &&
+		(path[len] == '\0' || path[len] == '/');
+}
+
 /*
  * Can no other user change what is in this directory?
  *

@@ -153,18 +153,6 @@ PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN])
 	return ndigits == 2 * PCACHE_UUID_LEN;
 }
 
-/* Is path the directory itself, or below it?  Both must be canonical. */
-bool
-PCacheIsInside(const char *path, const char *directory)
-{
-	size_t		len = strlen(directory);
-
-	if (strcmp(directory, "/") == 0)
-		return path[0] == '/';
-	return strncmp(path, directory, len) == 0 &&
-		(path[len] == '\0' || path[len] == '/');
-}
-
 /*
  * Open the deepest part of a path that exists, and find out what it is on.
  * The caller closes it.

@@ -1,0 +1,270 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_format.c
+ *	  What makes a file a pool: format it, and mend a file that has lost a part.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_format.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include <time.h>
+
+#include "storage/pcache_descriptor.h"
+#include "storage/pcache_pool.h"
+
+/* How many bytes of descriptors are formatted at once. */
+#define FORMAT_AT_ONCE		(UINT64CONST(1) << 26)
+
+/*
+ * The largest capacity of a pool in a file of that many bytes; 0 if it is too
+ * small for any.
+ */
+uint64
+PCacheCapacityFor(uint64 file_size)
+{
+	uint64		capacity;
+
+	file_size -= file_size % PCACHE_ALIGNMENT;
+	capacity = file_size / (BLCKSZ + sizeof(PCacheDescriptor));
+	while (capacity > 0)
+	{
+		uint64		blocks_offset = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).blocks_offset;
+		uint64		fitting = file_size > blocks_offset ?
+			(file_size - blocks_offset) / BLCKSZ : 0;
+
+		if (fitting >= capacity)
+		{
+			/* what is left over, as far as there are descriptors for it */
+			capacity = Min(fitting, (blocks_offset - PCACHE_DESCRIPTORS_OFFSET) /
+						   sizeof(PCacheDescriptor));
+			break;
+		}
+		capacity = fitting;
+	}
+	return Min(capacity, PCACHE_MAX_CAPACITY);
+}
+
+/*
+ * The capacity of a pool that is formatted because it cannot be used as it is.
+ * Its own is in doubt then, so go by PGDATA's record (NULL if there is none), or
+ * else by the size of the file.
+ */
+uint64
+PCacheReformatCapacity(const PCachePool *pool, const PCacheRecord *record,
+					   uint64 nbuffers)
+{
+	uint64		capacity = record != NULL ? record->capacity :
+		PCacheCapacityFor(pool->file_size);
+
+	return Max(Min(capacity, PCACHE_MAX_CAPACITY), nbuffers);
+}
+
+/*
+ * Make the slots free whose pages touch a part of the file; the caller drains.
+ * Adds to *lost how many of them were sealed.  The pool must be mapped.
+ */
+static bool
+FreeSlots(PCachePool *pool, const PCacheSuperblock *sb, uint64 start, uint64 end,
+		  uint64 *lost, PCacheError *err)
+{
+	uint64		first = (Max(start, sb->blocks_offset) - sb->blocks_offset) / BLCKSZ;
+	uint64		last = (Max(end, sb->blocks_offset) - sb->blocks_offset + BLCKSZ - 1) / BLCKSZ;
+	PCacheDescriptor descs[64];
+	PCacheDescriptor free_slot;
+
+	PCacheDescriptorSetFree(&free_slot);
+	last = Min(last, sb->capacity);
+	for (; first < last; first += lengthof(descs))
+	{
+		int			n = Min(lengthof(descs), last - first);
+
+		if (PCachePoolIsInterrupted(err))
+			return false;
+		/* a bad block among them would be SIGBUS */
+		if (!PCacheReadDescriptors(pool->fd, first, n, descs))
+		{
+			PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
+						   pool->path);
+			return false;
+		}
+		for (int i = 0; i < n; i++)
+		{
+			PCacheDescriptorStore(&pool->map,
+								  (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET) + first + i,
+								  &free_slot);
+			if (PCacheSeqIsSealed(descs[i].seq))
+				(*lost)++;
+		}
+	}
+	return true;
+}
+
+/*
+ * The file of an open pool, which passed the geometry gate, is shorter than its
+ * superblock says, or has holes: allocate what is missing.
+ *
+ * The pages there are lost.  Their slots are made free, durably, before there
+ * is anything to be read in their place: so a crash in between leaves nothing
+ * behind that could be taken for a page.  That includes slots that look free:
+ * whoever marked one may have been killed before the mark was flushed.
+ *
+ * A superblock that was in a hole is damaged, and so is a descriptor, which the
+ * page gate finds.  What was between them may have been a reason not to believe
+ * the pool, so it is made "empty" if something is missing there, in sb as well.
+ *
+ * The pool must not be mapped, and nobody else use it.  Returns how many
+ * sealed pages were lost.  After an error the file is as long as it was.
+ */
+bool
+PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
+					  uint64 *lost, PCacheError *err)
+{
+	bool		has_holes = PCachePoolHasHoles(pool);
+	bool		head_is_lost = PCachePoolHeadIsLost(pool);
+	uint64		start;
+	uint64		end;
+	bool		ok;
+
+	*lost = 0;
+	if (has_holes)
+	{
+		if (head_is_lost && !PCachePoolMarkEmpty(pool, sb, err))
+			return false;
+		/* what is stored to below */
+		if (!PCachePoolAllocate(pool, 0, sb->blocks_offset, err))
+			return false;
+	}
+	if (!PCachePoolMap(pool, err))
+		return false;
+	ok = FreeSlots(pool, sb, pool->file_size, sb->pool_size, lost, err);
+	for (end = sb->blocks_offset;
+		 ok && has_holes && PCachePoolNextHole(pool, end, &start, &end);)
+		ok = FreeSlots(pool, sb, start, end, lost, err);
+	if (ok && !PCacheDrain(&pool->map))
+	{
+		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
+					   pool->path);
+		ok = false;
+	}
+	PCacheUnmap(&pool->map);
+	return ok && PCachePoolSetSize(pool, sb->pool_size, err);
+}
+
+/*
+ * The file of an open pool is about to get bytes that its superblock counts
+ * as pages already, because it was cut off or has holes: make the pool "empty"
+ * before, durably.  Otherwise a crash until it is formatted would leave a pool
+ * with the size that its superblock says, whose descriptors speak of pages of
+ * zeros.
+ *
+ * sb is the intact superblock, of our format version.  The pool may be mapped
+ * or not, and is left so.
+ */
+bool
+PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+{
+	/* a file that ends there has no copy */
+	const bool	missing[2] = {
+		false, pool->file_size < PCACHE_COPY_OFFSET + PCACHE_SUPERBLOCK_SIZE
+	};
+	bool		mapped = pool->map.base != NULL;
+	bool		ok;
+
+	/* one of them may be in a hole */
+	if (!PCachePoolAllocate(pool, 0, Min(pool->file_size, PCACHE_WATERMARK_OFFSET), err))
+		return false;
+	if (!mapped && !PCachePoolMap(pool, err))
+		return false;
+	sb->state = PCACHE_STATE_EMPTY;
+	ok = PCacheSuperblockStoreAvoiding(&pool->map, sb, missing);
+	if (!ok)
+		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
+					   pool->path);
+	if (!mapped)
+		PCacheUnmap(&pool->map);
+	return ok;
+}
+
+/*
+ * Format an open pool that is mapped for writing: all slots free, state
+ * "empty".  The file must be large enough.  Returns the new superblock, too.
+ *
+ * If it is interrupted the pool has no new superblock yet, and must not have
+ * one that would be believed.
+ */
+bool
+PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
+				 uint32 catalog_version, PCacheSuperblock *sb,
+				 PCacheError *err)
+{
+	PCacheGeometry g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
+	PCacheDescriptor *descs;
+
+	Assert(pool->map.base != NULL && pool->map.length >= g.pool_size);
+
+	memset(sb, 0, sizeof(*sb));
+	memcpy(sb->magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN);
+	memcpy(sb->tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN);
+	sb->format_version = PCACHE_FORMAT_VERSION;
+	sb->superblock_size = PCACHE_SUPERBLOCK_SIZE;
+	if (!pg_strong_random(sb->pool_uuid, PCACHE_UUID_LEN))
+	{
+		PCacheSetError(err, _("could not generate a UUID for the persistent cache pool"));
+		return false;
+	}
+	sb->system_identifier = system_identifier;
+	sb->pool_size = pool->file_size;
+	sb->created_at = time(NULL);
+	sb->pg_major = PG_VERSION_NUM / 10000;
+	sb->byte_order = PCACHE_BYTE_ORDER;
+	sb->block_size = BLCKSZ;
+	sb->descriptor_size = sizeof(PCacheDescriptor);
+	sb->blocks_per_segment = RELSEG_SIZE;
+	sb->pg_control_version = PG_CONTROL_VERSION;
+	sb->catalog_version = catalog_version;
+	sb->fs_kind = pool->fs_kind;
+	sb->capacity = capacity;
+	sb->descriptors_offset = PCACHE_DESCRIPTORS_OFFSET;
+	sb->blocks_offset = g.blocks_offset;
+	sb->state = PCACHE_STATE_EMPTY;
+	(void) PCacheReadBootId(sb->boot_id);
+
+	/*
+	 * Free descriptors before there is a superblock that speaks of them, and
+	 * no old watermark.
+	 */
+	memset(pool->map.base + PCACHE_WATERMARK_OFFSET, 0,
+		   PCACHE_DESCRIPTORS_OFFSET - PCACHE_WATERMARK_OFFSET);
+	PCacheFlush(&pool->map, pool->map.base + PCACHE_WATERMARK_OFFSET,
+				PCACHE_DESCRIPTORS_OFFSET - PCACHE_WATERMARK_OFFSET);
+	descs = (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
+	for (uint64 first = 0; first < capacity;
+		 first += FORMAT_AT_ONCE / sizeof(PCacheDescriptor))
+	{
+		uint64		n = Min(FORMAT_AT_ONCE / sizeof(PCacheDescriptor), capacity - first);
+
+		if (PCachePoolIsInterrupted(err))
+			return false;
+		memset(&descs[first], 0, n * sizeof(PCacheDescriptor));
+		for (uint64 i = first; i < first + n; i++)
+			descs[i].seq = PCACHE_DESC_FREE_SEQ;
+		PCacheFlush(&pool->map, &descs[first], n * sizeof(PCacheDescriptor));
+	}
+	if (!PCacheDrain(&pool->map) ||
+		!PCacheSuperblockStore(&pool->map, sb))
+	{
+		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
+					   pool->path);
+		return false;
+	}
+	return true;
+}
