@@ -18,6 +18,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/pcache.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_stat.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"

@@ -21,6 +21,8 @@
 
 #include "access/xlog_internal.h"
 #include "pcache_media_internal.h"
+#include "storage/pcache_fs.h"
+#include "storage/pcache_suspect.h"
 
 /*
  * Files are in memory: the functions that the linker puts before the real

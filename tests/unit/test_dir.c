@@ -15,6 +15,8 @@
  */
 #include "postgres_fe.h"
 
+#include "storage/pcache_file.h"
+
 #include "unit.h"
 
 static char *dir;

@@ -13,6 +13,8 @@
  */
 #include "postgres_fe.h"
 
+#include "storage/pcache_suspect.h"
+
 #include "unit.h"
 
 #include "catalog/pg_tablespace_d.h"

@@ -16,6 +16,12 @@
  */
 #include "postgres_fe.h"
 
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_create.h"
+#include "storage/pcache_file.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_fs.h"
+
 #include "unit.h"
 
 #include <signal.h>

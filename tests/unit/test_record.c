@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "storage/pcache_find.h"
+
 #include "unit.h"
 
 static char *datadir;

@@ -12,6 +12,7 @@
  */
 #include "postgres_fe.h"
 
+#include "storage/pcache_create.h"
 #include "storage/pcache_descriptor.h"
 #include "storage/pcache_resize.h"
 #include "unit.h"

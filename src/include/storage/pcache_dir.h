@@ -52,33 +52,4 @@ extern bool PCacheDirMakeMissing(PCacheDir *dir, PCacheError *err);
 extern bool PCacheDirSync(const PCacheDir *dir);
 extern void PCacheDirClose(PCacheDir *dir);
 
-/* pcache_fs.c */
-/* Is it memory, which outlives the server but not the host? */
-static inline bool
-PCacheFsIsMemory(PCacheFsKind kind)
-{
-	return kind == PCACHE_FS_TMPFS || kind == PCACHE_FS_HUGETLBFS;
-}
-
-extern bool PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
-						   uint64 *page_size);
-extern const char *PCacheFsKindName(PCacheFsKind kind);
-extern uint64 PCacheFileSizeLimit(void);
-extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
-extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
-								   PCacheFsKind *kind, PCacheError *err);
-extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
-								PCacheError *err);
-
-/* pcache_file.c */
-extern bool PCacheDirHas(const PCacheDir *dir, const char *name,
-						 const struct stat *st);
-extern int	PCacheDirOpenFile(const PCacheDir *dir, const char *name,
-							  int flags, const char *path, struct stat *st,
-							  PCacheError *err);
-extern bool PCacheFileIsWritable(int fd, const char *path, PCacheError *err);
-extern bool PCacheFileKeepFromGroup(int fd, const char *path, PCacheError *err);
-extern bool PCacheDirHasAllLinks(const PCacheDir *dir, int fd,
-								 const char *path, PCacheError *err);
-
 #endif							/* PCACHE_DIR_H */

@@ -17,19 +17,10 @@
 #include "storage/pcache_persist.h"
 #include "storage/pcache_range.h"
 
-/* pcache_memory_error.c */
 extern bool PCacheNoteMemoryError(const PCacheMapping *map,
 								  uint64 offset, uint32 length);
 extern bool PCacheReadMemoryErrors(int fd, PCacheRangeList *bad);
 extern bool PCacheForgetMemoryErrors(const PCacheMapping *map,
 									 uint64 offset, uint64 length);
-
-/* pcache_suspect.c */
-extern void PCacheSuspectRead(int fd, PCacheSuspect *suspect);
-extern bool PCacheSuspectIsIntact(const PCacheSuspect *suspect);
-extern void PCacheSuspectDescribe(const PCacheSuspect *suspect,
-								  char *text, size_t len);
-extern void PCacheSuspectStore(const PCacheMapping *map, int signal, int pid);
-extern bool PCacheSuspectForget(const PCacheMapping *map, uint64 died);
 
 #endif							/* PCACHE_MEMORY_ERROR_H */

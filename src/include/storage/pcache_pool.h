@@ -61,7 +61,6 @@ typedef struct PCacheGeometry
 
 extern PCacheGeometry PCacheComputeGeometry(uint64 capacity, uint64 page_size);
 
-/* pcache_pool.c */
 extern int	PCachePoolLockWait; /* ms; less in tests */
 
 /* If not NULL: asked while something takes long, whether to give it up. */
@@ -84,85 +83,5 @@ extern bool PCachePoolIsCopied(const PCachePool *pool,
 extern bool PCachePoolMayFormat(const PCachePool *pool,
 								const PCacheRecord *record,
 								PCacheError *err);
-
-/* pcache_allocate.c */
-extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
-extern bool PCachePoolHasHoles(const PCachePool *pool);
-extern bool PCachePoolIsIncomplete(const PCachePool *pool, uint64 size);
-extern bool PCachePoolHeadIsLost(const PCachePool *pool);
-extern void PCachePoolSetRoomHint(const PCachePool *pool, PCacheError *err);
-extern void PCachePoolSetAllocationError(const PCachePool *pool, uint64 size,
-										 PCacheError *err);
-extern bool PCachePoolNextHole(const PCachePool *pool, uint64 offset,
-							   uint64 *start, uint64 *end);
-extern bool PCachePoolUseHugePages(PCachePool *pool);
-extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
-							   uint64 length, PCacheError *err);
-extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
-
-/* pcache_format.c */
-extern uint64 PCacheCapacityFor(uint64 file_size);
-extern uint64 PCacheReformatCapacity(const PCachePool *pool,
-									 const PCacheRecord *record,
-									 uint64 nbuffers);
-extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
-								  uint64 *lost, PCacheError *err);
-extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
-								PCacheError *err);
-extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
-							 uint64 system_identifier, uint32 catalog_version,
-							 PCacheSuperblock *sb, PCacheError *err);
-
-/* pcache_without.c */
-extern uint64 PCachePoolHeldMemory(const char *directory, bool *huge);
-extern bool PCachePoolIsOurs(const char *directory, const PCacheRecord *record);
-extern bool PCachePoolGiveBack(PCachePool *pool, PCacheError *err);
-extern bool PCacheMemoryForBuffers(const char *directory, uint64 needed,
-								   bool huge_pages, bool gives_back,
-								   PCacheError *err);
-
-/* pcache_create.c: a creation on its way. */
-typedef struct PCacheCreation
-{
-	PCachePool *pool;
-	PCacheDir	dir;
-	bool		sparse;			/* some of it may not be allocated yet */
-	const char *made;			/* the name that our file has, or NULL */
-	char		final_path[MAXPGPATH];
-} PCacheCreation;
-
-/*
- * If not NULL: called with the pool's directory once the file with the temporary
- * name is ours, before anything is allocated, for those who remove it when a
- * signal ends them.
- */
-extern void (*PCachePoolFileMade) (int dir_fd);
-
-extern bool PCachePoolBeginCreate(PCacheCreation *creation,
-								  const char *directory, bool replace,
-								  bool sparse, uint64 capacity,
-								  uint64 system_identifier,
-								  uint32 catalog_version, PCachePool *pool,
-								  PCacheSuperblock *sb, PCacheError *err);
-extern bool PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err);
-extern void PCachePoolAbortCreate(PCacheCreation *creation);
-extern bool PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
-							 uint64 system_identifier, uint32 catalog_version,
-							 PCachePool *pool, PCacheSuperblock *sb,
-							 PCacheError *err);
-
-/* pcache_missing.c: where a pool that is not there is to be created. */
-typedef struct PCacheMissing
-{
-	char		directory[MAXPGPATH];
-	PCacheFsKind fs_kind;
-	uint64		capacity;		/* in blocks */
-	bool		again;			/* it was lost with its file system */
-} PCacheMissing;
-
-extern bool PCacheMayCreateMissing(const char *directory, bool is_default,
-								   const PCacheRecord *record, uint64 size,
-								   uint64 nbuffers, PCacheMissing *plan,
-								   PCacheError *err);
 
 #endif							/* PCACHE_POOL_H */

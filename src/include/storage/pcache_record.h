@@ -48,11 +48,4 @@ extern bool PCacheRecordWrite(const char *datadir, int file_mode,
 							  const PCacheRecord *record,
 							  PCacheError *err);
 
-/* pcache_place.c */
-extern bool PCacheIsDefaultDirectory(const char *configured);
-extern void PCacheFindDirectory(const char *pgdata, const char *configured,
-								const PCacheRecord *record, char *directory);
-extern bool PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
-									 const char *directory, PCacheError *err);
-
 #endif							/* PCACHE_RECORD_H */

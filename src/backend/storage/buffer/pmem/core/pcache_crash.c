@@ -23,6 +23,7 @@
 
 #include "miscadmin.h"
 #include "storage/pcache_core.h"
+#include "storage/pcache_suspect.h"
 
 /*
  * Say in shared memory that this process is about to die of a signal for a

@@ -27,6 +27,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)

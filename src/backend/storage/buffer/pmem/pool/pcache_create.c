@@ -22,6 +22,11 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_create.h"
+#include "storage/pcache_file.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 
 void		(*PCachePoolFileMade) (int dir_fd) = NULL;

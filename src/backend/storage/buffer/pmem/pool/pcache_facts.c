@@ -22,7 +22,10 @@
 
 #include <unistd.h>
 
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_gate.h"
+#include "storage/pcache_suspect.h"
 
 /* The settings each of which gives recovery a target, unless it is "". */
 const char *const PCacheRecoveryTargets[PCACHE_N_RECOVERY_TARGETS] = {

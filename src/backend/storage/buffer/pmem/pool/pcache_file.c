@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "storage/pcache_dir.h"
+#include "storage/pcache_file.h"
 
 /* Is that file the one that the directory has by this name? */
 bool

@@ -22,8 +22,15 @@
 
 #include <sys/statvfs.h>
 
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_file.h"
+#include "storage/pcache_find.h"
 #include "storage/pcache_foretell.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_fs.h"
+#include "storage/pcache_missing.h"
 #include "storage/pcache_resize.h"
+#include "storage/pcache_without.h"
 
 static void ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal,
 						 const char *fmt,...) pg_attribute_printf(3, 4);

@@ -18,7 +18,10 @@
 
 #include <time.h>
 
+#include "storage/pcache_allocate.h"
 #include "storage/pcache_descriptor.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 
 /* How many bytes of descriptors are formatted at once. */

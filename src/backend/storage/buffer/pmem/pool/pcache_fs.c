@@ -26,6 +26,7 @@
 
 #include "common/string.h"
 #include "storage/pcache_dir.h"
+#include "storage/pcache_fs.h"
 
 /* From statfs(2); <linux/magic.h> is not everywhere. */
 #define TMPFS_SUPER_MAGIC		0x01021994

@@ -21,6 +21,7 @@
 
 #include "access/xlogdefs.h"
 #include "storage/pcache_gate.h"
+#include "storage/pcache_suspect.h"
 
 /* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
 #define GIST_BUILD_LSN	1

@@ -41,6 +41,7 @@
 
 #include "pcache_media_internal.h"
 #include "storage/pcache_dir.h"
+#include "storage/pcache_fs.h"
 
 #ifdef __linux__
 

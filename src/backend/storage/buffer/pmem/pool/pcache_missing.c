@@ -29,6 +29,8 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "storage/pcache_fs.h"
+#include "storage/pcache_missing.h"
 #include "storage/pcache_pool.h"
 
 /* Would a pool in the directory, of which that part exists, be in PGDATA? */

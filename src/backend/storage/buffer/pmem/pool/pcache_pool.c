@@ -25,6 +25,8 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
+#include "storage/pcache_file.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 
 /* How often to look whether a lock is free, and how long. */

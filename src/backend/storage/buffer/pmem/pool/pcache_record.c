@@ -27,6 +27,7 @@
 
 #include "port/pg_crc32c.h"
 #include "storage/pcache_dir.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_record.h"
 
 #define RECORD_VERSION	1

@@ -19,6 +19,7 @@
 #include "postgres_fe.h"
 #endif
 
+#include "storage/pcache_allocate.h"
 #include "storage/pcache_descriptor.h"
 #include "storage/pcache_pool.h"
 #include "storage/pcache_resize.h"

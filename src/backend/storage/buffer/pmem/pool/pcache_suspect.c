@@ -31,6 +31,7 @@
 #include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_memory_error.h"
+#include "storage/pcache_suspect.h"
 
 static uint32
 SuspectCrc(const PCacheSuspect *suspect)

@@ -26,7 +26,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "storage/pcache_file.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
+#include "storage/pcache_without.h"
 
 #define CGROUP_ROOT		"/sys/fs/cgroup"
 

@@ -22,9 +22,11 @@
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
+#include "storage/pcache_find.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_run.h"
 #include "storage/pcache_stat.h"
+#include "storage/pcache_without.h"
 
 /*
  * How the next start will recover, in the way of InitWalRecovery().

@@ -26,9 +26,16 @@
 #include "access/xlog.h"
 #include "catalog/catversion.h"
 #include "miscadmin.h"
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_create.h"
+#include "storage/pcache_find.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_late_read.h"
+#include "storage/pcache_missing.h"
 #include "storage/pcache_resize.h"
 #include "storage/pcache_start.h"
+#include "storage/pcache_without.h"
 #include "utils/guc.h"
 
 /*

@@ -30,6 +30,7 @@
 #include "storage/buf_internals.h"
 #include "storage/lwlock.h"
 #include "storage/pcache_start.h"
+#include "storage/pcache_suspect.h"
 #include "storage/proc.h"
 #include "utils/injection_point.h"
 #include "utils/memutils.h"

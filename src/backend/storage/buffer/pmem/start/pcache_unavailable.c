@@ -23,6 +23,7 @@
 
 #include "storage/pcache_start.h"
 #include "storage/pcache_stat.h"
+#include "storage/pcache_without.h"
 #include "storage/pg_shmem.h"
 
 /* Why this server runs without its pool; "" if it does not. */

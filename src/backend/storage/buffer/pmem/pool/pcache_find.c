@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * pcache_place.c
+ * pcache_find.c
  *	  In which directory is the pool of a cluster?
  *
  * Server and pg_pcache ask this, so that a program never judges or repairs
@@ -10,7 +10,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pool/pcache_place.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_find.c
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 
 #include "storage/pcache_dir.h"
+#include "storage/pcache_find.h"
 #include "storage/pcache_record.h"
 
 /* Is persistent_cache_directory the default?  NULL stands for that, too. */

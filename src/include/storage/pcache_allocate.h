@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_allocate.h
+ *	  The size of a pool's file, its room, and its huge pages.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_allocate.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_ALLOCATE_H
+#define PCACHE_ALLOCATE_H
+
+#include "storage/pcache_pool.h"
+
+extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
+extern bool PCachePoolHasHoles(const PCachePool *pool);
+extern bool PCachePoolIsIncomplete(const PCachePool *pool, uint64 size);
+extern bool PCachePoolHeadIsLost(const PCachePool *pool);
+extern void PCachePoolSetRoomHint(const PCachePool *pool, PCacheError *err);
+extern void PCachePoolSetAllocationError(const PCachePool *pool, uint64 size,
+										 PCacheError *err);
+extern bool PCachePoolNextHole(const PCachePool *pool, uint64 offset,
+							   uint64 *start, uint64 *end);
+extern bool PCachePoolUseHugePages(PCachePool *pool);
+extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
+							   uint64 length, PCacheError *err);
+extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
+
+#endif							/* PCACHE_ALLOCATE_H */
