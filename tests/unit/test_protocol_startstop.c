@@ -1301,6 +1301,12 @@ PCacheRunWithout(const PCacheRecord *record, bool locked_by_us, const PCacheErro
 	abort();
 }
 
+void
+PCacheNoteRunWithout(void)
+{
+	abort();
+}
+
 bool
 PersistentCacheStartGivenUp(void)
 {

@@ -101,7 +101,6 @@ extern XLogRecPtr PCacheWalEnd(XLogSegNo segno, TimeLineID timeline);
 
 /* pcache_run.c */
 extern void PCacheBeginControlSeen(const ControlFileData *control);
-extern void PCacheNoteRunWithout(void);
 
 /* pcache_next_start.c */
 extern void PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast);

@@ -69,6 +69,7 @@ extern void PCacheOpenUnusedPool(PCacheRecord *record_file);
 extern bool PCacheDoWithout(PCacheError *err);
 extern char *PCacheRunWithout(const PCacheRecord *record, bool locked_by_us,
 							  const PCacheError *why);
+extern void PCacheNoteRunWithout(void);
 
 /* pcache_unseal.c */
 extern void PCacheUnseal(uint32 slot);

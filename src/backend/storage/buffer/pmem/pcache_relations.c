@@ -64,7 +64,7 @@ SameRelation(const PersistentCacheRelation *a, const PersistentCacheRelation *b)
  */
 typedef struct PackedRelation
 {
-	uint64		place;			/* tablespace and database */
+	uint64		database;		/* and tablespace */
 	uint64		file;			/* relation number and fork */
 } PackedRelation;
 
@@ -203,7 +203,7 @@ PersistentCacheGetRelations(uint32 *n)
 
 		/* by number and fork, whatever the byte order */
 		recent = &recents[(key.file ^ (key.file >> 32)) % RECENT_RELATIONS];
-		if (unlikely(recent->key.place != key.place || recent->key.file != key.file))
+		if (unlikely(recent->key.database != key.database || recent->key.file != key.file))
 		{
 			FoldCount(counts, recent);
 			memset(recent, 0, sizeof(*recent));

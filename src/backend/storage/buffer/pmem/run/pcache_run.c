@@ -3,10 +3,10 @@
  * pcache_run.c
  *	  Have a run of the cluster without its pool show.
  *
- * There are two witnesses.  The pool holds what pg_control looked like when
- * this server last wrote it, so that any other writer of pg_control shows.
- * And a server that has this code, but is to run without the pool, says so in
- * the data directory.
+ * The pool holds what pg_control looked like when this server last wrote it, so
+ * that any other writer of pg_control shows.  A server that has this code, but
+ * runs without the pool, also says so in the data directory
+ * (PCacheNoteRunWithout).
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -19,7 +19,6 @@
 
 #include <time.h>
 
-#include "common/file_perm.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/pcache_run.h"
@@ -90,38 +89,4 @@ PersistentCacheControlConfirmed(const ControlFileData *control)
 		return;
 	StoreHalf(PCACHE_CONTROL_CONFIRMED,
 			  PCacheControlConfirmed(control, PCacheCtl->control_updates));
-}
-
-/*
- * This server runs without the pool, although it may have one: say so in the
- * data directory, durably, before anything in it changes.  Without a record of
- * a pool there is nothing to do.
- *
- * Failing is no reason not to start, since an unpatched server would: then
- * pg_control has to tell.
- */
-void
-PCacheNoteRunWithout(void)
-{
-	PCacheRecord record;
-	PCacheError err;
-
-	switch (PCacheRecordRead(DataDir, &record, &err))
-	{
-		case PCACHE_RECORD_MISSING:
-			return;
-		case PCACHE_RECORD_OK:
-			if (record.incarnation == 0)
-				return;
-			record.incarnation = 0;
-			memset(record.image, 0, PCACHE_DIGEST_LEN);
-			if (PCacheRecordWrite(DataDir, pg_file_create_mode, &record, &err))
-				return;
-			break;
-		case PCACHE_RECORD_ERROR:
-			break;
-	}
-	ereport(WARNING,
-			(errmsg("could not record that the server runs without its persistent cache"),
-			 errdetail_internal("%s", err.message)));
 }

@@ -21,6 +21,8 @@
  */
 #include "postgres.h"
 
+#include "common/file_perm.h"
+#include "miscadmin.h"
 #include "storage/pcache_start.h"
 #include "storage/pcache_stat.h"
 #include "storage/pcache_without.h"
@@ -86,4 +88,38 @@ PCacheRunWithout(const PCacheRecord *record, bool locked_by_us, const PCacheErro
 	unavailable = err;
 	PCacheCtl = NULL;
 	return PCacheMapBuffers();
+}
+
+/*
+ * This server runs without the pool, although it may have one: say so in the
+ * data directory, durably, before anything in it changes.  Without a record of
+ * a pool there is nothing to do.  Called by the startup process.
+ *
+ * Failing is no reason not to start, since an unpatched server would: then
+ * pg_control has to tell.
+ */
+void
+PCacheNoteRunWithout(void)
+{
+	PCacheRecord record;
+	PCacheError err;
+
+	switch (PCacheRecordRead(DataDir, &record, &err))
+	{
+		case PCACHE_RECORD_MISSING:
+			return;
+		case PCACHE_RECORD_OK:
+			if (record.incarnation == 0)
+				return;
+			record.incarnation = 0;
+			memset(record.image, 0, PCACHE_DIGEST_LEN);
+			if (PCacheRecordWrite(DataDir, pg_file_create_mode, &record, &err))
+				return;
+			break;
+		case PCACHE_RECORD_ERROR:
+			break;
+	}
+	ereport(WARNING,
+			(errmsg("could not record that the server runs without its persistent cache"),
+			 errdetail_internal("%s", err.message)));
 }
