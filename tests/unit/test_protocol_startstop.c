@@ -1833,7 +1833,7 @@ OpenServer(void)
 	/* it is another process */
 	remembered = false;
 	moving = moved_early = false;
-	persistent_cache_rebuild_workers = 0;
+	persistent_cache_workers = 0;
 	helper_fails = false;
 	stop_at_check = 0;
 	memset(&ram, 0, sizeof(ram));
@@ -2018,7 +2018,7 @@ Save(void)
 static void
 SaveTogether(void)
 {
-	persistent_cache_rebuild_workers = 1;
+	persistent_cache_workers = 1;
 	Save();
 }
 

@@ -43,18 +43,18 @@ typedef enum PersistentCacheScrub
 	PERSISTENT_CACHE_SCRUB_OFF,
 } PersistentCacheScrub;
 
-/* the most that persistent_cache_rebuild_workers can be */
-#define PCACHE_MAX_REBUILD_WORKERS	64
+/* the most that persistent_cache_workers can be */
+#define PCACHE_MAX_WORKERS	64
 
 /* GUCs */
 extern PGDLLIMPORT int persistent_cache_mode;
 extern PGDLLIMPORT int persistent_cache_numa;
 extern PGDLLIMPORT int persistent_cache_on_media_unknown;
-extern PGDLLIMPORT int persistent_cache_rebuild_workers;
 extern PGDLLIMPORT bool persistent_cache_required;
 extern PGDLLIMPORT int persistent_cache_scrub;
 extern PGDLLIMPORT int persistent_cache_seal_delay;
 extern PGDLLIMPORT int persistent_cache_size;
+extern PGDLLIMPORT int persistent_cache_workers;
 extern PGDLLIMPORT char *persistent_cache_directory;
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_mode_options[];
 extern PGDLLIMPORT const struct config_enum_entry persistent_cache_numa_options[];

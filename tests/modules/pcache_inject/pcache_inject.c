@@ -170,9 +170,9 @@ pcache_inject_wait_for_helpers(const char *name, const void *private_data,
 		SpinLockAcquire(&rebuild->mutex);
 		left = rebuild->left;
 		SpinLockRelease(&rebuild->mutex);
-		if (leave ? left == persistent_cache_rebuild_workers :
+		if (leave ? left == persistent_cache_workers :
 			pg_atomic_read_u64(&rebuild->next_slot) >=
-			(1 + persistent_cache_rebuild_workers) * PCACHE_SLOTS_PER_CHUNK)
+			(1 + persistent_cache_workers) * PCACHE_SLOTS_PER_CHUNK)
 			return;
 		pg_usleep(10000);
 	}

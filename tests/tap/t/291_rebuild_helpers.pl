@@ -20,7 +20,7 @@ my ($expected, $valid, $offset, $outcome, $log);
 for my $mode (qw(planned_restart always))
 {
 	my $node = new_node($mode, mode => $mode, shared_buffers => '64MB', conf => qq{
-persistent_cache_rebuild_workers = $helpers
+persistent_cache_workers = $helpers
 max_worker_processes = 8});
 
 	$node->start;
@@ -158,7 +158,7 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 
 # Without worker processes the startup process is alone, and says so.
 my $node = new_node('alone', conf => q{
-persistent_cache_rebuild_workers = 3
+persistent_cache_workers = 3
 max_worker_processes = 1
 max_parallel_workers = 0});
 $node->start;
@@ -178,7 +178,7 @@ is(checksums($node), $expected, 'too few worker processes: contents are right');
 for my $workers (2, -1)
 {
 	$node->append_conf('postgresql.conf', qq{
-persistent_cache_rebuild_workers = $workers
+persistent_cache_workers = $workers
 max_worker_processes = 8
 log_min_messages = debug1});
 	$offset = log_offset($node);

@@ -39,7 +39,7 @@ shared_preload_libraries = 'pcache_inject'
 pcache_inject.media = 'clean'
 pcache_inject.dimms = 'dimm-a:7'
 persistent_cache_seal_delay = 10s
-persistent_cache_rebuild_workers = ${\ HELPERS}
+persistent_cache_workers = ${\ HELPERS}
 autovacuum = off});
 	$node->start;
 	load_data($node);
@@ -203,7 +203,7 @@ pcache_inject.break_in_save = 0});
 pcache_inject.save_after = 0
 pcache_inject.save = ''
 pcache_inject.break_in_save = ${\ ($forced ? 0 : -1)}
-persistent_cache_rebuild_workers = $workers});
+persistent_cache_workers = $workers});
 		$node->stop;
 		local $ENV{PMEM_IS_PMEM_FORCE} = $forced;
 		$node->start;
@@ -227,7 +227,7 @@ sub run_with_fault
 	my ($node, $fault, $passes) = @_;
 
 	$node->append_conf('postgresql.conf', qq{
-persistent_cache_rebuild_workers = ${\ ($passes ? 0 : HELPERS)}
+persistent_cache_workers = ${\ ($passes ? 0 : HELPERS)}
 pcache_inject.save_after = ${\ ($passes ? 0 : HELPERS * SLOTS_PER_CLAIM)}
 pcache_inject.save = '$fault'
 pcache_inject.break_in_save = ${\ ($passes // 0)}});

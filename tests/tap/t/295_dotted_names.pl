@@ -113,15 +113,15 @@ is(reload(), '', 'reload: nothing has changed');
 for my $names ([qw(pcache. persistent_cache_)], [qw(persistent_cache_ pcache.)])
 {
 	my ($first, $last) = @$names;
-	my $conf = "${first}mode = always\n${first}rebuild_workers = 1\n${first}seal_delay = 20ms\n";
-	my $all = "${first}directory = '$pool'\n${last}mode = planned_restart\n${last}rebuild_workers = 2\n";
+	my $conf = "${first}mode = always\n${first}workers = 1\n${first}seal_delay = 20ms\n";
+	my $all = "${first}directory = '$pool'\n${last}mode = planned_restart\n${last}workers = 2\n";
 
 	set($conf, "$all${last}seal_delay = '30ms'\n");
 	is(join(', ', grep { /seal_delay/ } split /\n/, reload()), changed("${last}seal_delay", '30ms'),
 		"$first, then $last: reload tells of the change");
 	$node->restart;
 	is(show($_->[0]), one($_->[1]), "$first, then $last: $_->[0] after a restart")
-	  for [ mode => 'planned_restart' ], [ rebuild_workers => 2 ], [ seal_delay => '30ms' ];
+	  for [ mode => 'planned_restart' ], [ workers => 2 ], [ seal_delay => '30ms' ];
 	is(reload(), '', "$first, then $last: reload, nothing has changed");
 	is(reload(), '', "$first, then $last: reload once more");
 	is(query(q{SELECT count(*) FROM pg_settings WHERE pending_restart}), 0, "$first, then $last: nothing waits for a restart");
@@ -130,7 +130,7 @@ for my $names ([qw(pcache. persistent_cache_)], [qw(persistent_cache_ pcache.)])
 
 	# an included file, with what comes behind it
 	write_file('more.conf', "${last}seal_delay = 31ms\n");
-	set("$conf${last}mode = planned_restart\n${last}rebuild_workers = 2\n${first}directory = '$pool'\ninclude 'more.conf'\n");
+	set("$conf${last}mode = planned_restart\n${last}workers = 2\n${first}directory = '$pool'\ninclude 'more.conf'\n");
 	is(reload(), changed("${last}seal_delay", '31ms'), "$first, then $last: the included file wins");
 	append_to_file("$data/postgresql.conf", "${first}seal_delay = 32ms\n");
 	is(reload(), changed("${first}seal_delay", '32ms'), "$first, then $last: but not over what comes behind it");
@@ -153,10 +153,10 @@ $node->restart;
 is(show('mode'), one('planned_restart'), 'a value that does not count is not looked at');
 set($dotted);
 is(reload(), '', 'nor does a reload speak of it');
-append_to_file("$data/postgresql.conf", "pcache.rebuild_workers = 2\n");
+append_to_file("$data/postgresql.conf", "pcache.workers = 2\n");
 $node->restart;
 set($dotted);
-like(reload(), qr/^parameter "persistent_cache_rebuild_workers" cannot be changed without restarting the server$/m, 'a reload tells of a setting that is gone');
+like(reload(), qr/^parameter "persistent_cache_workers" cannot be changed without restarting the server$/m, 'a reload tells of a setting that is gone');
 $node->restart;
 
 # ALTER SYSTEM writes the dotted name, and finds both.
@@ -247,11 +247,11 @@ sub show_stock
 
 # What was set there costs a warning here.
 $offset = log_offset($node);
-start_with('-c pcache.something=else -c pcache.rebuild_workers=1');
+start_with('-c pcache.something=else -c pcache.workers=1');
 is_cold($node, $offset, qr/^the pool was saved at checkpoint \S+, the last checkpoint of the cluster is at \S+$/, 'back');
 like(slurp_file($node->logfile, $offset), qr/WARNING:  invalid configuration parameter name "pcache\.something", removing it/, 'back: an unknown name on the command line');
 is(checksums($node), $expected, 'back: contents are right');
-is(show($_->[0]), one($_->[1]), "back: $_->[0]") for [ numa => 'off' ], [ rebuild_workers => 1 ], [ seal_delay => '20ms' ], [ mode => 'planned_restart' ];
+is(show($_->[0]), one($_->[1]), "back: $_->[0]") for [ numa => 'off' ], [ workers => 1 ], [ seal_delay => '20ms' ], [ mode => 'planned_restart' ];
 ($rc, $out, $err) = $node->psql('postgres', 'SELECT 1');
 is("$rc $out", '0 1', 'back: a session with settings of a database and of roles begins');
 like($err, $_, "back: it gets a warning: $_")

@@ -175,7 +175,7 @@ agree('no record', sub { unlink state_file($node) or die $!; return }, 2, 'incar
 # 6.  Settings that keep the server down, and some that look so.
 my $auto = slurp_file("$data/postgresql.auto.conf");
 my $in_file = qr/configuration file "\Q$data\E\/postgresql\.conf" contains errors/;
-agree('a value out of range', 'persistent_cache_rebuild_workers = 1000', 1, 'refused', $in_file);
+agree('a value out of range', 'persistent_cache_workers = 1000', 1, 'refused', $in_file);
 agree('an unknown name', 'no_such_setting = 1', 1, 'refused', $in_file);
 agree('a wrong value of another setting', "timezone = 'Nowhere/None'", 1, 'refused', $in_file);
 agree('two recovery targets', "recovery_target_name = 'a'\nrecovery_target_xid = '1000'", 1, 'refused', qr/multiple recovery targets specified/);

@@ -118,7 +118,7 @@ sub random_settings
 	}
 	# not from the random numbers, whose order the seeds of old rounds rely on
 	$s{fewer} = $round_seed % 3 == 0 ? 1 : 0;
-	$s{conf}{persistent_cache_rebuild_workers} = 2 if $round_seed % 4 < 2;
+	$s{conf}{persistent_cache_workers} = 2 if $round_seed % 4 < 2;
 	if ($round_seed % 5 == 1)
 	{
 		@{ $s{conf} }{qw(recovery_prefetch io_method)} = qw(read worker);

@@ -49,8 +49,8 @@ CountProcessors(void)
 int
 PCacheHelpersFor(uint64 nslots)
 {
-	if (persistent_cache_rebuild_workers >= 0)
-		return persistent_cache_rebuild_workers;
+	if (persistent_cache_workers >= 0)
+		return persistent_cache_workers;
 	return Min(Min(nslots / SLOTS_PER_HELPER, MAX_HELPERS_BY_SIZE),
 			   CountProcessors() - 1);
 }

@@ -18,12 +18,12 @@
 
 int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
 int			persistent_cache_numa = PERSISTENT_CACHE_NUMA_WARN;
-int			persistent_cache_rebuild_workers = -1;
 bool		persistent_cache_required = false;
 int			persistent_cache_scrub = PERSISTENT_CACHE_SCRUB_AUTO;
 int			persistent_cache_seal_delay = 10;
 int			persistent_cache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
 int			persistent_cache_size = 0;
+int			persistent_cache_workers = -1;
 char	   *persistent_cache_directory = NULL;
 
 const struct config_enum_entry persistent_cache_mode_options[] = {

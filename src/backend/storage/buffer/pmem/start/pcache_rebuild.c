@@ -37,7 +37,7 @@
 PCacheRebuildControl *PCacheRebuildCtl = NULL;
 
 /* In the startup process: those who were asked to help. */
-static BackgroundWorkerHandle *handles[PCACHE_MAX_REBUILD_WORKERS];
+static BackgroundWorkerHandle *handles[PCACHE_MAX_WORKERS];
 static int	nhandles = 0;
 
 /* What this helper has done, and whether it is in the midst of a chunk. */
@@ -95,7 +95,7 @@ PCacheRebuildLaunchHelpers(uint64 slots_used)
 		   RegisterDynamicBackgroundWorker(&worker, &handles[nhandles]))
 		nhandles++;
 	if (nhandles < nhelpers)
-		ereport(persistent_cache_rebuild_workers > 0 ? LOG : DEBUG1,
+		ereport(persistent_cache_workers > 0 ? LOG : DEBUG1,
 				(errmsg("persistent cache: only %d of %d helpers can be started, because there are too few worker processes",
 						nhandles, nhelpers),
 				 errhint("You might need to increase \"%s\".", "max_worker_processes")));

@@ -260,7 +260,7 @@ AwaitHelper(pid_t pid)
 PCacheSaveResult
 PCacheSaveAll(bool alone, XLogRecPtr checkpoint, uint64 *saved, int *nhelpers)
 {
-	pid_t		helpers[PCACHE_MAX_REBUILD_WORKERS];
+	pid_t		helpers[PCACHE_MAX_WORKERS];
 	PCacheSaveResult result;
 	int			save_errno;
 
