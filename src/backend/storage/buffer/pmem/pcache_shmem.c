@@ -13,10 +13,8 @@
 #include "postgres.h"
 
 #include "access/xlogdrain.h"
-#include "miscadmin.h"
 #include "storage/pcache_start.h"
 #include "storage/pcache_stop.h"
-#include "storage/procnumber.h"
 #include "storage/shmem.h"
 
 /* What has the same size whatever the settings say. */

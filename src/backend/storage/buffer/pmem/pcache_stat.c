@@ -15,7 +15,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/pcache_run.h"
 #include "storage/pcache_stat.h"

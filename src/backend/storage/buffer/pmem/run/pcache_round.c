@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/pcache_run.h"
 
