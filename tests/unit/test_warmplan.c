@@ -70,7 +70,7 @@ static PCachePageKey pool[MAX_POOL];
 static int	n_pool;
 static bool drop_unlogged;
 
-/* In place of judge.c's. */
+/* In place of scan.c's. */
 bool
 ScanHasPage(const PageScan *scan, PCachePageKey key)
 {

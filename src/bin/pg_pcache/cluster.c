@@ -65,22 +65,21 @@ ReadControlFile(const PCacheOptions *options)
 	return control;
 }
 
-/* Read PGDATA's record; NULL if there is none.  Gives up if it is damaged. */
-const PCacheRecord *
-ReadClusterRecord(const PCacheOptions *options, PCacheRecord *record)
+/*
+ * Read PGDATA's record.  Returns false if there is none; a damaged one counts as
+ * none, after a warning and with the error.
+ */
+bool
+ReadClusterRecord(const PCacheOptions *options, PCacheRecord *record,
+				  PCacheError *err)
 {
-	PCacheError err;
+	PCacheRecordResult result = PCacheRecordRead(options->pgdata, record, err);
 
-	switch (PCacheRecordRead(options->pgdata, record, &err))
-	{
-		case PCACHE_RECORD_OK:
-			return record;
-		case PCACHE_RECORD_MISSING:
-			return NULL;
-		case PCACHE_RECORD_ERROR:
-			FailWith(&err);
-	}
-	return NULL;				/* keep compiler quiet */
+	if (result == PCACHE_RECORD_ERROR)
+		pg_log_warning("%s", err->message);
+	else
+		err->message[0] = '\0';
+	return result == PCACHE_RECORD_OK;
 }
 
 /*
@@ -157,146 +156,6 @@ FileExists(const char *directory, const char *name)
 	if (errno != ENOENT)
 		pg_fatal("could not stat file \"%s\": %m", path);
 	return false;
-}
-
-/* Find the server's executable, once. */
-static const char *
-FindPostgres(const PCacheOptions *options)
-{
-	static char path[MAXPGPATH];
-	static bool searched = false;
-	static bool found = false;
-
-	if (!searched)
-	{
-		int			rc = find_other_exec(options->argv0, "postgres",
-										 PG_BACKEND_VERSIONSTR, path);
-
-		searched = true;
-		found = (rc == 0);
-		if (rc == -1)
-			pg_log_warning("program \"%s\" is needed by %s but was not found in the same directory",
-						   "postgres", options->progname);
-		else if (rc < 0)
-			pg_log_warning("program \"%s\" was found by \"%s\" but was not the same version as %s",
-						   "postgres", options->argv0, options->progname);
-	}
-	return found ? path : NULL;
-}
-
-/* What the server that runs was started with, for a shell. */
-static const char *server_arguments = "";
-
-/*
- * From here on, ask for the settings of a server that is restarted with the
- * arguments of the one that runs, as "pg_ctl restart" does it.
- */
-void
-AskWithServerArguments(const PCacheOptions *options)
-{
-	server_arguments = ServerArguments(options);
-}
-
-/*
- * The value that a configuration parameter has in a server that is started with
- * -D directory, and with this configuration file if that is not NULL, by asking
- * "postgres -C".  Returns NULL, after a warning, if that is unknown.
- */
-char *
-AskPostgres(const PCacheOptions *options, const char *directory,
-			const char *config_file, const char *name)
-{
-	const char *postgres = FindPostgres(options);
-	PQExpBuffer command;
-	FILE	   *pipe;
-	char	   *line;
-
-	if (postgres == NULL)
-		return NULL;
-
-	command = createPQExpBuffer();
-	appendShellString(command, postgres);
-	appendPQExpBufferStr(command, server_arguments);
-	appendPQExpBufferStr(command, " -D ");
-	appendShellString(command, directory);
-	if (config_file != NULL)
-	{
-		appendPQExpBufferStr(command, " -c config_file=");
-		appendShellString(command, config_file);
-	}
-	appendPQExpBufferStr(command, " -C ");
-	appendShellString(command, name);
-
-	fflush(NULL);
-	pipe = popen(command->data, "r");
-	if (pipe == NULL)
-		pg_fatal("could not execute command \"%s\": %m", command->data);
-	line = pg_get_line(pipe, NULL);
-	if (pclose(pipe) != 0 || line == NULL)
-	{
-		pg_log_warning("could not read \"%s\" from the cluster's configuration",
-					   name);
-		pg_log_warning_detail("The command was: %s", command->data);
-		free(line);
-		line = NULL;
-	}
-	else
-		(void) pg_strip_crlf(line);
-	destroyPQExpBuffer(command);
-	return line;
-}
-
-/*
- * The value that a configuration parameter will have at the next start, or
- * NULL, after a warning, if that is unknown.
- *
- * If "postgres -C" fails on a configuration file that is there, so does a start.
- * It has told why then, and verbs that foretell a start have nothing more to say.
- */
-char *
-ReadSetting(const PCacheOptions *options, const char *name)
-{
-	static const char *config_file;
-	static bool located = false;
-	char	   *value;
-
-	if (!located)
-		config_file = LocateConfigFile(options);
-	located = true;
-	value = AskPostgres(options, options->pgdata, config_file, name);
-	if (value == NULL && FindPostgres(options) != NULL &&
-		(options->verb & (VERB_CHECK | VERB_VERIFY)) != 0 &&
-		access(config_file != NULL ? config_file :
-			   psprintf("%s/postgresql.conf", options->pgdata), R_OK) == 0)
-		pg_fatal("the server does not start with the configuration of the cluster");
-	return value;
-}
-
-/*
- * A size at the next start, in blocks, or -1 if that is unknown: shared_buffers
- * or persistent_cache_size.
- */
-int64
-ReadSizeSetting(const PCacheOptions *options, const char *name)
-{
-	char	   *value = ReadSetting(options, name);
-	char	   *end;
-	int			blocks;
-
-	if (value == NULL)
-		return -1;
-
-	/* "postgres -C" prints integers in the parameter's own unit */
-	errno = 0;
-	blocks = strtoint(value, &end, 10);
-	if (errno != 0 || end == value || *end != '\0' || blocks < 0)
-	{
-		pg_log_warning("could not understand the value \"%s\" of \"%s\"",
-					   value, name);
-		blocks = -1;
-	}
-	free(value);
-	return blocks;
 }
 
 static void

@@ -109,17 +109,13 @@ extern void ImageDigest(const PCacheImageHeader *header,
 extern bool ImageIsNamed(const Image *image, const PCacheRecord *record);
 
 /* imageinfo.c */
-extern bool ImageIsWarm(const PCacheOptions *options, const Image *image,
-						const ControlFileData *control,
-						const Configuration *conf, const PCacheRecord *record,
-						char *detail, size_t size, const char **hint);
+extern bool ImageIsWarm(const Rebuild *r, const Image *image, char *detail,
+						size_t size, const char **hint);
 extern int	ShowImage(const PCacheOptions *options);
 
 /* loadlist.c */
-extern bool ListIsWarm(const PCacheOptions *options, const Image *image,
-					   const ControlFileData *control,
-					   const Configuration *conf, const PCacheRecord *record,
-					   char *detail, size_t size);
+extern bool ListIsWarm(const Rebuild *r, const Image *image, char *detail,
+					   size_t size);
 
 /* json.c */
 extern void ImageInfoToJson(const ImageInfo *info, bool human);

@@ -99,26 +99,25 @@ CheckChunks(const PCacheOptions *options, Image *image, ImageInfo *info)
  * Would the pool gates keep what is in the image, or what a list proposes, in a
  * pool on media without any flaw?  And is it the image that PGDATA names, unless
  * the user trusts any?  If not, detail says why, and hint is set where there is
- * something to do about it.  record is NULL if PGDATA has none.
+ * something to do about it.  Of r only what the cluster tells is looked at.
  */
 bool
-ImageIsWarm(const PCacheOptions *options, const Image *image,
-			const ControlFileData *control, const Configuration *conf,
-			const PCacheRecord *record, char *detail, size_t size,
+ImageIsWarm(const Rebuild *r, const Image *image, char *detail, size_t size,
 			const char **hint)
 {
+	const PCacheRecord *record = r->have_record ? &r->record : NULL;
+	const PCacheOptions *options = r->options;
 	const PCacheSuperblock *sb = &image->superblock;
-	Judge		judge;
 	PCacheVerdict verdict;
+	Judge		judge;
 
 	if (image->header.kind == PCACHE_IMAGE_LIST)
-		return ListIsWarm(options, image, control, conf, record, detail, size);
-	GatherClusterFacts(options, control, conf, record, false, &judge);
+		return ListIsWarm(r, image, detail, size);
+	GatherClusterFacts(r, false, &judge);
 	judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	judge.facts.media = &judge.media;
 	judge.facts.file_size = sb->pool_size;
 	verdict = PCachePoolGate(sb, &judge.facts);
-	FreeFacts(&judge);
 	if (verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_CLEAN)
 	{
 		/* last, since the record of a stale one names none */
@@ -144,14 +143,14 @@ ImageIsWarm(const PCacheOptions *options, const Image *image,
 static void
 JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 {
-	Configuration conf;
-	PCacheRecord record_file;
-	const PCacheRecord *record = ReadClusterRecord(options, &record_file);
+	Rebuild		r = {.options = options};
+	PCacheError err;
 	const char *hint = "";
 
-	ReadConfiguration(options, &conf);
-	if (!ImageIsWarm(options, image, ReadControlFile(options), &conf, record,
-					 info->detail, sizeof(info->detail), &hint))
+	r.control = ReadControlFile(options);
+	r.have_record = ReadClusterRecord(options, &r.record, &err);
+	ReadConfiguration(options, &r.conf);
+	if (!ImageIsWarm(&r, image, info->detail, sizeof(info->detail), &hint))
 	{
 		info->next_start = NEXT_START_COLD;
 		strlcpy(info->hint, hint, sizeof(info->hint));
@@ -162,13 +161,13 @@ JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 		snprintf(info->detail, sizeof(info->detail), _("none of the %llu saved pages can be kept"),
 				 (unsigned long long) image->superblock.saved_pages);
 	}
-	else if (conf.mode == NULL)
+	else if (r.conf.mode == NULL)
 	{
 		info->next_start = NEXT_START_UNKNOWN;
 		strlcpy(info->detail, _("the server's configuration could not be read"),
 				sizeof(info->detail));
 	}
-	else if (ModeIsOff(&conf))
+	else if (ModeIsOff(&r.conf))
 	{
 		info->next_start = NEXT_START_COLD;
 		strlcpy(info->detail, _("persistent_cache_mode is off"), sizeof(info->detail));

@@ -57,49 +57,15 @@ ConcludeByPool(Loading *l)
 	strlcpy(l->result.detail, l->r.result.detail, sizeof(l->result.detail));
 }
 
-/* Open the pool if there is one.  Whether it is to be replaced is asked later. */
-static void
-OpenPool(Loading *l)
-{
-	Rebuild    *r = &l->r;
-	char		directory[MAXPGPATH];
-	const PCacheRecord *record = ReadClusterRecord(r->options, &r->record);
-
-	r->have_record = record != NULL;
-	FindPoolDirectory(r->options, &r->conf, record, directory);
-	strlcpy(r->directory, directory, sizeof(r->directory));
-	switch (PCachePoolOpen(directory,
-						   r->options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
-						   &r->pool, &l->open_error))
-	{
-		case PCACHE_OPEN_OK:
-			ResolvePath(directory, r->directory);
-			PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
-			break;
-		case PCACHE_OPEN_MISSING:
-			l->missing = true;
-			snprintf(r->pool.path, sizeof(r->pool.path), "%s/%s", directory, PCACHE_POOL_FILE);
-			break;
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			FailWith(&l->open_error);
-	}
-	strlcpy(l->result.pool, r->pool.path, sizeof(l->result.pool));
-}
-
 /* Is the next start warm already?  Then all of the pool is to stay. */
 static bool
 PoolIsWarm(Loading *l)
 {
 	Rebuild    *r = &l->r;
 
-	if (l->missing || r->superblocks.source == PCACHE_SB_NONE)
+	if (r->opened == PCACHE_OPEN_MISSING || r->judge.verdict.refusal != PCACHE_WARM)
 		return false;
 	r->result.capacity = RebuildSuperblock(r)->capacity;
-	GatherFacts(r->options, r->control, &r->conf, r->have_record ? &r->record : NULL,
-				&r->pool, RebuildSuperblock(r)->state == PCACHE_STATE_DIRTY, &r->judge);
-	if (PCacheSuperblocksGate(&r->superblocks, &r->judge.facts).refusal != PCACHE_WARM)
-		return false;
 	ConcludeByPool(l);
 	return l->result.kept > 0;
 }
@@ -148,15 +114,15 @@ PlanPool(Loading *l, PCacheMissing *plan)
 	Rebuild    *r = &l->r;
 	PCacheNextConfig config = NextConfig(&r->conf);
 
-	if (!l->missing)
+	if (r->opened != PCACHE_OPEN_MISSING)
 	{
 		RefuseForeignPool(l);
 		return;
 	}
 	if (!PCacheMayCreateMissing(r->directory, PCacheIsDefaultDirectory(config.directory),
 								&r->record, config.size, config.nbuffers, plan,
-								&l->open_error))
-		FailWith(&l->open_error);
+								&r->open_error))
+		FailWith(&r->open_error);
 }
 
 /* From now on a signal removes the file, whose memory is still to be allocated. */
@@ -178,7 +144,7 @@ CreatePool(Loading *l, const PCacheMissing *plan, bool sparse, uint64 capacity)
 	Rebuild    *r = &l->r;
 	PCacheError err;
 
-	if (l->missing)
+	if (r->opened == PCACHE_OPEN_MISSING)
 	{
 		PCachePoolFileMade = WatchPool;
 		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, &err) ||
@@ -233,19 +199,18 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	Rebuild    *r = &l->r;
 	const PCacheSuperblock *saved = &l->image.superblock;
 	PCacheSuperblock *sb = RebuildSuperblock(r);
-	PCacheVerdict verdict;
+	const PCacheVerdict *verdict = &r->judge.verdict;
 
-	CreatePool(l, plan, true, l->missing ? saved->slots_used : saved->capacity);
+	CreatePool(l, plan, true, r->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
-	GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, false, &r->judge);
+	JudgePool(r);
 	PCacheMediaRememberDimms(&r->judge.media, sb);
-	verdict = PCachePoolGate(sb, &r->judge.facts);
 	sb->state = PCACHE_STATE_ATTACHING;
 	StoreSuperblock(r);
 	RebuildStep("load-marked");
-	if (verdict.refusal != PCACHE_WARM)
-		ConcludeCold(l, verdict.detail);
-	return verdict.refusal == PCACHE_WARM;
+	if (verdict->refusal != PCACHE_WARM)
+		ConcludeCold(l, verdict->detail);
+	return verdict->refusal == PCACHE_WARM;
 }
 
 /*
@@ -480,8 +445,7 @@ LoadImage(Loading *l)
 	l->result.saved_pages = l->image.superblock.saved_pages;
 	if (ModeIsOff(&r->conf))
 		ConcludeCold(l, _("persistent_cache_mode is off"));
-	else if (!ImageIsWarm(r->options, &l->image, r->control, &r->conf,
-						  r->have_record ? &r->record : NULL, why, sizeof(why), &hint))
+	else if (!ImageIsWarm(r, &l->image, why, sizeof(why), &hint))
 	{
 		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
 		strlcpy(l->result.hint, hint, sizeof(l->result.hint));
@@ -540,15 +504,13 @@ DoLoad(const PCacheOptions *options)
 	instr_time	elapsed;
 
 	INSTR_TIME_SET_CURRENT(start);
-	r->options = options;
-	r->pool.fd = -1;
 	result->dry_run = options->dry_run;
-	r->control = ReadControlFile(options);
-	RefuseRunningServer(options->pgdata);
-	ReadConfiguration(options, &r->conf);
 	LocateImage(options, &l.image);
 	strlcpy(result->image, l.image.path, sizeof(result->image));
-	OpenPool(&l);
+	OpenAndJudge(options, r);
+	if (r->opened == PCACHE_OPEN_MISSING)
+		snprintf(r->pool.path, sizeof(r->pool.path), "%s/%s", r->directory, PCACHE_POOL_FILE);
+	strlcpy(result->pool, r->pool.path, sizeof(result->pool));
 
 	if (PoolIsWarm(&l))
 		result->already = true;

@@ -19,8 +19,6 @@
 typedef struct Loading
 {
 	Rebuild		r;				/* the pool, and what it goes with */
-	bool		missing;		/* there is no pool yet ... */
-	PCacheError open_error;		/* ... as the attempt to open it has told */
 	PCacheCreation creation;
 	bool		creating;		/* the pool has a temporary name still */
 	Image		image;

@@ -24,12 +24,12 @@
  * the list proposes, in a pool on media without any flaw?
  */
 bool
-ListIsWarm(const PCacheOptions *options, const Image *image,
-		   const ControlFileData *control, const Configuration *conf,
-		   const PCacheRecord *record, char *detail, size_t size)
+ListIsWarm(const Rebuild *cluster, const Image *image, char *detail, size_t size)
 {
-	Rebuild		r = {.options = options,.control = control,.conf = *conf};
-	uint64		capacity = Max(image->superblock.capacity, Max(conf->nbuffers, 0));
+	const PCacheRecord *record = cluster->have_record ? &cluster->record : NULL;
+	const ControlFileData *control = cluster->control;
+	Rebuild		r = {.options = cluster->options,.control = control,.conf = cluster->conf};
+	uint64		capacity = Max(image->superblock.capacity, Max(r.conf.nbuffers, 0));
 	PCacheVerdict verdict;
 
 	if (record == NULL)
@@ -43,7 +43,7 @@ ListIsWarm(const PCacheOptions *options, const Image *image,
 				 (unsigned long long) image->header.system_identifier);
 		return false;
 	}
-	GatherClusterFacts(options, control, conf, record, false, &r.judge);
+	GatherClusterFacts(cluster, false, &r.judge);
 	r.judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	r.judge.facts.media = &r.judge.media;
 	r.record = *record;
@@ -51,7 +51,6 @@ ListIsWarm(const PCacheOptions *options, const Image *image,
 	/* whether it is known is another question */
 	r.conf.nbuffers = capacity;
 	verdict = JudgeWarming(&r, capacity);
-	FreeFacts(&r.judge);
 	strlcpy(detail, verdict.detail, size);
 	return verdict.refusal == PCACHE_WARM;
 }
@@ -97,10 +96,10 @@ PlanList(Loading *l, PCacheMissing *plan)
 	uint64		capacity;
 
 	PlanPool(l, plan);
-	if (l->missing)
+	if (r->opened == PCACHE_OPEN_MISSING)
 	{
 		capacity = plan->capacity;
-		GatherClusterFacts(r->options, r->control, &r->conf, &r->record, false, &r->judge);
+		GatherClusterFacts(r, false, &r->judge);
 		r->judge.media.blocks = PCACHE_MEDIA_CLEAN;
 		r->judge.facts.media = &r->judge.media;
 		r->pool.fs_kind = plan->fs_kind;
@@ -109,7 +108,7 @@ PlanList(Loading *l, PCacheMissing *plan)
 	{
 		capacity = SuperblockIsUsable(r) ? RebuildSuperblock(r)->capacity :
 			r->record.capacity;
-		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, false, &r->judge);
+		JudgePool(r);
 	}
 	PlanWarming(r, capacity);
 	return capacity;
@@ -134,7 +133,7 @@ LoadList(Loading *l)
 		/* so that whoever is interrupted can begin again, see rule 85 */
 		if (strcmp(r->directory, r->record.directory) == 0)
 			memcpy(RebuildSuperblock(r)->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN);
-		GatherFacts(r->options, r->control, &r->conf, &r->record, &r->pool, false, &r->judge);
+		JudgePool(r);
 		capacity = RebuildSuperblock(r)->capacity;
 		verdict = JudgeWarming(r, capacity);
 		if (verdict.refusal != PCACHE_WARM)

@@ -181,12 +181,13 @@ typedef struct Configuration
 	bool		huge_pages;		/* huge_pages is not off */
 } Configuration;
 
-/* Facts for the gates; see GatherFacts(). */
+/* Facts for the gates; see JudgePool(). */
 typedef struct Judge
 {
 	PCacheGateFacts facts;
 	PCacheMediaReport media;
 	bool		drop_unlogged;	/* the next start resets unlogged relations */
+	PCacheVerdict verdict;		/* of the pool gates */
 } Judge;
 
 /* What the page gates say of all slots. */
@@ -278,6 +279,57 @@ typedef struct RebuildResult
 	uint64		kept;			/* pages */
 } RebuildResult;
 
+/* A fork of a relation, in files. */
+typedef struct RelationFile
+{
+	RelFileLocator rlocator;
+	ForkNumber	fork;
+	bool		unlogged;
+	int			choice;			/* which one of --relations it is */
+	uint64		nblocks;
+	uint64		relation_blocks;	/* of all forks */
+} RelationFile;
+
+typedef struct RelationFiles
+{
+	RelationFile *files;
+	int			n;
+	int			allocated;
+	uint64		n_relations;
+	uint64		n_blocks;		/* of all */
+} RelationFiles;
+
+/*
+ * A pool, what it goes with, and what a verb does to it.  OpenAndJudge() fills
+ * in all up to judge.
+ */
+typedef struct Rebuild
+{
+	const PCacheOptions *options;
+	const ControlFileData *control;
+	int			server_pid;		/* only for check: 0 if no server is running */
+	Configuration conf;
+	bool		have_record;
+	PCacheRecord record;		/* if have_record */
+	PCacheError record_error;	/* the message is "" if it is not damaged */
+	char		directory[MAXPGPATH];	/* of the pool; links resolved if that
+										 * is open, for verbs that do more
+										 * than look */
+	PCacheOpenResult opened;
+	PCacheError open_error;		/* if it is not open */
+	PCachePool	pool;			/* what follows is known if it is open */
+	PCacheNextEvent event;		/* that the next start comes after */
+	PCacheSuperblocks superblocks;	/* chosen is what is on media, or is about
+									 * to be */
+	Judge		judge;
+	PageScan	scan;			/* before anything was changed, of all slots;
+								 * if the superblock is usable */
+	struct RelationChoices *choices;	/* NULL for all relations */
+	struct PageList *list;		/* NULL for all pages of them */
+	RelationFiles files;		/* that the pool is filled from */
+	RebuildResult result;
+} Rebuild;
+
 /* What was saved, or would be. */
 typedef struct SaveResult
 {
@@ -320,26 +372,6 @@ typedef struct LoadResult
 	double		seconds;
 } LoadResult;
 
-/* A fork of a relation, in files. */
-typedef struct RelationFile
-{
-	RelFileLocator rlocator;
-	ForkNumber	fork;
-	bool		unlogged;
-	int			choice;			/* which one of --relations it is */
-	uint64		nblocks;
-	uint64		relation_blocks;	/* of all forks */
-} RelationFile;
-
-typedef struct RelationFiles
-{
-	RelationFile *files;
-	int			n;
-	int			allocated;
-	uint64		n_relations;
-	uint64		n_blocks;		/* of all */
-} RelationFiles;
-
 /* An open segment of a relation fork; fd is -1 if there is none. */
 typedef struct SegmentFile
 {
@@ -380,18 +412,23 @@ extern void ShowHelp(const char *progname, int verb);
 
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);
-extern const PCacheRecord *ReadClusterRecord(const PCacheOptions *options,
-											 PCacheRecord *record);
+extern bool ReadClusterRecord(const PCacheOptions *options, PCacheRecord *record,
+							  PCacheError *err);
 extern int	RunningServer(const char *pgdata);
 extern void RefuseRunningServer(const char *pgdata);
 extern bool FileExists(const char *directory, const char *name);
+extern void ResolvePath(const char *path, char *resolved);
+extern uint64 ParseSize(const char *size, const char *option);
+
+/* config.c */
 extern void AskWithServerArguments(const PCacheOptions *options);
 extern char *AskPostgres(const PCacheOptions *options, const char *directory,
 						 const char *config_file, const char *name);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern int64 ReadSizeSetting(const PCacheOptions *options, const char *name);
-extern void ResolvePath(const char *path, char *resolved);
-extern uint64 ParseSize(const char *size, const char *option);
+extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
+extern bool ModeIsOff(const Configuration *conf);
+extern PCacheNextConfig NextConfig(const Configuration *conf);
 
 /* locate.c */
 extern void LocateCluster(PCacheOptions *options);
@@ -399,37 +436,28 @@ extern const char *ServerArguments(const PCacheOptions *options);
 extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* judge.c */
-extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
-extern bool ModeIsOff(const Configuration *conf);
-extern PCacheNextConfig NextConfig(const Configuration *conf);
 extern void ReadLiveSuperblocks(const PCachePool *pool,
 								PCacheSuperblocks *superblocks);
-extern void FindPoolDirectory(const PCacheOptions *options,
-							  const Configuration *conf,
-							  const PCacheRecord *record, char *directory);
 extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
-extern void GatherClusterFacts(const PCacheOptions *options,
-							   const ControlFileData *control,
-							   const Configuration *conf,
-							   const PCacheRecord *record, bool crashed,
-							   Judge *judge);
-extern void GatherFacts(const PCacheOptions *options,
-						const ControlFileData *control,
-						const Configuration *conf,
-						const PCacheRecord *record,
-						const PCachePool *pool, bool crashed,
-						Judge *judge);
-extern void FreeFacts(Judge *judge);
+extern void GatherClusterFacts(const Rebuild *r, bool in_use, Judge *judge);
+extern void JudgePool(Rebuild *r);
+extern void OpenAndJudge(const PCacheOptions *options, Rebuild *r);
 extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   const Configuration *conf,
 						   const PCacheMediaReport *media,
 						   enum pg_log_level level, const char *hint);
 extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 							const Configuration *conf);
-extern void ScanPages(bool progress, const PCachePool *pool,
-					  const PCacheSuperblock *sb,
-					  const ControlFileData *control, int64 nbuffers,
-					  bool move, const Judge *judge, PageScan *scan);
+
+/* timeline.c */
+extern bool HasRecoveryTarget(const PCacheOptions *options);
+extern uint32 RecoveryTimeline(const PCacheOptions *options,
+							   const ControlFileData *control,
+							   bool archive_recovery);
+
+/* scan.c */
+extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress,
+					  PageScan *scan);
 extern const char *ColdForWantOfPages(const PCacheSuperblock *sb,
 									  const PageScan *scan, char *detail,
 									  size_t size);

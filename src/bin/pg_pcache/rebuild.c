@@ -87,46 +87,6 @@ RefuseUnusable(const Rebuild *r)
 	exit(EXIT_ERROR);
 }
 
-/* Open the pool, and read all that it says of itself. */
-static void
-OpenPool(Rebuild *r)
-{
-	PCacheError err;
-	char		directory[MAXPGPATH];
-	PCacheOpenMode mode = r->options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE;
-
-	switch (PCacheRecordRead(r->options->pgdata, &r->record, &err))
-	{
-		case PCACHE_RECORD_OK:
-			r->have_record = true;
-			break;
-		case PCACHE_RECORD_MISSING:
-			break;
-		case PCACHE_RECORD_ERROR:
-			pg_log_warning("%s", err.message);
-			break;
-	}
-	FindPoolDirectory(r->options, &r->conf, r->have_record ? &r->record : NULL,
-					  directory);
-	switch (PCachePoolOpen(directory, mode, &r->pool, &err))
-	{
-		case PCACHE_OPEN_OK:
-			break;
-		case PCACHE_OPEN_MISSING:
-			PCacheSetHint(&err, _("Is its file system mounted?  Otherwise run \"pg_pcache init%s\" to create the pool, and \"pg_pcache rebuild --warm-from-files\" to fill it."),
-						  r->have_record ? " --force" : "");
-			FailWith(&err);
-			break;
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			FailWith(&err);
-	}
-	ResolvePath(directory, r->directory);
-	ResolvePath(r->pool.path, r->result.pool);
-	strlcpy(r->pool.path, r->result.pool, sizeof(r->pool.path));
-	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
-}
-
 /* What the pool is to be able to hold. */
 static uint64
 ChooseCapacity(const Rebuild *r)
@@ -151,21 +111,15 @@ ChooseCapacity(const Rebuild *r)
 void
 ConcludeRebuild(Rebuild *r)
 {
-	PCacheVerdict verdict;
 	RebuildResult *result = &r->result;
 
 	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
-	FreeFacts(&r->judge);
-	GatherFacts(r->options, r->control, &r->conf,
-				r->have_record ? &r->record : NULL, &r->pool,
-				RebuildSuperblock(r)->state == PCACHE_STATE_DIRTY, &r->judge);
-	verdict = PCacheSuperblocksGate(&r->superblocks, &r->judge.facts);
-	if (verdict.refusal == PCACHE_WARM)
+	JudgePool(r);
+	if (r->judge.verdict.refusal == PCACHE_WARM)
 	{
 		PageScan	scan;
 
-		ScanPages(false, &r->pool, RebuildSuperblock(r), r->control,
-				  r->conf.nbuffers, true, &r->judge, &scan);
+		ScanPages(r, r->conf.nbuffers, true, false, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
 		result->next_start = NEXT_START_WARM;
 		if (ColdForWantOfPages(RebuildSuperblock(r), &scan, result->detail,
@@ -182,7 +136,7 @@ ConcludeRebuild(Rebuild *r)
 	else
 	{
 		result->next_start = NEXT_START_COLD;
-		strlcpy(result->detail, verdict.detail, sizeof(result->detail));
+		strlcpy(result->detail, r->judge.verdict.detail, sizeof(result->detail));
 	}
 	if (ModeIsOff(&r->conf))
 	{
@@ -253,21 +207,22 @@ DoRebuild(const PCacheOptions *options)
 	uint64		capacity;
 	bool		resize;
 
-	r.options = options;
-	r.control = ReadControlFile(options);
-	RefuseRunningServer(options->pgdata);
 	if (options->relations != NULL)
 		r.choices = ParseRelationChoices(options->relations);
-	ReadConfiguration(options, &r.conf);
-	OpenPool(&r);
+	OpenAndJudge(options, &r);
+	if (r.opened == PCACHE_OPEN_MISSING)
+	{
+		PCacheSetHint(&r.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init%s\" to create the pool, and \"pg_pcache rebuild --warm-from-files\" to fill it."),
+					  r.have_record ? " --force" : "");
+		FailWith(&r.open_error);
+	}
+	strlcpy(r.result.pool, r.pool.path, sizeof(r.result.pool));
 	CheckIdentity(&r);
 	if (options->reset &&
 		!PCachePoolMayFormat(&r.pool, r.have_record ? &r.record : NULL, &err))
 		FailWith(&err);
 	RefuseUnusable(&r);
 	capacity = ChooseCapacity(&r);
-	GatherFacts(options, r.control, &r.conf, r.have_record ? &r.record : NULL,
-				&r.pool, true, &r.judge);
 
 	r.result.dry_run = options->dry_run;
 	r.result.reset = options->reset;
@@ -281,8 +236,7 @@ DoRebuild(const PCacheOptions *options)
 	if (SuperblockIsUsable(&r))
 	{
 		/* all slots: verdicts beyond shared_buffers matter, too */
-		ScanPages(false, &r.pool, RebuildSuperblock(&r), r.control, -1, true, &r.judge,
-				  &r.scan);
+		ScanPages(&r, -1, true, false, &r.scan);
 	}
 
 	Repair(&r);

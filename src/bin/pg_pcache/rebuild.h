@@ -14,27 +14,6 @@
 
 #include "pg_pcache.h"
 
-/* Everything about a rebuild on its way. */
-typedef struct Rebuild
-{
-	const PCacheOptions *options;
-	const ControlFileData *control;
-	Configuration conf;
-	bool		have_record;
-	PCacheRecord record;		/* if have_record */
-	char		directory[MAXPGPATH];	/* of the pool, links resolved */
-	PCachePool	pool;
-	PCacheSuperblocks superblocks;	/* chosen is what is on media, or is about
-									 * to be */
-	Judge		judge;
-	PageScan	scan;			/* before anything was changed, of all slots;
-								 * if the superblock is usable */
-	struct RelationChoices *choices;	/* NULL for all relations */
-	struct PageList *list;		/* NULL for all pages of them */
-	RelationFiles files;		/* that the pool is filled from */
-	RebuildResult result;
-} Rebuild;
-
 /* poolio.c */
 extern void RebuildStep(const char *name);
 extern PCacheSuperblock *RebuildSuperblock(Rebuild *r);

@@ -27,12 +27,7 @@
 /* Everything about a save on its way. */
 typedef struct Saving
 {
-	const PCacheOptions *options;
-	ControlFileData *control;
-	PCacheRecord record;
-	PCachePool	pool;
-	PCacheSuperblock sb;
-	PageScan	scan;
+	Rebuild		r;				/* the pool, and what it goes with */
 	Image		image;
 	uint64		next_offset;	/* in the image; of the next chunk */
 	SaveResult	result;			/* counted when a worker ends */
@@ -99,17 +94,17 @@ ReadPages(const Saving *s, SaveWorker *worker, uint32 n)
 
 	for (uint32 i = 0; i < n; i += run)
 	{
-		uint64		offset = s->sb.blocks_offset + (uint64) descs[i].slot * BLCKSZ;
+		uint64		offset = s->r.superblocks.chosen.blocks_offset + (uint64) descs[i].slot * BLCKSZ;
 		bool		all;
 
 		/* neighbours in one go, and one by one if that fails */
 		for (run = 1; i + run < n && descs[i + run].slot == descs[i].slot + run;)
 			run++;
-		all = PCacheReadExact(s->pool.fd, pages + (size_t) kept * BLCKSZ,
+		all = PCacheReadExact(s->r.pool.fd, pages + (size_t) kept * BLCKSZ,
 							  (size_t) run * BLCKSZ, offset);
 		for (uint32 j = 0; j < run; j++)
 		{
-			if (!all && !PCacheReadExact(s->pool.fd, pages + (size_t) kept * BLCKSZ, BLCKSZ,
+			if (!all && !PCacheReadExact(s->r.pool.fd, pages + (size_t) kept * BLCKSZ, BLCKSZ,
 										 offset + (uint64) j * BLCKSZ))
 			{
 				worker->unreadable++;
@@ -133,7 +128,7 @@ SaveChunk(Work *work, uint64 number, void *state)
 	const PCacheImageHeader *header = &image->header;
 	PCacheImageEntry *entry = &image->entries[number];
 	uint64		first = number * header->slots_per_chunk;
-	uint32		n_slots = Min(header->slots_per_chunk, s->sb.slots_used - first);
+	uint32		n_slots = Min(header->slots_per_chunk, s->r.superblocks.chosen.slots_used - first);
 	PCacheDescriptor *saved = (PCacheDescriptor *) worker->raw.data;
 	ImageBuffer *out = &worker->raw;
 	size_t		raw_size;
@@ -141,10 +136,10 @@ SaveChunk(Work *work, uint64 number, void *state)
 	uint32		n = 0;
 
 	/* what the gates have read may be another page's by now only by an error */
-	(void) PCacheReadDescriptors(s->pool.fd, first, n_slots, worker->descs);
+	(void) PCacheReadDescriptors(s->r.pool.fd, first, n_slots, worker->descs);
 	for (uint32 i = 0; i < n_slots; i++)
 	{
-		if (s->scan.verdicts[first + i] == PCACHE_PAGE_KEPT &&
+		if (s->r.scan.verdicts[first + i] == PCACHE_PAGE_KEPT &&
 			PCacheDescriptorIsIntact(&worker->descs[i], first + i))
 			saved[n++] = worker->descs[i];
 	}
@@ -239,9 +234,9 @@ NameImage(Saving *s)
 
 	if (s->image.header.kind == PCACHE_IMAGE_LIST)
 		return;
-	CheckClusterUnchanged(s->options, s->control);
-	memcpy(s->record.image, s->image.header.digest, PCACHE_DIGEST_LEN);
-	if (!PCacheRecordWrite(s->options->pgdata, pg_file_create_mode, &s->record, &err))
+	CheckClusterUnchanged(s->r.options, s->r.control);
+	memcpy(s->r.record.image, s->image.header.digest, PCACHE_DIGEST_LEN);
+	if (!PCacheRecordWrite(s->r.options->pgdata, pg_file_create_mode, &s->r.record, &err))
 		FailWith(&err);
 	RebuildStep("save-recorded");
 }
@@ -252,13 +247,13 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 {
 	Image	   *image = &s->image;
 	uint32		per_chunk = ChunkSlots(kind);
-	uint32		n_chunks = (s->sb.slots_used + per_chunk - 1) / per_chunk;
+	uint32		n_chunks = (s->r.superblocks.chosen.slots_used + per_chunk - 1) / per_chunk;
 	uint32		n = 0;
 	Work		work = {
-		.n_workers = s->options->jobs,
+		.n_workers = s->r.options->jobs,
 		.n_tasks = n_chunks,
-		.total_bytes = s->sb.slots_used * BLCKSZ,
-		.progress = s->options->progress,
+		.total_bytes = s->r.superblocks.chosen.slots_used * BLCKSZ,
+		.progress = s->r.options->progress,
 		.state_size = sizeof(SaveWorker),
 		.begin = BeginWorker,
 		.task = SaveChunk,
@@ -266,9 +261,9 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 		.arg = s,
 	};
 
-	CreateImage(image, s->options->pgdata, kind, compression, &s->sb, n_chunks);
+	CreateImage(image, s->r.options->pgdata, kind, compression, &s->r.superblocks.chosen, n_chunks);
 	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET +
-				  s->scan.counts[PCACHE_PAGE_KEPT] * (kind == PCACHE_IMAGE_LIST ? 0 : BLCKSZ));
+				  s->r.scan.counts[PCACHE_PAGE_KEPT] * (kind == PCACHE_IMAGE_LIST ? 0 : BLCKSZ));
 	s->next_offset = PCACHE_IMAGE_CHUNKS_OFFSET;
 	if (!DoWork(&work))
 		pg_fatal("%s", work.failure);
@@ -290,67 +285,34 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 	CloseImage(image);
 }
 
-/* Open the pool, and ask all gates.  Returns false if there is nothing to save. */
+/* Is there something to save?  If not, the result has the reason. */
 static bool
-JudgePool(Saving *s)
+IsWorthSaving(Saving *s)
 {
-	const PCacheOptions *options = s->options;
-	ControlFileData *control = ReadControlFile(options);
-	PCacheSuperblocks superblocks;
-	const PCacheRecord *record;
-	PCacheVerdict verdict;
-	Configuration conf;
-	Judge		judge;
-	PCacheError err;
-	char		directory[MAXPGPATH];
+	Rebuild    *r = &s->r;
+	const PCacheVerdict *verdict = &r->judge.verdict;
+	const char *why = NULL;
 
-	RefuseRunningServer(options->pgdata);
-	ReadConfiguration(options, &conf);
-	s->control = control;
-	record = ReadClusterRecord(options, &s->record);
-	FindPoolDirectory(options, &conf, record, directory);
-	switch (PCachePoolOpen(directory, options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
-						   &s->pool, &err))
+	strlcpy(s->result.pool, r->pool.fd >= 0 ? r->pool.path : r->directory,
+			sizeof(s->result.pool));
+	if (r->opened == PCACHE_OPEN_MISSING)
+		why = r->open_error.message;
+	else if (ModeIsOff(&r->conf))
+		why = _("persistent_cache_mode is off");
+	else if (verdict->refusal != PCACHE_WARM)
+		why = verdict->detail;
+	else if (r->superblocks.chosen.state != PCACHE_STATE_CLEAN)
+		why = _("the server was not shut down cleanly, and memory that is loaded does not tell what was in change");
+	if (why != NULL)
 	{
-		case PCACHE_OPEN_OK:
-			break;
-		case PCACHE_OPEN_MISSING:
-			strlcpy(s->result.detail, err.message, sizeof(s->result.detail));
-			strlcpy(s->result.pool, directory, sizeof(s->result.pool));
-			return false;
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			FailWith(&err);
-	}
-	ResolvePath(s->pool.path, s->result.pool);
-	PCacheReadSuperblocks(s->pool.fd, &superblocks);
-	GatherFacts(options, control, &conf, record, &s->pool, false, &judge);
-	verdict = PCacheSuperblocksGate(&superblocks, &judge.facts);
-	s->sb = superblocks.chosen;
-	if (ModeIsOff(&conf))
-	{
-		strlcpy(s->result.detail, _("persistent_cache_mode is off"), sizeof(s->result.detail));
-		return false;
-	}
-	if (verdict.refusal == PCACHE_WARM && s->sb.state != PCACHE_STATE_CLEAN)
-	{
-		strlcpy(s->result.detail, _("the server was not shut down cleanly, and memory that is loaded does not tell what was in change"),
-				sizeof(s->result.detail));
-		return false;
-	}
-	if (verdict.refusal != PCACHE_WARM)
-	{
-		strlcpy(s->result.detail, verdict.detail, sizeof(s->result.detail));
+		strlcpy(s->result.detail, why, sizeof(s->result.detail));
 		return false;
 	}
 	/* all slots: what the next start will have room for is not known here */
-	ScanPages(false, &s->pool, &s->sb, control, -1, true, &judge, &s->scan);
-	if (ColdForWantOfPages(&s->sb, &s->scan, s->result.detail,
-						   sizeof(s->result.detail)) != NULL)
-		return false;
-	s->result.saved_pages = s->scan.saved;
-	FreeFacts(&judge);
-	return true;
+	ScanPages(r, -1, true, false, &r->scan);
+	s->result.saved_pages = r->scan.saved;
+	return ColdForWantOfPages(&r->superblocks.chosen, &r->scan, s->result.detail,
+							  sizeof(s->result.detail)) == NULL;
 }
 
 static void
@@ -385,14 +347,14 @@ PrintResult(const SaveResult *result)
 
 /* What is in the data directory is copied by base backups. */
 static void
-RefusePgdata(const Saving *s)
+RefusePgdata(const PCacheOptions *options, const Image *image)
 {
 	char		pgdata[MAXPGPATH];
 
-	ResolvePath(s->options->pgdata, pgdata);
-	if (!PCacheIsInside(s->image.dir.path, pgdata))
+	ResolvePath(options->pgdata, pgdata);
+	if (!PCacheIsInside(image->dir.path, pgdata))
 		return;
-	pg_log_error("image \"%s\" would be inside the data directory", s->image.path);
+	pg_log_error("image \"%s\" would be inside the data directory", image->path);
 	pg_log_error_hint("Base backups would copy it.  Choose another place with option %s.", "--to");
 	exit(EXIT_ERROR);
 }
@@ -406,7 +368,6 @@ DoSave(const PCacheOptions *options)
 	instr_time	elapsed;
 
 	INSTR_TIME_SET_CURRENT(start);
-	s.options = options;
 	result->dry_run = options->dry_run;
 	result->kind = options->list ? PCACHE_IMAGE_LIST : PCACHE_IMAGE_PAGES;
 	result->compression = ParseCompression(options->compress);
@@ -415,17 +376,18 @@ DoSave(const PCacheOptions *options)
 	{
 		LocateImage(options, &s.image);
 		strlcpy(result->image, s.image.path, sizeof(result->image));
-		RefusePgdata(&s);
-		if (JudgePool(&s))
+		RefusePgdata(options, &s.image);
+		OpenAndJudge(options, &s.r);
+		if (IsWorthSaving(&s))
 		{
-			result->pages = s.scan.counts[PCACHE_PAGE_KEPT];
+			result->pages = s.r.scan.counts[PCACHE_PAGE_KEPT];
 			if (!options->dry_run)
 			{
 				result->pages = 0;
 				Save(&s, result->kind, result->compression);
 			}
 		}
-		PCachePoolClose(&s.pool);
+		PCachePoolClose(&s.r.pool);
 	}
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);

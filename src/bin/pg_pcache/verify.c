@@ -17,9 +17,6 @@
  */
 #include "postgres_fe.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
-
 #include "common/logging.h"
 #include "pg_pcache.h"
 #include "storage/pcache_late_read.h"
@@ -62,123 +59,54 @@ ConcludeForecast(VerifyResult *result, const PCacheForecast *forecast)
 
 /* The pool cannot be used: does the server start without it? */
 static void
-JudgeUnavailable(const char *directory, const Configuration *conf, bool ours,
-				 const PCacheError *err, VerifyResult *result)
+JudgeUnavailable(const Rebuild *r, const PCacheError *err, VerifyResult *result)
 {
-	PCacheNextConfig config = NextConfig(conf);
+	PCacheNextConfig config = NextConfig(&r->conf);
 	PCacheForecast forecast = {.error = *err};
 
-	PCacheForetellWithout(directory, &config, ours, &forecast);
+	PCacheForetellWithout(r->directory, &config, false, &forecast);
 	ConcludeForecast(result, &forecast);
 }
 
 /* Does the server create a missing pool?  If not, it cannot use any. */
 static void
-JudgeMissingPool(const PCacheOptions *options, const char *directory,
-				 const PCacheRecord *record, const PCacheError *record_error,
-				 const Configuration *conf, PCacheError *err, VerifyResult *result)
+JudgeMissingPool(Rebuild *r, VerifyResult *result)
 {
-	PCacheNextConfig config = NextConfig(conf);
+	const PCacheRecord *record = r->have_record ? &r->record : NULL;
+	PCacheNextConfig config = NextConfig(&r->conf);
 	PCacheForecast forecast;
 
 	/* with --directory, only the pool that was lost is created again */
-	if (options->directory != NULL)
+	if (r->options->directory != NULL)
 	{
-		if (record == NULL || strcmp(directory, record->directory) != 0)
+		if (record == NULL || strcmp(r->directory, record->directory) != 0)
 		{
-			PCacheSetHint(err, _("Run \"pg_pcache init\" to create the persistent cache."));
-			FailWith(err);
+			PCacheSetHint(&r->open_error, _("Run \"pg_pcache init\" to create the persistent cache."));
+			FailWith(&r->open_error);
 		}
 		config.directory = NULL;
 	}
-	PCacheForetellMissing(directory, &config, record, record_error, err, &forecast);
-	PCacheForetellWithout(directory, &config, false, &forecast);
+	PCacheForetellMissing(r->directory, &config, record,
+						  r->record_error.message[0] != '\0' ? &r->record_error : NULL,
+						  &r->open_error, &forecast);
+	PCacheForetellWithout(r->directory, &config, false, &forecast);
 	ConcludeForecast(result, &forecast);
 }
 
-/* Ask the pool gates. */
+/* What the server makes of the open pool. */
 static void
-JudgeForResult(const PCachePool *pool, const PCacheSuperblocks *superblocks,
-			   const PCacheGateFacts *facts, const Configuration *conf,
-			   PCacheNextEvent event, VerifyResult *result)
+JudgeForResult(const Rebuild *r, VerifyResult *result)
 {
-	PCacheNextConfig config = NextConfig(conf);
+	PCacheNextConfig config = NextConfig(&r->conf);
 	PCacheForecast forecast;
 
-	PCacheForetellPool(pool, superblocks, facts, &config, event, &forecast);
-	if (superblocks->source == PCACHE_SB_COPY && event == PCACHE_NEXT_NOTHING)
+	PCacheForetellPool(&r->pool, &r->superblocks, &r->judge.facts, &config, r->event, &forecast);
+	if (r->superblocks.source == PCACHE_SB_COPY && r->event == PCACHE_NEXT_NOTHING)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
-					superblocks->first_error.message);
-	PCacheForetellWithout(pool->directory, &config,
-						  PCachePoolIsOurs(pool->directory, facts->record), &forecast);
+					r->superblocks.first_error.message);
+	PCacheForetellWithout(r->directory, &config,
+						  PCachePoolIsOurs(r->directory, r->judge.facts.record), &forecast);
 	ConcludeForecast(result, &forecast);
-}
-
-/*
- * Does the server with this PID use the file of an open pool?  It holds that open
- * as long as it runs, whatever has become of the name, or of PGDATA's record.
- */
-static bool
-ServerUsesPool(int pid, const PCachePool *pool)
-{
-	char		path[MAXPGPATH];
-	struct stat ours;
-	DIR		   *files;
-	struct dirent *entry;
-	bool		found = false;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	files = opendir(path);
-	if (files == NULL || fstat(pool->fd, &ours) < 0)
-	{
-		pg_log_error("could not find out whether the server with PID %d uses persistent cache pool \"%s\": %m",
-					 pid, pool->path);
-		exit(EXIT_ERROR);
-	}
-	while (!found && (entry = readdir(files)) != NULL)
-	{
-		struct stat theirs;
-
-		found = fstatat(dirfd(files), entry->d_name, &theirs, 0) == 0 &&
-			theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
-	}
-	closedir(files);
-	return found;
-}
-
-/*
- * Open the pool for a look.  If the server with this PID, unless that is 0, runs
- * with it, what that has locked is read as it is; any other pool that is locked
- * keeps the next start from it.
- */
-static PCacheOpenResult
-OpenForLook(const char *directory, int server_pid,
-			PCachePool *pool, PCacheSuperblocks *superblocks,
-			PCacheNextEvent *event, PCacheError *err)
-{
-	PCacheOpenResult opened;
-
-	*event = PCACHE_NEXT_NOTHING;
-	if (server_pid != 0)
-	{
-		opened = PCachePoolOpen(directory, PCACHE_OPEN_PEEK, pool, err);
-		if (opened == PCACHE_OPEN_ERROR)
-			return opened;
-		if (opened == PCACHE_OPEN_OK && ServerUsesPool(server_pid, pool))
-		{
-			*event = PCACHE_NEXT_RESTART;
-			ReadLiveSuperblocks(pool, superblocks);
-			return PCACHE_OPEN_OK;
-		}
-		*event = PCACHE_NEXT_RESTART_APART;
-		if (opened == PCACHE_OPEN_OK)
-			PCachePoolClose(pool);
-	}
-	opened = PCachePoolOpen(directory, server_pid != 0 ? PCACHE_OPEN_TRY : PCACHE_OPEN_READ,
-							pool, err);
-	if (opened == PCACHE_OPEN_OK)
-		PCacheReadSuperblocks(pool->fd, superblocks);
-	return opened;
 }
 
 /*
@@ -186,10 +114,10 @@ OpenForLook(const char *directory, int server_pid,
  * so that a bad block is an error, of one page.
  */
 static void
-ComparePool(const PCacheOptions *options, const PCachePool *pool,
-			const PCacheSuperblock *sb, const ControlFileData *control,
-			const PageScan *scan, VerifyResult *result)
+ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 {
+	const PCacheOptions *options = r->options;
+	const PCacheSuperblock *sb = &r->superblocks.chosen;
 	struct RelationCounter *counter = CreateRelationCounter();
 	PCachePageFacts facts = {.completed_epoch = scan->completed_epoch,
 	.redo = scan->redo};
@@ -208,16 +136,16 @@ ComparePool(const PCacheOptions *options, const PCachePool *pool,
 		if (options->progress && slot % 1024 == 0)
 			ReportProgress(slot * BLCKSZ, scan->slots * BLCKSZ, false);
 		if (scan->verdicts[slot] != PCACHE_PAGE_KEPT ||
-			!PCacheReadDescriptors(pool->fd, slot, 1, &desc))
+			!PCacheReadDescriptors(r->pool.fd, slot, 1, &desc))
 			continue;
 		dirty = PCachePageIsDirty(&desc, &facts);
-		if (!PCacheReadExact(pool->fd, cached.data, BLCKSZ,
+		if (!PCacheReadExact(r->pool.fd, cached.data, BLCKSZ,
 							 sb->blocks_offset + slot * BLCKSZ) ||
 			!ReadRelationBlock(&file, &desc, &stored))
 			comparison = PAGE_UNREADABLE;
 		else
 			comparison = ComparePages(&cached, &stored, &desc, dirty,
-									  control->data_checksum_version != 0);
+									  r->control->data_checksum_version != 0);
 		result->comparisons[comparison]++;
 
 		relation = CountRelation(counter, &desc);
@@ -267,83 +195,53 @@ ReadsEnd(const PCacheOptions *options, PCacheError *err)
 
 /* Look at the pool, as the server will at its next start. */
 static void
-Verify(const PCacheOptions *options, const ControlFileData *control,
-	   const Configuration *conf, int server_pid, VerifyResult *result)
+Verify(Rebuild *r, VerifyResult *result)
 {
-	PCacheRecord record_file;
-	PCacheRecord *record = NULL;
-	PCachePool	pool;
+	const PCacheOptions *options = r->options;
 	PCacheError err;
-	PCacheError record_err;
-	const PCacheError *record_error = NULL;
-	char		directory[MAXPGPATH];
-	PCacheSuperblocks superblocks;
-	PCacheNextEvent event;
-	Judge		judge;
-	PageScan	scan;
 	const char *cold;
 	char		detail[sizeof(result->detail)];
 
-	switch (PCacheRecordRead(options->pgdata, &record_file, &err))
-	{
-		case PCACHE_RECORD_OK:
-			record = &record_file;
-			break;
-		case PCACHE_RECORD_MISSING:
-			break;
-		case PCACHE_RECORD_ERROR:
-			pg_log_warning("%s", err.message);
-			record_err = err;
-			record_error = &record_err;
-			break;
-	}
-	FindPoolDirectory(options, conf, record, directory);
-	if ((conf->mode != NULL && !ReadsEnd(options, &err)) ||
+	if ((r->conf.mode != NULL && !ReadsEnd(options, &err)) ||
 		(options->directory == NULL &&
-		 !PCacheDirectoryIsAllowed(options->pgdata, conf->directory, directory, &err)))
+		 !PCacheDirectoryIsAllowed(options->pgdata, r->conf.directory, r->directory, &err)))
 	{
-		JudgeUnavailable(directory, conf, false, &err, result);
+		JudgeUnavailable(r, &err, result);
 		return;
 	}
 
-	switch (OpenForLook(directory, server_pid, &pool, &superblocks, &event, &err))
+	switch (r->opened)
 	{
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			JudgeMissingPool(options, directory, record, record_error, conf, &err, result);
+			JudgeMissingPool(r, result);
 			return;
 		case PCACHE_OPEN_LOCKED:
-			if (PCachePoolIsOurs(directory, record))
-				FailWith(&err);
+			if (PCachePoolIsOurs(r->directory, r->have_record ? &r->record : NULL))
+				FailWith(&r->open_error);
 			/* FALLTHROUGH */
 		case PCACHE_OPEN_ERROR:
-			JudgeUnavailable(directory, conf, false, &err, result);
+			JudgeUnavailable(r, &r->open_error, result);
 			return;
 	}
-	ResolvePath(pool.path, result->pool);
+	snprintf(result->pool, sizeof(result->pool), "%s/%s", r->pool.directory, PCACHE_POOL_FILE);
 
-	GatherFacts(options, control, conf, record, &pool, true, &judge);
-	JudgeForResult(&pool, &superblocks, &judge.facts, conf, event, result);
+	JudgeForResult(r, result);
 	/* which pages there will be is not known as long as a server runs */
-	if (result->next_start != NEXT_START_COLD && event == PCACHE_NEXT_NOTHING)
-	{
-		ScanPages(options->progress, &pool, &superblocks.chosen, control,
-				  conf->nbuffers, true, &judge, &scan);
-		result->scanned = true;
-		result->slots = scan.staying;
-		result->saved = scan.saved;
-		memcpy(result->counts, scan.counts, sizeof(result->counts));
-		cold = ColdForWantOfPages(&superblocks.chosen, &scan, detail, sizeof(detail));
-		if (cold != NULL)
-			Conclude(result, NEXT_START_COLD, cold, "%s", detail);
-		if (options->pages || options->deep)
-			ComparePool(options, &pool, &superblocks.chosen, control, &scan,
-						result);
-		FreeScan(&scan);
-	}
-	FreeFacts(&judge);
-	PCachePoolClose(&pool);
+	if (result->next_start == NEXT_START_COLD || r->event != PCACHE_NEXT_NOTHING)
+		return;
+	ScanPages(r, r->conf.nbuffers, true, options->progress, &r->scan);
+	result->scanned = true;
+	result->slots = r->scan.staying;
+	result->saved = r->scan.saved;
+	memcpy(result->counts, r->scan.counts, sizeof(result->counts));
+	cold = ColdForWantOfPages(&r->superblocks.chosen, &r->scan, detail, sizeof(detail));
+	if (cold != NULL)
+		Conclude(result, NEXT_START_COLD, cold, "%s", detail);
+	if (options->pages || options->deep)
+		ComparePool(r, &r->scan, result);
+	FreeScan(&r->scan);
 }
 
 static void
@@ -396,33 +294,21 @@ PrintResult(const VerifyResult *result)
 int
 DoVerify(const PCacheOptions *options)
 {
-	VerifyResult result;
-	Configuration conf;
-	const ControlFileData *control = ReadControlFile(options);
-	int			exit_status = EXIT_ERROR;
-	int			server_pid = 0;
+	Rebuild		r = {0};
+	VerifyResult result = {.next_start = NEXT_START_WARM};
 
-	if (options->verb == VERB_VERIFY)
-		RefuseRunningServer(options->pgdata);
-	else
-		server_pid = RunningServer(options->pgdata);
-	/* a restart gives them again, and a start does not */
-	if (server_pid != 0)
-		AskWithServerArguments(options);
-	memset(&result, 0, sizeof(result));
-	result.next_start = NEXT_START_WARM;
-	ReadConfiguration(options, &conf);
-
-	if (ModeIsOff(&conf))
+	OpenAndJudge(options, &r);
+	if (ModeIsOff(&r.conf))
 		Conclude(&result, NEXT_START_COLD, "off",
 				 _("persistent_cache_mode is off"));
 	else
-		Verify(options, control, &conf, server_pid, &result);
+		Verify(&r, &result);
 
 	if (result.next_start == NEXT_START_WARM &&
-		(conf.mode == NULL || conf.nbuffers < 0))
+		(r.conf.mode == NULL || r.conf.nbuffers < 0))
 		Conclude(&result, NEXT_START_UNKNOWN, "configuration",
 				 _("the server's configuration could not be read"));
+	PCachePoolClose(&r.pool);
 
 	if (options->json)
 		VerifyResultToJson(&result);
@@ -435,17 +321,5 @@ DoVerify(const PCacheOptions *options)
 		result.comparisons[PAGE_STORED_CHECKSUM] > 0)
 		return EXIT_ERROR;
 
-	switch (result.next_start)
-	{
-		case NEXT_START_WARM:
-			exit_status = EXIT_WARM;
-			break;
-		case NEXT_START_COLD:
-			exit_status = EXIT_COLD;
-			break;
-		case NEXT_START_UNKNOWN:
-			exit_status = EXIT_UNKNOWN;
-			break;
-	}
-	return exit_status;
+	return ExitStatus(result.next_start);
 }

@@ -234,8 +234,7 @@ WarmFromFiles(Rebuild *r)
 		PCacheSuperblocksGate(&r->superblocks, &r->judge.facts).refusal == PCACHE_WARM;
 	if (keep)
 	{
-		ScanPages(false, &r->pool, sb, r->control, r->conf.nbuffers, false,
-				  &r->judge, &scan);
+		ScanPages(r, r->conf.nbuffers, false, false, &scan);
 		kept = scan.counts[PCACHE_PAGE_KEPT];
 	}
 	MakePlan(r, keep ? &scan : NULL, &plan);

@@ -1,0 +1,268 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  Ask the page gates about each slot of a pool.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/scan.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/hashfn.h"
+#include "common/logging.h"
+#include "pg_pcache.h"
+#include "storage/pcache_shrink.h"
+
+
+#define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
+
+/* So that nobody can forge a pool whose pages have the same hash values. */
+static uint64 hash_seed;
+
+/* A page that passed its gate; to find duplicates. */
+typedef struct KeptPage
+{
+	PCachePageKey key;
+	uint32		slot;
+	bool		duplicated;
+	char		status;			/* for simplehash */
+} KeptPage;
+
+#define SH_PREFIX		kept
+#define SH_ELEMENT_TYPE	KeptPage
+#define SH_KEY_TYPE		PCachePageKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k) \
+	((uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(PCachePageKey), hash_seed))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(PCachePageKey)) == 0)
+#define SH_SCOPE		static inline
+#define SH_RAW_ALLOCATOR	pg_malloc0
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+struct PageSet
+{
+	kept_hash  *pages;
+};
+
+/* Remember what the page gates say. */
+static void
+NoteVerdict(uint64 slot, PCachePageVerdict verdict, void *arg)
+{
+	PageScan   *scan = arg;
+
+	scan->verdicts[slot] = verdict;
+}
+
+/*
+ * What the page gates, and then the choice, say of a slot.  If there was a
+ * choice, the gates have been asked for it.
+ */
+static PCachePageVerdict
+JudgeSlot(const PCachePageFacts *facts, const PCacheShrink *shrink,
+		  const PageScan *scan, uint64 slot, const PCacheDescriptor *desc)
+{
+	/* beyond the slots that matter, only what is sealed does */
+	if (slot >= scan->slots)
+		return PCacheSeqIsSealed(desc->seq) ? PCACHE_PAGE_NOT_FITTING : PCACHE_PAGE_FREE;
+
+	if (shrink == NULL)
+		return PCachePageGate(desc, slot, facts);
+	if (PCacheShrinkIsTwin(shrink, slot))
+		return PCACHE_PAGE_DUPLICATE;
+	if (scan->verdicts[slot] == PCACHE_PAGE_KEPT && !PCacheShrinkKeeps(shrink, slot))
+		return PCACHE_PAGE_NOT_FITTING;
+	return scan->verdicts[slot];
+}
+
+/*
+ * Free slots are counted only if they stay, and those that a page will be moved
+ * to are free no longer.
+ */
+static void
+CountFilledSlots(PCacheShrink *shrink, PageScan *scan)
+{
+	uint32		from;
+	uint32		to;
+
+	while (PCacheShrinkNextMove(shrink, &from, &to))
+		scan->counts[PCACHE_PAGE_FREE] -= (scan->verdicts[to] == PCACHE_PAGE_FREE);
+}
+
+/* Find the holes of a pool's file, which the next start fills. */
+static void
+FindHoles(const PCachePool *pool, PCacheRangeList *holes)
+{
+	uint64		start;
+	uint64		end = 0;
+
+	if (!PCachePoolHasHoles(pool))
+		return;
+	while (PCachePoolNextHole(pool, end, &start, &end))
+		PCacheRangeAdd(holes, start, end - start);
+	PCacheRangeMerge(holes);
+}
+
+/*
+ * Ask the page gates for each slot that the pool's last user had; the next
+ * one, with nbuffers, may have fewer (-1: that is not known).  If so, pages are
+ * moved, as a start does, and there is a verdict for each slot; or else pages
+ * beyond nbuffers do not fit.  progress tells whether to report that.
+ *
+ * The pool's superblock must have passed the geometry gate.  If it did not
+ * pass all pool gates the answers tell what is wrong with descriptors, not
+ * what will be kept.
+ */
+void
+ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *scan)
+{
+	const PCachePool *pool = &r->pool;
+	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	const Judge *judge = &r->judge;
+	PCachePageFacts facts = {0};
+	PCacheShrink *shrink = NULL;
+	uint64		slots_used = sb->slots_used;
+	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
+											  DESCRIPTORS_PER_READ);
+	kept_hash  *pages;
+	bool		found;
+
+	if (hash_seed == 0 && !pg_strong_random(&hash_seed, sizeof(hash_seed)))
+		pg_fatal("could not generate a random number");
+	pages = kept_create(1024, NULL);
+
+	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);
+	PCacheSetCompleted(&facts, sb, r->control);
+	PCacheSetCopied(&facts, &judge->facts);
+	facts.drop_unlogged = judge->drop_unlogged;
+	facts.host_restarted = PCacheHostRestarted(sb, &judge->facts);
+	facts.sizes = PCacheRelSizesCreate();
+	facts.media = &judge->media;
+	facts.blocks_offset = sb->blocks_offset;
+	facts.file_size = pool->file_size;
+	FindHoles(pool, &facts.holes);
+
+	memset(scan, 0, sizeof(*scan));
+	scan->staying = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
+	scan->slots = move ? slots_used : scan->staying;
+	scan->verdicts = pg_malloc0(Max(scan->slots, 1));
+	if (scan->staying < scan->slots)
+	{
+		shrink = PCacheShrinkCreate(slots_used, scan->staying);
+		shrink->seen = NoteVerdict;
+		shrink->arg = scan;
+		PCacheShrinkDecide(shrink, pool->fd, &facts);
+	}
+	scan->completed_epoch = facts.completed_epoch;
+	scan->redo = facts.redo;
+	scan->kept = pg_malloc_object(struct PageSet);
+	scan->kept->pages = pages;
+	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
+	{
+		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
+
+		/* descriptors that can't be read come back damaged */
+		(void) PCacheReadDescriptors(pool->fd, start, n, chunk);
+		for (uint32 i = 0; i < n; i++)
+		{
+			const PCacheDescriptor *desc = &chunk[i];
+			uint64		slot = start + i;
+			PCachePageVerdict verdict;
+			KeptPage   *page;
+
+			if (PCacheSeqIsSealed(desc->seq))
+				scan->sealed++;
+			verdict = JudgeSlot(&facts, shrink, scan, slot, desc);
+			if (slot < scan->slots)
+				scan->verdicts[slot] = verdict;
+			if (slot < scan->staying || verdict != PCACHE_PAGE_FREE)
+				scan->counts[verdict]++;
+			if (verdict != PCACHE_PAGE_KEPT)
+				continue;
+
+			/* of pages with the same tag none is kept */
+			page = kept_insert(pages, PCacheDescriptorKey(desc), &found);
+			if (!found)
+			{
+				page->slot = slot;
+				page->duplicated = false;
+				continue;
+			}
+			scan->verdicts[slot] = PCACHE_PAGE_DUPLICATE;
+			scan->counts[PCACHE_PAGE_KEPT]--;
+			scan->counts[PCACHE_PAGE_DUPLICATE]++;
+			if (!page->duplicated)
+			{
+				page->duplicated = true;
+				scan->verdicts[page->slot] = PCACHE_PAGE_DUPLICATE;
+				scan->counts[PCACHE_PAGE_KEPT]--;
+				scan->counts[PCACHE_PAGE_DUPLICATE]++;
+			}
+		}
+		if (progress)
+			ReportProgress((start + n) * BLCKSZ, slots_used * BLCKSZ, false);
+	}
+	if (progress)
+		ReportProgress(slots_used * BLCKSZ, slots_used * BLCKSZ, true);
+
+	/*
+	 * A damaged descriptor may look free.  After a clean stop the superblock
+	 * knows better; what it says in a pool in use is of an earlier one.
+	 */
+	scan->saved = scan->sealed;
+	if (sb->state == PCACHE_STATE_CLEAN)
+		scan->saved = Max(scan->saved, sb->saved_pages);
+	if (shrink != NULL)
+	{
+		CountFilledSlots(shrink, scan);
+		PCacheShrinkFree(shrink);
+	}
+	PCacheRelSizesFree(facts.sizes);
+	free(facts.holes.ranges);
+	pg_free(chunk);
+}
+
+/*
+ * Is the next start cold, since no page can be kept?  If so, detail says why,
+ * and the result is the reason's name in JSON; otherwise it is NULL.
+ */
+const char *
+ColdForWantOfPages(const PCacheSuperblock *sb, const PageScan *scan,
+				   char *detail, size_t size)
+{
+	PCacheVerdict empty =
+		PCacheEmptyGate(sb->state == PCACHE_STATE_CLEAN, scan->saved);
+
+	if (empty.refusal != PCACHE_WARM)
+	{
+		strlcpy(detail, empty.detail, size);
+		return PCacheRefusalName(empty.refusal);
+	}
+	if (scan->counts[PCACHE_PAGE_KEPT] > 0)
+		return NULL;
+	snprintf(detail, size, _("none of the %llu saved pages can be kept"),
+			 (unsigned long long) scan->saved);
+	return "pages";
+}
+
+/* Does one of the slots hold this page, to be kept? */
+bool
+ScanHasPage(const PageScan *scan, PCachePageKey key)
+{
+	KeptPage   *page = kept_lookup(scan->kept->pages, key);
+
+	return page != NULL && !page->duplicated;
+}
+
+void
+FreeScan(PageScan *scan)
+{
+	kept_destroy(scan->kept->pages);
+	pg_free(scan->kept);
+	pg_free(scan->verdicts);
+}
