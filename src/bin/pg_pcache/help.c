@@ -102,6 +102,10 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --pages              compare pages with the data files, too\n")},
 	{"deep", VERB_VERIFY,
 	gettext_noop("      --deep               likewise, with a summary for each relation\n")},
+	{"restore-target-wal", VERB_CHECK | VERB_VERIFY,
+		gettext_noop("      --restore-target-wal\n"
+					 "                           run restore_command to ask the archive of a standby for\n"
+					 "                           newer timelines\n")},
 	{"relations", VERB_STATUS,
 	gettext_noop("      --relations[=NUM]    list the relations with most pages (default: 10)\n")},
 	{"dbname", VERB_STATUS,
@@ -244,7 +248,8 @@ ShowHelp(const char *progname, int verb)
 			 "  2  for check, load, rebuild and verify: the next start will be cold;\n"
 			 "     for save: there is nothing to save\n"
 			 "  3  for check, load, rebuild and verify: nothing speaks against a warm start,\n"
-			 "     but the server's configuration could not be read\n"));
+			 "     but the server's configuration could not be read;\n"
+			 "     for check and verify: or the archive was not asked\n"));
 	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"
 			 "PostgreSQL.\n"));
 }

@@ -120,7 +120,8 @@ GatherClusterFacts(const Rebuild *r, bool in_use, Judge *judge)
 	PCacheSetRecovery(facts, &signals,
 					  signals.standby && HasRecoveryTarget(r->options),
 					  RecoveryTimeline(r->options, r->control,
-									   in_use && (signals.standby || signals.recovery)));
+									   in_use && (signals.standby || signals.recovery),
+									   &judge->archive_decides));
 	judge->drop_unlogged = r->control->state != DB_SHUTDOWNED ||
 		signals.backup_label || signals.recovery || signals.standby;
 }

@@ -76,6 +76,7 @@ static const Option options_table[] = {
 	{"image", 0, OPTION_STRING, AT(image), VERB_STATUS | VERB_VERIFY},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
 	{"deep", 0, OPTION_FLAG, AT(deep), VERB_VERIFY},
+	{"restore-target-wal", 0, OPTION_FLAG, AT(restore_target_wal), VERB_CHECK | VERB_VERIFY},
 	{"host", 'h', OPTION_STRING, AT(host), VERB_STATUS, "relations", VERB_STATUS},
 	{"port", 'p', OPTION_STRING, AT(port), VERB_STATUS, "relations", VERB_STATUS},
 	{"username", 'U', OPTION_STRING, AT(username), VERB_STATUS, "relations", VERB_STATUS},

@@ -79,6 +79,7 @@ typedef struct PCacheOptions
 	bool		warm_from_files;
 	bool		pages;
 	bool		deep;
+	bool		restore_target_wal;
 	bool		list;
 	bool		if_host_stops;
 	bool		keep;
@@ -187,6 +188,8 @@ typedef struct Judge
 	PCacheGateFacts facts;
 	PCacheMediaReport media;
 	bool		drop_unlogged;	/* the next start resets unlogged relations */
+	bool		archive_decides;	/* recovery may follow a newer timeline,
+									 * of which only the archive knows */
 	PCacheVerdict verdict;		/* of the pool gates */
 } Judge;
 
@@ -453,7 +456,7 @@ extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 extern bool HasRecoveryTarget(const PCacheOptions *options);
 extern uint32 RecoveryTimeline(const PCacheOptions *options,
 							   const ControlFileData *control,
-							   bool archive_recovery);
+							   bool archive_recovery, bool *archive_decides);
 
 /* scan.c */
 extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress,

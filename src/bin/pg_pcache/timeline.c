@@ -134,30 +134,22 @@ ArchiveHas(const PCacheOptions *options, const ControlFileData *control,
 	return restored;
 }
 
-/* Is there a history of this timeline?  As existsTimeLineHistory() looks. */
-static bool
-TimelineHasHistory(const PCacheOptions *options, const ControlFileData *control,
-				   const char *restore_command, uint32 timeline)
-{
-	char		name[MAXFNAMELEN];
-	char		path[MAXPGPATH];
-
-	TLHistoryFileName(name, timeline);
-	snprintf(path, sizeof(path), XLOGDIR "/%s", name);
-	return FileExists(options->pgdata, path) ||
-		(restore_command != NULL && restore_command[0] != '\0' &&
-		 ArchiveHas(options, control, restore_command, name));
-}
-
-/* Which timeline recovery will follow, as InitWalRecovery() finds out. */
+/*
+ * Which timeline recovery will follow, as InitWalRecovery() finds out.
+ *
+ * Verbs that only look run restore_command if they are told to, and save never
+ * does: the archive may not answer while the host goes down.  archive_decides is
+ * set if the archive was not asked and may know of a newer timeline.
+ */
 uint32
 RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
-				 bool archive_recovery)
+				 bool archive_recovery, bool *archive_decides)
 {
+	bool		may_ask = options->restore_target_wal ||
+		(options->verb & (VERB_LOAD | VERB_REBUILD)) != 0;
 	uint32		timeline = Max(control->checkPointCopy.ThisTimeLineID,
 							   control->minRecoveryPointTLI);
 	char	   *goal;
-	char	   *restore_command;
 
 	if (!archive_recovery)
 		return timeline;
@@ -165,9 +157,20 @@ RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 	if (goal == NULL || strcmp(goal, "latest") == 0)
 	{
 		/* as findNewestTimeLine(); it is what happens by default, too */
-		restore_command = ReadSetting(options, "restore_command");
-		while (TimelineHasHistory(options, control, restore_command, timeline + 1))
+		char	   *restore_command = ReadSetting(options, "restore_command");
+		bool		has_archive = restore_command != NULL && restore_command[0] != '\0';
+		char		name[MAXFNAMELEN];
+
+		for (;;)
+		{
+			TLHistoryFileName(name, timeline + 1);
+			if (!FileExists(options->pgdata, psprintf(XLOGDIR "/%s", name)) &&
+				!(has_archive && may_ask &&
+				  ArchiveHas(options, control, restore_command, name)))
+				break;
 			timeline++;
+		}
+		*archive_decides = has_archive && !may_ask;
 		free(restore_command);
 	}
 	else if (strcmp(goal, "current") != 0)

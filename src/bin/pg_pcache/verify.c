@@ -304,6 +304,13 @@ DoVerify(const PCacheOptions *options)
 	else
 		Verify(&r, &result);
 
+	if (result.next_start == NEXT_START_WARM && r.judge.archive_decides)
+	{
+		Conclude(&result, NEXT_START_UNKNOWN, "archive",
+				 _("the archive may have a newer timeline, which recovery would follow"));
+		snprintf(result.hint, sizeof(result.hint), _("Use option %s to ask it with \"restore_command\"."),
+				 "--restore-target-wal");
+	}
 	if (result.next_start == NEXT_START_WARM &&
 		(r.conf.mode == NULL || r.conf.nbuffers < 0))
 		Conclude(&result, NEXT_START_UNKNOWN, "configuration",

@@ -96,9 +96,17 @@ my $archive = PostgreSQL::Test::Utils::tempdir;
 my $history = slurp_file($standby->data_dir . '/pg_wal/00000002.history');
 
 $standby->append_conf('postgresql.conf', "recovery_target_timeline = 'latest'\nrestore_command = 'echo %r; cp \"$archive/%f\" \"%p\"'");
-is(verify_json($standby)->{rc}, 0, 'restore_command: warm, as long as the archive has no other timeline');
+my @ask = ('--restore-target-wal');
+is(verify_json($standby, @ask)->{rc}, 0, 'restore_command: warm, as long as the archive has no other timeline');
 append_to_file("$archive/00000003.history", "${history}2\tFF/0\tno recovery target specified\n");
-$verdict = verify_json($standby);
+for my $verb ('verify', 'check')
+{
+	$verdict = verb_json($standby, $verb);
+	is($verdict->{rc}, 3, "restore_command, $verb: not run unless it is asked for");
+	is("$verdict->{next_start} $verdict->{reason}", 'unknown archive', "restore_command, $verb: the archive would decide");
+	like($verdict->{hint}, qr/--restore-target-wal/, "restore_command, $verb: with a hint");
+}
+$verdict = verify_json($standby, @ask);
 is($verdict->{rc}, 2, 'restore_command: cold, once the archive has the history of another one');
 like($verdict->{detail}, qr/written on timeline 2, recovery follows timeline 3$/, 'restore_command: which is named');
 cold_after_crash($standby, 'timeline', qr/written on timeline 2, recovery follows timeline 3$/,
@@ -107,7 +115,7 @@ $standby->stop('immediate');
 
 # What it prints is not ours to say.
 $standby->append_conf('postgresql.conf', "restore_command = 'echo noise; false'");
-my ($rc, $out, $err) = pcache($standby, 'verify', '--json');
+my ($rc, $out, $err) = pcache($standby, 'verify', '--json', @ask);
 like($out, qr/^\{.*\}\s*$/s, 'restore_command that prints something: that is not in the answer');
 like($err, qr/^noise$/m, 'restore_command that prints something: it is passed on');
 
@@ -125,13 +133,13 @@ like($err, qr/^noise$/m, 'restore_command that prints something: it is passed on
 }
 
 $standby->append_conf('postgresql.conf', "restore_command = 'kill -TERM \$\$'");
-$verdict = verify_json($standby);
+$verdict = verify_json($standby, @ask);
 is($verdict->{rc}, 1, 'restore_command dies of a signal: an error');
 like($verdict->{stderr}, qr/"restore_command" failed: .*terminated by signal 15/, 'restore_command dies of a signal: which is named');
 is((pcache($standby, 'rebuild'))[0], 1, 'restore_command is interrupted: so is pg_pcache rebuild');
 $standby->append_conf('postgresql.conf', "restore_command = 'kill -USR1 \$\$'");
-is((pcache($standby, 'verify'))[0], 1, 'restore_command dies of another signal: an error');
-is((pcache($standby, 'check'))[0], 1, 'restore_command dies of another signal: for pg_pcache check as well');
+is((pcache($standby, 'verify', @ask))[0], 1, 'restore_command dies of another signal: an error');
+is((pcache($standby, 'check', @ask))[0], 1, 'restore_command dies of another signal: for pg_pcache check as well');
 is((pcache($standby, 'rebuild'))[0], 2, 'restore_command dies of another signal: pg_pcache rebuild does what it can');
 like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*terminated by signal 10:/,
 	'restore_command dies of another signal: and warns');
@@ -143,7 +151,7 @@ like((pcache($standby, 'rebuild'))[2], qr/warning: "restore_command" failed: .*t
 	mkdir $odd or die $!;
 	local $ENV{TMPDIR} = $odd;
 	$standby->append_conf('postgresql.conf', "restore_command = 'cat >&2; echo got=%p >&2; false'");
-	IPC::Run::run([ 'pg_pcache', '-D' => $standby->data_dir, 'verify', '--json' ], '<' => \"secret\n", '>' => \$out, '2>' => \$err);
+	IPC::Run::run([ 'pg_pcache', '-D' => $standby->data_dir, 'verify', '--json', @ask ], '<' => \"secret\n", '>' => \$out, '2>' => \$err);
 	unlike($err, qr/secret/, 'restore_command: our input is not its own');
 	like($err, qr{^got=/tmp/pg_pcache\.}m, 'restore_command: an odd TMPDIR is not used');
 	ok(!-e $standby->data_dir . "/split", 'restore_command: the shell has not run it');

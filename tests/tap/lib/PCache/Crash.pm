@@ -169,7 +169,7 @@ sub warm_after_crash
 {
 	my ($node, $valid, $name, %params) = @_;
 	my $ratio = $params{ratio} // 1;
-	my $verdict = verify_json($node);
+	my $verdict = verify_json($node, '--restore-target-wal');
 	my $offset = log_offset($node);
 	my $outcome;
 
@@ -197,7 +197,7 @@ sub cold_after_crash
 
 	if (defined $reason)
 	{
-		$verdict = verify_json($node);
+		$verdict = verify_json($node, '--restore-target-wal');
 		is($verdict->{rc}, 2, "$name: pg_pcache verify says cold");
 		is($verdict->{reason}, $reason, "$name: pg_pcache verify says why");
 	}
