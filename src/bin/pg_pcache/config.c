@@ -58,24 +58,13 @@ AskWithServerArguments(const PCacheOptions *options)
 	server_arguments = ServerArguments(options);
 }
 
-/*
- * The value that a configuration parameter has in a server that is started with
- * -D directory, and with this configuration file if that is not NULL, by asking
- * "postgres -C".  Returns NULL, after a warning, if that is unknown.
- */
-char *
-AskPostgres(const PCacheOptions *options, const char *directory,
-			const char *config_file, const char *name)
+/* Start a program that prints the value of a parameter. */
+static FILE *
+StartPostgres(const char *postgres, const char *directory, const char *config_file,
+			  const char *name, PQExpBuffer command)
 {
-	const char *postgres = FindPostgres(options);
-	PQExpBuffer command;
 	FILE	   *pipe;
-	char	   *line;
 
-	if (postgres == NULL)
-		return NULL;
-
-	command = createPQExpBuffer();
 	appendShellString(command, postgres);
 	appendPQExpBufferStr(command, server_arguments);
 	appendPQExpBufferStr(command, " -D ");
@@ -92,55 +81,99 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 	pipe = popen(command->data, "r");
 	if (pipe == NULL)
 		pg_fatal("could not execute command \"%s\": %m", command->data);
-	line = pg_get_line(pipe, NULL);
-	if (pclose(pipe) != 0 || line == NULL)
-	{
-		pg_log_warning("could not read \"%s\" from the cluster's configuration",
-					   name);
-		pg_log_warning_detail("The command was: %s", command->data);
-		free(line);
-		line = NULL;
-	}
-	else
-		(void) pg_strip_crlf(line);
-	destroyPQExpBuffer(command);
-	return line;
+	return pipe;
 }
 
 /*
- * The value that a configuration parameter will have at the next start, or
- * NULL, after a warning, if that is unknown.
+ * The values that n configuration parameters have in a server that is started
+ * with -D directory, and with this configuration file if that is not NULL, by
+ * asking "postgres -C".  Each gets a copy, or NULL, after a warning, if that is
+ * unknown.
+ *
+ * "postgres -C" takes one name, so it runs once for each, all at a time.  If the
+ * first one is not known, for example since the configuration has an error, the
+ * others count as unknown, too, and only the first one says why.
+ */
+void
+AskPostgres(const PCacheOptions *options, const char *directory,
+			const char *config_file, int n, const char *const names[],
+			char *values[])
+{
+	const char *postgres = FindPostgres(options);
+	FILE	  **pipes = pg_malloc_array(FILE *, n);
+	PQExpBuffer *commands = pg_malloc_array(PQExpBuffer, n);
+
+	memset(values, 0, n * sizeof(*values));
+	for (int i = 0; i < n && postgres != NULL; i++)
+	{
+		commands[i] = createPQExpBuffer();
+		if (i > 0)
+			appendPQExpBufferStr(commands[i], "2>/dev/null ");
+		pipes[i] = StartPostgres(postgres, directory, config_file, names[i], commands[i]);
+	}
+	for (int i = 0; i < n && postgres != NULL; i++)
+	{
+		char	   *line = pg_get_line(pipes[i], NULL);
+
+		if (pclose(pipes[i]) == 0 && line != NULL && (i == 0 || values[0] != NULL))
+		{
+			(void) pg_strip_crlf(line);
+			values[i] = line;
+		}
+		else if (i == 0 || values[0] != NULL)
+		{
+			pg_log_warning("could not read \"%s\" from the cluster's configuration",
+						   names[i]);
+			pg_log_warning_detail("The command was: %s", commands[i]->data);
+		}
+		destroyPQExpBuffer(commands[i]);
+	}
+	pg_free(pipes);
+	pg_free(commands);
+}
+
+/*
+ * The values that configuration parameters will have at the next start, each NULL
+ * if it is unknown; see AskPostgres().
  *
  * If "postgres -C" fails on a configuration file that is there, so does a start.
  * It has told why then, and verbs that foretell a start have nothing more to say.
  */
-char *
-ReadSetting(const PCacheOptions *options, const char *name)
+void
+ReadSettings(const PCacheOptions *options, int n, const char *const names[],
+			 char *values[])
 {
 	static const char *config_file;
 	static bool located = false;
-	char	   *value;
 
 	if (!located)
 		config_file = LocateConfigFile(options);
 	located = true;
-	value = AskPostgres(options, options->pgdata, config_file, name);
-	if (value == NULL && FindPostgres(options) != NULL &&
+	AskPostgres(options, options->pgdata, config_file, n, names, values);
+	if (values[0] == NULL && FindPostgres(options) != NULL &&
 		(options->verb & (VERB_CHECK | VERB_VERIFY)) != 0 &&
 		access(config_file != NULL ? config_file :
 			   psprintf("%s/postgresql.conf", options->pgdata), R_OK) == 0)
 		pg_fatal("the server does not start with the configuration of the cluster");
+}
+
+/* The same for one of them. */
+char *
+ReadSetting(const PCacheOptions *options, const char *name)
+{
+	char	   *value;
+
+	ReadSettings(options, 1, &name, &value);
 	return value;
 }
 
 /*
- * A size at the next start, in blocks, or -1 if that is unknown: shared_buffers
- * or persistent_cache_size.
+ * What "postgres -C" says of a size, shared_buffers or persistent_cache_size, in
+ * blocks, or -1 if that is unknown.
  */
-int64
-ReadSizeSetting(const PCacheOptions *options, const char *name)
+static int64
+ParseBlocks(const char *name, const char *value)
 {
-	char	   *value = ReadSetting(options, name);
 	char	   *end;
 	int			blocks;
 
@@ -156,6 +189,16 @@ ReadSizeSetting(const PCacheOptions *options, const char *name)
 					   value, name);
 		blocks = -1;
 	}
+	return blocks;
+}
+
+/* A size at the next start, in blocks, or -1 if that is unknown. */
+int64
+ReadSizeSetting(const PCacheOptions *options, const char *name)
+{
+	char	   *value = ReadSetting(options, name);
+	int64		blocks = ParseBlocks(name, value);
+
 	free(value);
 	return blocks;
 }
@@ -164,37 +207,26 @@ ReadSizeSetting(const PCacheOptions *options, const char *name)
 void
 ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 {
-	char	   *on_media_unknown;
-	char	   *required;
-	char	   *huge_pages;
-	int64		pool_size;
+	static const char *const names[] = {
+		"persistent_cache_mode", "persistent_cache_directory", "shared_buffers",
+		"persistent_cache_size", "persistent_cache_on_media_unknown",
+		"persistent_cache_required", "huge_pages", "io_method", "debug_io_direct",
+	};
+	char	   *values[lengthof(names)];
 
-	conf->mode = ReadSetting(options, "persistent_cache_mode");
-	conf->nbuffers = -1;
-	conf->directory = NULL;
-	conf->pool_size = 0;
-	conf->cold_on_media_unknown = false;
-	conf->required = false;
-	conf->huge_pages = true;
-	/* who does not know the one, does not know the others */
-	if (conf->mode != NULL)
-	{
-		conf->directory = ReadSetting(options, "persistent_cache_directory");
-		conf->nbuffers = ReadSizeSetting(options, "shared_buffers");
-		pool_size = ReadSizeSetting(options, "persistent_cache_size");
-		conf->pool_size = Max(pool_size, 0);
-
-		on_media_unknown = ReadSetting(options, "persistent_cache_on_media_unknown");
-		conf->cold_on_media_unknown = on_media_unknown != NULL &&
-			strcmp(on_media_unknown, "cold") == 0;
-		free(on_media_unknown);
-		required = ReadSetting(options, "persistent_cache_required");
-		conf->required = required != NULL && strcmp(required, "on") == 0;
-		free(required);
-		huge_pages = ReadSetting(options, "huge_pages");
-		conf->huge_pages = huge_pages == NULL || strcmp(huge_pages, "off") != 0;
-		free(huge_pages);
-	}
+	ReadSettings(options, lengthof(names), names, values);
+	conf->mode = values[0];
+	conf->directory = values[1];
+	conf->nbuffers = ParseBlocks(names[2], values[2]);
+	conf->pool_size = Max(ParseBlocks(names[3], values[3]), 0);
+	conf->cold_on_media_unknown = values[4] != NULL && strcmp(values[4], "cold") == 0;
+	conf->required = values[5] != NULL && strcmp(values[5], "on") == 0;
+	conf->huge_pages = values[6] == NULL || strcmp(values[6], "off") != 0;
+	conf->io_method = values[7];
+	conf->debug_io_direct = values[8];
+	for (int i = 3; i < 7; i++)
+		free(values[i]);
+	free(values[2]);
 }
 
 /* Is it known that the next start does without the pool? */

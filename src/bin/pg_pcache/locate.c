@@ -97,6 +97,7 @@ FindDebianCluster(void)
 void
 LocateCluster(PCacheOptions *options)
 {
+	const char *name = "data_directory";
 	char	   *config_file;
 	char	   *datadir;
 	bool		was_given;
@@ -119,8 +120,7 @@ LocateCluster(PCacheOptions *options)
 	config_file = psprintf("%s/%s", options->datadir, CONFIG_FILE);
 	if (options->config_file == NULL)
 		options->config_file = make_absolute_path(config_file);
-	datadir = AskPostgres(options, options->datadir, options->config_file,
-						  "data_directory");
+	AskPostgres(options, options->datadir, options->config_file, 1, &name, &datadir);
 	if (datadir == NULL)
 		pg_fatal("could not find the data directory of the configuration in \"%s\"",
 				 options->datadir);
@@ -246,6 +246,7 @@ LocateConfigFile(const PCacheOptions *options)
 	char		command[MAX_OPTIONS_SIZE];
 	char		path[MAXPGPATH];
 	char		resolved[PATH_MAX];
+	const char *name = "data_directory";
 	char	   *config_file;
 	char	   *datadir;
 	bool		is_ours;
@@ -261,7 +262,7 @@ LocateConfigFile(const PCacheOptions *options)
 	snprintf(path, sizeof(path), "%s/%s", options->pgdata, CONFIG_FILE);
 	if (strcmp(config_file, path) == 0)
 		return NULL;
-	datadir = AskPostgres(options, options->pgdata, config_file, "data_directory");
+	AskPostgres(options, options->pgdata, config_file, 1, &name, &datadir);
 	is_ours = datadir != NULL && realpath(datadir, resolved) != NULL &&
 		strcmp(resolved, options->pgdata) == 0;
 	free(datadir);

@@ -180,6 +180,8 @@ typedef struct Configuration
 	bool		cold_on_media_unknown;
 	bool		required;		/* persistent_cache_required */
 	bool		huge_pages;		/* huge_pages is not off */
+	char	   *io_method;		/* NULL if unknown */
+	char	   *debug_io_direct;	/* NULL if unknown */
 } Configuration;
 
 /* Facts for the gates; see JudgePool(). */
@@ -425,8 +427,11 @@ extern uint64 ParseSize(const char *size, const char *option);
 
 /* config.c */
 extern void AskWithServerArguments(const PCacheOptions *options);
-extern char *AskPostgres(const PCacheOptions *options, const char *directory,
-						 const char *config_file, const char *name);
+extern void AskPostgres(const PCacheOptions *options, const char *directory,
+						const char *config_file, int n,
+						const char *const names[], char *values[]);
+extern void ReadSettings(const PCacheOptions *options, int n,
+						 const char *const names[], char *values[]);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern int64 ReadSizeSetting(const PCacheOptions *options, const char *name);
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);

@@ -25,16 +25,16 @@
 bool
 HasRecoveryTarget(const PCacheOptions *options)
 {
-	for (int i = 0; i < PCACHE_N_RECOVERY_TARGETS; i++)
-	{
-		char	   *value = ReadSetting(options, PCacheRecoveryTargets[i]);
-		bool		is_set = (value == NULL || value[0] != '\0');
+	char	   *values[PCACHE_N_RECOVERY_TARGETS];
+	bool		has_target = false;
 
-		free(value);
-		if (is_set)
-			return true;
+	ReadSettings(options, lengthof(values), PCacheRecoveryTargets, values);
+	for (int i = 0; i < lengthof(values); i++)
+	{
+		has_target |= (values[i] == NULL || values[i][0] != '\0');
+		free(values[i]);
 	}
-	return false;
+	return has_target;
 }
 
 /*
@@ -149,15 +149,18 @@ RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 		(options->verb & (VERB_LOAD | VERB_REBUILD)) != 0;
 	uint32		timeline = Max(control->checkPointCopy.ThisTimeLineID,
 							   control->minRecoveryPointTLI);
-	char	   *goal;
+	static const char *const names[] = {"recovery_target_timeline", "restore_command"};
+	char	   *values[lengthof(names)];
+	const char *goal;
 
 	if (!archive_recovery)
 		return timeline;
-	goal = ReadSetting(options, "recovery_target_timeline");
+	ReadSettings(options, lengthof(names), names, values);
+	goal = values[0];
 	if (goal == NULL || strcmp(goal, "latest") == 0)
 	{
 		/* as findNewestTimeLine(); it is what happens by default, too */
-		char	   *restore_command = ReadSetting(options, "restore_command");
+		const char *restore_command = values[1];
 		bool		has_archive = restore_command != NULL && restore_command[0] != '\0';
 		char		name[MAXFNAMELEN];
 
@@ -171,10 +174,10 @@ RecoveryTimeline(const PCacheOptions *options, const ControlFileData *control,
 			timeline++;
 		}
 		*archive_decides = has_archive && !may_ask;
-		free(restore_command);
 	}
 	else if (strcmp(goal, "current") != 0)
 		timeline = strtoul(goal, NULL, 0);
-	free(goal);
+	free(values[0]);
+	free(values[1]);
 	return timeline;
 }

@@ -181,16 +181,10 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 
 /* No pool is used if a read could go on after its server, see pcache_late_read.c. */
 static bool
-ReadsEnd(const PCacheOptions *options, PCacheError *err)
+ReadsEnd(const Configuration *conf, PCacheError *err)
 {
-	char	   *io_method = ReadSetting(options, "io_method");
-	char	   *debug_io_direct = ReadSetting(options, "debug_io_direct");
-	bool		end = io_method == NULL || debug_io_direct == NULL ||
-		PCacheReadsEndWithProcess(io_method, debug_io_direct, err);
-
-	free(io_method);
-	free(debug_io_direct);
-	return end;
+	return conf->io_method == NULL || conf->debug_io_direct == NULL ||
+		PCacheReadsEndWithProcess(conf->io_method, conf->debug_io_direct, err);
 }
 
 /* Look at the pool, as the server will at its next start. */
@@ -202,7 +196,7 @@ Verify(Rebuild *r, VerifyResult *result)
 	const char *cold;
 	char		detail[sizeof(result->detail)];
 
-	if ((r->conf.mode != NULL && !ReadsEnd(options, &err)) ||
+	if (!ReadsEnd(&r->conf, &err) ||
 		(options->directory == NULL &&
 		 !PCacheDirectoryIsAllowed(options->pgdata, r->conf.directory, r->directory, &err)))
 	{
