@@ -5,19 +5,14 @@
  *
  * All is looked at before anything is changed (dropplan.c).  Then, in this
  * order, and each step durably before the next one: what an interrupted "init
- * --force" left, the pool, its directory if nothing else is in it, the record,
- * and last the symbolic link in PGDATA.  On persistent memory, files are
- * overwritten before they are removed.
+ * --force" left, the pool, its directory if nothing else is in it, and last the
+ * record.  On persistent memory, files are overwritten before they are removed.
  *
  * A drop that was interrupted is completed by running it again, since as long
- * as there is something to remove, the record still says where.  Only the link
- * outlives the record, and it is found by its name.
- *
- * Nor does a server that is started in between start wrongly:
- *
- * - Record without pool: that is what a reboot of the host leaves of a tmpfs.
- *   The server creates the pool again, or says that it is gone.
- * - Link without record: the server says that there is no pool.
+ * as there is something to remove, the record still says where.  Nor does a
+ * server that is started in between start wrongly: a record without a pool is
+ * what a reboot of the host leaves of a tmpfs, so the server creates the pool
+ * again, or says that it is gone.
  *
  * With the record removed first, nothing would say where the pool is, once the
  * settings are gone, and its memory would be lost until the host is restarted.
@@ -142,8 +137,6 @@ CarryOut(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 		RemoveFromPgdata(options, plan->record_path);
 	}
 	RebuildStep("drop-record");
-	if (plan->remove_link)
-		RemoveFromPgdata(options, plan->link);
 }
 
 /* The configuration may ask for what was just dropped. */
@@ -183,8 +176,7 @@ IsNothing(const DropPlan *plan, const DropResult *result)
 		if (plan->leftover_fd[i] >= 0)
 			return false;
 	}
-	return plan->pool.fd < 0 && !plan->remove_record && !plan->remove_link &&
-		!plan->remove_directory;
+	return plan->pool.fd < 0 && !plan->remove_record && !plan->remove_directory;
 }
 
 static void
@@ -214,8 +206,6 @@ PrintResult(const DropResult *result, const char *directory)
 				  result->directory_stays);
 	if (result->record[0] != '\0')
 		PrintLine("record", "%s", result->record);
-	if (result->link[0] != '\0')
-		PrintLine("symbolic link", "%s", result->link);
 	PrintLine("freed", "%s", FormatBytes(result->freed));
 	if (result->overwritten > 0)
 		PrintLine("overwritten", "%s", FormatBytes(result->overwritten));

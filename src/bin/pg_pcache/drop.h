@@ -32,9 +32,8 @@ typedef struct DropPlan
 	bool		overwrite_pool;
 	bool		remove_directory;
 	bool		remove_record;
-	bool		remove_link;
 	char		record_path[MAXPGPATH];
-	char		link[MAXPGPATH];	/* PGDATA/pg_pcache */
+	char		default_directory[MAXPGPATH];	/* PGDATA/pg_pcache */
 } DropPlan;
 
 /* dropplan.c */

@@ -37,7 +37,7 @@ ReadRecord(const PCacheOptions *options, DropPlan *plan)
 
 	snprintf(plan->record_path, sizeof(plan->record_path), "%s/%s",
 			 options->pgdata, PCACHE_RECORD_FILE);
-	snprintf(plan->link, sizeof(plan->link), "%s/%s",
+	snprintf(plan->default_directory, sizeof(plan->default_directory), "%s/%s",
 			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
 	plan->record_result = PCacheRecordRead(options->pgdata, &plan->record, &err);
 	if (plan->record_result == PCACHE_RECORD_ERROR && !options->force)
@@ -56,7 +56,7 @@ static void
 ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 {
 	char	   *configured = NULL;
-	const char *directory = plan->link;
+	const char *directory = plan->default_directory;
 	PCacheError err;
 
 	if (options->directory != NULL)
@@ -93,7 +93,7 @@ ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 			plan->is_untrusted = true;
 			break;
 	}
-	if (!plan->is_untrusted && strcmp(plan->directory, plan->link) != 0 &&
+	if (!plan->is_untrusted && strcmp(plan->directory, plan->default_directory) != 0 &&
 		PCacheIsInside(plan->directory, options->pgdata))
 	{
 		if (!options->force)
@@ -311,7 +311,7 @@ BecomesEmpty(const DropPlan *plan)
 static void
 CheckDirectory(DropPlan *plan, DropResult *result)
 {
-	bool		is_default = strcmp(plan->directory, plan->link) == 0;
+	bool		is_default = strcmp(plan->directory, plan->default_directory) == 0;
 	struct stat st;
 	struct stat parent_st;
 	int			parent;
@@ -331,50 +331,6 @@ CheckDirectory(DropPlan *plan, DropResult *result)
 	else
 		plan->remove_directory = true;
 	close(parent);
-}
-
-/*
- * Does PGDATA/pg_pcache go?  Only a symbolic link does, and only if it leads to
- * this pool or to none.
- */
-static void
-CheckLink(DropPlan *plan, DropResult *result)
-{
-	struct stat st;
-	char		target[PATH_MAX];
-	char		pool[PATH_MAX + PCACHE_PATH_RESERVE];
-
-	if (lstat(plan->link, &st) < 0)
-	{
-		if (errno != ENOENT)
-			pg_fatal("could not stat \"%s\": %m", plan->link);
-		return;
-	}
-	if (!S_ISLNK(st.st_mode))
-		return;
-	if (realpath(plan->link, target) == NULL)
-	{
-		if (errno != ENOENT)
-			pg_log_warning("symbolic link \"%s\" is left, because it cannot be followed: %m",
-						   plan->link);
-		plan->remove_link = errno == ENOENT && !plan->keeps_record;
-	}
-	else if (strcmp(target, plan->directory) == 0)
-		plan->remove_link = true;
-	else
-	{
-		snprintf(pool, sizeof(pool), "%s/%s", target, PCACHE_POOL_FILE);
-		plan->remove_link = !plan->keeps_record &&
-			lstat(pool, &st) < 0 && errno == ENOENT;
-		if (!plan->remove_link && !plan->keeps_record)
-		{
-			pg_log_warning("symbolic link \"%s\" is left, because it leads to another pool, \"%s\"",
-						   plan->link, pool);
-			pg_log_warning_hint("Run \"pg_pcache drop\" once more to drop that one.");
-		}
-	}
-	if (plan->remove_link)
-		strlcpy(result->link, plan->link, sizeof(result->link));
 }
 
 /*
@@ -406,5 +362,4 @@ PlanDrop(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 		plan->remove_record = true;
 		strlcpy(result->record, plan->record_path, sizeof(result->record));
 	}
-	CheckLink(plan, result);
 }

@@ -3,11 +3,11 @@
  * init.c
  *	  pg_pcache init: create the pool.
  *
- * All is looked at before anything is changed.  Then, in this order: the pool
- * is made; a symbolic link PGDATA/pg_pcache that led elsewhere leads to it; and
- * last the record tells the server that all is there, and where.  A failure, or a signal, on the way undoes what was
- * made, and with --force puts back the old pool, which until then has another
- * name.  Nothing old can be taken for the new, as it has another UUID.
+ * All is looked at before anything is changed.  Then the pool is made, and last
+ * the record tells the server that it is there, and where.  A failure, or a
+ * signal, on the way undoes what was made, and with --force puts back the old
+ * pool, which until then has another name.  Nothing old can be taken for the new,
+ * as it has another UUID.
  *
  * If there is no room for both, the old pool is made the new one in place.
  * That cannot be undone, but what can fail fails before.
@@ -30,28 +30,17 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
-#include "common/file_utils.h"
 #include "common/logging.h"
 #include "rebuild.h"
-
-/* What is at PGDATA/pg_pcache. */
-typedef enum LinkState
-{
-	LINK_NONE,					/* nothing, or what a base backup leaves */
-	LINK_RIGHT,					/* a way to the pool's directory */
-	LINK_ELSEWHERE,				/* a symbolic link to another one */
-} LinkState;
 
 /* Everything that init finds out before it starts. */
 typedef struct InitPlan
 {
-	char		link[MAXPGPATH];	/* PGDATA/pg_pcache */
-	LinkState	link_state;
-	char		old_target[MAXPGPATH];	/* if the link leads elsewhere */
+	char		default_directory[MAXPGPATH];	/* PGDATA/pg_pcache */
 	char		directory[MAXPGPATH];	/* of the pool, links resolved */
 	PCacheDir	existing;		/* the part of it that exists, open */
 	bool		is_default;		/* the pool is in PGDATA */
-	bool		is_configured;	/* the server finds it without a link */
+	bool		is_configured;	/* persistent_cache_directory names it */
 	PCachePool	old_pool;		/* open and locked, if there is one */
 	bool		in_place;		/* no room for both */
 	uint64		capacity;
@@ -68,34 +57,15 @@ static struct
 	volatile sig_atomic_t made_directory;
 	volatile sig_atomic_t made_pool;
 	volatile sig_atomic_t kept_pool;
-	volatile sig_atomic_t made_link;
-	volatile sig_atomic_t removed_link;
 	char		directory[MAXPGPATH];
 	size_t		existing_length;
 	int			dir_fd;			/* of the pool's directory */
-	char		link[MAXPGPATH];
-	char		old_target[MAXPGPATH];
 }			undo;
 
-/* Only async-signal-safe functions here, and in Undo(). */
-static void
-WarnOfLostLink(void)
-{
-	static const char message[] =
-		"pg_pcache: warning: could not restore the symbolic link \"pg_pcache\" in the data directory\n";
-
-	if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
-		return;					/* there is nobody else to tell */
-}
-
-/* Remove what was made so far. */
+/* Remove what was made so far, with async-signal-safe functions only. */
 static void
 Undo(void)
 {
-	if (undo.made_link)
-		(void) unlink(undo.link);
-	if (undo.removed_link && symlink(undo.old_target, undo.link) < 0 && errno != EEXIST)
-		WarnOfLostLink();
 	if (undo.made_pool)
 	{
 		(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE_TMP, 0);
@@ -124,7 +94,6 @@ Undo(void)
 			undo.directory[length] = '\0';
 		}
 	}
-	undo.made_link = undo.removed_link = 0;
 	undo.made_pool = undo.kept_pool = undo.made_directory = 0;
 }
 
@@ -189,7 +158,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		free(configured);
 		configured = NULL;
 	}
-	snprintf(plan->link, sizeof(plan->link), "%s/%s",
+	snprintf(plan->default_directory, sizeof(plan->default_directory), "%s/%s",
 			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
 
 	if (options->directory != NULL)
@@ -236,7 +205,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		pg_fatal("directory name \"%s\" contains a newline or carriage return character",
 				 plan->directory);
 
-	plan->is_default = (strcmp(plan->directory, plan->link) == 0);
+	plan->is_default = (strcmp(plan->directory, plan->default_directory) == 0);
 	if (configured != NULL)
 	{
 		char		resolved[MAXPGPATH];
@@ -262,69 +231,44 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 	}
 }
 
-/* Look at PGDATA/pg_pcache. */
+/*
+ * The server looks for a pool in PGDATA/pg_pcache first, unless the configuration
+ * names a directory.  So nothing is to be there but the pool's directory, or what
+ * a base backup leaves, an empty one.
+ */
 static void
-CheckLink(const PCacheOptions *options, InitPlan *plan)
+CheckDefaultDirectory(const InitPlan *plan)
 {
-	struct stat st;
+	const char *path = plan->default_directory;
 	char		target[MAXPGPATH];
-	ssize_t		len;
+	struct stat st;
 
-	if (lstat(plan->link, &st) < 0)
+	if (plan->is_default || plan->is_configured)
+		return;
+	if (lstat(path, &st) < 0)
 	{
 		if (errno != ENOENT)
-			pg_fatal("could not stat \"%s\": %m", plan->link);
-		plan->link_state = LINK_NONE;
+			pg_fatal("could not stat \"%s\": %m", path);
 		return;
 	}
-
-	if (S_ISLNK(st.st_mode))
-	{
-		ResolvePath(plan->link, target);
-		if (strcmp(target, plan->directory) == 0)
-		{
-			plan->link_state = LINK_RIGHT;
-			return;
-		}
-		if (!options->force)
-		{
-			pg_log_error("\"%s\" is a symbolic link to another directory, \"%s\"",
-						 plan->link, target);
-			pg_log_error_hint("Use %s to replace it, or give that directory.",
-							  "--force");
-			exit(EXIT_ERROR);
-		}
-		len = readlink(plan->link, plan->old_target,
-					   sizeof(plan->old_target) - 1);
-		if (len < 0)
-			pg_fatal("could not read symbolic link \"%s\": %m", plan->link);
-		plan->old_target[len] = '\0';
-		plan->link_state = LINK_ELSEWHERE;
+	ResolvePath(path, target);
+	if (strcmp(target, plan->directory) == 0)
 		return;
-	}
-
 	if (!S_ISDIR(st.st_mode))
 	{
-		pg_log_error("\"%s\" is not a directory", plan->link);
+		pg_log_error("\"%s\" is not a directory", path);
 		pg_log_error_hint("Remove or rename it.");
 		exit(EXIT_ERROR);
 	}
-	if (plan->is_default)
-	{
-		plan->link_state = LINK_RIGHT;
-		return;
-	}
-	switch (pg_check_dir(plan->link))
+	switch (pg_check_dir(path))
 	{
 		case 1:
-			plan->link_state = LINK_NONE;
 			break;
 		case -1:
-			pg_fatal("could not access directory \"%s\": %m", plan->link);
+			pg_fatal("could not access directory \"%s\": %m", path);
 			break;
 		default:
-			pg_log_error("directory \"%s\" exists but is not empty",
-						 plan->link);
+			pg_log_error("directory \"%s\" exists but is not empty", path);
 			pg_log_error_hint("Remove or empty it, because the server looks for a pool there first.");
 			exit(EXIT_ERROR);
 	}
@@ -495,14 +439,6 @@ StopProgress(pid_t pid, uint64 total)
 	ReportProgress(total, total, true);
 }
 
-static void
-SyncDirectory(const char *directory)
-{
-	/* it reports errors itself */
-	if (fsync_fname(directory, true) != 0)
-		exit(EXIT_ERROR);
-}
-
 /* Have the old pool keep another name, until there is a new one. */
 static void
 KeepOldPool(InitPlan *plan)
@@ -558,24 +494,6 @@ MakeDirectory(InitPlan *plan)
 		FailWith(&err);
 }
 
-/* A link that led to another pool would be taken before the record. */
-static void
-ChangeLink(const PCacheOptions *options, const InitPlan *plan)
-{
-	if (plan->is_configured || plan->link_state != LINK_ELSEWHERE)
-		return;
-
-	strlcpy(undo.link, plan->link, sizeof(undo.link));
-	strlcpy(undo.old_target, plan->old_target, sizeof(undo.old_target));
-	undo.removed_link = 1;
-	if (unlink(plan->link) < 0)
-		pg_fatal("could not remove symbolic link \"%s\": %m", plan->link);
-	undo.made_link = 1;
-	if (symlink(plan->directory, plan->link) < 0)
-		pg_fatal("could not create symbolic link \"%s\": %m", plan->link);
-	SyncDirectory(options->pgdata);
-}
-
 /* Do it. */
 static void
 CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
@@ -598,11 +516,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	MakeDirectory(plan);
 	undo.dir_fd = plan->existing.fd;
 	if (plan->in_place)
-	{
-		/* what can be undone first */
-		ChangeLink(options, plan);
 		ReuseOldPool(plan, &pool, &sb);
-	}
 	else
 	{
 		if (plan->old_pool.fd >= 0)
@@ -623,7 +537,6 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 			FailWith(&err);
 		}
 		RebuildStep("init-created");
-		ChangeLink(options, plan);
 	}
 
 	strlcpy(record.directory, plan->directory, sizeof(record.directory));
@@ -673,8 +586,6 @@ PrintResult(const InitResult *result)
 			   result->replaced ? _("replaced") : _("created"));
 
 	PrintLine("pool", "%s/%s", result->directory, PCACHE_POOL_FILE);
-	if (result->link[0] != '\0')
-		PrintLine("symbolic link", "%s", result->link);
 	PrintLine("file system", "%s", PCacheFsKindName(result->fs_kind));
 	PrintLine("capacity", "%llu blocks",
 			  (unsigned long long) result->geometry.capacity);
@@ -707,8 +618,7 @@ DoInit(const PCacheOptions *options)
 	RefuseRunningServer(options->pgdata);
 	ChooseDirectory(options, &plan);
 	CheckOldPool(options, &plan);
-	if (!plan.is_configured)
-		CheckLink(options, &plan);
+	CheckDefaultDirectory(&plan);
 	CheckDirectory(&plan);
 	plan.capacity = ChooseCapacity(options);
 	CheckSpace(&plan, &result);
@@ -717,9 +627,7 @@ DoInit(const PCacheOptions *options)
 	result.replaced = (plan.old_pool.fd >= 0);
 	result.system_identifier = plan.control->system_identifier;
 	strlcpy(result.directory, plan.directory, sizeof(result.directory));
-	if (!plan.is_default && !plan.is_configured && plan.link_state != LINK_NONE)
-		strlcpy(result.link, plan.link, sizeof(result.link));
-	result.is_default = plan.is_default || result.link[0] != '\0';
+	result.is_default = plan.is_default;
 	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
 						&page_size))
 		pg_fatal("could not stat file system of \"%s\": %m",

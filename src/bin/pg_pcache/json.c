@@ -290,7 +290,6 @@ DropResultToJson(const DropResult *result, bool human)
 	AddBoolean(&w, "directory_removed",
 			   has_directory && result->directory_stays == NULL);
 	AddString(&w, "record", result->record[0] != '\0' ? result->record : NULL);
-	AddString(&w, "symbolic_link", result->link[0] != '\0' ? result->link : NULL);
 	AddBytes(&w, "freed", result->freed, human);
 	AddBytes(&w, "overwritten", result->overwritten, human);
 	Finish(&w);
@@ -306,7 +305,6 @@ InitResultToJson(const InitResult *result, bool human)
 	AddBoolean(&w, "dry_run", result->dry_run);
 	AddBoolean(&w, "replaced", result->replaced);
 	AddString(&w, "pool", psprintf("%s/%s", result->directory, PCACHE_POOL_FILE));
-	AddString(&w, "symbolic_link", result->link[0] != '\0' ? result->link : NULL);
 	AddString(&w, "file_system", PCacheFsKindName(result->fs_kind));
 	AddNumber(&w, "capacity", result->geometry.capacity);
 	AddBytes(&w, "cached_data", data_size, human);

@@ -98,9 +98,7 @@ typedef struct InitResult
 	bool		dry_run;
 	bool		replaced;		/* there was a pool, --force replaced it */
 	char		directory[MAXPGPATH];
-	bool		is_default;		/* PGDATA/pg_pcache is, or leads to, it */
-	char		link[MAXPGPATH];	/* PGDATA/pg_pcache if that is a symbolic
-									 * link, else "" */
+	bool		is_default;		/* it is PGDATA/pg_pcache */
 	PCacheFsKind fs_kind;
 	PCacheGeometry geometry;
 	uint64		system_identifier;
@@ -121,7 +119,6 @@ typedef struct DropResult
 	char		directory[MAXPGPATH];
 	const char *directory_stays;	/* why it is not removed, or NULL */
 	char		record[MAXPGPATH];
-	char		link[MAXPGPATH];
 	uint64		freed;			/* bytes */
 	uint64		overwritten;	/* likewise, on persistent memory */
 } DropResult;

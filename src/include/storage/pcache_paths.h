@@ -15,7 +15,7 @@
 #ifndef PCACHE_PATHS_H
 #define PCACHE_PATHS_H
 
-/* holds the pool, or is a symbolic link to the directory that does */
+/* the directory of the pool, if the configuration names no other one */
 #define PCACHE_DEFAULT_DIRECTORY	"pg_pcache"
 
 /* room that a directory's path leaves for the names of files in it */

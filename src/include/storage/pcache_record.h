@@ -3,8 +3,7 @@
  * pcache_record.h
  *	  PGDATA's record of its pool.
  *
- * It lies in PGDATA proper, and not behind the symbolic link to the pool's
- * directory.
+ * It lies in PGDATA proper, and not in the pool's directory.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

@@ -24,9 +24,7 @@ $node->backup('plain');
 my $backup = $node->backup_dir . '/plain';
 
 ok(-f "$backup/global/pg_control", 'the backup has the cluster');
-ok(-d "$backup/pg_pcache" && !-l "$backup/pg_pcache",
-	'pg_pcache is a directory in the backup');
-is_deeply([ slurp_dir_entries("$backup/pg_pcache") ], [], 'and it is empty');
+ok(!-e "$backup/pg_pcache", 'the backup has no directory of a pool');
 ok(!-e "$backup/pg_pcache.state", 'the backup has no record of the pool');
 command_ok([ 'pg_verifybackup', $backup ], 'pg_verifybackup passes');
 
@@ -50,8 +48,6 @@ $node->stop;
 
 my $restored = PostgreSQL::Test::Cluster->new('restored');
 $restored->init_from_backup($node, 'plain');
-rmdir $restored->data_dir . '/pg_pcache' or die $!;
-symlink pool_dir($node), $restored->data_dir . '/pg_pcache' or die $!;
 
 my $offset = log_offset($restored);
 $restored->start;
@@ -75,8 +71,6 @@ $node->stop;
 my $state = slurp_file(state_file($node));
 rename $data, "$data.old" or die $!;
 $node->init_from_backup($node, 'plain');
-rmdir "$data/pg_pcache" or die $!;
-symlink pool_dir($node), "$data/pg_pcache" or die $!;
 append_to_file(state_file($node), $state);
 chmod 0600, state_file($node);
 $offset = log_offset($node);
@@ -145,8 +139,6 @@ $node->stop;
 $state = slurp_file(state_file($node));
 rename $data, "$data.old2" or die $!;
 $node->init_from_backup($node, 'plain', has_restoring => 1, standby => 0);
-rmdir "$data/pg_pcache" or die $!;
-symlink pool_dir($node), "$data/pg_pcache" or die $!;
 append_to_file(state_file($node), $state);
 chmod 0600, state_file($node);
 $node->append_conf('postgresql.conf', q{

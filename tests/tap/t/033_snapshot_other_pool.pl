@@ -33,7 +33,6 @@ cold_after($node, \$expected, 'restored snapshot', 'incarnation',
 	qr/^the pool was last used by incarnation [0-9a-f]{16} of the server, the data directory by [0-9a-f]{16}$/, sub {
 	rename $data, "$data.old" or die $!;
 	rename $snapshot, $data or die $!;
-	symlink pool_dir($node), "$data/pg_pcache" or die $!;
 	chmod 0700, $data;
 	$expected = $expected_then;
 });
@@ -65,7 +64,6 @@ for my $case (
 {
 	my ($other, $reason, $message, $owner_message) = @$case;
 	my $name = 'pool of ' . $other->name;
-	my $own = readlink "$data/pg_pcache";
 	my $expected_other;
 
 	$other->start;
@@ -74,8 +72,7 @@ for my $case (
 	warm_up($other);
 	$other->stop;
 	cold_after($node, \$expected, $name, $reason, $message, sub {
-		unlink "$data/pg_pcache";
-		symlink pool_dir($other), "$data/pg_pcache" or die $!;
+		set_directory($node, pool_dir($other));
 	});
 
 	# and the owner, when it comes back, notices as well
@@ -87,8 +84,7 @@ for my $case (
 		"$name: the owner's contents are right");
 	$other->stop;
 
-	unlink "$data/pg_pcache";
-	symlink $own, "$data/pg_pcache" or die $!;
+	set_directory($node, pool_dir($node));
 	$offset = log_offset($node);
 	$node->start;
 	is_cold($node, $offset, qr/another pool/, "$name: back to one's own");

@@ -15,7 +15,6 @@ use Test::More;
 # tmpfs, some directories deep
 my $top = pool_root() . '/some';
 my $node = new_node('memory', directory => "$top/where/deep");
-my $data = $node->data_dir;
 my ($offset, $expected, $verdict, $outcome);
 
 is(status_json($node)->{file_system}, 'tmpfs', 'kind of the pool on tmpfs');
@@ -63,8 +62,7 @@ my $state = slurp_file(state_file($node));
 my $disk = PostgreSQL::Test::Utils::tempdir();
 write_state($node, $state, directory => "$disk/not/mounted");
 remove_tree($top);
-unlink "$data/pg_pcache";
-symlink "$disk/not/mounted", "$data/pg_pcache" or die $!;
+set_directory($node, "$disk/not/mounted");
 start_fails(
 	$node,
 	qr/FATAL:  there is no persistent cache pool in directory "\Q$disk\E\/not\/mounted", and "\Q$disk\E" is on an ordinary file system\n.*HINT:  Is the file system for the pool mounted\?  On an ordinary file system, only "pg_pcache init" creates a pool\./,
@@ -74,8 +72,7 @@ my ($rc, undef, $err) = pcache($node, 'verify');
 is($rc, 1, 'directory not on tmpfs any more: pg_pcache verify fails');
 like($err, qr/and "\Q$disk\E" is on an ordinary file system/,
 	'directory not on tmpfs any more: pg_pcache verify says why');
-unlink "$data/pg_pcache";
-symlink "$top/where/deep", "$data/pg_pcache" or die $!;
+set_directory($node, pool_dir($node));
 write_state($node, $state);
 $node->start;
 restart_warm($node, 'mounted again');

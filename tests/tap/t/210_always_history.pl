@@ -79,8 +79,6 @@ my $state = slurp_file(state_file($node));
 my $restored = checksums_of_backup();
 rename $data, "$data.old" or die $!;
 $node->init_from_backup($node, 'b');
-rmdir "$data/pg_pcache" or die $!;
-symlink pool_dir($node), "$data/pg_pcache" or die $!;
 append_to_file(state_file($node), $state);
 chmod 0600, state_file($node);
 $expected = $restored;
@@ -127,8 +125,6 @@ isnt($expected, $target, 'PITR: something has changed since');
 $state = slurp_file(state_file($node));
 rename $data, "$data.old2" or die $!;
 $node->init_from_backup($node, 'c', has_restoring => 1, standby => 0);
-rmdir "$data/pg_pcache" or die $!;
-symlink pool_dir($node), "$data/pg_pcache" or die $!;
 append_to_file(state_file($node), $state);
 chmod 0600, state_file($node);
 $node->append_conf('postgresql.conf', q{

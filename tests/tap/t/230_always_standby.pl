@@ -65,7 +65,6 @@ my $cascade = PostgreSQL::Test::Cluster->new('cascade');
 $standby->backup('c');
 $cascade->init_from_backup($standby, 'c', has_streaming => 1);
 $cascade->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
-rmdir $cascade->data_dir . '/pg_pcache' or die $!;
 add_pool($cascade, mode => 'always');
 $cascade->start;
 for my $round (1, 2)

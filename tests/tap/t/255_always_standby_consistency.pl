@@ -210,7 +210,6 @@ sub standby_of
 	$of->backup($name) if $of != $primary;
 	$node->init_from_backup($of, $of == $primary ? 'b' : $name, %params);
 	$node->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
-	rmdir $node->data_dir . '/pg_pcache';
 	$node->append_conf('postgresql.conf', 'archive_mode = off');
 	add_pool($node, mode => 'always');
 	PostgreSQL::Test::Utils::system_or_bail('cp', $node->data_dir . '/postgresql.conf', $node->basedir . '/conf');

@@ -297,7 +297,6 @@ for my $case ([ 'pg_rewind', '', 'incarnation', $without ],
 	{
 		# it has removed what only the target has; as if it had not
 		append_to_file(state_file($node), $record);
-		symlink pool_dir($node), $node->data_dir . '/pg_pcache' or die $!;
 	}
 	unlink $node->data_dir . '/postgresql.conf';
 	append_to_file($node->data_dir . '/postgresql.conf', $conf);

@@ -129,7 +129,7 @@ $primary->safe_psql('postgres', 'CREATE TABLE other AS SELECT i, repeat(md5(i::t
 $primary->backup('b');
 $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always', link => 0);
+add_pool($standby, mode => 'always');
 $standby->append_conf('postgresql.conf', 'persistent_cache_seal_delay = 10ms');
 $standby->start;
 

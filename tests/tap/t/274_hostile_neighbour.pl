@@ -195,12 +195,12 @@ $node->append_conf('postgresql.conf', "persistent_cache_directory = '$open/link'
 all_refuse($untrusted, 'a link that others can change',
 	[qw(verify)], [qw(rebuild --reset --force)], [ qw(init --force --directory), "$open/link" ]);
 $node->adjust_conf('postgresql.conf', 'persistent_cache_directory', undef);
-unlink "$data/pg_pcache" or die $!;
+set_directory($node, undef);
 symlink "$open/link", "$data/pg_pcache" or die $!;
 all_refuse($untrusted, 'PGDATA/pg_pcache by way of a link that others can change',
 	[qw(verify)], [qw(rebuild --reset --force)], [qw(init --force)]);
 unlink "$data/pg_pcache" or die $!;
-symlink $dir, "$data/pg_pcache" or die $!;
+set_directory($node, $dir);
 
 # Nothing is made below it, either, as after a reboot or by pg_pcache init.
 rename $dir, "$dir.away" or die $!;

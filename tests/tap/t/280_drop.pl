@@ -69,10 +69,10 @@ is($out, qq{There is nothing to drop: there is no pool in directory "$data/pg_pc
 is($err, '', 'no pool: nothing on stderr');
 ok(decode_json((pcache($node, 'drop', '--json'))[1])->{nothing_to_drop}, 'no pool: JSON');
 
-# On tmpfs, by the link.  The pool's directory was made by init, the one above
+# On tmpfs, by the record.  The pool's directory was made by init, the one above
 # it is somebody else's.
 mkdir "$root/top", 0700;
-add_pool($node, directory => "$root/top/main");
+add_pool($node, directory => "$root/top/main", setting => 0);
 $node->start;
 load_data($node, rows => 1000);
 my $expected = checksums($node);
@@ -84,13 +84,13 @@ refused('live server', qr/^pg_pcache: error: cluster must be shut down\n.*detail
 $node->stop;
 
 my $blocks = 512 * (stat "$root/top/main/pool")[12];
-my $would_be = qr/pool: +\Q$root\E\/top\/main\/pool\ndirectory: +\Q$root\E\/top\/main\nrecord: +\Q$data\E\/pg_pcache\.state\nsymbolic link: +\Q$data\E\/pg_pcache\nfreed: +[\d.]+ MB\n$/;
+my $would_be = qr/pool: +\Q$root\E\/top\/main\/pool\ndirectory: +\Q$root\E\/top\/main\nrecord: +\Q$data\E\/pg_pcache\.state\nfreed: +[\d.]+ MB\n$/;
 ($rc, $out, $err) = pcache($node, 'drop', '--dry-run');
 is($rc, 0, '--dry-run: exit status');
 like($out, qr/^Dry run: nothing was changed\.  This would be removed:\n\n$would_be/, '--dry-run: output');
 like($err, qr/^pg_pcache: warning: "persistent_cache_mode" is "planned_restart", so the next start of the server will create the pool again, or fail\n.*hint: Set it to "off", or remove the settings of the persistent cache from the configuration\.$/,
 	'--dry-run: the configuration is warned of');
-is(traces(), 'pg_pcache pg_pcache.state', '--dry-run: all is there');
+is(traces(), 'pg_pcache.state', '--dry-run: all is there');
 is(verify_json($node)->{rc}, 0, '--dry-run: the next start will still be warm');
 is(decode_json((pcache($node, 'drop', '--dry-run', '--json'))[1])->{freed}, $blocks, '--dry-run --json: bytes');
 
@@ -102,12 +102,12 @@ refused('locked pool', qr/^pg_pcache: error: persistent cache pool ".*" is locke
 close $fh;
 
 set_mode($node, undef);
-dropped('tmpfs, by the link', qr/^This was removed:\n\n$would_be/);
-ok(!-e "$root/top/main", 'tmpfs, by the link: the directory is gone');
-ok(-d "$root/top", 'tmpfs, by the link: not the one above it');
+dropped('tmpfs, by the record', qr/^This was removed:\n\n$would_be/);
+ok(!-e "$root/top/main", 'tmpfs, by the record: the directory is gone');
+ok(-d "$root/top", 'tmpfs, by the record: not the one above it');
 dropped('repeated', qr/^There is nothing to drop: /);
 $node->start;
-is(checksums($node), $expected, 'tmpfs, by the link: the data files are as they were');
+is(checksums($node), $expected, 'tmpfs, by the record: the data files are as they were');
 $node->stop;
 
 # An ordinary directory in the data directory.
@@ -122,12 +122,12 @@ dropped('what a base backup leaves', qr/^pool: +none\ndirectory: +\Q$data\E\/pg_
 $node->append_conf('postgresql.conf', "persistent_cache_directory = '$root/top/abs'\npersistent_cache_mode = planned_restart");
 $node->start;
 $node->stop;
-is(traces(), 'pg_pcache.state', 'absolute directory: no link');
+is(traces(), 'pg_pcache.state', 'absolute directory: only the record');
 ($rc, $out, $err) = pcache($node, 'drop', '--json');
 is($rc, 0, 'absolute directory: exit status');
 like($err, qr/warning: "persistent_cache_mode" is "planned_restart", so the next start/, 'absolute directory: the configuration is warned of');
 my $json = decode_json($out);
-is_deeply([ @$json{qw(pool directory record symbolic_link)} ], [ "$root/top/abs/pool", "$root/top/abs", "$data/pg_pcache.state", undef ],
+is_deeply([ @$json{qw(pool directory record)} ], [ "$root/top/abs/pool", "$root/top/abs", "$data/pg_pcache.state" ],
 	'absolute directory: JSON');
 ok($json->{directory_removed} && !$json->{dry_run} && !$json->{nothing_to_drop} && $json->{freed} >= 16 * 1024 * 1024, 'absolute directory: more JSON');
 ok(!-e "$root/top/abs", 'absolute directory: it is gone');
@@ -142,7 +142,7 @@ dropped('absolute directory, settings gone', qr/^pool: +\Q$root\E\/top\/abs\/poo
 
 # A directory that is not ours to remove.
 mkdir "$root/top/shared", 0700;
-add_pool($node, directory => "$root/top/shared", size => '1MB');
+add_pool($node, directory => "$root/top/shared", size => '1MB', setting => 0);
 set_mode($node, undef);
 append_to_file("$root/top/shared/other", 'x');
 dropped('directory of others', qr/^directory: +\Q$root\E\/top\/shared stays: it is not empty$/m);
@@ -151,7 +151,7 @@ unlink "$root/top/shared/other";
 SKIP:
 {
 	skip 'root may write everywhere', 5 if $> == 0;
-	add_pool($node, directory => "$root/top/shared", size => '1MB');
+	add_pool($node, directory => "$root/top/shared", size => '1MB', setting => 0);
 	set_mode($node, undef);
 	chmod 0500, "$root/top";
 	dropped('directory above is not writable', qr/^directory: +\Q$root\E\/top\/shared stays: the directory above it is not writable$/m);
@@ -161,16 +161,14 @@ SKIP:
 
 # What is not ours, or cannot be told.
 my $pool = "$root/top/shared/pool";
-add_pool($node, directory => "$root/top/shared", size => '1MB');
+add_pool($node, directory => "$root/top/shared", size => '1MB', setting => 0);
 set_mode($node, undef);
 my $saved = slurp_file($pool);
 my $other = PostgreSQL::Test::Cluster->new('other');
 $other->init(force_initdb => 1);
-symlink "$root/top/shared", $other->data_dir . '/pg_pcache';
 refused('foreign pool', qr/^pg_pcache: error: persistent cache pool ".*" is not known to be that of this data directory\n.*detail: It belongs to another cluster, with system identifier \d+; this one has \d+\.\n.*hint: Use --force to remove it all the same, if nobody else needs it\.$/,
-	$other, $_, "$root/top/shared")
-  for [], [ '--directory' => "$root/top/shared" ], ['--dry-run'];
-unlink $other->data_dir . '/pg_pcache';
+	$other, [ '--directory' => "$root/top/shared", @$_ ], "$root/top/shared")
+  for [], ['--dry-run'];
 
 # A copy has the same system identifier; with a record, too.
 my $copy = PostgreSQL::Test::Cluster->new('copy');
@@ -192,7 +190,7 @@ write_state($copy, $copy_record);
 my $copy_traces = traces($copy->data_dir);
 is((pcache($copy, 'drop', '--force', '--directory' => "$root/top/shared"))[0], 0, '--force, --directory: exit status');
 ok(!-e "$root/top/shared", '--force, --directory: it is removed all the same');
-is(traces($copy->data_dir), $copy_traces, '--force, --directory: record and link of the pool elsewhere stay');
+is(traces($copy->data_dir), $copy_traces, '--force, --directory: the record of the pool elsewhere stays');
 is((pcache($copy, 'drop'))[0], 0, 'copy: its own pool');
 is(traces($copy->data_dir), '', 'copy: no trace is left');
 ok(!-e "$root/top/copy", 'copy: nor of the directory');
@@ -232,7 +230,7 @@ refused('directory of everybody', qr/error: persistent cache directory ".*" has 
 chmod 0700, "$root/top/shared";
 dropped('damaged pool, --force', qr/^pool: +\Q$pool\E$/m, '--force');
 
-add_pool($node, directory => "$root/top/shared", size => '1MB');
+add_pool($node, directory => "$root/top/shared", size => '1MB', setting => 0);
 set_mode($node, undef);
 chmod 0777, "$root/top/shared";
 ($rc, $out, $err) = pcache($node, 'drop', '--force');
@@ -243,10 +241,10 @@ is(traces(), '', 'directory of everybody, --force: no trace in the data director
 remove_tree("$root/top/shared");
 
 # The pool is gone: with a reboot, or with a mount.
-add_pool($node, directory => "$root/top/lost", size => '1MB');
+add_pool($node, directory => "$root/top/lost", size => '1MB', setting => 0);
 set_mode($node, undef);
 remove_tree("$root/top/lost");
-dropped('lost with its tmpfs', qr/^pool: +none\nrecord: .*\nsymbolic link: /m);
+dropped('lost with its tmpfs', qr/^pool: +none\nrecord: .*\nfreed: /m);
 my $disk = PostgreSQL::Test::Utils::tempdir();
 chmod 0700, $disk;
 pcache($node, 'init', '--directory' => "$disk/pool", '--size' => '1MB');
@@ -267,24 +265,24 @@ refused('damaged record, --force', qr/error: file "\Q$data\E\/pg_pcache\.state" 
 dropped('damaged record, --force, --directory', qr/^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force', '--directory' => "$root/top/rec");
 ok(!-e "$root/top/rec", 'damaged record, --force, --directory: the directory is gone');
 
-# A damaged record, and a link, as older clusters have it.
-symlink "$root/top/rec", "$data/pg_pcache" or die $!;
+# A damaged record, and the setting.
+set_directory($node, "$root/top/rec");
 pcache($node, 'init', '--directory' => "$root/top/rec", '--size' => '1MB');
 truncate "$data/pg_pcache.state", 20;
-refused('damaged record, a link', qr/error: file "\Q$data\E\/pg_pcache\.state" is damaged\n.*hint: Use --force to look for the pool by the configuration, and remove this file all the same\.$/,
+refused('damaged record, a setting', qr/error: file "\Q$data\E\/pg_pcache\.state" is damaged\n.*hint: Use --force to look for the pool by the configuration, and remove this file all the same\.$/,
 	$node, [], "$root/top/rec");
-dropped('damaged record, a link, --force', qr/^pool: +\Q$data\E\/pg_pcache\/pool\n|^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force');
-ok(!-e "$root/top/rec", 'damaged record, a link, --force: the directory is gone');
+dropped('damaged record, a setting, --force', qr/^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force');
+ok(!-e "$root/top/rec", 'damaged record, a setting, --force: the directory is gone');
 
 # A record that names a directory of the cluster, which is empty.
-symlink "$root/top/rec", "$data/pg_pcache" or die $!;
 pcache($node, 'init', '--directory' => "$root/top/rec", '--size' => '1MB');
 write_state($node, slurp_file("$data/pg_pcache.state"), directory => "$data/pg_twophase");
 refused('directory of the cluster', qr/error: directory "\Q$data\E\/pg_twophase" is inside the data directory\n/, $node, [], "$root/top/rec");
 is((pcache($node, 'drop', '--force'))[0], 0, 'directory of the cluster, --force: exit status');
 ok(-d "$data/pg_twophase", 'directory of the cluster, --force: it stays');
-is(traces(), 'pg_pcache', 'directory of the cluster, --force: the link leads to a pool, and stays');
-dropped('directory of the cluster, then the pool', qr/^pool: +\Q$data\E\/pg_pcache\/pool\n|^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force');
+is(traces(), '', 'directory of the cluster, --force: no trace in the data directory');
+dropped('directory of the cluster, then the pool', qr/^pool: +\Q$root\E\/top\/rec\/pool\n/m, '--force');
+set_directory($node, undef);
 
 # Only init, in any case.
 my ($no_rc, undef, $no_err) = pcache($node, 'drop', '--size' => '1MB');
@@ -300,25 +298,25 @@ SKIP:
 	# step, what is left in directory and data directory, and how a server
 	# starts then
 	my @steps = (
-		[ 'init-created', 'pool.old pool', 'pg_pcache pg_pcache.state' ],
-		[ 'drop-leftovers', 'pool', 'pg_pcache pg_pcache.state', 'warm' ],
-		[ 'drop-pool', '', 'pg_pcache pg_pcache.state', qr/^the pool was lost with its tmpfs file system, and was created again$/ ],
-		[ 'drop-directory', undef, 'pg_pcache pg_pcache.state', qr/^the pool was lost with its tmpfs file system, and was created again$/ ],
-		[ 'drop-record', undef, 'pg_pcache', 'fails' ]);
-	for my $again ('drop', 'start', 'drop, no link', 'start, no link')
+		[ 'init-created', 'pool.old pool', 'pg_pcache.state' ],
+		[ 'drop-leftovers', 'pool', 'pg_pcache.state', 'warm' ],
+		[ 'drop-pool', '', 'pg_pcache.state', qr/^the pool was lost with its tmpfs file system, and was created again$/ ],
+		[ 'drop-directory', undef, 'pg_pcache.state', qr/^the pool was lost with its tmpfs file system, and was created again$/ ],
+		[ 'drop-record', undef, '', qr/^the pool was created by this start$/ ]);
+	for my $again ('drop', 'start', 'drop, no setting', 'start, no setting')
 	{
 		for my $case (@steps)
 		{
 			my ($step, $left, $traces, $outcome) = @$case;
-			my $link = $again !~ /no link/;
+			my $setting = $again !~ /no setting/;
 			my $starts = $again =~ /start/;
 			my $name = "killed at $step, then $again";
 			my $valid;
 
 			next if $starts && !defined $outcome;
-			next if !$link && $step eq 'drop-record';
-			$traces =~ s/pg_pcache // if !$link;
-			add_pool($node, directory => "$root/top/kill", size => '16MB', link => $link);
+			next if !$starts && $step eq 'drop-record';
+			$outcome = 'fails' if !$setting && $step eq 'drop-record';
+			add_pool($node, directory => "$root/top/kill", size => '16MB', setting => $setting);
 			if ($step eq 'drop-leftovers' && $starts)
 			{
 				$node->start;
@@ -360,7 +358,7 @@ SKIP:
 			}
 			else
 			{
-				dropped($name, qr/^This was removed:\n/);
+				dropped($name, $starts && $outcome eq 'fails' ? qr/^There is nothing to drop: / : qr/^This was removed:\n/);
 			}
 			ok(!-e "$root/top/kill", "$name: no directory is left");
 			dropped("$name, and once more", qr/^There is nothing to drop: /);
@@ -395,7 +393,7 @@ for my $forced (1, 0)
 			local $ENV{PG_PCACHE_KILL_AT} = $step;
 			is((pcache($node, 'drop'))[0], -9, "$at: killed");
 			is(contents("$root/top/pmem"), "pool.old:$size", "$at: no server takes that for a pool");
-			is(traces(), 'pg_pcache pg_pcache.state', "$at: the record still says where it is");
+			is(traces(), 'pg_pcache.state', "$at: the record still says where it is");
 		}
 		($rc, $out, $err) = pcache($node, 'drop', '--json', '--progress');
 		is($rc, 0, "$at: exit status");

@@ -21,12 +21,15 @@ my @tables = qw(t_heap t_toast t_kinds);
 my %streaming = (allows_streaming => 1);
 my $copies = 0;
 
-# Two clusters: the directory is a setting, and the old way, by a symbolic link.
+# Two clusters: the directory is a setting; or the administrator has made a symbolic
+# link of the default.
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init(%streaming);
 $node->append_conf('postgresql.conf', "shared_buffers = 16MB\nautovacuum = off\npersistent_cache_directory = '" . pool_root() . "/main'");
 set_mode($node, 'planned_restart');
-my $linked = new_node('linked', init => \%streaming, shared_buffers => '16MB');
+my $linked = new_node('linked', init => \%streaming, shared_buffers => '16MB', mode => undef);
+symlink pool_root() . '/linked', $linked->data_dir . '/pg_pcache' or die $!;
+add_pool($linked, setting => 0);
 
 for my $cluster ($node, $linked)
 {
@@ -238,7 +241,7 @@ $linked->start;
 $valid = warm_up($linked);
 $linked->stop;
 unlink $linked->data_dir . '/pg_pcache' or die $!;
-$linked->append_conf('postgresql.conf', "persistent_cache_directory = '" . pool_dir($linked) . "'");
+set_directory($linked, pool_dir($linked));
 $offset = log_offset($linked);
 $linked->start;
 is_warm($linked, $offset, $valid, 'a setting instead of the link');

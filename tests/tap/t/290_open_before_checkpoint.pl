@@ -18,7 +18,7 @@ my $early = qr/connections are allowed before the checkpoint at the end of recov
 my $late = qr/connections are allowed after the checkpoint at the end of recovery, because the last 3 starts did not complete one/;
 my $violation = qr/redo invariant violated/;
 my $primary = new_node('primary',
-	mode => 'always', link => 0,
+	mode => 'always',
 	init => { allows_streaming => 1, has_archiving => 1, extra => ['--data-checksums'] },
 	conf => "max_prepared_transactions = 5\nhot_standby_feedback = off");
 my ($standby, $restored, $checkpoint, $expected, $valid, $offset, $log, $session, $relation);
@@ -137,7 +137,7 @@ $restored->stop;
 	$promoted->init_from_backup($primary, 'b', has_streaming => 1, has_restoring => 1);
 	set_mode($promoted, undef);
 	$promoted->append_conf('postgresql.conf', "archive_mode = off");
-	add_pool($promoted, mode => 'always', link => 0);
+	add_pool($promoted, mode => 'always');
 	$promoted->start;
 	$primary->wait_for_replay_catchup($promoted);
 	$promoted->promote;

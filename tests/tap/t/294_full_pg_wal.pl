@@ -25,7 +25,7 @@ use constant MB => 1024 * 1024;
 my $early = qr/connections are allowed before the checkpoint at the end of recovery/;
 my $late = qr/connections are allowed after the checkpoint at the end of recovery, because/;
 my $full = qr/PANIC:  could not (?:create|write to) file "pg_wal\/[^"]*": No space left on device/;
-my $node = new_node('main', mode => 'always', link => 0, init => { extra => ['--wal-segsize=1'] },
+my $node = new_node('main', mode => 'always', init => { extra => ['--wal-segsize=1'] },
 	conf => "wal_level = replica\nwal_compression = off\nrestart_after_crash = off\nlog_checkpoints = on\nlog_statement = none");
 my @logged = qw(t_heap t_toast t_kinds);
 my $copies = 0;

@@ -144,7 +144,7 @@ SKIP:
 {
 	skip 'root may write everywhere', 1 if $> == 0;
 	agree('not writable', sub { chmod 0400, $pool; return sub { chmod 0600, $pool } }, 1, 'refused',
-		qr/could not open persistent cache pool "\Q$data\E\/pg_pcache\/pool": Permission denied/);
+		qr/could not open persistent cache pool "\Q$pool\E": Permission denied/);
 }
 
 # 3.  A hole between the superblocks and the descriptors.

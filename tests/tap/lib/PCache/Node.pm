@@ -37,6 +37,7 @@ our @EXPORT = qw(
   pool_file
   state_file
   write_state
+  set_directory
   set_mode
   reload_until
   with_install
@@ -129,11 +130,11 @@ max_wal_size = 1GB
 =item add_pool(node, %params)
 
 Initialize a pool for a cluster that is down, and switch the cache on.  Returns
-the directory of the pool.
+the directory of the pool, which pcache.directory names.
 
   size, directory, mode   as for new_node()
-  link                    0 to have the record alone lead to the pool, and not a
-                          symbolic link as well, which tests can change
+  setting                 0 to leave that setting out, so that the record alone
+                          leads to the pool
   init_options            reference to a list of more options for pg_pcache init
 
 =cut
@@ -144,12 +145,7 @@ sub add_pool
 	my $directory = $params{directory} // pool_root() . '/' . $node->name;
 	my @size = defined $params{size} ? ('--size' => $params{size}) : ();
 
-	my $link = $node->data_dir . '/pg_pcache';
-
-	if (($params{link} // 1) && !-e $link && $directory ne $link)
-	{
-		symlink $directory, $link or BAIL_OUT("could not create \"$link\": $!");
-	}
+	set_directory($node, ($params{setting} // 1) && $directory ne $node->data_dir . '/pg_pcache' ? $directory : undef);
 	my ($rc, $out, $err) = pcache($node, 'init',
 		'--directory' => $directory,
 		@size,
@@ -193,6 +189,17 @@ sub write_state
 	unlink state_file($who);
 	append_to_file(state_file($who), $text);
 	chmod 0600, state_file($who);
+	return;
+}
+
+# Change pcache.directory in postgresql.conf, by the name that a stock server
+# accepts; undef takes it out of there.
+sub set_directory
+{
+	my ($node, $directory) = @_;
+
+	$node->adjust_conf('postgresql.conf', 'pcache.directory', undef);
+	$node->append_conf('postgresql.conf', "pcache.directory = '$directory'") if defined $directory;
 	return;
 }
 

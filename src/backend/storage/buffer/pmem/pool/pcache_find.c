@@ -41,9 +41,7 @@ PCacheIsDefaultDirectory(const char *configured)
  * that is not known, and record is PGDATA's, or NULL.  directory has MAXPGPATH
  * bytes.
  *
- * With the default, a pool in PGDATA, or one to which a symbolic link in PGDATA
- * leads, is taken before what the record names.  There is mostly no such link,
- * because tools that copy files would follow it and copy the pool.
+ * With the default, a pool in PGDATA is taken before what the record names.
  */
 void
 PCacheFindDirectory(const char *pgdata, const char *configured,

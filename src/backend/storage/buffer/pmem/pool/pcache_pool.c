@@ -293,8 +293,8 @@ PCachePoolMayFormat(const PCachePool *pool, const PCacheRecord *record,
 /*
  * Is an open pool, with this superblock, a copy that was made of another one?
  *
- * Tools that copy a data directory may follow a symbolic link to the pool, and
- * then leave it in the copy as an ordinary file.  Sets err if so.
+ * Tools that copy a data directory may copy a pool that is mounted in it, or that a
+ * symbolic link of the administrator leads to, as an ordinary file.  Sets err if so.
  */
 bool
 PCachePoolIsCopied(const PCachePool *pool, const PCacheSuperblock *sb,
@@ -308,7 +308,7 @@ PCachePoolIsCopied(const PCachePool *pool, const PCacheSuperblock *sb,
 		return false;
 	PCacheSetError(err, _("persistent cache pool \"%s\" is a copy of one that was on %s"),
 				   pool->path, PCacheFsKindName(sb->fs_kind));
-	PCacheSetHint(err, _("A tool that copied the data directory has followed a symbolic link.  Remove directory \"%s\", and set \"persistent_cache_directory\" to a directory on tmpfs, hugetlbfs or fsdax that no other cluster uses."),
+	PCacheSetHint(err, _("A tool that copied the data directory has copied the pool, too.  Remove directory \"%s\", and set \"persistent_cache_directory\" to a directory on tmpfs, hugetlbfs or fsdax that no other cluster uses."),
 				  pool->directory);
 	return true;
 }

@@ -4,9 +4,9 @@
  *	  What PGDATA remembers of its pool.
  *
  * A small text file with one "key = value" a line and a CRC-32C at its end.
- * It lies in PGDATA proper, not behind the symbolic link to the pool, so
- * that a lost mount is told from a pool that never was, and so that a PGDATA
- * that was put back from somewhere else does not match the pool any more.
+ * It lies in PGDATA proper, not beside the pool, so that a lost mount is told
+ * from a pool that never was, and so that a PGDATA that was put back from
+ * somewhere else does not match the pool any more.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
