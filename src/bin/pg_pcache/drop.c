@@ -179,36 +179,49 @@ IsNothing(const DropPlan *plan, const DropResult *result)
 	return plan->pool.fd < 0 && !plan->remove_record && !plan->remove_directory;
 }
 
+/* A path, or nothing if it is "". */
+static FieldValue
+AsPath(const char *path)
+{
+	return AsString(path[0] != '\0' ? path : NULL);
+}
+
 static void
 PrintResult(const DropResult *result, const char *directory)
 {
-	if (result->nothing)
-	{
-		printf(_("There is nothing to drop: there is no pool in directory \"%s\".\n"),
-			   directory);
-		return;
-	}
-	if (result->dry_run)
-		printf(_("Dry run: nothing was changed.  This would be removed:\n\n"));
-	else
-		printf(_("This was removed:\n\n"));
+	bool		has_directory = result->directory[0] != '\0';
+	bool		removed = has_directory && result->directory_stays == NULL;
 
-	PrintLine("pool", "%s", result->pool[0] != '\0' ? result->pool : _("none"));
+	if (result->nothing)
+		Text(_("There is nothing to drop: there is no pool in directory \"%s\".\n"),
+			 directory);
+	else if (result->dry_run)
+		Text(_("Dry run: nothing was changed.  This would be removed:\n\n"));
+	else
+		Text(_("This was removed:\n\n"));
+
+	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
+	PrintField(NULL, "nothing_to_drop", AsBoolean(result->nothing));
+	PrintField(result->nothing ? NULL : "pool", "pool",
+			   Shown(AsPath(result->pool), result->pool[0] != '\0' ? result->pool : _("none")));
+	OpenArray("leftovers");
 	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
 	{
+		PrintField("leftover", NULL, AsString(result->leftovers[i]));
 		if (result->leftovers[i] != NULL)
-			PrintLine("leftover", "%s", result->leftovers[i]);
+			Element(AsString(result->leftovers[i]));
 	}
-	if (result->directory[0] != '\0' && result->directory_stays == NULL)
-		PrintLine("directory", "%s", result->directory);
-	else if (result->directory[0] != '\0')
-		PrintLine("directory", _("%s stays: %s"), result->directory,
-				  result->directory_stays);
-	if (result->record[0] != '\0')
-		PrintLine("record", "%s", result->record);
-	PrintLine("freed", "%s", FormatBytes(result->freed));
-	if (result->overwritten > 0)
-		PrintLine("overwritten", "%s", FormatBytes(result->overwritten));
+	CloseArray();
+	PrintField(result->nothing ? NULL : "directory", "directory",
+			   has_directory && !removed ?
+			   Shown(AsPath(result->directory),
+					 psprintf(_("%s stays: %s"), result->directory, result->directory_stays)) :
+			   AsPath(result->directory));
+	PrintField(NULL, "directory_removed", AsBoolean(removed));
+	PrintField("record", "record", AsPath(result->record));
+	PrintField(result->nothing ? NULL : "freed", "freed", AsBytes(result->freed));
+	PrintField(result->overwritten > 0 ? "overwritten" : NULL, "overwritten",
+			   AsBytes(result->overwritten));
 }
 
 int
@@ -227,10 +240,9 @@ DoDrop(const PCacheOptions *options)
 	if (!options->dry_run)
 		WarnOfImage(options);
 
-	if (options->json)
-		DropResultToJson(&result, options->human);
-	else
-		PrintResult(&result, plan.directory);
+	BeginOutput(options);
+	PrintResult(&result, plan.directory);
+	EndOutput();
 	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
 	{
 		if (plan.leftover_fd[i] >= 0)

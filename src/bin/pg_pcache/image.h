@@ -117,7 +117,4 @@ extern int	ShowImage(const PCacheOptions *options);
 extern bool ListIsWarm(const Rebuild *r, const Image *image, char *detail,
 					   size_t size);
 
-/* json.c */
-extern void ImageInfoToJson(const ImageInfo *info, bool human);
-
 #endif							/* IMAGE_H */

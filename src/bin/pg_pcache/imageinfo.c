@@ -179,48 +179,56 @@ PrintInfo(const ImageInfo *info)
 {
 	const PCacheImageHeader *header = &info->image.header;
 	const PCacheSuperblock *sb = &info->image.superblock;
+	bool		is_list = header->kind == PCACHE_IMAGE_LIST;
 
-	PrintLine("image", "%s", info->image.path);
-	PrintLine("format version", "%u", header->format_version);
-	PrintLine("contents", "%s", header->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages");
-	PrintLine("compression", "%s", CompressionName(header->compression));
-	PrintLine("image size", "%s", FormatBytes(header->image_size));
-	PrintLine("uncompressed", "%s", FormatBytes(header->raw_size));
-	PrintLine("chunks", "%u", header->n_chunks);
-	PrintLine("pages", "%llu of %llu", (unsigned long long) header->n_pages,
-			  (unsigned long long) sb->saved_pages);
-	PrintLine("created", "%s", FormatTime(header->created_at));
-	PrintLine("image uuid", "%s", FormatUuid(header->image_uuid));
-	PrintLine("named", "%s", header->kind == PCACHE_IMAGE_LIST ? _("no, a list need not be") :
-			  info->named ? _("yes, by the data directory") : _("no"));
-	PrintLine("pool uuid", "%s", FormatUuid(sb->pool_uuid));
-	PrintLine("system identifier", "%llu", (unsigned long long) header->system_identifier);
-	PrintLine("postgresql version", "%u", header->pg_major);
-	PrintLine("capacity", "%llu blocks", (unsigned long long) sb->capacity);
-	PrintLine("slots used", "%llu", (unsigned long long) sb->slots_used);
-	PrintLine("checkpoint", "%X/%X, redo %X/%X, timeline %u",
-			  LSN_FORMAT_ARGS(sb->confirmed.location),
-			  LSN_FORMAT_ARGS(sb->confirmed.redo), sb->confirmed.timeline);
-	PrintLine("saved", "%s", FormatTime(sb->saved_at));
+	PrintField("image", "image", AsString(info->image.path));
+	PrintField("format version", "format_version", AsNumber(header->format_version));
+	PrintField("contents", "contents", is_list ? Shown(AsString("list"), "list of pages") :
+			   AsString("pages"));
+	PrintField("compression", "compression", AsString(CompressionName(header->compression)));
+	PrintField("image size", "image_size", AsBytes(header->image_size));
+	PrintField("uncompressed", "uncompressed_size", AsBytes(header->raw_size));
+	PrintField("chunks", "chunks", AsNumber(header->n_chunks));
+	PrintField("pages", "pages",
+			   Shown(AsNumber(header->n_pages),
+					 psprintf("%llu of %llu", (unsigned long long) header->n_pages,
+							  (unsigned long long) sb->saved_pages)));
+	PrintField(NULL, "pages_saved", AsNumber(sb->saved_pages));
+	PrintField("created", "created", AsTime(header->created_at));
+	PrintField("image uuid", "image_uuid", AsString(FormatUuid(header->image_uuid)));
+	PrintField("named", "named",
+			   Shown(AsBoolean(info->named), is_list ? _("no, a list need not be") :
+					 info->named ? _("yes, by the data directory") : _("no")));
+	PrintField("pool uuid", "pool_uuid", AsString(FormatUuid(sb->pool_uuid)));
+	PrintField("system identifier", "system_identifier", AsIdentifier(header->system_identifier));
+	PrintField("postgresql version", "postgresql_version", AsNumber(header->pg_major));
+	PrintField("capacity", "capacity", AsBlocks(sb->capacity));
+	PrintField("slots used", "slots_used", AsNumber(sb->slots_used));
+	PrintField("checkpoint", "checkpoint",
+			   Shown(AsLsn(sb->confirmed.location),
+					 psprintf("%X/%X, redo %X/%X, timeline %u",
+							  LSN_FORMAT_ARGS(sb->confirmed.location),
+							  LSN_FORMAT_ARGS(sb->confirmed.redo), sb->confirmed.timeline)));
+	PrintField("saved", "saved", AsTime(sb->saved_at));
 	if (!info->verified)
 		return;
-	PrintLine("damaged chunks", "%llu with %llu pages",
-			  (unsigned long long) info->damaged_chunks,
-			  (unsigned long long) info->damaged_pages);
-	putchar('\n');
+	PrintField("damaged chunks", "damaged_chunks",
+			   Shown(AsNumber(info->damaged_chunks),
+					 psprintf("%llu with %llu pages", (unsigned long long) info->damaged_chunks,
+							  (unsigned long long) info->damaged_pages)));
+	PrintField(NULL, "damaged_pages", AsNumber(info->damaged_pages));
+	Text("\n");
 	if (info->next_start == NEXT_START_COLD)
-	{
-		printf(_("\"pg_pcache load\" would not load it: %s.\n"), info->detail);
-		if (info->hint[0] != '\0')
-			printf(_("hint: %s\n"), info->hint);
-	}
+		Text(_("\"pg_pcache load\" would not load it: %s.\n"), info->detail);
 	else if (info->next_start == NEXT_START_UNKNOWN)
-		printf(_("\"pg_pcache load\" would load it, but how the next start will be is not known: %s.\n"),
-			   info->detail);
+		Text(_("\"pg_pcache load\" would load it, but how the next start will be is not known: %s.\n"),
+			 info->detail);
 	else
-		printf(_("\"pg_pcache load\" would load %llu of %llu saved pages.\n"),
-			   (unsigned long long) (header->n_pages - info->damaged_pages),
-			   (unsigned long long) sb->saved_pages);
+		Text(_("\"pg_pcache load\" would load %llu of %llu saved pages.\n"),
+			 (unsigned long long) (header->n_pages - info->damaged_pages),
+			 (unsigned long long) sb->saved_pages);
+	NextStartFields(info->next_start, info->detail);
+	PrintHint(info->hint);
 }
 
 /* Status and verify with --image; returns the exit status. */
@@ -251,10 +259,9 @@ ShowImage(const PCacheOptions *options)
 		CheckChunks(options, image, &info);
 		JudgeImage(options, image, &info);
 	}
-	if (options->json)
-		ImageInfoToJson(&info, options->human);
-	else
-		PrintInfo(&info);
+	BeginOutput(options);
+	PrintInfo(&info);
+	EndOutput();
 	CloseImage(image);
 	return info.verified ? ExitStatus(info.next_start) : EXIT_WARM;
 }

@@ -582,29 +582,33 @@ PrintResult(const InitResult *result)
 	uint64		data_size = result->geometry.capacity * BLCKSZ;
 
 	if (result->dry_run)
-		printf(_("Dry run: nothing was changed.  This would be %s:\n\n"),
-			   result->replaced ? _("replaced") : _("created"));
-
-	PrintLine("pool", "%s/%s", result->directory, PCACHE_POOL_FILE);
-	PrintLine("file system", "%s", PCacheFsKindName(result->fs_kind));
-	PrintLine("capacity", "%llu blocks",
-			  (unsigned long long) result->geometry.capacity);
-	PrintLine("cached data", "%s", FormatBytes(data_size));
-	PrintLine("file size", "%s",
-			  FormatBytes(result->geometry.pool_size));
-	PrintLine("system identifier", "%llu",
-			  (unsigned long long) result->system_identifier);
-	if (!result->dry_run)
-		PrintLine("pool uuid", "%s", FormatUuid(result->pool_uuid));
+		Text(_("Dry run: nothing was changed.  This would be %s:\n\n"),
+			 result->replaced ? _("replaced") : _("created"));
+	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
+	PrintField(NULL, "replaced", AsBoolean(result->replaced));
+	PrintField("pool", "pool", AsString(psprintf("%s/%s", result->directory, PCACHE_POOL_FILE)));
+	PrintField("file system", "file_system", AsString(PCacheFsKindName(result->fs_kind)));
+	PrintField("capacity", "capacity", AsBlocks(result->geometry.capacity));
+	PrintField("cached data", "cached_data", AsBytes(data_size));
+	PrintField("file size", "file_size", AsBytes(result->geometry.pool_size));
+	PrintField("system identifier", "system_identifier", AsIdentifier(result->system_identifier));
+	PrintField("pool uuid", "pool_uuid",
+			   AsString(result->dry_run ? NULL : FormatUuid(result->pool_uuid)));
 	if (result->fs_kind == PCACHE_FS_TMPFS && !result->dry_run)
-		PrintLine("huge pages", "%s", result->huge_pages ? _("yes") : _("no"));
+		PrintField("huge pages", "huge_pages", AsBoolean(result->huge_pages));
 
-	printf(_("\nTo use it, put this into postgresql.conf:\n\n"));
-	printf("    pcache.mode = planned_restart\n");
+	Text(_("\nTo use it, put this into postgresql.conf:\n\n"));
+	Text("    pcache.mode = planned_restart\n");
 	if (!result->is_default)
-		printf("    pcache.directory = '%s'\n",
-			   escape_single_quotes_ascii(result->directory));
-	printf("    shared_buffers = %s\n", FormatSetting(data_size));
+		Text("    pcache.directory = '%s'\n",
+			 escape_single_quotes_ascii(result->directory));
+	Text("    shared_buffers = %s\n", FormatSetting(data_size));
+	OpenObject("settings");
+	PrintField(NULL, "pcache.mode", AsString("planned_restart"));
+	if (!result->is_default)
+		PrintField(NULL, "pcache.directory", AsString(result->directory));
+	PrintField(NULL, "shared_buffers", AsString(FormatSetting(data_size)));
+	CloseObject();
 }
 
 int
@@ -644,9 +648,8 @@ DoInit(const PCacheOptions *options)
 		pg_log_warning_hint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs.");
 	}
 
-	if (options->json)
-		InitResultToJson(&result, options->human);
-	else
-		PrintResult(&result);
+	BeginOutput(options);
+	PrintResult(&result);
+	EndOutput();
 	return 0;
 }

@@ -459,37 +459,43 @@ LoadImage(Loading *l)
 static void
 PrintResult(const LoadResult *result)
 {
+	bool		would_be_warm = result->dry_run && result->next_start == NEXT_START_WARM;
+	bool		loads = result->loaded || (result->dry_run && result->pages > 0);
+	uint64		damaged = result->damaged_chunks;
+
 	if (result->dry_run)
-		printf(result->next_start == NEXT_START_WARM ?
-			   _("Dry run: nothing was changed.  This would be done:\n\n") :
-			   _("Dry run: nothing was changed, and nothing would be.\n\n"));
-	PrintLine("pool", "%s", result->pool);
-	PrintLine("image", "%s", result->image);
-	if (result->loaded || (result->dry_run && result->pages > 0))
-	{
-		PrintLine("loaded", ngettext("%llu page", "%llu pages", result->pages),
-				  (unsigned long long) result->pages);
-		PrintLine("image size", "%s", FormatBytes(result->image_size));
-	}
-	if (result->damaged_chunks > 0)
-		PrintLine("damaged chunks", "%llu with %llu pages",
-				  (unsigned long long) result->damaged_chunks,
-				  (unsigned long long) result->damaged_pages);
-	if (result->bad_slots > 0)
-		PrintLine("on bad blocks", "%llu", (unsigned long long) result->bad_slots);
+		Text("%s", would_be_warm ?
+			 _("Dry run: nothing was changed.  This would be done:\n\n") :
+			 _("Dry run: nothing was changed, and nothing would be.\n\n"));
+	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
+	PrintField("pool", "pool", AsString(result->pool));
+	PrintField("image", "image", AsString(result->image));
+	PrintField(NULL, "already_warm", AsBoolean(result->already));
+	PrintField(NULL, "loaded", AsBoolean(result->loaded));
+	PrintField(loads ? "loaded" : NULL, "pages_loaded", AsPages(result->pages));
+	PrintField(loads ? "image size" : NULL, "image_size", AsBytes(result->image_size));
+	PrintField(damaged > 0 ? "damaged chunks" : NULL, "damaged_chunks",
+			   Shown(AsNumber(damaged),
+					 psprintf("%llu with %llu pages", (unsigned long long) damaged,
+							  (unsigned long long) result->damaged_pages)));
+	PrintField(NULL, "damaged_pages", AsNumber(result->damaged_pages));
+	PrintField(result->bad_slots > 0 ? "on bad blocks" : NULL, "pages_on_bad_blocks",
+			   AsNumber(result->bad_slots));
 	if (result->is_list)
-		PrintWarmResult(&result->warm, true, result->dry_run);
-	if (result->loaded && !result->is_list)
-		PrintLine("time", "%.3f s", result->seconds);
-	if (result->removed)
-		PrintLine("image removed", "yes");
-	if (result->dry_run && result->next_start == NEXT_START_WARM)
-		return;
-	putchar('\n');
-	PrintNextStart(result->next_start, result->detail, result->kept,
+		PrintWarmResult("list", &result->warm, true, result->dry_run);
+	else
+		PrintField(NULL, "list", AsString(NULL));
+	PrintField(NULL, "pages_saved", AsNumber(result->saved_pages));
+	PrintField(result->loaded && !result->is_list ? "time" : NULL, "seconds",
+			   AsSeconds(result->seconds));
+	PrintField(result->removed ? "image removed" : NULL, "image_removed",
+			   Shown(AsBoolean(result->removed), "yes"));
+	if (!would_be_warm)
+		Text("\n");
+	PrintNextStart(result->next_start, would_be_warm ? NULL : result->detail, result->kept,
 				   Max(result->saved_pages, result->kept));
-	if (result->hint[0] != '\0')
-		printf(_("hint: %s\n"), result->hint);
+	PrintHint(result->hint);
+	PrintField(NULL, "pages_kept", AsNumber(result->kept));
 }
 
 int
@@ -526,9 +532,8 @@ DoLoad(const PCacheOptions *options)
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
 	result->seconds = INSTR_TIME_GET_DOUBLE(elapsed);
-	if (options->json)
-		LoadResultToJson(result, options->human);
-	else
-		PrintResult(result);
+	BeginOutput(options);
+	PrintResult(result);
+	EndOutput();
 	return ExitStatus(result->next_start);
 }

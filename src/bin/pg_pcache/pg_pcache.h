@@ -4,8 +4,8 @@
  *	  Declarations shared by the verbs of pg_pcache.
  *
  * A verb finds out, or does, what it is about and fills a struct declared
- * here; printing that struct as text is at the end of the verb's own file,
- * printing it as JSON is in json.c.
+ * here; printing that struct, as text or as JSON, is at the end of the verb's own
+ * file, see output.c.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -392,6 +392,13 @@ typedef enum PageCheck
 	PAGE_BAD_CHECKSUM,
 } PageCheck;
 
+/* What there is to tell, in the two forms of the output; see output.c. */
+typedef struct FieldValue
+{
+	const char *text;			/* NULL for no line */
+	const char *json;
+} FieldValue;
+
 struct RelationCounter;
 struct RelationChoices;
 
@@ -493,6 +500,7 @@ extern void ResolveRelationNames(const PCacheOptions *options,
 								 uint64 system_identifier,
 								 RelationCount *relations, int n);
 extern const char *FormatRelation(const RelationCount *relation);
+extern void OpenRelation(const RelationCount *relation);
 
 /* relfiles.c */
 extern struct RelationChoices *ParseRelationChoices(const char *list);
@@ -502,7 +510,6 @@ extern void ListRelationFiles(struct RelationChoices *choices,
 /* report.c */
 extern void ReportError(const PCacheError *err);
 pg_noreturn extern void FailWith(const PCacheError *err);
-extern void PrintLine(const char *key, const char *fmt,...) pg_attribute_printf(2, 3);
 extern const char *FormatBytes(uint64 bytes);
 extern const char *FormatSetting(uint64 bytes);
 extern const char *FormatUuid(const uint8 uuid[PCACHE_UUID_LEN]);
@@ -511,6 +518,8 @@ extern const char *FormatTimeUtc(int64 seconds);
 extern const char *StateName(uint32 state);
 extern const char *ModeName(uint32 mode);
 extern const char *PageComparisonName(PageComparison comparison);
+extern void NextStartFields(NextStart next_start, const char *detail);
+extern void PrintHint(const char *hint);
 extern void PrintNextStart(NextStart next_start, const char *detail,
 						   uint64 kept, uint64 saved);
 extern int	ExitStatus(NextStart next_start);
@@ -520,13 +529,27 @@ extern void ReportProgress(uint64 done, uint64 total, bool finished);
 extern void WatchUnfinished(int dir_fd, const char *name);
 extern void NoteUnfinished(bool made);
 
-/* json.c */
-extern void DropResultToJson(const DropResult *result, bool human);
-extern void InitResultToJson(const InitResult *result, bool human);
-extern void LoadResultToJson(const LoadResult *result, bool human);
-extern void RebuildResultToJson(const RebuildResult *result, bool human);
-extern void SaveResultToJson(const SaveResult *result, bool human);
-extern void StatusResultToJson(const StatusResult *result, bool human);
-extern void VerifyResultToJson(const VerifyResult *result);
+/* output.c */
+extern void BeginOutput(const PCacheOptions *options);
+extern void EndOutput(void);
+extern void Text(const char *fmt,...) pg_attribute_printf(1, 2);
+extern void PrintField(const char *label, const char *key, FieldValue value);
+extern void OpenObject(const char *key);
+extern void CloseObject(void);
+extern void OpenArray(const char *key);
+extern void CloseArray(void);
+extern void Element(FieldValue value);
+extern FieldValue AsString(const char *string);
+extern FieldValue AsNumber(uint64 number);
+extern FieldValue AsBoolean(bool yes);
+extern FieldValue AsBytes(uint64 bytes);
+extern FieldValue AsBlocks(uint64 blocks);
+extern FieldValue AsPages(uint64 pages);
+extern FieldValue AsSeconds(double seconds);
+extern FieldValue AsTime(int64 seconds);
+extern FieldValue AsLsn(XLogRecPtr lsn);
+extern FieldValue AsIdentifier(uint64 identifier);
+extern FieldValue Shown(FieldValue value, const char *text);
+extern const char *SnakeCase(const char *name);
 
 #endif							/* PG_PCACHE_H */

@@ -153,50 +153,58 @@ ConcludeRebuild(Rebuild *r)
 }
 
 static void
-PrintPages(const char *key, uint64 pages)
+PrintSuperblock(const char *label, const char *key, bool restored, bool reset)
 {
-	PrintLine(key, ngettext("%llu page", "%llu pages", pages),
-			  (unsigned long long) pages);
+	PrintField(label, key, Shown(AsBoolean(restored), restored ? "restored" :
+								 reset ? "formatted" : "intact"));
 }
 
 static void
 PrintResult(const RebuildResult *result)
 {
+	bool		resized = result->capacity != result->old_capacity;
+
 	if (result->dry_run)
-		printf(_("Dry run: nothing was changed.  This would be done:\n\n"));
-	PrintLine("pool", "%s", result->pool);
-	PrintLine("superblock", result->superblock_restored ? "restored" : result->reset ? "formatted" : "intact");
-	PrintLine("superblock copy", result->copy_restored ? "restored" : result->reset ? "formatted" : "intact");
-	PrintLine("bad blocks",
-			  ngettext("%s in %u range", "%s in %u ranges", result->bad_ranges),
-			  FormatBytes(result->bad_bytes), result->bad_ranges);
-	if (result->still_bad_bytes > 0)
-		PrintLine("still bad", "%s", FormatBytes(result->still_bad_bytes));
-	if (result->cut_off_bytes > 0)
-		PrintLine("cut off", "%s", FormatBytes(result->cut_off_bytes));
-	PrintLine("descriptors formatted", "%llu", (unsigned long long) result->formatted);
-	PrintPages("lost", result->lost);
-	if (result->reset)
-		PrintLine("reset", "all pages dropped");
-	if (result->capacity != result->old_capacity)
-		PrintLine("resized", "from %llu to %llu blocks",
-				  (unsigned long long) result->old_capacity,
-				  (unsigned long long) result->capacity);
-	PrintLine("capacity", "%llu blocks", (unsigned long long) result->capacity);
-	PrintLine("cached data", "%s", FormatBytes(result->capacity * BLCKSZ));
-	PrintLine("file size", "%s", FormatBytes(result->file_size));
-	if (result->resized)
-	{
-		PrintPages("moved", result->moved);
-		PrintPages("not fitting", result->not_fitting);
-	}
+		Text(_("Dry run: nothing was changed.  This would be done:\n\n"));
+	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
+	PrintField("pool", "pool", AsString(result->pool));
+	PrintSuperblock("superblock", "superblock_restored",
+					result->superblock_restored, result->reset);
+	PrintSuperblock("superblock copy", "superblock_copy_restored",
+					result->copy_restored, result->reset);
+	PrintField("bad blocks", "bad_ranges",
+			   Shown(AsNumber(result->bad_ranges),
+					 psprintf(ngettext("%s in %u range", "%s in %u ranges", result->bad_ranges),
+							  FormatBytes(result->bad_bytes), result->bad_ranges)));
+	PrintField(NULL, "bad_bytes", AsBytes(result->bad_bytes));
+	PrintField(result->still_bad_bytes > 0 ? "still bad" : NULL, "still_bad_bytes",
+			   AsBytes(result->still_bad_bytes));
+	PrintField(result->cut_off_bytes > 0 ? "cut off" : NULL, "cut_off_bytes",
+			   AsBytes(result->cut_off_bytes));
+	PrintField("descriptors formatted", "descriptors_formatted", AsNumber(result->formatted));
+	PrintField("lost", "pages_lost", AsPages(result->lost));
+	PrintField(result->reset ? "reset" : NULL, "reset",
+			   Shown(AsBoolean(result->reset), "all pages dropped"));
+	PrintField(resized ? "resized" : NULL, "resized",
+			   Shown(AsBoolean(result->resized),
+					 psprintf("from %llu to %llu blocks", (unsigned long long) result->old_capacity,
+							  (unsigned long long) result->capacity)));
+	PrintField(NULL, "old_capacity", AsNumber(result->old_capacity));
+	PrintField("capacity", "capacity", AsBlocks(result->capacity));
+	PrintField("cached data", "cached_data", AsBytes(result->capacity * BLCKSZ));
+	PrintField("file size", "file_size", AsBytes(result->file_size));
+	PrintField(result->resized ? "moved" : NULL, "pages_moved", AsPages(result->moved));
+	PrintField(result->resized ? "not fitting" : NULL, "pages_not_fitting",
+			   AsPages(result->not_fitting));
 	if (result->warm_from_files)
-		PrintWarmResult(&result->warm, false, result->dry_run);
-	if (!result->dry_run)
-	{
-		putchar('\n');
-		PrintNextStart(result->next_start, result->detail, result->kept, result->kept);
-	}
+		PrintWarmResult("warm_from_files", &result->warm, false, result->dry_run);
+	else
+		PrintField(NULL, "warm_from_files", AsString(NULL));
+	if (result->dry_run)
+		return;
+	Text("\n");
+	PrintNextStart(result->next_start, result->detail, result->kept, result->kept);
+	PrintField(NULL, "pages_kept", AsNumber(result->kept));
 }
 
 int
@@ -257,10 +265,9 @@ DoRebuild(const PCacheOptions *options)
 	if (!options->dry_run)
 		ConcludeRebuild(&r);
 
-	if (options->json)
-		RebuildResultToJson(&r.result, options->human);
-	else
-		PrintResult(&r.result);
+	BeginOutput(options);
+	PrintResult(&r.result);
+	EndOutput();
 	PCachePoolClose(&r.pool);
 
 	if (options->dry_run || (options->reset && !options->warm_from_files))

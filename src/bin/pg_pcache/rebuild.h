@@ -55,6 +55,7 @@ extern void PlanWarming(Rebuild *r, uint64 capacity);
 extern void WarmFromFiles(Rebuild *r);
 extern void CheckClusterUnchanged(const PCacheOptions *options,
 								  const ControlFileData *before);
-extern void PrintWarmResult(const WarmResult *warm, bool is_list, bool dry_run);
+extern void PrintWarmResult(const char *key, const WarmResult *warm,
+							bool is_list, bool dry_run);
 
 #endif							/* REBUILD_H */

@@ -290,3 +290,21 @@ FormatRelation(const RelationCount *relation)
 		return psprintf("%s %s", numbers, relation->name);
 	return psprintf("%s %s in %s", numbers, relation->name, relation->database);
 }
+
+/* In JSON, of one relation what verify and status both count, as an open object. */
+void
+OpenRelation(const RelationCount *relation)
+{
+	OpenObject(NULL);
+	PrintField(NULL, "tablespace", AsNumber(relation->rlocator.spcOid));
+	PrintField(NULL, "database", AsNumber(relation->rlocator.dbOid));
+	PrintField(NULL, "relfilenode", AsNumber(relation->rlocator.relNumber));
+	PrintField(NULL, "database_name", AsString(relation->database));
+	PrintField(NULL, "name", AsString(relation->name));
+	PrintField(NULL, "pages", AsNumber(relation->pages));
+	OpenObject("forks");
+	for (ForkNumber fork = 0; fork <= MAX_FORKNUM; fork++)
+		PrintField(NULL, forkNames[fork], AsNumber(relation->forks[fork]));
+	CloseObject();
+	PrintField(NULL, "usage_count", AsNumber(relation->usage));
+}

@@ -19,9 +19,6 @@
 #include "common/logging.h"
 #include "pg_pcache.h"
 
-/* Width of the key, its colon and the gap, in text output. */
-#define KEY_WIDTH	24
-
 void
 ReportError(const PCacheError *err)
 {
@@ -35,19 +32,6 @@ FailWith(const PCacheError *err)
 {
 	ReportError(err);
 	exit(EXIT_ERROR);
-}
-
-/* Print "key: value", values aligned. */
-void
-PrintLine(const char *key, const char *fmt,...)
-{
-	va_list		ap;
-
-	printf("%s:%*s", key, Max(1, (int) (KEY_WIDTH - 1 - strlen(key))), "");
-	va_start(ap, fmt);
-	vprintf(fmt, ap);
-	va_end(ap);
-	putchar('\n');
 }
 
 /* A number of bytes for people, in the units of postgresql.conf. */
@@ -184,7 +168,21 @@ PageComparisonName(PageComparison comparison)
 	return "unknown";
 }
 
-/* What the next start will be, and why if it is not warm. */
+/* In JSON, what the next start will be, and why if it is not warm. */
+void
+NextStartFields(NextStart next_start, const char *detail)
+{
+	static const char *const names[] = {
+		[NEXT_START_WARM] = "warm",
+		[NEXT_START_COLD] = "cold",
+		[NEXT_START_UNKNOWN] = "unknown",
+	};
+
+	PrintField(NULL, "next_start", AsString(names[next_start]));
+	PrintField(NULL, "detail", AsString(next_start == NEXT_START_WARM ? NULL : detail));
+}
+
+/* The same, and as text; none if detail is NULL. */
 void
 PrintNextStart(NextStart next_start, const char *detail, uint64 kept,
 			   uint64 saved)
@@ -195,12 +193,24 @@ PrintNextStart(NextStart next_start, const char *detail, uint64 kept,
 		[NEXT_START_UNKNOWN] = "UNKNOWN",
 	};
 
-	printf("next start: %s", titles[next_start]);
+	NextStartFields(next_start, detail);
+	if (detail == NULL)
+		return;
+	Text("next start: %s", titles[next_start]);
 	if (next_start == NEXT_START_WARM)
-		printf(ngettext(", %llu of %llu page\n", ", %llu of %llu pages\n", saved),
-			   (unsigned long long) kept, (unsigned long long) saved);
+		Text(ngettext(", %llu of %llu page\n", ", %llu of %llu pages\n", saved),
+			 (unsigned long long) kept, (unsigned long long) saved);
 	else
-		printf(": %s\n", detail);
+		Text(": %s\n", detail);
+}
+
+/* What to do about a start that is not warm, or "". */
+void
+PrintHint(const char *hint)
+{
+	if (hint[0] != '\0')
+		Text(_("hint: %s\n"), hint);
+	PrintField(NULL, "hint", AsString(hint[0] != '\0' ? hint : NULL));
 }
 
 /* What a verb exits with that tells of the next start. */

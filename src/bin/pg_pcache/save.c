@@ -318,31 +318,38 @@ IsWorthSaving(Saving *s)
 static void
 PrintResult(const SaveResult *result)
 {
+	bool		nothing = result->detail[0] != '\0';
+	bool		done = !nothing && !result->dry_run;
+	const char *contents = result->kind == PCACHE_IMAGE_LIST ? "list" : "pages";
+
+	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
+	PrintField(NULL, "host_stays", AsBoolean(result->host_stays));
 	if (result->host_stays)
 	{
-		printf(_("The host is not going down, so nothing was saved.\n"));
+		Text(_("The host is not going down, so nothing was saved.\n"));
 		return;
 	}
-	if (result->dry_run && result->detail[0] == '\0')
-		printf(_("Dry run: nothing was changed.  This would be done:\n\n"));
-	PrintLine("pool", "%s", result->pool);
-	if (result->detail[0] != '\0')
-	{
-		PrintLine("image", "none: %s", result->detail);
-		return;
-	}
-	PrintLine("image", "%s", result->image);
-	PrintLine("contents", "%s", result->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages");
-	PrintLine("compression", "%s", CompressionName(result->compression));
-	PrintLine("pages", "%llu of %llu", (unsigned long long) result->pages,
-			  (unsigned long long) result->saved_pages);
-	if (result->dry_run)
-		return;
-	if (result->unreadable > 0)
-		PrintLine("unreadable", "%llu", (unsigned long long) result->unreadable);
-	PrintLine("image size", "%s", FormatBytes(result->image_size));
-	PrintLine("uncompressed", "%s", FormatBytes(result->raw_size));
-	PrintLine("time", "%.3f s", result->seconds);
+	if (result->dry_run && !nothing)
+		Text(_("Dry run: nothing was changed.  This would be done:\n\n"));
+	PrintField("pool", "pool", AsString(result->pool));
+	if (nothing)
+		PrintField("image", "image", Shown(AsString(NULL), psprintf("none: %s", result->detail)));
+	else
+		PrintField("image", "image", AsString(result->image));
+	PrintField(NULL, "detail", AsString(nothing ? result->detail : NULL));
+	PrintField(nothing ? NULL : "contents", "contents",
+			   Shown(AsString(contents), result->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages"));
+	PrintField(nothing ? NULL : "compression", "compression",
+			   AsString(CompressionName(result->compression)));
+	PrintField(NULL, "pages_in_pool", AsNumber(result->saved_pages));
+	PrintField(nothing ? NULL : "pages", "pages_saved",
+			   Shown(AsNumber(result->pages), psprintf("%llu of %llu", (unsigned long long) result->pages,
+													   (unsigned long long) result->saved_pages)));
+	PrintField(done && result->unreadable > 0 ? "unreadable" : NULL, "pages_unreadable",
+			   AsNumber(result->unreadable));
+	PrintField(done ? "image size" : NULL, "image_size", AsBytes(result->image_size));
+	PrintField(done ? "uncompressed" : NULL, "uncompressed_size", AsBytes(result->raw_size));
+	PrintField(done ? "time" : NULL, "seconds", AsSeconds(result->seconds));
 }
 
 /* What is in the data directory is copied by base backups. */
@@ -393,9 +400,8 @@ DoSave(const PCacheOptions *options)
 	INSTR_TIME_SUBTRACT(elapsed, start);
 	result->seconds = INSTR_TIME_GET_DOUBLE(elapsed);
 
-	if (options->json)
-		SaveResultToJson(result, options->human);
-	else
-		PrintResult(result);
+	BeginOutput(options);
+	PrintResult(result);
+	EndOutput();
 	return result->detail[0] != '\0' ? EXIT_COLD : EXIT_WARM;
 }

@@ -25,29 +25,170 @@
 #define DEFAULT_TOP			10
 
 static void
-PrintCheckpoint(const char *key, const PCacheCheckpoint *checkpoint)
+PrintCheckpoint(const char *label, const char *key, const PCacheCheckpoint *checkpoint)
 {
 	if (checkpoint->location == 0)
-		PrintLine(key, "none");
-	else
-		PrintLine(key, "%X/%X, redo %X/%X, timeline %u",
-				  LSN_FORMAT_ARGS(checkpoint->location),
-				  LSN_FORMAT_ARGS(checkpoint->redo),
-				  checkpoint->timeline);
+	{
+		PrintField(label, key, Shown(AsString(NULL), "none"));
+		return;
+	}
+	PrintField(label, NULL,
+			   AsString(psprintf("%X/%X, redo %X/%X, timeline %u",
+								 LSN_FORMAT_ARGS(checkpoint->location),
+								 LSN_FORMAT_ARGS(checkpoint->redo),
+								 checkpoint->timeline)));
+	OpenObject(key);
+	PrintField(NULL, "location", AsLsn(checkpoint->location));
+	PrintField(NULL, "redo", AsLsn(checkpoint->redo));
+	PrintField(NULL, "timeline", AsNumber(checkpoint->timeline));
+	CloseObject();
 }
 
+/* A place in WAL, or none, which has this text. */
+static void
+PrintWalPlace(const char *label, const char *key, const char *lsn_key,
+			  XLogRecPtr lsn, uint32 timeline, const char *none)
+{
+	if (lsn == 0)
+	{
+		PrintField(label, key, Shown(AsString(NULL), none));
+		return;
+	}
+	PrintField(label, NULL,
+			   AsString(psprintf("%X/%X, timeline %u", LSN_FORMAT_ARGS(lsn), timeline)));
+	OpenObject(key);
+	PrintField(NULL, lsn_key, AsLsn(lsn));
+	PrintField(NULL, "timeline", AsNumber(timeline));
+	CloseObject();
+}
+
+/* Devices and NUMA nodes that hold the pool; what is unknown is left out. */
 static void
 PrintPlace(const PCacheMemoryPlace *place)
 {
 	char		devices[PCACHE_PLACE_TEXT_LEN];
 	char		nodes[PCACHE_NUMA_TEXT_LEN];
+	uint32		n = Min(place->n_devices, PCACHE_MAX_MEMORY_DEVICES);
 
-	if (place->n_devices > 0)
-		PrintLine("memory devices", "%s",
-				  PCachePlaceText(place, devices, sizeof(devices)));
-	if (place->numa_nodes != 0)
-		PrintLine("NUMA nodes", "%s",
-				  PCacheNumaNodesText(place->numa_nodes, nodes, sizeof(nodes)));
+	PrintField(place->n_devices > 0 ? "memory devices" : NULL, NULL,
+			   AsString(PCachePlaceText(place, devices, sizeof(devices))));
+	OpenArray("memory_devices");
+	for (uint32 i = 0; i < n; i++)
+	{
+		const PCacheMemoryDevice *device = &place->devices[i];
+
+		OpenObject(NULL);
+		PrintField(NULL, "device", AsString(device->name));
+		PrintField(NULL, "mode", AsString(PCacheMemoryModeName(device->mode)));
+		PrintField(NULL, "numa_node",
+				   device->numa_node >= 0 ? AsNumber(device->numa_node) : AsString(NULL));
+		CloseObject();
+	}
+	CloseArray();
+	PrintField(place->numa_nodes != 0 ? "NUMA nodes" : NULL, NULL,
+			   AsString(PCacheNumaNodesText(place->numa_nodes, nodes, sizeof(nodes))));
+	OpenArray("numa_nodes");
+	for (int node = 0; node < PCACHE_MAX_NUMA_NODES; node++)
+	{
+		if ((place->numa_nodes & (UINT64CONST(1) << node)) != 0)
+			Element(AsNumber(node));
+	}
+	CloseArray();
+}
+
+static void
+PrintSuperblock(const char *label, const char *key, bool intact, const PCacheError *err)
+{
+	PrintField(label, key, Shown(AsBoolean(intact), intact ? "intact" :
+								 psprintf("damaged: %s", err->message)));
+}
+
+/* Did a process die of a fault that may have overwritten pages? */
+static void
+PrintSuspect(const PCacheSuspect *suspect)
+{
+	char		death[256];
+	bool		intact = PCacheSuspectIsIntact(suspect);
+
+	if (suspect->died == 0)
+	{
+		PrintField("suspect memory", "suspect_memory", Shown(AsString(NULL), "no"));
+		return;
+	}
+	PCacheSuspectDescribe(suspect, death, sizeof(death));
+	PrintField("suspect memory", NULL, AsString(death));
+	OpenObject("suspect_memory");
+	PrintField(NULL, "detail", AsString(death));
+	if (intact)
+	{
+		PrintField(NULL, "signal", AsNumber(PCacheSuspectSignal(suspect)));
+		PrintField(NULL, "pid", AsNumber(PCacheSuspectPid(suspect)));
+	}
+	PrintField(NULL, "died", intact ? AsTime(suspect->died_at) : AsString(NULL));
+	CloseObject();
+}
+
+static void
+PrintRelations(const StatusResult *result)
+{
+	Text("\n%10s  %6s  %6s  %s\n", "pages", "share", "usage", "relation");
+	OpenArray("relations");
+	for (int i = 0; i < result->n_shown; i++)
+	{
+		const RelationCount *relation = &result->relations[i];
+
+		Text("%10llu  %5.1f%%  %6.2f  %s\n",
+			 (unsigned long long) relation->pages,
+			 100.0 * relation->pages / result->sealed,
+			 (double) relation->usage / relation->pages,
+			 FormatRelation(relation));
+		OpenRelation(relation);
+		CloseObject();
+	}
+	CloseArray();
+	PrintField(NULL, "relations_in_all", AsNumber(result->n_relations));
+	if (result->n_shown < result->n_relations)
+		Text(_("(%d more)\n"), result->n_relations - result->n_shown);
+}
+
+/* What is where we think it is, since the pool has our format version. */
+static void
+PrintState(const StatusResult *result)
+{
+	const PCacheSuperblock *sb = &result->superblocks.chosen;
+
+	PrintField("capacity", "capacity", AsBlocks(sb->capacity));
+	PrintField("cached data", "cached_data", AsBytes(sb->capacity * sb->block_size));
+	PrintField("slots used", "slots_used", AsNumber(sb->slots_used));
+	PrintField("state", "state", AsString(StateName(sb->state)));
+	PrintField("mode", "mode", Shown(AsString(sb->mode != 0 ? ModeName(sb->mode) : NULL),
+									 ModeName(sb->mode)));
+	PrintField("incarnation", "incarnation",
+			   AsString(psprintf("%016llx", (unsigned long long) sb->incarnation)));
+	if (result->record_result == PCACHE_RECORD_OK)
+		PrintField("cluster's incarnation", "cluster_incarnation",
+				   AsString(psprintf("%016llx", (unsigned long long) result->record.incarnation)));
+	else
+		PrintField("cluster's incarnation", "cluster_incarnation",
+				   Shown(AsString(NULL), result->record_result == PCACHE_RECORD_MISSING ?
+						 "none" : "damaged"));
+	PrintField("timeline", "timeline", AsNumber(sb->timeline));
+	PrintCheckpoint("confirmed checkpoint", "confirmed_checkpoint", &sb->confirmed);
+	PrintCheckpoint("pending checkpoint", "pending_checkpoint", &sb->pending);
+	PrintWalPlace("min. recovery point", "min_recovery_point", "location",
+				  sb->min_recovery_point, sb->min_recovery_point_timeline, NULL);
+	PrintField("checkpoint epoch", "checkpoint_epoch", AsNumber(sb->checkpoint_epoch));
+	PrintField("data checksums", "data_checksum_version", AsNumber(sb->data_checksum_version));
+	PrintField("saved pages", "saved_pages", AsNumber(sb->saved_pages));
+	PrintField("saved", "saved",
+			   sb->saved_at != 0 ? AsTime(sb->saved_at) : Shown(AsString(NULL), "never"));
+	PrintField("sealed descriptors", "sealed_descriptors", AsNumber(result->sealed));
+	PrintField("damaged descriptors", "damaged_descriptors", AsNumber(result->damaged));
+	PrintWalPlace("watermark", "watermark", "flushed", result->watermark.flushed,
+				  result->watermark.timeline, "none");
+	PrintSuspect(&result->suspect);
+	if (result->count_relations)
+		PrintRelations(result);
 }
 
 static void
@@ -55,97 +196,27 @@ PrintResult(const StatusResult *result)
 {
 	const PCacheSuperblocks *superblocks = &result->superblocks;
 	const PCacheSuperblock *sb = &superblocks->chosen;
+	bool		runs = result->server_pid != 0;
 
-	if (result->server_pid != 0)
-		PrintLine("server", "running (PID %d)", result->server_pid);
-	else
-		PrintLine("server", "not running");
-	PrintLine("pool", "%s", result->pool.path);
-	PrintLine("file system", "%s", PCacheFsKindName(result->pool.fs_kind));
+	PrintField("server", "server_running",
+			   Shown(AsBoolean(runs), runs ? psprintf("running (PID %d)", result->server_pid) :
+					 "not running"));
+	PrintField(NULL, "server_pid", runs ? AsNumber(result->server_pid) : AsString(NULL));
+	PrintField("pool", "pool", AsString(result->pool.path));
+	PrintField("file system", "file_system", AsString(PCacheFsKindName(result->pool.fs_kind)));
 	PrintPlace(&result->place);
-	PrintLine("file size", "%s", FormatBytes(result->pool.file_size));
-	if (superblocks->first_intact)
-		PrintLine("superblock", "intact");
-	else
-		PrintLine("superblock", "damaged: %s",
-				  superblocks->first_error.message);
-	if (superblocks->copy_intact)
-		PrintLine("superblock copy", "intact");
-	else
-		PrintLine("superblock copy", "damaged: %s",
-				  superblocks->copy_error.message);
-
-	PrintLine("format version", "%u", sb->format_version);
-	PrintLine("pool uuid", "%s", FormatUuid(sb->pool_uuid));
-	PrintLine("system identifier", "%llu",
-			  (unsigned long long) sb->system_identifier);
-	PrintLine("postgresql version", "%u", sb->pg_major);
-	PrintLine("created", "%s", FormatTime(sb->created_at));
-
-	/* in another format version only what is above is where we think */
-	if (sb->format_version != PCACHE_FORMAT_VERSION)
-		return;
-
-	PrintLine("capacity", "%llu blocks", (unsigned long long) sb->capacity);
-	PrintLine("cached data", "%s",
-			  FormatBytes(sb->capacity * sb->block_size));
-	PrintLine("slots used", "%llu", (unsigned long long) sb->slots_used);
-	PrintLine("state", "%s", StateName(sb->state));
-	PrintLine("mode", "%s", ModeName(sb->mode));
-	PrintLine("incarnation", "%016llx", (unsigned long long) sb->incarnation);
-	if (result->record_result == PCACHE_RECORD_OK)
-		PrintLine("cluster's incarnation", "%016llx",
-				  (unsigned long long) result->record.incarnation);
-	else
-		PrintLine("cluster's incarnation", "%s",
-				  result->record_result == PCACHE_RECORD_MISSING ?
-				  "none" : "damaged");
-	PrintLine("timeline", "%u", sb->timeline);
-	PrintCheckpoint("confirmed checkpoint", &sb->confirmed);
-	PrintCheckpoint("pending checkpoint", &sb->pending);
-	if (sb->min_recovery_point != 0)
-		PrintLine("min. recovery point", "%X/%X, timeline %u",
-				  LSN_FORMAT_ARGS(sb->min_recovery_point),
-				  sb->min_recovery_point_timeline);
-	PrintLine("checkpoint epoch", "%llu",
-			  (unsigned long long) sb->checkpoint_epoch);
-	PrintLine("data checksums", "%u", sb->data_checksum_version);
-	PrintLine("saved pages", "%llu", (unsigned long long) sb->saved_pages);
-	PrintLine("saved", "%s",
-			  sb->saved_at != 0 ? FormatTime(sb->saved_at) : "never");
-	PrintLine("sealed descriptors", "%llu", (unsigned long long) result->sealed);
-	PrintLine("damaged descriptors", "%llu", (unsigned long long) result->damaged);
-	if (result->watermark.flushed != 0)
-		PrintLine("watermark", "%X/%X, timeline %u",
-				  LSN_FORMAT_ARGS(result->watermark.flushed),
-				  result->watermark.timeline);
-	else
-		PrintLine("watermark", "none");
-	if (result->suspect.died != 0)
-	{
-		char		death[256];
-
-		PCacheSuspectDescribe(&result->suspect, death, sizeof(death));
-		PrintLine("suspect memory", "%s", death);
-	}
-	else
-		PrintLine("suspect memory", "no");
-
-	if (!result->count_relations)
-		return;
-	printf("\n%10s  %6s  %6s  %s\n", "pages", "share", "usage", "relation");
-	for (int i = 0; i < result->n_shown; i++)
-	{
-		const RelationCount *relation = &result->relations[i];
-
-		printf("%10llu  %5.1f%%  %6.2f  %s\n",
-			   (unsigned long long) relation->pages,
-			   100.0 * relation->pages / result->sealed,
-			   (double) relation->usage / relation->pages,
-			   FormatRelation(relation));
-	}
-	if (result->n_shown < result->n_relations)
-		printf(_("(%d more)\n"), result->n_relations - result->n_shown);
+	PrintField("file size", "file_size", AsBytes(result->pool.file_size));
+	PrintSuperblock("superblock", "superblock_intact", superblocks->first_intact,
+					&superblocks->first_error);
+	PrintSuperblock("superblock copy", "superblock_copy_intact", superblocks->copy_intact,
+					&superblocks->copy_error);
+	PrintField("format version", "format_version", AsNumber(sb->format_version));
+	PrintField("pool uuid", "pool_uuid", AsString(FormatUuid(sb->pool_uuid)));
+	PrintField("system identifier", "system_identifier", AsIdentifier(sb->system_identifier));
+	PrintField("postgresql version", "postgresql_version", AsNumber(sb->pg_major));
+	PrintField("created", "created", AsTime(sb->created_at));
+	if (sb->format_version == PCACHE_FORMAT_VERSION)
+		PrintState(result);
 }
 
 /*
@@ -287,10 +358,9 @@ DoStatus(const PCacheOptions *options)
 						   result.pool.file_size).refusal == PCACHE_WARM)
 		CountDescriptors(options, &result);
 
-	if (options->json)
-		StatusResultToJson(&result, options->human);
-	else
-		PrintResult(&result);
+	BeginOutput(options);
+	PrintResult(&result);
+	EndOutput();
 	PCachePoolClose(&result.pool);
 	return 0;
 }

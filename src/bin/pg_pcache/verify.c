@@ -238,51 +238,79 @@ Verify(Rebuild *r, VerifyResult *result)
 	FreeScan(&r->scan);
 }
 
-static void
-PrintResult(const VerifyResult *result)
+/* Heading of a column that has numbers below. */
+static int
+ColumnWidth(int comparison)
 {
-	if (result->next_start == NEXT_START_WARM && !result->scanned)
-	{
-		printf(_("next start: WARM, if the server is shut down cleanly\n"));
-		return;
-	}
-	PrintNextStart(result->next_start, result->detail,
-				   result->counts[PCACHE_PAGE_KEPT], result->saved);
-	if (result->hint[0] != '\0')
-		printf(_("hint: %s\n"), result->hint);
-	if (!result->scanned)
-		return;
+	return Max(10, (int) strlen(PageComparisonName(comparison)));
+}
 
-	putchar('\n');
-	PrintLine("slots", "%llu", (unsigned long long) result->slots);
-	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
-		PrintLine(PCachePageVerdictName(i), "%llu",
-				  (unsigned long long) result->counts[i]);
-
-	if (!result->compared)
-		return;
-	printf(_("\nkept pages, compared with the data files:\n"));
+static void
+PrintComparisons(const uint64 comparisons[NUM_PAGE_COMPARISONS], bool as_lines)
+{
+	OpenObject("compared");
 	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
-		PrintLine(PageComparisonName(i), "%llu",
-				  (unsigned long long) result->comparisons[i]);
+		PrintField(as_lines ? PageComparisonName(i) : NULL, SnakeCase(PageComparisonName(i)),
+				   AsNumber(comparisons[i]));
+	CloseObject();
+}
 
-	if (!result->deep)
-		return;
-	printf("\n%10s %10s", "pages", "dirty");
+static void
+PrintRelations(const VerifyResult *result)
+{
+	Text("\n%10s %10s", "pages", "dirty");
 	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
-		printf(" %*s", Max(10, (int) strlen(PageComparisonName(i))), PageComparisonName(i));
-	printf("  relation\n");
+		Text(" %*s", ColumnWidth(i), PageComparisonName(i));
+	Text("  relation\n");
+	OpenArray("relations");
 	for (int i = 0; i < result->n_relations; i++)
 	{
 		const RelationCount *relation = &result->relations[i];
 
-		printf("%10llu %10llu", (unsigned long long) relation->pages,
-			   (unsigned long long) relation->dirty);
+		Text("%10llu %10llu", (unsigned long long) relation->pages,
+			 (unsigned long long) relation->dirty);
 		for (int j = 0; j < NUM_PAGE_COMPARISONS; j++)
-			printf(" %*llu", Max(10, (int) strlen(PageComparisonName(j))),
-				   (unsigned long long) relation->comparisons[j]);
-		printf("  %s\n", FormatRelation(relation));
+			Text(" %*llu", ColumnWidth(j), (unsigned long long) relation->comparisons[j]);
+		Text("  %s\n", FormatRelation(relation));
+		OpenRelation(relation);
+		PrintField(NULL, "dirty", AsNumber(relation->dirty));
+		PrintComparisons(relation->comparisons, false);
+		CloseObject();
 	}
+	CloseArray();
+}
+
+static void
+PrintResult(const VerifyResult *result)
+{
+	PrintField(NULL, "reason", AsString(result->reason != NULL ? SnakeCase(result->reason) : NULL));
+	if (result->next_start == NEXT_START_WARM && !result->scanned)
+	{
+		Text(_("next start: WARM, if the server is shut down cleanly\n"));
+		NextStartFields(result->next_start, NULL);
+	}
+	else
+		PrintNextStart(result->next_start, result->detail,
+					   result->counts[PCACHE_PAGE_KEPT], result->saved);
+	PrintHint(result->hint);
+	PrintField(NULL, "pool", AsString(result->pool[0] != '\0' ? result->pool : NULL));
+	if (!result->scanned)
+		return;
+
+	Text("\n");
+	PrintField("slots", "slots", AsNumber(result->slots));
+	PrintField(NULL, "saved_pages", AsNumber(result->saved));
+	OpenObject("pages");
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+		PrintField(PCachePageVerdictName(i), SnakeCase(PCachePageVerdictName(i)),
+				   AsNumber(result->counts[i]));
+	CloseObject();
+	if (!result->compared)
+		return;
+	Text(_("\nkept pages, compared with the data files:\n"));
+	PrintComparisons(result->comparisons, true);
+	if (result->deep)
+		PrintRelations(result);
 }
 
 int
@@ -311,10 +339,9 @@ DoVerify(const PCacheOptions *options)
 				 _("the server's configuration could not be read"));
 	PCachePoolClose(&r.pool);
 
-	if (options->json)
-		VerifyResultToJson(&result);
-	else
-		PrintResult(&result);
+	BeginOutput(options);
+	PrintResult(&result);
+	EndOutput();
 
 	/* pages that must not be there are worse than a cold start */
 	if (result.comparisons[PAGE_IMPOSSIBLE] > 0 ||

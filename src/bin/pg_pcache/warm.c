@@ -263,27 +263,28 @@ WarmFromFiles(Rebuild *r)
 	FreeWarmPlan(&plan);
 }
 
-/* Tell what came of it, as text. */
+/* Tell what came of it, in JSON as an object. */
 void
-PrintWarmResult(const WarmResult *warm, bool is_list, bool dry_run)
+PrintWarmResult(const char *key, const WarmResult *warm, bool is_list, bool dry_run)
 {
+	OpenObject(key);
 	if (is_list)
 	{
-		PrintLine("listed", "%llu", (unsigned long long) warm->listed);
-		PrintLine("listed twice", "%llu", (unsigned long long) warm->duplicates);
-		PrintLine("relation is gone", "%llu", (unsigned long long) warm->gone);
-		PrintLine("beyond end of file", "%llu", (unsigned long long) warm->beyond_end);
-		PrintLine("unlogged", "%llu", (unsigned long long) warm->unlogged);
+		PrintField("listed", "listed", AsNumber(warm->listed));
+		PrintField("listed twice", "listed_twice", AsNumber(warm->duplicates));
+		PrintField("relation is gone", "relation_gone", AsNumber(warm->gone));
+		PrintField("beyond end of file", "beyond_end", AsNumber(warm->beyond_end));
+		PrintField("unlogged", "unlogged", AsNumber(warm->unlogged));
 	}
-	PrintLine("relations", "%llu", (unsigned long long) warm->relations);
-	PrintLine("pages in files", "%llu", (unsigned long long) warm->file_pages);
-	PrintLine("in the pool already", "%llu", (unsigned long long) warm->already);
-	PrintLine("read from files", "%llu", (unsigned long long) warm->read);
-	PrintLine("no room", "%llu", (unsigned long long) warm->no_room);
-	PrintLine("invalid header", "%llu", (unsigned long long) warm->bad_header);
-	PrintLine("wrong checksum", "%llu", (unsigned long long) warm->bad_checksum);
-	PrintLine("WAL not durable", "%llu", (unsigned long long) warm->bad_lsn);
-	PrintLine("unreadable", "%llu", (unsigned long long) warm->unreadable);
-	if (!dry_run)
-		PrintLine("time", "%.3f s", warm->seconds);
+	PrintField("relations", "relations", AsNumber(warm->relations));
+	PrintField("pages in files", "pages_in_files", AsNumber(warm->file_pages));
+	PrintField("in the pool already", "already_in_pool", AsNumber(warm->already));
+	PrintField("read from files", "read", AsNumber(warm->read));
+	PrintField("no room", "no_room", AsNumber(warm->no_room));
+	PrintField("invalid header", "invalid_header", AsNumber(warm->bad_header));
+	PrintField("wrong checksum", "wrong_checksum", AsNumber(warm->bad_checksum));
+	PrintField("WAL not durable", "wal_not_durable", AsNumber(warm->bad_lsn));
+	PrintField("unreadable", "unreadable", AsNumber(warm->unreadable));
+	PrintField(dry_run ? NULL : "time", "seconds", AsSeconds(warm->seconds));
+	CloseObject();
 }

@@ -1,0 +1,302 @@
+/*-------------------------------------------------------------------------
+ *
+ * output.c
+ *	  What pg_pcache's verbs print: aligned text, or one JSON object.
+ *
+ * A verb says each thing that it has to tell once, by PrintField().  Most values
+ * look different in the two forms.  In JSON, keys are in snake_case; identifiers
+ * of 64 bits are strings, since many readers of JSON would round them; sizes are
+ * numbers of bytes, or with --human strings with a unit.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/output.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <ctype.h>
+
+#include "lib/stringinfo.h"
+#include "pg_pcache.h"
+
+/* Width of the label, its colon and the gap, in text output. */
+#define LABEL_WIDTH	24
+
+static struct
+{
+	bool		json;
+	bool		human;
+	StringInfoData buf;			/* the JSON so far */
+	int			depth;
+	bool		empty;			/* nothing in the innermost object yet */
+}			out;
+
+/* As in pg_combinebackup. */
+static void
+EscapeJson(StringInfo buf, const char *str)
+{
+	appendStringInfoCharMacro(buf, '"');
+	for (const char *p = str; *p != '\0'; p++)
+	{
+		switch (*p)
+		{
+			case '\b':
+				appendStringInfoString(buf, "\\b");
+				break;
+			case '\f':
+				appendStringInfoString(buf, "\\f");
+				break;
+			case '\n':
+				appendStringInfoString(buf, "\\n");
+				break;
+			case '\r':
+				appendStringInfoString(buf, "\\r");
+				break;
+			case '\t':
+				appendStringInfoString(buf, "\\t");
+				break;
+			case '"':
+				appendStringInfoString(buf, "\\\"");
+				break;
+			case '\\':
+				appendStringInfoString(buf, "\\\\");
+				break;
+			default:
+				if ((unsigned char) *p < ' ')
+					appendStringInfo(buf, "\\u%04x", (int) *p);
+				else
+					appendStringInfoCharMacro(buf, *p);
+				break;
+		}
+	}
+	appendStringInfoCharMacro(buf, '"');
+}
+
+static void
+NewLine(void)
+{
+	appendStringInfoChar(&out.buf, '\n');
+	appendStringInfoSpaces(&out.buf, 2 * out.depth);
+}
+
+/* The next element begins: of an object with its key, or of an array. */
+static void
+BeginElement(const char *key)
+{
+	if (!out.empty)
+		appendStringInfoChar(&out.buf, ',');
+	NewLine();
+	if (key != NULL)
+	{
+		EscapeJson(&out.buf, key);
+		appendStringInfoString(&out.buf, ": ");
+	}
+	out.empty = false;
+}
+
+static void
+Open(char bracket)
+{
+	appendStringInfoChar(&out.buf, bracket);
+	out.depth++;
+	out.empty = true;
+}
+
+static void
+Close(char bracket)
+{
+	out.depth--;
+	NewLine();
+	appendStringInfoChar(&out.buf, bracket);
+	out.empty = false;
+}
+
+/* From here on all that is told is printed, in the form that was asked for. */
+void
+BeginOutput(const PCacheOptions *options)
+{
+	out.json = options->json;
+	out.human = options->human;
+	initStringInfo(&out.buf);
+	Open('{');
+}
+
+void
+EndOutput(void)
+{
+	Close('}');
+	if (out.json)
+		puts(out.buf.data);
+	pfree(out.buf.data);
+}
+
+/* What only the text has. */
+void
+Text(const char *fmt,...)
+{
+	va_list		ap;
+
+	if (out.json)
+		return;
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+}
+
+/*
+ * Print "label: value", values aligned, or a key and its value in JSON.  Without
+ * a label, or without a text, the text has no such line; without a key, JSON has
+ * no such value.
+ */
+void
+PrintField(const char *label, const char *key, FieldValue value)
+{
+	if (label != NULL && value.text != NULL)
+		Text("%s:%*s%s\n", label, Max(1, (int) (LABEL_WIDTH - 1 - strlen(label))), "",
+			 value.text);
+	if (key == NULL)
+		return;
+	BeginElement(key);
+	appendStringInfoString(&out.buf, value.json);
+}
+
+/* Objects and arrays, which text does not have; without a key they are elements. */
+void
+OpenObject(const char *key)
+{
+	BeginElement(key);
+	Open('{');
+}
+
+void
+CloseObject(void)
+{
+	Close('}');
+}
+
+void
+OpenArray(const char *key)
+{
+	BeginElement(key);
+	Open('[');
+}
+
+void
+CloseArray(void)
+{
+	Close(']');
+}
+
+/* An element of an array. */
+void
+Element(FieldValue value)
+{
+	BeginElement(NULL);
+	appendStringInfoString(&out.buf, value.json);
+}
+
+/* A string, or nothing, which is null in JSON. */
+FieldValue
+AsString(const char *string)
+{
+	FieldValue	value = {string, "null"};
+	StringInfoData buf;
+
+	if (string == NULL)
+		return value;
+	initStringInfo(&buf);
+	EscapeJson(&buf, string);
+	value.json = buf.data;
+	return value;
+}
+
+FieldValue
+AsNumber(uint64 number)
+{
+	const char *digits = psprintf("%llu", (unsigned long long) number);
+	FieldValue	value = {digits, digits};
+
+	return value;
+}
+
+FieldValue
+AsBoolean(bool yes)
+{
+	FieldValue	value = {yes ? _("yes") : _("no"), yes ? "true" : "false"};
+
+	return value;
+}
+
+FieldValue
+AsBytes(uint64 bytes)
+{
+	FieldValue	value = out.human ? AsString(FormatBytes(bytes)) : AsNumber(bytes);
+
+	value.text = FormatBytes(bytes);
+	return value;
+}
+
+FieldValue
+AsBlocks(uint64 blocks)
+{
+	return Shown(AsNumber(blocks), psprintf("%llu blocks", (unsigned long long) blocks));
+}
+
+FieldValue
+AsPages(uint64 pages)
+{
+	return Shown(AsNumber(pages), psprintf(ngettext("%llu page", "%llu pages", pages),
+										   (unsigned long long) pages));
+}
+
+FieldValue
+AsSeconds(double seconds)
+{
+	const char *digits = psprintf("%.3f", seconds);
+	FieldValue	value = {psprintf("%s s", digits), digits};
+
+	return value;
+}
+
+FieldValue
+AsTime(int64 seconds)
+{
+	FieldValue	value = AsString(FormatTimeUtc(seconds));
+
+	value.text = FormatTime(seconds);
+	return value;
+}
+
+FieldValue
+AsLsn(XLogRecPtr lsn)
+{
+	return AsString(psprintf("%X/%X", LSN_FORMAT_ARGS(lsn)));
+}
+
+FieldValue
+AsIdentifier(uint64 identifier)
+{
+	return AsString(psprintf("%llu", (unsigned long long) identifier));
+}
+
+/* The same value with another text; NULL for none. */
+FieldValue
+Shown(FieldValue value, const char *text)
+{
+	value.text = text;
+	return value;
+}
+
+/* A name that is made for readers, as a key or a keyword. */
+const char *
+SnakeCase(const char *name)
+{
+	char	   *result = pstrdup(name);
+
+	for (char *p = result; *p != '\0'; p++)
+		*p = (*p == ' ') ? '_' : pg_ascii_tolower((unsigned char) *p);
+	return result;
+}
