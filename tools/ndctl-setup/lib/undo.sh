@@ -207,7 +207,6 @@ undo_pool() {
 	local directory pgdata
 	directory=$(field "$1" directory) pgdata=$(field "$1" pgdata)
 	quietly as_server rm -f "$directory/pool" "$pgdata/pg_pcache.state"
-	[ ! -L "$pgdata/pg_pcache" ] || quietly as_server rm "$pgdata/pg_pcache"
 }
 
 undo_unit() {

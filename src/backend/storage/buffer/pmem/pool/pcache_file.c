@@ -110,8 +110,8 @@ PCacheDirOpenFile(const PCacheDir *dir, const char *name, int flags,
 
 /*
  * Take from the group what it can do with a file of ours that is open, or with the
- * directory of the pool, as earlier versions left them where PGDATA is open for
- * the group.  Who can open the pool can lock it, and keep its memory in use.
+ * directory of the pool.  Who can open the pool can lock it, and keep its memory
+ * in use.
  *
  * fd may be that of a PCacheDir; path is only used in messages.  Fails with err
  * filled in.

@@ -125,7 +125,7 @@ ParseRecord(const char *text, PCacheRecord *record)
 		sscanf(value, "%llx", &number) != 1)
 		return false;
 	record->incarnation = number;
-	/* what has saved no image has no such line, nor had earlier versions */
+	/* what has saved no image has no such line */
 	return !GetValue(text, "image", value, sizeof(value)) ||
 		ParseHex(value, record->image, PCACHE_DIGEST_LEN);
 }
