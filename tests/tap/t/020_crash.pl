@@ -11,14 +11,13 @@ use PCache;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $dirty = qr/^the server was not shut down cleanly$/;
 my $node = new_node('main');
 
 $node->start;
 load_data($node);
 
-my $expected = checksums($node, tables => \@logged);
+my $expected = checksums($node, tables => [LOGGED]);
 my $others = 0;
 
 for my $case (
@@ -52,14 +51,14 @@ for my $case (
 	$start->();
 
 	is_cold($node, $offset, $dirty, $name);
-	is(checksums($node, tables => \@logged), $expected,
+	is(checksums($node, tables => [LOGGED]), $expected,
 		"$name: contents are right");
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t_other'),
 		$others, "$name: what was committed is there");
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t_unlogged'),
 		0, "$name: the unlogged table was reset");
 	restart_warm($node, "$name, then a clean stop");
-	is(checksums($node, tables => \@logged), $expected,
+	is(checksums($node, tables => [LOGGED]), $expected,
 		"$name, then a clean stop: contents are right");
 	pages_equal_disk($node, "$name, then a clean stop");
 }
@@ -67,18 +66,18 @@ for my $case (
 # A crash between two clean stops must not let what the first one saved pass
 # for what is there now.
 $node->safe_psql('postgres', 'UPDATE t_heap SET grp = -grp WHERE id <= 5000');
-$expected = checksums($node, tables => \@logged);
+$expected = checksums($node, tables => [LOGGED]);
 $node->stop('immediate');
 my $offset = log_offset($node);
 $node->start;
 is(start_outcome($node, $offset)->{start}, 'cold', 'changed, crashed: cold');
-is(checksums($node, tables => \@logged), $expected,
+is(checksums($node, tables => [LOGGED]), $expected,
 	'changed, crashed: contents are right');
 $node->stop('immediate');
 $offset = log_offset($node);
 $node->start;
 is(start_outcome($node, $offset)->{start}, 'cold', 'crashed again: cold');
-is(checksums($node, tables => \@logged), $expected,
+is(checksums($node, tables => [LOGGED]), $expected,
 	'crashed again: contents are right');
 $node->stop;
 

@@ -42,7 +42,7 @@ is_deeply([ slurp_dir_entries($inside->backup_dir . '/plain/pg_pcache') ],
 $inside->stop;
 
 # Restore: a new cluster with the contents of the old, and with its pool.
-my $expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+my $expected = checksums($node, tables => [LOGGED]);
 warm_up($node);
 $node->stop;
 
@@ -53,7 +53,7 @@ my $offset = log_offset($restored);
 $restored->start;
 is_cold($restored, $offset, qr/^the data directory has no record of a pool$/,
 	'restored backup on the old pool');
-is(checksums($restored, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($restored, tables => [LOGGED]),
 	$expected, 'restored backup on the old pool: contents are right');
 restart_warm($restored, 'restored backup, then a clean stop');
 $restored->stop;
@@ -61,7 +61,7 @@ $restored->stop;
 $offset = log_offset($node);
 $node->start;
 is_cold($node, $offset, qr/incarnation/, 'the old cluster after that');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'the old cluster after that: contents are right');
 
 # Restore over the old cluster, whose record of the pool survives.
@@ -80,7 +80,7 @@ is(start_outcome($node, $offset)->{start}, 'cold',
 is(start_outcome($node, $offset)->{reason},
 	'the cluster was run without the pool, and not shut down cleanly',
 	'backup restored below the record of the pool: reason');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'backup restored below the record of the pool: contents are right');
 restart_warm($node, 'backup restored below the record of the pool, then a clean stop');
 
@@ -106,7 +106,7 @@ $offset = log_offset($node);
 $node->start;
 is_cold($node, $offset, qr/^the server was not shut down cleanly$/,
 	'recovery target given up');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'recovery target given up: contents are right');
 
 # Recovery from the archive to its end starts another timeline.
@@ -121,14 +121,14 @@ $node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
   or die 'no promotion';
 is_cold($node, $offset, qr/^point-in-time recovery was requested$/,
 	'archive recovery');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'archive recovery: contents are right');
 $node->safe_psql('postgres', 'CHECKPOINT');
 isnt($node->safe_psql('postgres',
 		'SELECT timeline_id FROM pg_control_checkpoint()'),
 	'1', 'archive recovery: it is another timeline');
 restart_warm($node, 'archive recovery, then a clean stop');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'archive recovery, then a clean stop: contents are right');
 
 # Point-in-time recovery from the backup, to a point before a mistake.
@@ -149,10 +149,10 @@ $node->start;
 $node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
   or die 'no promotion';
 is(start_outcome($node, $offset)->{start}, 'cold', 'point-in-time recovery: cold');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'point-in-time recovery: contents are right');
 restart_warm($node, 'point-in-time recovery, then a clean stop');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'point-in-time recovery, then a clean stop: contents are right');
 # A backup_label alone is enough, even if it says nothing but what pg_control
 # says.
@@ -178,7 +178,7 @@ is($verdict->{reason}, 'backup', 'backup_label: pg_pcache verify says why');
 $offset = log_offset($node);
 $node->start;
 is_cold($node, $offset, qr/^the cluster starts from a backup$/, 'backup_label');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+is(checksums($node, tables => [LOGGED]),
 	$expected, 'backup_label: contents are right');
 restart_warm($node, 'backup_label, then a clean stop');
 

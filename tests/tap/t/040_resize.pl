@@ -146,7 +146,7 @@ set_mode($node, 'always');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache; UPDATE big SET v = reverse(v) WHERE id % 7 = 0; SELECT pg_pcache_seal()');
 $checksum_big = $node->safe_psql('postgres', 'SELECT count(*), sum(hashtextextended(v, 0)) FROM big');
-my $logged = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+my $logged = checksums($node, tables => [LOGGED]);
 $node->stop('immediate');
 $node->append_conf('postgresql.conf', 'shared_buffers = 2200MB');
 my $verdict = verify_json($node);
@@ -158,7 +158,7 @@ is($outcome->{start}, 'warm', 'larger, after a crash: warm');
 is($outcome->{kept}, $verdict->{pages}{kept}, 'larger, after a crash: what pg_pcache verify said was kept');
 is($node->safe_psql('postgres', 'SELECT count(*), sum(hashtextextended(v, 0)) FROM big'),
 	$checksum_big, 'larger, after a crash: contents are right');
-is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]), $logged, 'larger, after a crash: so are those of the others');
+is(checksums($node, tables => [LOGGED]), $logged, 'larger, after a crash: so are those of the others');
 
 $node->stop;
 done_testing();

@@ -11,16 +11,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @tables = qw(t_heap t_toast t_kinds);
 my $primary = new_node('primary',
 	init => { allows_streaming => 1 },
 	conf => 'wal_keep_size = 320MB');
 
 $primary->start;
 $primary->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby);
+my $standby = new_standby('standby', $primary, 'b');
 ok(!-e $standby->data_dir . '/pg_pcache', 'the pool leaves nothing but its record in the data directory');
 
 my $offset = log_offset($standby);
@@ -30,7 +27,7 @@ is(start_outcome($standby, $offset)->{reason}, 'the pool is empty',
 load_data($primary);
 $primary->wait_for_replay_catchup($standby);
 
-my $expected = checksums($primary, tables => \@tables);
+my $expected = checksums($primary, tables => [LOGGED]);
 
 # Stopped after a restartpoint, with nothing dirty.
 $primary->safe_psql('postgres', 'CHECKPOINT');
@@ -45,7 +42,7 @@ UPDATE t_heap SET filler = reverse(filler) WHERE id % 4 = 0;
 INSERT INTO t_other SELECT i, 'x' FROM generate_series(1, 5000) i;
 DELETE FROM t_kinds WHERE id % 3 = 0});
 $primary->wait_for_replay_catchup($standby);
-$expected = checksums($primary, tables => \@tables);
+$expected = checksums($primary, tables => [LOGGED]);
 cmp_ok(
 	$standby->safe_psql('postgres',
 		'SELECT count(*) FROM pg_buffercache WHERE isdirty'),
@@ -60,7 +57,7 @@ standby_is_warm('no restartpoint possible, again');
 # the stop must not fail; the cache is not saved then.
 $primary->safe_psql('postgres', 'UPDATE t_heap SET filler = reverse(filler) WHERE id % 5 = 0');
 $primary->wait_for_replay_catchup($standby);
-$expected = checksums($primary, tables => \@tables);
+$expected = checksums($primary, tables => [LOGGED]);
 my $file = $standby->data_dir . '/' . $standby->safe_psql('postgres', q{SELECT pg_relation_filepath('t_heap')});
 my $reset = 'SELECT stats_reset FROM pg_stat_bgwriter';
 my $since = $standby->safe_psql('postgres', $reset);
@@ -79,14 +76,14 @@ $standby->start;
 is(start_outcome($standby, $offset)->{start}, 'cold', 'a file that cannot be written: cold');
 is($standby->safe_psql('postgres', $reset), $since, 'a file that cannot be written: statistics are kept');
 $primary->wait_for_replay_catchup($standby);
-is(checksums($standby, tables => \@tables), $expected, 'a file that cannot be written: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'a file that cannot be written: contents are right');
 
 # Stopped when a new restartpoint is possible.
 $primary->safe_psql('postgres', q{
 UPDATE t_heap SET grp = grp + 1 WHERE id % 9 = 0; CHECKPOINT;
 UPDATE t_heap SET grp = grp + 1 WHERE id % 11 = 0});
 $primary->wait_for_replay_catchup($standby);
-$expected = checksums($primary, tables => \@tables);
+$expected = checksums($primary, tables => [LOGGED]);
 standby_is_warm('restartpoint at the stop');
 
 # What the primary did while the standby was down.
@@ -97,13 +94,13 @@ $primary->safe_psql('postgres', q{
 UPDATE t_heap SET filler = md5(filler) WHERE id % 2 = 0;
 DROP TABLE t_other; CREATE TABLE t_other (id int, filler text);
 VACUUM FULL t_kinds; TRUNCATE t_unlogged});
-$expected = checksums($primary, tables => \@tables);
+$expected = checksums($primary, tables => [LOGGED]);
 $standby->start;
 $primary->wait_for_replay_catchup($standby);
 is(start_outcome($standby, $offset)->{start}, 'warm', 'behind: warm');
 cmp_ok(start_outcome($standby, $offset)->{kept}, '>=', 0.999 * $valid,
 	'behind: what was valid was kept');
-is(checksums($standby, tables => \@tables), $expected, 'behind: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'behind: contents are right');
 pages_equal_disk($standby, 'behind', hints => 1);
 
 # Crashed: cold.
@@ -115,7 +112,7 @@ $standby->stop('immediate');
 $standby->start;
 is_cold($standby, $offset, qr/^the server was not shut down cleanly$/, 'standby crashed');
 $primary->wait_for_replay_catchup($standby);
-is(checksums($standby, tables => \@tables), $expected,
+is(checksums($standby, tables => [LOGGED]), $expected,
 	'standby crashed: contents are right');
 standby_is_warm('standby crashed, then a clean stop');
 
@@ -130,12 +127,12 @@ is_warm($standby, $offset, $valid, 'promotion: the start before');
 $standby->promote;
 is(relation_reads($standby, 'SELECT sum(length(filler)) FROM t_heap'),
 	0, 'promotion: no block is read again');
-is(checksums($standby, tables => \@tables), $expected, 'promotion: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'promotion: contents are right');
 $standby->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 13 = 0');
-$expected = checksums($standby, tables => \@tables);
+$expected = checksums($standby, tables => [LOGGED]);
 restart_warm($standby, 'promotion, then a clean stop');
 is(relation_reads($standby), 0, 'promotion, then a clean stop: no block is read again');
-is(checksums($standby, tables => \@tables), $expected,
+is(checksums($standby, tables => [LOGGED]), $expected,
 	'promotion, then a clean stop: contents are right');
 pages_equal_disk($standby, 'promotion, then a clean stop', hints => 1);
 
@@ -160,7 +157,7 @@ is($outcome->{dropped}{unlogged}, $unlogged,
 	'primary to standby: exactly the unlogged pages were dropped');
 is($outcome->{kept}, $verdict->{pages}{kept},
 	'primary to standby: pg_pcache verify and the server agree');
-is(checksums($standby, tables => \@tables), $expected,
+is(checksums($standby, tables => [LOGGED]), $expected,
 	'primary to standby: contents are right');
 $standby->promote;
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM t_unlogged'),
@@ -177,7 +174,7 @@ $offset = log_offset($standby);
 $standby->start;
 is_cold($standby, $offset, qr/^point-in-time recovery was requested$/,
 	'standby with a recovery target');
-is(checksums($standby, tables => \@tables), $expected,
+is(checksums($standby, tables => [LOGGED]), $expected,
 	'standby with a recovery target: contents are right');
 $standby->stop;
 
@@ -197,7 +194,7 @@ sub standby_is_warm
 	is($standby->safe_psql('postgres', 'SELECT pg_is_in_recovery()'),
 		't', "$name: it is a standby");
 	is(relation_reads($standby), 0, "$name: no block is read again");
-	is(checksums($standby, tables => \@tables), $expected, "$name: contents are right");
+	is(checksums($standby, tables => [LOGGED]), $expected, "$name: contents are right");
 	pages_equal_disk($standby, $name, hints => 1);
 	return;
 }

@@ -12,10 +12,7 @@ use PCache;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-srand($seed);
-diag("PCACHE_SEED=$seed") if defined $ENV{PCACHE_SEED};
-note("seed: $seed (set PCACHE_SEED to repeat)");
+seed_random();
 
 my $node = new_node('main');
 my $pool = pool_file($node);

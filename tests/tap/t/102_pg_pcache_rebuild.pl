@@ -7,7 +7,6 @@ use strict;
 use warnings FATAL => 'all';
 
 use Fcntl qw(:flock);
-use File::Find qw(find);
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -42,34 +41,11 @@ sub save_all
 	return { pool => slurp_file($pool), data => "$copy/data" };
 }
 
-sub list_files
-{
-	my ($top) = @_;
-	my %files;
-
-	find(sub {
-		my @st = lstat;
-		$files{ substr $File::Find::name, length $top } = "$st[7] $st[9] " . -d _;
-	}, $top);
-	return \%files;
-}
-
-# Only the few files that differ: there are many.
-sub put_back
+sub put_all_back
 {
 	my ($saved) = @_;
-	my $old = list_files($saved->{data});
-	my $new = list_files($data);
 
-	for (sort { length $b <=> length $a } grep { !exists $old->{$_} } keys %$new)
-	{
-		-l "$data$_" || !-d "$data$_" ? unlink "$data$_" : rmdir "$data$_";
-	}
-	for (sort grep { !exists $new->{$_} || $new->{$_} ne $old->{$_} } keys %$old)
-	{
-		next if -d "$data$_";
-		system_or_bail('cp', '-a', "$saved->{data}$_", "$data$_");
-	}
+	put_back($node, $saved->{data});
 	open my $fh, '>:raw', $pool or die $!;
 	print $fh $saved->{pool};
 	close $fh or die $!;
@@ -142,7 +118,7 @@ my $saved = save_all();
 patch_superblock($pool, system_identifier => sub { $_[0] + 1 });
 refused('of another cluster', qr/persistent cache pool ".*" does not go with this data directory\n.*detail: It belongs to another cluster, with system identifier \d+; this one has \d+\.\n.*hint: To make it an empty pool of this cluster, use options --reset and --force\.\n/);
 refused('of another cluster, --reset', qr/does not go with this data directory\n/, '--reset');
-put_back($saved);
+put_all_back($saved);
 patch_superblock($pool, pool_uuid => 'x' x 16);
 refused('another UUID', qr/does not go with this data directory\n.*detail: Its UUID is 78787878-.*; the data directory was last used with pool /);
 unlink state_file($node);
@@ -153,7 +129,7 @@ $node->start;
 warm_up($node);
 $node->stop;
 starts('no record, --reset --force, used', 'warm');
-put_back($saved);
+put_all_back($saved);
 rename $pool, "$pool.away";
 refused('no pool', qr/could not open persistent cache pool ".*": No such file or directory\n.*hint: .*run "pg_pcache init --force" to create the pool, and "pg_pcache rebuild --warm-from-files" to fill it\.\n/);
 rename "$pool.away", $pool;
@@ -178,7 +154,7 @@ for my $case ([ 'superblock', 0 ], [ 'copy', COPY_OFFSET ])
 {
 	my ($name, $at) = @$case;
 
-	put_back($saved);
+	put_all_back($saved);
 	damage_superblock($pool, 'crc', $at);
 	is(verb_json($node, 'rebuild', '--dry-run')->{rc}, 0, "damaged $name, dry run");
 	ok(!status_json($node)->{ $at == 0 ? 'superblock_intact' : 'superblock_copy_intact' }, "damaged $name, dry run: still damaged");
@@ -189,22 +165,22 @@ for my $case ([ 'superblock', 0 ], [ 'copy', COPY_OFFSET ])
 	ok($status->{superblock_intact} && $status->{superblock_copy_intact}, "damaged $name: both are intact");
 	starts("damaged $name", 'warm', $kept);
 }
-put_back($saved);
+put_all_back($saved);
 damage_superblock($pool, 'crc', 0, COPY_OFFSET);
 refused('both superblocks damaged', qr/persistent cache pool ".*" cannot be repaired\n.*detail: Both superblocks are damaged\.  The first one: checksum is wrong\.  The copy: checksum is wrong\.\n.*hint: To make it an empty pool, use option --reset\.\n/);
 is(verb_json($node, 'rebuild', '--reset')->{capacity}, 8192, 'both superblocks damaged, --reset: same capacity');
 starts('both superblocks damaged, --reset', 'cold');
-put_back($saved);
+put_all_back($saved);
 patch_superblock($pool, format_version => 7);
 refused('another format', qr/cannot be repaired\n.*detail: It has format version 7; this program has 1\.\n/);
-put_back($saved);
+put_all_back($saved);
 truncate $pool, DESCRIPTORS_OFFSET + DESCRIPTOR_SIZE;
 refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes, which is too small for \d+ blocks\n/);
 is(verb_json($node, 'rebuild', '--reset')->{rc}, 0, 'cut off, --reset: exit status');
 is(-s $pool, length $saved->{pool}, 'cut off, --reset: the file has its size again');
 starts('cut off, --reset', 'cold');
 
-put_back($saved);
+put_all_back($saved);
 @slots = (sealed_slots($pool))[ 10 .. 16 ];
 write_descriptor($pool, $slots[0], crc => 1);
 write_descriptor($pool, $slots[1], slot => 1);
@@ -233,7 +209,7 @@ for my $sizes ([ '64MB', '128MB' ], [ '128MB', '320MB' ], [ '320MB', '576MB' ], 
 	my ($from, $to) = @$sizes;
 	my $name = "from $from to $to";
 
-	if ($from eq '64MB') { put_back($saved) }
+	if ($from eq '64MB') { put_all_back($saved) }
 	is(status_json($node)->{cached_data}, 1024 * 1024 * ($from =~ /(\d+)/)[0], "$name: size before");
 	my $all = verify_json($node)->{pages}{kept};
 	my $uuid = status_json($node)->{pool_uuid};
@@ -287,7 +263,7 @@ starts('--reset --resize', 'cold');
 
 # The configuration cannot be read: that is not known to be warm, but what is
 # cold is told.
-put_back($saved);
+put_all_back($saved);
 append_to_file("$data/postgresql.auto.conf", "no_such_setting = 1\n");
 $result = verb_json($node, 'rebuild');
 is($result->{rc}, 3, 'unreadable configuration: exit status');
@@ -300,13 +276,13 @@ like($result->{detail}, qr/^none of the \d+ saved pages can be kept$/, 'unreadab
 is((pcache($node, 'verify'))[0], 1, 'unreadable configuration: verify says that the server does not start');
 
 # A pool on tmpfs that is lost after shared_buffers was raised.
-put_back($saved);
+put_all_back($saved);
 unlink $pool;
 $node->append_conf('postgresql.conf', 'shared_buffers = 96MB');
 starts('lost, and shared_buffers raised', 'cold');
 is(status_json($node)->{capacity}, 12288, 'lost, and shared_buffers raised: there is room');
 $node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
-put_back($saved);
+put_all_back($saved);
 
 # ---------------------------------------------------------------------------
 # Bad blocks, and kills.
@@ -343,7 +319,7 @@ for my $case (
 	my $bytes = 0;
 
 	$name = "bad blocks $name";
-	put_back($saved);
+	put_all_back($saved);
 	# what is cleared reads as zeros
 	for (@$ranges)
 	{
@@ -371,7 +347,7 @@ for my $case (
 	starts($name, 'warm', $kept - $lost);
 }
 # A memory error that a server process died of: the pool remembers it.
-put_back($saved);
+put_all_back($saved);
 my $entry = pack 'QL', $blocks_offset + $page_slot * BLCKSZ, BLCKSZ;
 my $other_entry = pack 'QL', $blocks_offset + 5000 * BLCKSZ, BLCKSZ;
 write_bytes($pool, 12288, $entry . pack('L', crc32c($entry)) . $other_entry . pack('L', crc32c($other_entry)));
@@ -387,7 +363,7 @@ starts('memory error', 'warm', $kept - 1);
 unlike(slurp_file($node->logfile, $offset), qr/has bad blocks/, 'memory error: the server uses all slots again');
 
 # One that stays bad.
-put_back($saved);
+put_all_back($saved);
 {
 	local $ENV{PG_PCACHE_BAD_BLOCKS} = ($blocks_offset + $page_slot * BLCKSZ) . ':512!';
 	$result = verb_json($node, 'rebuild');
@@ -405,7 +381,7 @@ put_back($saved);
 
 # Killed at each step of each kind of rebuild.  What an interrupted one left is
 # rebuilt by another one, to the size that all begin with.
-put_back($saved);
+put_all_back($saved);
 
 sub warm_again
 {

@@ -17,7 +17,6 @@ use Test::More;
 
 need_inject_module();
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $MEMORY_ERROR = qr/PANIC:  memory error in persistent cache pool, process \d+: (.*)/;
 
 # A node in some mode, with data, running.
@@ -104,7 +103,7 @@ CHECKPOINT});
 # Mode always: one page.
 # ---------------------------------------------------------------------------
 my $node = start_node('always', 'always');
-my $expected = checksums($node, tables => \@logged);
+my $expected = checksums($node, tables => [LOGGED]);
 my $lost = 0;
 my ($outcome, $valid, $buffer, $block, $page, $offset);
 
@@ -120,7 +119,7 @@ for my $dirty (0, 1)
 	{
 		$node->safe_psql('postgres',
 			"UPDATE t_heap SET filler = upper(filler) WHERE ctid IN ('($block,1)', '($block,2)')");
-		$expected = checksums($node, tables => \@logged);
+		$expected = checksums($node, tables => [LOGGED]);
 		is( $node->safe_psql('postgres', "SELECT isdirty FROM pg_buffercache WHERE bufferid = $buffer"),
 			't', "$name: it is dirty");
 	}
@@ -134,7 +133,7 @@ for my $dirty (0, 1)
 	# redo reads a page again that was changed since the last checkpoint
 	is(cached_pages($node), $dirty ? $valid : $valid - 1, "$name: all others were kept");
 	is_retired($node, { retired => $lost, bytes => $lost * BLCKSZ }, $name);
-	is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
+	is(checksums($node, tables => [LOGGED]), $expected, "$name: contents are right");
 }
 
 # The memory stays out of use over clean stops and crashes, until there is a
@@ -151,7 +150,7 @@ kill_all($node);
 # but for a catalog page that the last session had in change
 warm_after_crash($node, $valid, 'always, kill -9', ratio => 0.99);
 is_retired($node, { retired => $lost, bytes => $lost * BLCKSZ }, 'always, kill -9');
-is(checksums($node, tables => \@logged), $expected, 'always, kill -9: contents are right');
+is(checksums($node, tables => [LOGGED]), $expected, 'always, kill -9: contents are right');
 
 # ---------------------------------------------------------------------------
 # Mode always: descriptors.  Those of 64 slots lie in a page.
@@ -171,7 +170,7 @@ cmp_ok(cached_pages($node), '>=', $valid - 64, 'descriptors: the pages of the ot
 is( $node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache
 WHERE bufferid BETWEEN $first + 1 AND $first + 64 AND relfilenode IS NOT NULL"),
 	0, 'descriptors: their slots are not used');
-is(checksums($node, tables => \@logged), $expected, 'descriptors: contents are right');
+is(checksums($node, tables => [LOGGED]), $expected, 'descriptors: contents are right');
 restart_warm($node, 'descriptors, restarted');
 
 # A new pool forgets.
@@ -220,7 +219,7 @@ WHERE relforknumber = 0 AND relfilenode = pg_relation_filenode('t_heap') AND buf
 is(-s pool_file($node), $size, 'truncated: the pool is whole again');
 is($node->safe_psql('postgres', 'SELECT retired, media FROM pg_pcache_pool'),
 	'0|clean', 'truncated: the new memory is used');
-is(checksums($node, tables => \@logged), $expected, 'truncated: contents are right');
+is(checksums($node, tables => [LOGGED]), $expected, 'truncated: contents are right');
 restart_warm($node, 'truncated, restarted');
 
 # Nothing left but the descriptors.
@@ -235,7 +234,7 @@ wait_until_back($node);
 is(start_outcome($node, $offset)->{kept}, 0, 'truncated to the descriptors: no page is kept');
 is(scalar(() = slurp_file($node->logfile, $offset) =~ /all server processes terminated; reinitializing/g),
 	1, 'truncated to the descriptors: there was one crash');
-is(checksums($node, tables => \@logged), $expected, 'truncated to the descriptors: contents are right');
+is(checksums($node, tables => [LOGGED]), $expected, 'truncated to the descriptors: contents are right');
 restart_warm($node, 'truncated to the descriptors, restarted');
 
 # ---------------------------------------------------------------------------
@@ -254,7 +253,7 @@ SKIP:
 	is($outcome->{dropped}{'bad block'}, 1, 'poisoned: one page was dropped for it');
 	is(cached_pages($node), $valid - 1, 'poisoned: all others were kept');
 	is_retired($node, { retired => 1, bytes => BLCKSZ }, 'poisoned');
-	is(checksums($node, tables => \@logged), $expected, 'poisoned: contents are right');
+	is(checksums($node, tables => [LOGGED]), $expected, 'poisoned: contents are right');
 	restart_warm($node, 'poisoned, restarted');
 }
 $node->stop;
@@ -263,14 +262,14 @@ $node->stop;
 # Mode planned_restart: cold, as after any crash, but the slot is not used.
 # ---------------------------------------------------------------------------
 $node = start_node('planned', 'planned_restart');
-$expected = checksums($node, tables => \@logged);
+$expected = checksums($node, tables => [LOGGED]);
 warm_up($node);
 ($buffer, $block, $page) = pick_buffer($node);
 $outcome = meet_error($node, "SELECT break($buffer); SELECT * FROM t_heap WHERE ctid = '($block,1)'",
 	$page, 'planned_restart');
 is($outcome->{start}, 'cold', 'planned_restart: cold start');
 is_retired($node, { retired => 1, bytes => BLCKSZ }, 'planned_restart');
-is(checksums($node, tables => \@logged), $expected, 'planned_restart: contents are right');
+is(checksums($node, tables => [LOGGED]), $expected, 'planned_restart: contents are right');
 restart_warm($node, 'planned_restart, restarted');
 is_retired($node, { retired => 1, bytes => BLCKSZ }, 'planned_restart, restarted');
 

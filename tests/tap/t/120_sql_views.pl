@@ -245,9 +245,7 @@ my $primary = new_node('primary', mode => undef,
 	init => { allows_streaming => 1 }, conf => "wal_keep_size = 320MB\nsynchronous_commit = on");
 $primary->start;
 $primary->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+my $standby = new_standby('standby', $primary, 'b', mode => 'always');
 $standby->start;
 load_data($primary);
 $primary->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');

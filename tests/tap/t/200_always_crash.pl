@@ -13,7 +13,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $sums = q{SELECT (SELECT sum(bbalance) FROM pgbench_branches),
   (SELECT sum(tbalance) FROM pgbench_tellers),
   (SELECT sum(abalance) FROM pgbench_accounts),
@@ -40,7 +39,7 @@ sub run_all
 	load_data($node);
 	$node->command_ok([ 'pgbench', '-i', '-q', '-s', 1, 'postgres' ], "$variant: pgbench -i");
 	$node->safe_psql('postgres', 'CHECKPOINT');
-	$expected = checksums($node, tables => \@logged);
+	$expected = checksums($node, tables => [LOGGED]);
 
 	# Under pgbench: all of it fits, so nothing is evicted, and ring reads are
 	# followed by ordinary ones.
@@ -68,7 +67,7 @@ sub run_all
 		IPC::Run::finish($pgbench);
 		$outcome = warm_after_crash($node, $valid, $name, ratio => 0.98);
 		check_sums($node, $name);
-		is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
+		is(checksums($node, tables => [LOGGED]), $expected, "$name: contents are right");
 		$node->safe_psql('postgres', 'CHECKPOINT');
 		pages_equal_disk($node, $name);
 	}
@@ -89,7 +88,7 @@ sub run_all
 		is_deeply([ grep { $_ ne 'unlogged' } keys %{ $outcome->{dropped} } ],
 			[], "$name: nothing was dropped");
 		check_sums($node, $name);
-		is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
+		is(checksums($node, tables => [LOGGED]), $expected, "$name: contents are right");
 		is(relation_reads($node, 'SELECT sum(abalance) FROM pgbench_accounts'),
 			0, "$name: the big table is read from the cache");
 	}
@@ -120,7 +119,7 @@ sub run_all
 		  or diag($outcome->{reason} // 'no word of it');
 		cmp_ok($outcome->{kept} // 0, '>=', $valid, "$name: kept all of $valid");
 		check_sums($node, $name);
-		is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
+		is(checksums($node, tables => [LOGGED]), $expected, "$name: contents are right");
 	}
 
 	# A sealer that is told to end is started again.
@@ -138,24 +137,24 @@ sub run_all
 	wait_for_seals();
 	kill_all($node);
 	warm_after_crash($node, $valid, "$variant: the new sealer seals");
-	is(checksums($node, tables => \@logged), $expected, "$variant: the new sealer seals: contents are right");
+	is(checksums($node, tables => [LOGGED]), $expected, "$variant: the new sealer seals: contents are right");
 
 	# Crash, crash, crash: each time from what is kept.
 	for my $round (1 .. 3)
 	{
 		$node->safe_psql('postgres', "UPDATE t_heap SET grp = grp + 1 WHERE id % 11 = $round");
-		$expected = checksums($node, tables => \@logged);
+		$expected = checksums($node, tables => [LOGGED]);
 		prewarm($node);
 		$valid = permanent_buffers($node);
 		wait_for_seals();
 		kill_all($node);
 		warm_after_crash($node, $valid, "$variant: crash $round in a row");
-		is(checksums($node, tables => \@logged), $expected, "$variant: crash $round in a row: contents are right");
+		is(checksums($node, tables => [LOGGED]), $expected, "$variant: crash $round in a row: contents are right");
 	}
 
 	# And the clean stop is as warm as ever.
 	restart_warm($node, "$variant: clean stop");
-	is(checksums($node, tables => \@logged), $expected, "$variant: clean stop: contents are right");
+	is(checksums($node, tables => [LOGGED]), $expected, "$variant: clean stop: contents are right");
 	pages_equal_disk($node, "$variant: clean stop");
 
   SKIP:
@@ -177,14 +176,14 @@ restart_after_crash = off});
 		append_to_file($node->data_dir . '/postgresql.conf', $conf);
 		chmod 0600, $node->data_dir . '/postgresql.conf';
 		cold_after_crash($node, 'attaching', $attaching, $name);
-		is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
+		is(checksums($node, tables => [LOGGED]), $expected, "$name: contents are right");
 		check_sums($node, $name);
 		prewarm($node);
 		$valid = permanent_buffers($node);
 		wait_for_seals();
 		kill_all($node);
 		warm_after_crash($node, $valid, "$name, then another crash");
-		is(checksums($node, tables => \@logged), $expected, "$name, then another crash: contents are right");
+		is(checksums($node, tables => [LOGGED]), $expected, "$name, then another crash: contents are right");
 	}
 	$node->stop;
 	return;

@@ -14,7 +14,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $node = new_node('main', mode => 'always',
 	init => { allows_streaming => 1, extra => [ '--wal-segsize' => 1 ] },
 	conf => "wal_keep_size = 64MB\nbgwriter_delay = 10s");
@@ -23,7 +22,7 @@ my ($expected, $valid);
 $node->start;
 $node->backup('b');
 load_data($node);
-$expected = checksums($node, tables => \@logged);
+$expected = checksums($node, tables => [LOGGED]);
 
 # --- nothing but reads between a start and a crash
 for my $case (
@@ -75,7 +74,7 @@ for my $case (
 	$node->safe_psql('postgres', $_) for split /; /, $sql;
 	kill_all($node);
 	warm_after_crash($node, $valid, $name);
-	is(checksums($node, tables => \@logged), $expected, "$name: contents are right");
+	is(checksums($node, tables => [LOGGED]), $expected, "$name: contents are right");
 }
 
 # --- WAL that ends anywhere around a page boundary: what is on media is what
@@ -113,12 +112,10 @@ for my $before (8, 40, 72, 104, 136, 168)
 	kill_all($node);
 	warm_after_crash($node, $valid, $name);
 }
-is(checksums($node, tables => \@logged), $expected, 'after that: contents are right');
+is(checksums($node, tables => [LOGGED]), $expected, 'after that: contents are right');
 
 # --- a standby whose primary is down
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+my $standby = new_standby('standby', $node, 'b', mode => 'always');
 $standby->start;
 $node->wait_for_replay_catchup($standby);
 $node->stop;
@@ -130,7 +127,7 @@ for my $name ('standby, cold clean start', 'standby, second crash in a row')
 {
 	$valid = seal_and_kill($standby);
 	warm_after_crash($standby, $valid, $name);
-	is(checksums($standby, tables => \@logged), $expected, "$name: contents are right");
+	is(checksums($standby, tables => [LOGGED]), $expected, "$name: contents are right");
 }
 $standby->stop;
 done_testing();
@@ -141,7 +138,7 @@ sub read_and_crash
 
 	$valid = seal_and_kill($node);
 	warm_after_crash($node, $valid, "$name, reads, crash");
-	is(checksums($node, tables => \@logged), $expected, "$name, reads, crash: contents are right");
+	is(checksums($node, tables => [LOGGED]), $expected, "$name, reads, crash: contents are right");
 	return;
 }
 

@@ -12,7 +12,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $primary = new_node('primary', mode => undef,
 	init => { has_archiving => 1, allows_streaming => 1, extra => [ '--wal-segsize' => 1 ] });
 my ($standby, $expected, $valid, $outcome, $lsn);
@@ -20,9 +19,7 @@ my ($standby, $expected, $valid, $outcome, $lsn);
 $primary->start;
 $primary->backup('b');
 load_data($primary);
-$standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_restoring => 1);
-add_pool($standby, mode => 'always');
+$standby = new_standby('standby', $primary, 'b', mode => 'always', init => { has_restoring => 1 });
 $standby->append_conf('postgresql.conf', 'wal_retrieve_retry_interval = 100ms');
 $standby->start;
 
@@ -34,28 +31,28 @@ for my $round (1 .. 3)
 
 	$primary->safe_psql('postgres',
 		"UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = $round; VACUUM t_heap");
-	$expected = checksums($primary, tables => \@logged);
+	$expected = checksums($primary, tables => [LOGGED]);
 	$lsn = $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
 	wait_for_replay($lsn);
 	$valid = seal_and_kill($standby);
 	$outcome = warm_after_crash($standby, $valid, $name);
 	is_deeply($outcome->{dropped}, {}, "$name: nothing was dropped");
 	wait_for_replay($lsn);
-	is(checksums($standby, tables => \@logged), $expected, "$name: contents are right");
+	is(checksums($standby, tables => [LOGGED]), $expected, "$name: contents are right");
 }
 
 # Nothing but reads since the last restart.
 $valid = seal_and_kill($standby);
 warm_after_crash($standby, $valid, 'reads, crash');
 wait_for_replay($lsn);
-is(checksums($standby, tables => \@logged), $expected, 'reads, crash: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'reads, crash: contents are right');
 
 $standby->promote;
 $standby->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 4');
-$expected = checksums($standby, tables => \@logged);
+$expected = checksums($standby, tables => [LOGGED]);
 $valid = seal_and_kill($standby);
 warm_after_crash($standby, $valid, 'promoted, crash');
-is(checksums($standby, tables => \@logged), $expected, 'promoted, crash: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'promoted, crash: contents are right');
 $standby->stop;
 $primary->stop;
 done_testing();

@@ -14,7 +14,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $node = new_node('main', mode => 'always',
 	init => { has_archiving => 1, allows_streaming => 1, extra => [ '--wal-segsize' => 1 ] },
 	conf => "wal_keep_size = 64MB\nwal_log_hints = on");
@@ -37,7 +36,7 @@ contents_right($node, $expected, 'plain crash');
 my $then = take_snapshot();
 ($expected, $valid) = change_and_crash($node);
 isnt($expected, $then, 'snapshot: something has changed since');
-put_back();
+put_back($node, $snapshot);
 $expected = $then;
 cold_then_warm($node, $expected, 'watermark', qr/^the WAL before .* is not what was written$|^could not (open|read) file/, 'snapshot', ratio => 0.95);
 
@@ -58,7 +57,7 @@ for my $before (16, 40, 80)
 	$node->safe_psql('postgres', 'SELECT count(*) FROM t_other');
 	wait_for_seals();
 	kill_all($node);
-	put_back();
+	put_back($node, $snapshot);
 	$expected = $then;
 	cold_after_crash($node, 'watermark', qr/^the WAL before .* is not what was written$|^could not (open|read) file/, $name);
 	contents_right($node, $expected, $name);
@@ -69,7 +68,7 @@ for my $before (16, 40, 80)
 $then = take_snapshot();
 $node->restart;
 ($expected, $valid) = change_and_crash($node);
-put_back();
+put_back($node, $snapshot);
 $expected = $then;
 cold_then_warm($node, $expected, 'incarnation', qr/^the pool was last used by incarnation/, 'snapshot of an earlier run', ratio => 0.95);
 
@@ -97,7 +96,7 @@ same_without_pool($copy, 'pg_resetwal');
 for my $action ('--disable', '--enable')
 {
 	warm_up($node);
-	$expected = checksums($node, tables => \@logged);
+	$expected = checksums($node, tables => [LOGGED]);
 	$node->stop;
 	command_ok([ 'pg_checksums', $action, '--no-sync', '-D' => $data ], "pg_checksums $action");
 	cold_then_warm($node, $expected, 'data_checksums', qr/^data checksums were switched on or off$/, "pg_checksums $action", ratio => 0.95);
@@ -118,7 +117,7 @@ contents_right($node, $expected, 'archive recovery, then a crash');
 # --- point-in-time recovery from a backup, to an earlier time
 $node->backup('c');
 $node->safe_psql('postgres', q{SELECT pg_create_restore_point('here')});
-my $target = checksums($node, tables => \@logged);
+my $target = checksums($node, tables => [LOGGED]);
 $node->safe_psql('postgres', 'SELECT pg_switch_wal()');
 ($expected, $valid) = change_and_crash($node);
 isnt($expected, $target, 'PITR: something has changed since');
@@ -142,25 +141,23 @@ $node->stop;
 # --- a standby is promoted; the old primary crashes, and is started again
 my $old = new_node('old', mode => 'always',
 	init => { allows_streaming => 1 }, conf => "wal_keep_size = 320MB\nwal_log_hints = on");
-my $new = PostgreSQL::Test::Cluster->new('new');
 
 $old->start;
 $old->backup('b');
-$new->init_from_backup($old, 'b', has_streaming => 1);
-add_pool($new, mode => 'always');
+my $new = new_standby('new', $old, 'b', mode => 'always');
 $new->start;
 load_data($old);
 $old->wait_for_replay_catchup($new);
 $new->promote;
 $new->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1000 WHERE id % 5 = 0');
 $old->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 2000 WHERE id % 7 = 0');
-my %sum = map { $_->name => checksums($_, tables => \@logged) } $old, $new;
+my %sum = map { $_->name => checksums($_, tables => [LOGGED]) } $old, $new;
 $valid = seal_and_kill($old);
 warm_after_crash($old, $valid, 'old primary');
-is(checksums($old, tables => \@logged), $sum{old}, 'old primary: it has its own contents');
+is(checksums($old, tables => [LOGGED]), $sum{old}, 'old primary: it has its own contents');
 $valid = seal_and_kill($new);
 warm_after_crash($new, $valid, 'new primary');
-is(checksums($new, tables => \@logged), $sum{new}, 'new primary: it has its own contents');
+is(checksums($new, tables => [LOGGED]), $sum{new}, 'new primary: it has its own contents');
 
 # The old one becomes a standby of the new one, by pg_rewind after a crash.
 seal_and_kill($old);
@@ -176,10 +173,10 @@ $old->set_standby_mode;
 # it has recovered the cluster in single-user mode first
 cold_after_crash($old, undef, qr/^the cluster was run without the pool$/, 'pg_rewind');
 $new->wait_for_replay_catchup($old);
-is(checksums($old, tables => \@logged), $sum{new}, 'pg_rewind: contents of the new primary');
+is(checksums($old, tables => [LOGGED]), $sum{new}, 'pg_rewind: contents of the new primary');
 $valid = seal_and_kill($old);
 warm_after_crash($old, $valid, 'pg_rewind, then a crash');
-is(checksums($old, tables => \@logged), $sum{new}, 'pg_rewind, then a crash: contents are right');
+is(checksums($old, tables => [LOGGED]), $sum{new}, 'pg_rewind, then a crash: contents are right');
 $old->stop;
 $new->stop;
 done_testing();
@@ -188,19 +185,11 @@ done_testing();
 # would do, and return the checksums of that time.
 sub take_snapshot
 {
-	my $sums = checksums($node, tables => \@logged);
+	my $sums = checksums($node, tables => [LOGGED]);
 
 	remove_tree($snapshot);
 	system_or_bail('cp', '-a', $data, $snapshot);
 	return $sums;
-}
-
-sub put_back
-{
-	remove_tree($data);
-	rename $snapshot, $data or die $!;
-	unlink "$data/postmaster.pid";
-	return;
 }
 
 # A copy of the crashed data directory, to be started without the pool.
@@ -221,7 +210,7 @@ sub same_without_pool
 	my ($twin, $name) = @_;
 
 	$twin->start;
-	is(checksums($node, tables => \@logged), checksums($twin, tables => \@logged),
+	is(checksums($node, tables => [LOGGED]), checksums($twin, tables => [LOGGED]),
 		"$name: contents are the same without the pool");
 	$twin->stop;
 	return;
@@ -237,7 +226,7 @@ sub checksums_of_backup
 	$twin->append_conf('postgresql.conf', 'archive_mode = off');
 	set_mode($twin, 'off');
 	$twin->start;
-	$sums = checksums($twin, tables => \@logged);
+	$sums = checksums($twin, tables => [LOGGED]);
 	$twin->stop;
 	return $sums;
 }

@@ -14,6 +14,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use PCache;
+use PCache::PowerCut;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -24,30 +25,21 @@ use constant {
 	PAGES => 400,
 };
 
-my $shim = $ENV{PCACHE_POWERCUT} // '';
-plan skip_all => 'no power cut shim' if !-e "$shim/libpowercut.so";
-plan skip_all => 'no injection points' if ($ENV{enable_injection_points} // '') ne 'yes';
+need_powercut();
 plan skip_all => 'stores can be traced on x86-64 only' if `uname -m` !~ /^x86_64/;
 
-my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-note("seed: $seed (set PCACHE_SEED to repeat)");
-srand $seed;
+my $seed = seed_random();
 
 my $dir = pool_root() . '/main';
-mkdir $dir, 0700;
 
-@ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE POWERCUT_SEED)} =
-  ("$shim/libpowercut.so", 1, $dir, "$dir.image", $seed);
+%ENV = (%ENV, powercut_environment($dir, $seed));
 
 # What libpmem copies it shall copy by 8 bytes.
 @ENV{qw(PMEM_AVX512F PMEM_AVX PMEM_NO_MOVNT PMEM_NO_GENERIC_MEMCPY)} = (0, 0, 1, 0);
 my $node = new_node('main',
 	mode => 'always',
 	shared_buffers => '4MB',
-	conf => qq{
-shared_preload_libraries = 'pcache_inject'
-pcache_inject.media = 'clean'
-pcache_inject.dimms = 'dimm-a:7'
+	conf => powercut_conf() . qq{
 persistent_cache_on_media_unknown = cold
 autovacuum = off});
 
@@ -93,7 +85,7 @@ sub stop_at
 	note($name . ($cut ? '' : ': it did not come to that') . ", slot $slot");
 
 	unlink "$dir.image.ctl";
-	system_or_bail("$shim/powercut", "$dir/pool", "$dir.image", $seed++) if $power;
+	cut_power($dir, $seed++) if $power;
 	$offset = log_offset($node);
 	$node->start;
 	$outcome = start_outcome($node, $offset);

@@ -8,34 +8,26 @@ use strict;
 use warnings FATAL => 'all';
 
 use PCache;
+use PCache::PowerCut;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $shim = $ENV{PCACHE_POWERCUT} // '';
-plan skip_all => 'no power cut shim' if !-e "$shim/libpowercut.so";
-plan skip_all => 'no injection points' if ($ENV{enable_injection_points} // '') ne 'yes';
+need_powercut();
 
-my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-note("seed: $seed (set PCACHE_SEED to repeat)");
+my $seed = seed_random();
 
 my $dir = pool_root() . '/main';
-mkdir $dir, 0700;
-@ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE POWERCUT_SEED)} =
-  ("$shim/libpowercut.so", 1, $dir, "$dir.image", $seed);
+%ENV = (%ENV, powercut_environment($dir, $seed));
 my $node = new_node('main',
 	mode => 'always',
-	conf => qq{
-shared_preload_libraries = 'pcache_inject'
-pcache_inject.media = 'clean'
-pcache_inject.dimms = 'dimm-a:7,dimm-b:3'
+	conf => powercut_conf() . qq{
 persistent_cache_on_media_unknown = cold
 autovacuum = off});
-my @logged = qw(t_heap t_toast t_kinds);
 
 $node->start;
 load_data($node);
 $node->safe_psql('postgres', 'CHECKPOINT');
-my $expected = checksums($node, tables => \@logged);
+my $expected = checksums($node, tables => [LOGGED]);
 my $valid = permanent_buffers($node);
 
 for my $how ('kill -9 of all', 'stop immediate')
@@ -46,7 +38,7 @@ for my $how ('kill -9 of all', 'stop immediate')
 	is($outcome->{start}, 'warm', "power loss after $how: warm")
 	  or diag($outcome->{reason});
 	cmp_ok($outcome->{kept} // 0, '>=', 0.95 * $valid, "power loss after $how: kept of $valid: $outcome->{kept}");
-	is(checksums($node, tables => \@logged), $expected, "power loss after $how: contents");
+	is(checksums($node, tables => [LOGGED]), $expected, "power loss after $how: contents");
 	$valid = permanent_buffers($node);
 }
 
@@ -62,7 +54,7 @@ for my $case ([ 'unsafe shutdown', 'dimm-a:8,dimm-b:3', qr/were not shut down sa
 	my $outcome = start_after_power_loss();
 	is($outcome->{start}, 'cold', "$name: cold");
 	like($outcome->{reason}, $reason, "$name: the reason");
-	is(checksums($node, tables => \@logged), $expected, "$name: contents");
+	is(checksums($node, tables => [LOGGED]), $expected, "$name: contents");
 }
 
 # planned_restart: each clean stop makes durable what was changed since the one
@@ -74,14 +66,14 @@ $node->start;
 for my $stop (1 .. 3)
 {
 	$node->safe_psql('postgres', "UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = $stop");
-	$expected = checksums($node, tables => \@logged);
+	$expected = checksums($node, tables => [LOGGED]);
 	$valid = permanent_buffers($node);
 	$node->stop;
 	my $outcome = start_after_power_loss();
 	is($outcome->{start}, 'warm', "power loss after clean stop $stop: warm")
 	  or diag($outcome->{reason});
 	cmp_ok($outcome->{kept} // 0, '>=', 0.95 * $valid, "power loss after clean stop $stop: kept");
-	is(checksums($node, tables => \@logged), $expected, "power loss after clean stop $stop: contents");
+	is(checksums($node, tables => [LOGGED]), $expected, "power loss after clean stop $stop: contents");
 }
 $node->stop;
 done_testing();
@@ -90,7 +82,7 @@ sub start_after_power_loss
 {
 	my $offset;
 
-	system_or_bail("$shim/powercut", "$dir/pool", "$dir.image", $seed++);
+	cut_power($dir, $seed++);
 	$offset = log_offset($node);
 	$node->start;
 	return start_outcome($node, $offset);

@@ -13,7 +13,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $node = new_node('main', mode => 'always', size => '48MB');
 my $pool = pool_file($node);
 my $moved_on = qr/^the pool knows of checkpoints /;
@@ -44,7 +43,7 @@ for my $case (
 		my $run = sub {
 			$node->start;
 			$node->safe_psql('postgres', $sql);
-			$expected = checksums($node, tables => \@logged);
+			$expected = checksums($node, tables => [LOGGED]);
 			$how eq 'stop' ? $node->stop : kill_all($node);
 		};
 		defined $install ? with_install($node, $install, $run) : $run->();
@@ -61,10 +60,10 @@ run_log([ 'postgres', '--single', '-D' => $node->data_dir, 'postgres' ],
 is($?, 0, 'single-user run: it works with the cache configured');
 unlike($err . $out, qr/persistent cache:/, 'single-user run: without the pool');
 cold_after_crash($node, 'incarnation', $without, 'single-user run');
-my $with = checksums($node, tables => \@logged);
+my $with = checksums($node, tables => [LOGGED]);
 isnt($with, $expected, 'single-user run: it did something');
 $node->stop;
-is(checksums_without_pool($node, tables => \@logged), $with, 'single-user run: contents are right');
+is(checksums_without_pool($node, tables => [LOGGED]), $with, 'single-user run: contents are right');
 set_mode($node, 'always');
 $node->start;
 
@@ -132,9 +131,9 @@ my $byte = read_bytes($wal, ($witness - 1) % $segment, 1);
 write_bytes($wal, ($witness - 1) % $segment, chr(ord($byte) ^ 1));
 cold_after_crash($node, 'watermark', qr/^the WAL before [0-9A-F]+\/[0-9A-F]+ on timeline 1 is not what was written$/, 'WAL changed');
 # as its last record is damaged, that transaction is lost in either case
-$with = checksums($node, tables => \@logged);
+$with = checksums($node, tables => [LOGGED]);
 $node->stop;
-is(checksums_without_pool($node, tables => \@logged), $with, 'WAL changed: the same without the pool');
+is(checksums_without_pool($node, tables => [LOGGED]), $with, 'WAL changed: the same without the pool');
 set_mode($node, 'always');
 $node->start;
 ($expected, $valid) = change_and_crash($node);

@@ -12,7 +12,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $segment_size = 16 * 1024 * 1024;
 my $node = new_node('main', mode => 'always');
 my $saved = PostgreSQL::Test::Utils::tempdir . '/saved';
@@ -26,13 +25,6 @@ sub wal_position
 	my ($lsn, $file) = split /\|/, $node->safe_psql('postgres',
 		q{SELECT lsn - '0/0', pg_walfile_name(lsn) FROM pg_current_wal_insert_lsn() lsn});
 	return ($node->data_dir . "/pg_wal/$file", $lsn % $segment_size);
-}
-
-sub put_back
-{
-	system_or_bail('rm', '-rf', $node->data_dir);
-	system_or_bail('cp', '-a', $saved, $node->data_dir);
-	return;
 }
 
 for my $case (
@@ -65,15 +57,15 @@ for my $case (
 	write_bytes($wal, $offset + 4, chr(ord(read_bytes($wal, $offset + 4, 1)) ^ 0x55));
 	system_or_bail('cp', '-a', $node->data_dir, $saved);
 
-	my $lost = checksums_without_pool($node, tables => \@logged);
-	put_back();
+	my $lost = checksums_without_pool($node, tables => [LOGGED]);
+	put_back($node, $saved);
 	is(verify_json($node)->{rc}, 0, "$name: the pool itself is fine");
 	my $before = log_offset($node);
 	$node->start;
 	like(slurp_file($node->logfile, $before), qr/WARNING:  WAL ends at [0-9A-F\/]+, but it was durable up to [0-9A-F\/]+, and pages.*HINT:  WAL is damaged or missing/s,
 		"$name: the server begins to start again");
 	is(start_outcome($node, $before)->{start}, 'cold', "$name: and is cold then");
-	is(checksums($node, tables => \@logged), $lost, "$name: contents as without the pool");
+	is(checksums($node, tables => [LOGGED]), $lost, "$name: contents as without the pool");
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	my ($expected, $valid) = change_and_crash($node);
 	warm_after_crash($node, $valid, "$name, mended", ratio => 0.9);

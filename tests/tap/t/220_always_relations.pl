@@ -185,13 +185,11 @@ $node->stop;
 # --- redo of CREATE DATABASE by file copy, over pages of the copy
 my $primary = new_node('primary', mode => undef,
 	init => { allows_streaming => 1 }, conf => "allow_in_place_tablespaces = on\nwal_keep_size = 160MB");
-my $standby = PostgreSQL::Test::Cluster->new('standby');
 
 $primary->start;
 $primary->safe_psql('postgres', q{CREATE EXTENSION pg_buffercache; CREATE EXTENSION pg_prewarm});
 $primary->backup('b');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+my $standby = new_standby('standby', $primary, 'b', mode => 'always');
 $standby->start;
 $primary->safe_psql('postgres', q{CREATE DATABASE source});
 $primary->safe_psql('source', q{CREATE TABLE t (id int, filler char(1000)); INSERT INTO t SELECT i, 'source' FROM generate_series(1, 70) i});

@@ -12,15 +12,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $primary = new_node('primary', mode => undef,
 	init => { allows_streaming => 1 }, conf => "wal_keep_size = 320MB\nsynchronous_commit = on");
 
 $primary->start;
 $primary->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+my $standby = new_standby('standby', $primary, 'b', mode => 'always');
 $standby->start;
 load_data($primary);
 $primary->wait_for_replay_catchup($standby);
@@ -34,7 +31,7 @@ for my $case ([ 'kill -9', sub { kill_all($standby) } ],
 
 	$primary->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 1; VACUUM t_heap');
 	$primary->wait_for_replay_catchup($standby);
-	$expected = checksums($primary, tables => \@logged);
+	$expected = checksums($primary, tables => [LOGGED]);
 	warm_up($standby);
 	$valid = permanent_buffers($standby);
 	wait_for_seals();
@@ -46,11 +43,11 @@ for my $case ([ 'kill -9', sub { kill_all($standby) } ],
 	$outcome = warm_after_crash($standby, $valid, $name, ratio => 0.95);
 	($high, $low) = $outcome->{log} =~ /consistent recovery state reached at ([0-9A-F]+)\/([0-9A-F]+)/;
 	cmp_ok(hex($high) * 2**32 + hex($low), '>=', $max, "$name: consistency is not reached before what the pages contain");
-	is(checksums($standby, tables => \@logged), $expected, "$name: contents are right");
+	is(checksums($standby, tables => [LOGGED]), $expected, "$name: contents are right");
 	$primary->start;
 	$primary->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 2');
 	$primary->wait_for_replay_catchup($standby);
-	is(checksums($standby, tables => \@logged), checksums($primary, tables => \@logged),
+	is(checksums($standby, tables => [LOGGED]), checksums($primary, tables => [LOGGED]),
 		"$name: it follows on");
 }
 
@@ -61,11 +58,8 @@ $standby->restart;
 is_warm($standby, $offset, $valid, 'clean stop');
 
 # A standby of the standby.
-my $cascade = PostgreSQL::Test::Cluster->new('cascade');
 $standby->backup('c');
-$cascade->init_from_backup($standby, 'c', has_streaming => 1);
-$cascade->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
-add_pool($cascade, mode => 'always');
+my $cascade = new_standby('cascade', $standby, 'c', mode => 'always');
 $cascade->start;
 for my $round (1, 2)
 {
@@ -74,33 +68,33 @@ for my $round (1, 2)
 	$primary->safe_psql('postgres', "UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = $round");
 	$primary->wait_for_replay_catchup($standby);
 	$standby->wait_for_replay_catchup($cascade, $primary);
-	my $sums = checksums($primary, tables => \@logged);
+	my $sums = checksums($primary, tables => [LOGGED]);
 	my $buffers = seal_and_kill($cascade);
 	warm_after_crash($cascade, $buffers, $name);
-	is(checksums($cascade, tables => \@logged), $sums, "$name: contents are right");
+	is(checksums($cascade, tables => [LOGGED]), $sums, "$name: contents are right");
 }
 $cascade->stop;
 
 # Promotion, then a crash.
-my $expected = checksums($primary, tables => \@logged);
+my $expected = checksums($primary, tables => [LOGGED]);
 $primary->wait_for_replay_catchup($standby);
 $primary->stop;
 $standby->promote;
-is(checksums($standby, tables => \@logged), $expected, 'promoted: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'promoted: contents are right');
 warm_up($standby);
 $valid = permanent_buffers($standby);
 wait_for_seals();
 kill_all($standby);
 warm_after_crash($standby, $valid, 'promoted, kill -9', ratio => 0.95);
-is(checksums($standby, tables => \@logged), $expected, 'promoted, kill -9: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'promoted, kill -9: contents are right');
 $standby->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 3');
-$expected = checksums($standby, tables => \@logged);
+$expected = checksums($standby, tables => [LOGGED]);
 warm_up($standby);
 $valid = permanent_buffers($standby);
 wait_for_seals();
 kill_all($standby);
 warm_after_crash($standby, $valid, 'promoted, written, kill -9');
-is(checksums($standby, tables => \@logged), $expected, 'promoted, written, kill -9: contents are right');
+is(checksums($standby, tables => [LOGGED]), $expected, 'promoted, written, kill -9: contents are right');
 pages_equal_disk($standby, 'promoted');
 $standby->stop;
 done_testing();

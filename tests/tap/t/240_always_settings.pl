@@ -54,13 +54,14 @@ is($node->safe_psql('postgres', q{SELECT pg_relation_size('t')}), 0, 'VACUUM rem
 $node->safe_psql('postgres', 'CREATE INDEX CONCURRENTLY ON t (id)');
 $node->safe_psql('postgres', 'CREATE DATABASE db');
 $node->safe_psql('postgres', 'CREATE DATABASE db2 TEMPLATE db STRATEGY file_copy; DROP DATABASE db');
-pass('CREATE INDEX CONCURRENTLY, CREATE DATABASE and DROP DATABASE do not wait for it');
+is($node->safe_psql('postgres', q{SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database WHERE datname LIKE 'db%'}), 'db2',
+	'CREATE DATABASE and DROP DATABASE do not wait for it');
+is($node->safe_psql('postgres', q{SELECT indisvalid FROM pg_index WHERE indrelid = 't'::regclass}), 't', 'nor does CREATE INDEX CONCURRENTLY');
 
 # The delay.
 for my $good (qw(1 10 500ms))
 {
-	$node->safe_psql('postgres', "ALTER SYSTEM SET persistent_cache_seal_delay = '$good'");
-	pass("persistent_cache_seal_delay = $good");
+	is(($node->psql('postgres', "ALTER SYSTEM SET persistent_cache_seal_delay = '$good'"))[0], 0, "persistent_cache_seal_delay = $good");
 }
 for my $bad (qw(-1 1d x))
 {

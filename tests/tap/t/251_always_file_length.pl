@@ -12,26 +12,19 @@ use lib "$ENV{PCACHE_ROOT}/tests/torture";
 
 use IndexCheck;
 use PCache;
+use PCache::PowerCut;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $shim = $ENV{PCACHE_POWERCUT} // '';
-plan skip_all => 'no power cut shim' if !-e "$shim/libpowercut.so";
-plan skip_all => 'no injection points' if ($ENV{enable_injection_points} // '') ne 'yes';
+need_powercut();
 
-my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-note("seed: $seed (set PCACHE_SEED to repeat)");
+my $seed = seed_random();
 
 my $dir = pool_root() . '/main';
-mkdir $dir, 0700;
-@ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE POWERCUT_SEED)} =
-  ("$shim/libpowercut.so", 1, $dir, "$dir.image", $seed);
+%ENV = (%ENV, powercut_environment($dir, $seed));
 my $node = new_node('main',
 	mode => 'always',
-	conf => qq{
-shared_preload_libraries = 'pcache_inject'
-pcache_inject.media = 'clean'
-pcache_inject.dimms = 'dimm-a:7,dimm-b:3'
+	conf => powercut_conf() . qq{
 persistent_cache_on_media_unknown = cold
 wal_writer_delay = 10s
 synchronous_commit = off});
@@ -56,7 +49,7 @@ $node->poll_query_until('postgres', 'SELECT queue_length = 0 FROM pg_stat_pcache
   or BAIL_OUT('the sealer does not come to an end');
 is($node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()'), $flushed, 'WAL is not durable');
 kill_all($node);
-system_or_bail("$shim/powercut", "$dir/pool", "$dir.image", $seed);
+cut_power($dir, $seed);
 truncate $_, $length{$_} or die "$_: $!" for @files;
 
 my $offset = log_offset($node);
@@ -77,7 +70,7 @@ is_deeply($result->{problems}, [], 'power loss: the index finds all rows');
 # while the kernel survives, it knows the length.
 $node->safe_psql('postgres', 'CHECKPOINT');
 seal_and_kill_all();
-system_or_bail("$shim/powercut", "$dir/pool", "$dir.image", $seed + 1);
+cut_power($dir, $seed + 1);
 is(start_and_count_dropped(), 0, 'power loss after a checkpoint: the metapage is kept');
 $node->safe_psql('postgres', 'SET synchronous_commit = on; ' . insert(9000, 100));
 seal_and_kill_all();

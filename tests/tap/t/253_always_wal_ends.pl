@@ -141,7 +141,7 @@ for my $case ([ 'damaged', '32MB' ], [ 'damaged, and stopped', '31MB' ], [ 'dama
 for my $tail (qw(zeros recycled))
 {
 	my $name = "partly filled segment, $tail";
-	my $standby = standby_with("partly_$tail", has_restoring => 1);
+	my $standby = standby_with("partly_$tail", init => { has_restoring => 1 });
 	my ($lsn, $file, $path, $expected, $log, $from, $bytes);
 
 	$lsn = $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
@@ -237,11 +237,9 @@ done_testing();
 sub standby_with
 {
 	my ($name, %params) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = new_standby($name, $primary, 'b', %params, mode => 'always', size => '32MB');
 
-	$node->init_from_backup($primary, 'b', $params{has_restoring} ? (has_restoring => 1) : (has_streaming => 1));
 	$node->append_conf('postgresql.conf', 'archive_mode = off');
-	add_pool($node, mode => 'always', size => '32MB');
 	$node->start;
 	return $node;
 }

@@ -23,7 +23,7 @@ for my $mode (qw(planned_restart always))
 
 	$node->start;
 	load_data($node);
-	$expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+	$expected = checksums($node, tables => [LOGGED]);
 
 	# An ordinary crash first: it comes back.
 	crash_of_backend($node);

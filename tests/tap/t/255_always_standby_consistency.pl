@@ -205,13 +205,11 @@ done_testing();
 sub standby_of
 {
 	my ($of, $name, %params) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node;
 
 	$of->backup($name) if $of != $primary;
-	$node->init_from_backup($of, $of == $primary ? 'b' : $name, %params);
-	$node->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
+	$node = new_standby($name, $of, $of == $primary ? 'b' : $name, init => \%params, mode => 'always');
 	$node->append_conf('postgresql.conf', 'archive_mode = off');
-	add_pool($node, mode => 'always');
 	PostgreSQL::Test::Utils::system_or_bail('cp', $node->data_dir . '/postgresql.conf', $node->basedir . '/conf');
 	$node->start;
 	return $node;

@@ -39,10 +39,8 @@ $primary->backup('b');
 sub make_standby
 {
 	my ($name) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init_from_backup($primary, 'b', has_streaming => 1);
-	add_pool($node, mode => 'always', directory => pool_root() . "/$name");
+	my $node = new_standby($name, $primary, 'b', mode => 'always', directory => pool_root() . "/$name");
 	$node->start;
 	return $node;
 }

@@ -14,16 +14,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $vanilla = vanilla_install();
 my $primary = new_node('primary', mode => undef,
 	init => { allows_streaming => 1 }, conf => "wal_keep_size = 480MB\nsynchronous_commit = on");
 
 $primary->start;
 $primary->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+my $standby = new_standby('standby', $primary, 'b', mode => 'always');
 $standby->start;
 load_data($primary);
 $primary->wait_for_replay_catchup($standby);
@@ -74,14 +71,14 @@ for my $case (
 		set_mode($standby, 'always');
 		is(checkpoint_of(), $checkpoint, "$name: there was no restartpoint");
 
-		$expected = checksums($primary, tables => \@logged);
+		$expected = checksums($primary, tables => [LOGGED]);
 		$offset = log_offset($standby);
 		cold_after_crash($standby,
 			defined $install
 			? ('control_file', qr/^the control file is not what the pool's server last wrote$/)
 			: ('incarnation', qr/^the cluster was run without the pool$/), $name);
 		$primary->wait_for_replay_catchup($standby);
-		is(checksums($standby, tables => \@logged), $expected, "$name: contents are right");
+		is(checksums($standby, tables => [LOGGED]), $expected, "$name: contents are right");
 		$standby->stop;
 		$log = slurp_file($standby->logfile, $offset);
 		unlike($log, qr/WARNING:.*redo invariant|redo invariant violated/, "$name: no false alarm");

@@ -15,7 +15,6 @@ use Test::More;
 
 use constant CONTROL_OFFSET => WATERMARK_OFFSET + 64;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $vanilla = vanilla_install();
 my $without = qr/^the cluster was run without the pool$/;
 my $foreign = qr/^the control file is not what the pool's server last wrote$/;

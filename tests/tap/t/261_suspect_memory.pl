@@ -18,7 +18,6 @@ need_inject_module();
 use constant SUSPECT_OFFSET => 8192 + 128;
 use constant SUSPECT_SIZE => 64;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my %number = (SEGV => 11, ILL => 4, FPE => 8, BUS => 7, TRAP => 5, SYS => 31, ABRT => 6);
 
 sub suspect
@@ -169,7 +168,7 @@ sub second_fault
 # pg_pcache verify can be asked in between.
 # ---------------------------------------------------------------------------
 my $node = make_node('always', 'always');
-my $expected = checksums($node, tables => \@logged);
+my $expected = checksums($node, tables => [LOGGED]);
 my ($offset, $outcome, $valid, $reason);
 
 # The case that all this is about.
@@ -418,7 +417,7 @@ for my $options ([ '--reset', '--warm-from-files' ], ['--warm-from-files'])
 for my $mode (qw(always planned_restart))
 {
 	my $other = make_node("restarting_$mode", $mode, conf => 'restart_after_crash = on');
-	my $sums = checksums($other, tables => \@logged);
+	my $sums = checksums($other, tables => [LOGGED]);
 
 	for my $case ([ 'SIGSEGV', 'SEGV' ], [ 'SIGKILL', 'KILL' ])
 	{
@@ -454,7 +453,7 @@ for my $mode (qw(always planned_restart))
 
 # Without, in the other mode.
 $node = make_node('planned', 'planned_restart');
-$expected = checksums($node, tables => \@logged);
+$expected = checksums($node, tables => [LOGGED]);
 settle($node);
 scribble($node);
 signal_backend($node, 'SEGV');

@@ -15,7 +15,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $primary = new_node('primary', mode => undef,
 	init => { allows_streaming => 1 }, conf => "wal_keep_size = 320MB\nsynchronous_commit = on");
 
@@ -28,9 +27,7 @@ my $next = PostgreSQL::Test::Cluster->new('next');
 $next->init_from_backup($primary, 'b', has_streaming => 1);
 $next->start;
 
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+my $standby = new_standby('standby', $primary, 'b', mode => 'always');
 $standby->start;
 $primary->wait_for_replay_catchup($standby);
 $primary->wait_for_replay_catchup($next);
@@ -51,7 +48,7 @@ for my $goal (undef, 'latest', 2)
 		$standby->restart;
 	}
 	$next->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 1');
-	$expected = checksums($next, tables => \@logged);
+	$expected = checksums($next, tables => [LOGGED]);
 
 	# Reading them prunes pages, and nothing flushes that WAL.  It must not come
 	# to the standby after the seal.

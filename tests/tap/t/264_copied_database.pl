@@ -127,9 +127,7 @@ $primary->safe_psql('tpl', q{CREATE TABLE t (i int PRIMARY KEY, filler text) WIT
 INSERT INTO t SELECT i, repeat('x', 300) FROM generate_series(1, 1000) i});
 $primary->safe_psql('postgres', 'CREATE TABLE other AS SELECT i, repeat(md5(i::text), 20) AS filler FROM generate_series(1, 3000) i');
 $primary->backup('b');
-$standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+$standby = new_standby('standby', $primary, 'b', mode => 'always');
 $standby->append_conf('postgresql.conf', 'persistent_cache_seal_delay = 10ms');
 $standby->start;
 

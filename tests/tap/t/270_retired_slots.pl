@@ -28,7 +28,7 @@ for my $mode (qw(always planned_restart))
 CREATE EXTENSION pg_pcache;
 CREATE FUNCTION break(int) RETURNS void AS 'pcache_inject', 'pcache_inject_break' LANGUAGE C;
 CREATE FUNCTION touch(int, int) RETURNS int8 AS 'pcache_inject', 'pcache_inject_touch' LANGUAGE C});
-	my $expected = checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+	my $expected = checksums($node, tables => [LOGGED]);
 	my $buffers = $node->safe_psql('postgres',
 		"SELECT setting FROM pg_settings WHERE name = 'shared_buffers'");
 	my $size = -s pool_file($node);
@@ -58,7 +58,7 @@ SELECT count(DISTINCT bufferid) FROM pg_buffercache_numa}, stdout => \$out, stde
 		is("$rc $out", "0 $buffers", "$mode: pg_buffercache_numa") or diag($stderr);
 	}
 	unlike(slurp_file($node->logfile, $offset), qr/terminated by signal/, "$mode: nobody died of it");
-	is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]), $expected, "$mode: contents are right");
+	is(checksums($node, tables => [LOGGED]), $expected, "$mode: contents are right");
 
 	# What is covered is not used, even if the media is said to be clean now.
 	$node->stop;
@@ -80,7 +80,7 @@ DROP TABLE scratch});
 	is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0], 0, "$mode: init --force");
 	$node->start;
 	is($node->safe_psql('postgres', 'SELECT retired FROM pg_pcache_pool'), '0', "$mode: a new pool");
-	is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]), $expected, "$mode: a new pool: contents are right");
+	is(checksums($node, tables => [LOGGED]), $expected, "$mode: a new pool: contents are right");
 	$node->stop;
 }
 done_testing();

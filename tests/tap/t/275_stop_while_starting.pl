@@ -95,9 +95,7 @@ cold_after_crash($node, 'attaching', qr/^the last start did not reach a consiste
 contents_right($node, $expected, 'two slots with the same page');
 
 # A standby.
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'b', has_streaming => 1);
-add_pool($standby, mode => 'always');
+my $standby = new_standby('standby', $node, 'b', mode => 'always');
 $standby->start;
 $node->wait_for_replay_catchup($standby);
 warm_up($standby);

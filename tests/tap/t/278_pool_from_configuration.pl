@@ -14,7 +14,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $top = pool_root() . '/top';
 mkdir $top, 0700 or die $!;
 my $node = PostgreSQL::Test::Cluster->new('main');
@@ -77,7 +76,7 @@ $replica->init_from_backup($node, 'b', has_streaming => 1);
 $replica->append_conf('postgresql.conf', "persistent_cache_directory = '$top/replica'");
 created($replica, "$top/replica", 4096, 'a replica');
 $node->wait_for_replay_catchup($replica);
-is(checksums($replica, tables => \@logged), checksums($node, tables => \@logged), 'a replica: contents are right');
+is(checksums($replica, tables => [LOGGED]), checksums($node, tables => [LOGGED]), 'a replica: contents are right');
 restart_warm($replica, 'a replica, restarted');
 $replica->stop;
 

@@ -13,7 +13,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my @logged = qw(t_heap t_toast t_kinds);
 my $early = qr/connections are allowed before the checkpoint at the end of recovery/;
 my $late = qr/connections are allowed after the checkpoint at the end of recovery, because the last 3 starts did not complete one/;
 my $violation = qr/redo invariant violated/;
@@ -71,7 +70,7 @@ for my $crash (1 .. 3)
 
 	$primary->wait_for_replay_catchup($standby);
 	is(locks_of($standby, 'apart.held'), 0, "$name: the standby has released the lock") if $crash == 1;
-	is(checksums($standby, tables => \@logged), $expected, "$name: the standby has the same contents");
+	is(checksums($standby, tables => [LOGGED]), $expected, "$name: the standby has the same contents");
 	is($primary->safe_psql('postgres', 'SELECT count(*) FROM apart.held'), 0, "$name: what was not committed is not there");
 	is($primary->safe_psql('postgres', 'SELECT count(*) FROM t_unlogged'), 0, "$name: an unlogged table is empty");
 	$primary->safe_psql('postgres', q{
@@ -126,18 +125,15 @@ $restored->append_conf('postgresql.conf', 'archive_mode = off');
 wait_for_archive();
 $restored->start;
 $restored->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no end of recovery';
-is(checksums($restored, tables => \@logged), $expected, 'from the archive: contents are right');
+is(checksums($restored, tables => [LOGGED]), $expected, 'from the archive: contents are right');
 $restored->stop;
 
 # A promoted standby that crashes before its first checkpoint: pg_control says
 # where the promotion was, which must not outlive the next start.
 {
-	my $promoted = PostgreSQL::Test::Cluster->new('promoted');
+	my $promoted = new_standby('promoted', $primary, 'b', mode => 'always', init => { has_streaming => 1, has_restoring => 1 });
 
-	$promoted->init_from_backup($primary, 'b', has_streaming => 1, has_restoring => 1);
-	set_mode($promoted, undef);
 	$promoted->append_conf('postgresql.conf', "archive_mode = off");
-	add_pool($promoted, mode => 'always');
 	$promoted->start;
 	$primary->wait_for_replay_catchup($promoted);
 	$promoted->promote;
@@ -219,7 +215,7 @@ sub contents_of_copy
 	unlink state_file($copy);
 	$copy->append_conf('postgresql.conf', "archive_mode = off\nprimary_conninfo = ''");
 	$how->($copy, sub { $copy->start });
-	$result = defined $query ? $copy->safe_psql('postgres', $query) : checksums($copy, tables => \@logged);
+	$result = defined $query ? $copy->safe_psql('postgres', $query) : checksums($copy, tables => [LOGGED]);
 	$copy->stop('immediate');
 	$copy->clean_node;
 	return $result;

@@ -90,8 +90,8 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 		is(checksums($node), $expected, "$mode, twins, helpers $what: contents are right");
 		pages_equal_disk($node, "$mode, twins, helpers $what");
 		$node->stop('immediate');
-		put_back($pool, $twins);
-		put_back($node->data_dir . "/$_", $state{$_}) for keys %state;
+		write_bytes($pool, 0, $twins);
+		write_bytes($node->data_dir . "/$_", 0, $state{$_}) for keys %state;
 	}
 	is(checksums($node), $expected, "$mode, twins: contents are right");
 	pages_equal_disk($node, "$mode, twins");
@@ -219,14 +219,4 @@ sub start_with
 	set_helpers($who, $what);
 	$who->start;
 	return (start_outcome($who, $from), slurp_file($who->logfile, $from));
-}
-
-sub put_back
-{
-	my ($file, $bytes) = @_;
-
-	open my $fh, '+<:raw', $file or die "could not open $file: $!";
-	print $fh $bytes;
-	close $fh or die "could not write $file: $!";
-	return;
 }

@@ -7,16 +7,15 @@ use strict;
 use warnings FATAL => 'all';
 
 use PCache;
+use PCache::PowerCut;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $shim = $ENV{PCACHE_POWERCUT} // '';
-plan skip_all => 'no power cut shim' if !-e "$shim/libpowercut.so";
+need_powercut();
 need_inject_module();
 
-my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-note("seed: $seed (set PCACHE_SEED to repeat)");
+my $seed = seed_random();
 
 use constant {
 	HELPERS => 2,
@@ -29,15 +28,10 @@ for my $mode (qw(planned_restart always))
 	my $dir = pool_root() . "/$mode";
 	my ($node, $expected);
 
-	mkdir $dir, 0700;
-	@ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE POWERCUT_SEED)} =
-	  ("$shim/libpowercut.so", 1, $dir, "$dir.image", $seed);
+	%ENV = (%ENV, powercut_environment($dir, $seed));
 
 	# nothing is sealed while the server runs, so that all is left to the save
-	$node = new_node($mode, mode => $mode, shared_buffers => SLOTS * 8 / 1024 . 'MB', conf => qq{
-shared_preload_libraries = 'pcache_inject'
-pcache_inject.media = 'clean'
-pcache_inject.dimms = 'dimm-a:7'
+	$node = new_node($mode, mode => $mode, shared_buffers => SLOTS * 8 / 1024 . 'MB', conf => powercut_conf() . qq{
 persistent_cache_seal_delay = 10s
 persistent_cache_workers = ${\ HELPERS}
 autovacuum = off});
@@ -80,7 +74,7 @@ pcache_inject.save = '$fault'});
 		my ($saved) = $log =~ /saved (\d+) pages/;
 		cmp_ok($saved // 0, '>', HELPERS * SLOTS_PER_CLAIM, "$name: more pages than the first claims");
 
-		system_or_bail("$shim/powercut", "$dir/pool", "$dir.image", $seed++);
+		cut_power($dir, $seed++);
 		$offset = log_offset($node);
 		$node->start;
 		$outcome = start_outcome($node, $offset);

@@ -30,7 +30,7 @@ sub view
 # Without what a crash empties.
 sub contents
 {
-	return checksums($node, tables => [qw(t_heap t_toast t_kinds)]);
+	return checksums($node, tables => [LOGGED]);
 }
 
 sub require_pool

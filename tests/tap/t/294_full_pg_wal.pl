@@ -27,14 +27,13 @@ my $late = qr/connections are allowed after the checkpoint at the end of recover
 my $full = qr/PANIC:  could not (?:create|write to) file "pg_wal\/[^"]*": No space left on device/;
 my $node = new_node('main', mode => 'always', init => { extra => ['--wal-segsize=1'] },
 	conf => "wal_level = replica\nwal_compression = off\nrestart_after_crash = off\nlog_checkpoints = on\nlog_statement = none");
-my @logged = qw(t_heap t_toast t_kinds);
 my $copies = 0;
 my ($expected, $offset, $copy);
 
 start($node);
 load_data($node, rows => 1000);
 $node->safe_psql('postgres', 'CREATE TABLE filling (i int, filler text) WITH (autovacuum_enabled = off)');
-$expected = checksums($node, tables => \@logged);
+$expected = checksums($node, tables => [LOGGED]);
 
 # 40 MB are full, and 20 MB are made: all that is there is since the checkpoint.
 full_of_wal('no room', 40, 20, '1GB', qr/$late "pg_wal" is short of room\n.*DETAIL:  \d+ kB are needed, and its file system has \d+ kB free\./);
@@ -201,6 +200,6 @@ sub full_of_wal
 	start($node);
 	is(work($node, 24), $done, "$name: $done of 24 transactions get through, as with a stock server");
 	like(slurp_file($node->logfile, $offset), $log, "$name: the log says when the checkpoint comes");
-	is(checksums($node, tables => \@logged), $expected, "$name: contents are right") if end_of($node) eq 'works';
+	is(checksums($node, tables => [LOGGED]), $expected, "$name: contents are right") if end_of($node) eq 'works';
 	return;
 }

@@ -9,6 +9,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use PCache;
+use PCache::PowerCut;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -117,31 +118,22 @@ for my $mode (qw(planned_restart always))
 # The zeros are durable before the pool is clean, and so is all that is kept.
 SKIP:
 {
-	my $shim = $ENV{PCACHE_POWERCUT} // '';
-	skip 'no power cut shim', 1 if !-e "$shim/libpowercut.so";
-	skip 'no injection points', 1 if ($ENV{enable_injection_points} // '') ne 'yes';
-	my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
-	note("seed: $seed (set PCACHE_SEED to repeat)");
+	skip powercut_missing(), 1 if defined powercut_missing();
+	my $seed = seed_random();
 
 	for my $mode (qw(planned_restart always))
 	{
 		my $dir = pool_root() . "/cut_$mode";
 		my ($node, $expected);
 
-		mkdir $dir, 0700;
-		local @ENV{qw(LD_PRELOAD PMEM_IS_PMEM_FORCE POWERCUT_DIR POWERCUT_IMAGE POWERCUT_SEED)} =
-		  ("$shim/libpowercut.so", 1, $dir, "$dir.image", $seed);
-		$node = new_node("cut_$mode", mode => $mode, shared_buffers => '16MB', conf => q{
-shared_preload_libraries = 'pcache_inject'
-pcache_inject.media = 'clean'
-pcache_inject.dimms = 'dimm-a:7'
-autovacuum = off});
+		local %ENV = (%ENV, powercut_environment($dir, $seed));
+		$node = new_node("cut_$mode", mode => $mode, shared_buffers => '16MB', conf => powercut_conf());
 		$node->start;
 		load_data($node);
 		$expected = checksums($node);
 		drop_rows($node);
 		cmp_ok(overwritten($node), '>', 10, "power cut, $mode: overwrites free slots");
-		system_or_bail("$shim/powercut", "$dir/pool", "$dir.image", $seed);
+		cut_power($dir, $seed);
 		is(rows_in_pool($node), 0, "power cut, $mode: no dropped row comes back");
 		is_kept($node, $expected, "power cut, $mode");
 		$node->stop;

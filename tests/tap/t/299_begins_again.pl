@@ -70,7 +70,6 @@ cmp_ok((stat $pool)[12] * 512, '>', 32 * 1024 * 1024, 'the pool has its memory')
 $offset = log_offset($node);
 $node->start;
 $node->wait_for_log(qr/pcache_inject: a worker that is never restarted runs/, $offset);
-pass('a worker that is never restarted runs');
 $log = log_since();
 like($log, $again, 'the server begins again');
 unlike($log, qr/automatic recovery/, 'without a recovery');

@@ -33,10 +33,10 @@ $primary->backup('fetch', backup_options => [ '-X', 'fetch' ]);
 command_ok([ 'pg_verifybackup', $primary->backup_dir . '/stream' ], 'base backup with streamed WAL');
 command_ok([ 'pg_verifybackup', $primary->backup_dir . '/fetch' ], 'base backup with fetched WAL');
 
-$standby = new_standby('standby', $primary, 'stream');
+$standby = standby_of_wal('standby', $primary, 'stream');
 $standby->start;
 $standby->backup('cascade');
-$cascaded = new_standby('cascaded', $standby, 'cascade', $standby);
+$cascaded = standby_of_wal('cascaded', $standby, 'cascade', $standby);
 $cascaded->start;
 $primary->safe_psql('postgres', $fill) for 1 .. 3;
 in_sync('streaming');
@@ -122,7 +122,7 @@ $primary->stop;
 $standby->stop;
 done_testing();
 
-sub new_standby
+sub standby_of_wal
 {
 	my ($name, $from, $backup, $upstream) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);

@@ -21,6 +21,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use File::Find;
 use File::Path qw(remove_tree);
 use File::Temp qw();
 use PCache::Command;
@@ -28,10 +29,13 @@ use PCache::Layout;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw();
 
 our @EXPORT = qw(
   pool_root
   new_node
+  new_standby
+  put_back
   add_pool
   pool_dir
   pool_file
@@ -127,6 +131,28 @@ max_wal_size = 1GB
 
 =pod
 
+=item new_standby(name, primary, backup, %params)
+
+A standby of a backup that its primary has, with a pool of its own, not started.
+
+  init      parameters for PostgreSQL::Test::Cluster->init_from_backup, default
+            { has_streaming => 1 }
+  others    as for add_pool()
+
+=cut
+
+sub new_standby
+{
+	my ($name, $primary, $backup, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init_from_backup($primary, $backup, %{ $params{init} // { has_streaming => 1 } });
+	add_pool($node, %params);
+	return $node;
+}
+
+=pod
+
 =item add_pool(node, %params)
 
 Initialize a pool for a cluster that is down, and switch the cache on.  Returns
@@ -175,6 +201,41 @@ sub state_file
 {
 	my ($node) = @_;
 	return $node->data_dir . '/pg_pcache.state';
+}
+
+# What there is below a directory: size and time of the last change, by name.
+sub list_files
+{
+	my ($top) = @_;
+	my %files;
+
+	find(sub {
+		my @st = Time::HiRes::lstat $_;
+		$files{ substr $File::Find::name, length $top } = "@st[2, 7, 9]";
+	}, $top);
+	return \%files;
+}
+
+# Make the data directory of a cluster that is down what a copy of it is, by
+# "cp -a".  Only the few files that differ are copied: there are many.
+sub put_back
+{
+	my ($node, $copy) = @_;
+	my $data = $node->data_dir;
+	my $old = list_files($copy);
+	my $new = list_files($data);
+
+	for (sort { length $b <=> length $a } grep { !exists $old->{$_} } keys %$new)
+	{
+		-l "$data$_" || !-d "$data$_" ? unlink "$data$_" : rmdir "$data$_";
+	}
+	for (sort grep { !exists $new->{$_} || $new->{$_} ne $old->{$_} } keys %$old)
+	{
+		if (-d "$copy$_" && !-l "$copy$_") { mkdir "$data$_", 0700 }
+		else { system_or_bail('cp', '-a', '--remove-destination', "$copy$_", "$data$_") }
+	}
+	unlink "$data/postmaster.pid";
+	return;
 }
 
 # Replace the record of a node by a text.  %changes are "name => value" for
@@ -271,14 +332,14 @@ sub need_inject_module
 	return;
 }
 
-# Have the random numbers of a test be those of a seed, which is told.
+# Have the random numbers of a test be those of a seed, which is told and returned.
 sub seed_random
 {
 	my $seed = $ENV{PCACHE_SEED} // int(rand(2**31));
 
 	srand($seed);
 	note("seed: $seed (set PCACHE_SEED to repeat)");
-	return;
+	return $seed;
 }
 
 1;

@@ -23,7 +23,11 @@ use Exporter 'import';
 use PCache::Node;
 use Test::More;
 
+# The tables of load_data() whose contents survive a crash, and go to a standby.
+use constant LOGGED => qw(t_heap t_toast t_kinds);
+
 our @EXPORT = qw(
+  LOGGED
   load_data
   data_tables
   checksums
@@ -84,7 +88,7 @@ CREATE TABLE t_other (id int, filler text);
 sub data_tables
 {
 	my ($node) = @_;
-	my @tables = qw(t_heap t_toast t_kinds);
+	my @tables = LOGGED;
 
 	push @tables, 't_unlogged'
 	  if !defined $node
@@ -142,7 +146,7 @@ sub contents_right
 {
 	my ($node, $expected, $name) = @_;
 
-	return is(checksums($node, tables => [qw(t_heap t_toast t_kinds)]),
+	return is(checksums($node, tables => [LOGGED]),
 		$expected, "$name: contents are right");
 }
 
