@@ -211,6 +211,7 @@ static Mutant mutant;
 
 #define N_SLOTS			2
 #define N_TAGS			3
+#define FIRST_REL		16384	/* the relation of tag 0; block 0 each */
 #define N_ACTORS		3
 #define SEALER			0		/* which actor is the sealer */
 #define NOBODY			(-1)
@@ -289,14 +290,11 @@ typedef struct Line
 
 static Line lines[N_LINES];
 
+#include "unit_protocol.h"
+
 /* What the server defines elsewhere. */
-int			NBuffers = N_SLOTS;
-int			MaxBackends = 1;
-ProcNumber	MyProcNumber = 0;
 char	   *BufferBlocks = blocks;
-Block	   *LocalBufferBlockPointers = NULL;
 BufferDescPadded *BufferDescriptors;
-volatile sig_atomic_t InterruptPending = false;
 PersistentCacheControl *PCacheCtl = &control;
 PCachePool	PCacheThePool;
 PCacheDescriptor *PersistentCacheDescriptors;
@@ -343,25 +341,6 @@ static int	depth;				/* of path */
 static int	position;			/* in path */
 
 static uint64 n_states;
-static uint64 n_images;
-static uint64 n_kept;
-static char violation[512];
-static Expected violation_kind;
-
-static void Violation(Expected kind, const char *fmt,...) pg_attribute_printf(2, 3);
-
-static void
-Violation(Expected kind, const char *fmt,...)
-{
-	va_list		args;
-
-	if (violation[0] != '\0')
-		return;
-	violation_kind = kind;
-	va_start(args, fmt);
-	vsnprintf(violation, sizeof(violation), fmt, args);
-	va_end(args);
-}
 
 static inline uint64
 Mix(uint64 hash, uint64 value)
@@ -691,13 +670,6 @@ HookPageGetLSN(const PageData *page)
 	return ((uint64) high << 32) | low;
 }
 
-/* Which blocks a page names is not part of this. */
-bool
-PCacheNamesBlocks(const BufferTag *tag, Page page)
-{
-	return false;
-}
-
 static void
 SealerEnqueue(int buf_id)
 {
@@ -776,42 +748,6 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 	if (size > sizeof(queue) - LINE)
 		abort();
 	return queue.space + LINE;
-}
-
-volatile sig_atomic_t ShutdownRequestPending = false;
-
-Size
-add_size(Size a, Size b)
-{
-	return a + b;
-}
-
-Size
-mul_size(Size a, Size b)
-{
-	return a * b;
-}
-
-void
-ProcessInterrupts(void)
-{
-	abort();
-}
-
-/* Counters, for people to look at */
-void
-PCacheRoundBegin(void)
-{
-}
-
-void
-PCacheRoundDone(void)
-{
-}
-
-void
-PCacheCountSeals(uint64 seals, uint64 failed)
-{
 }
 
 /* elog(ERROR): none of it may happen */
@@ -926,8 +862,6 @@ PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber 
  * ------------------------------------------------------------------------
  */
 
-#define FIRST_REL		16384	/* the relation of tag 0; block 0 each */
-
 static Contents
 ContentsNumber(int k)
 {
@@ -948,14 +882,6 @@ static uint64 *
 WordsOf(int slot)
 {
 	return (uint64 *) (blocks + slot * BLCKSZ + CONTENTS_AT);
-}
-
-static void
-SetTag(BufferTag *buffer_tag, int tag)
-{
-	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, FIRST_REL + tag};
-
-	InitBufferTag(buffer_tag, &rlocator, MAIN_FORKNUM, 0);
 }
 
 static void
@@ -1743,7 +1669,6 @@ TestMutants(void **state)
 
 	for (mutant = M_NONE + 1; mutant < N_MUTANTS; mutant++)
 	{
-		Expected	found = HARMLESS;
 		int			where = -1;
 
 		for (int i = 0; i < lengthof(scenarios); i++)
@@ -1753,18 +1678,10 @@ TestMutants(void **state)
 			Search(i);
 			if (violation[0] == '\0')
 				continue;
-			found = violation_kind;
 			where = i;
 			break;
 		}
-		print_message("%-56s %-10s %s%s%s\n", mutants[mutant].what, names[found],
-					  where >= 0 ? scenarios[where].name : "",
-					  where >= 0 ? ": " : "", where >= 0 ? violation : "");
-		if (found != mutants[mutant].expected)
-		{
-			print_message("    expected: %s\n", names[mutants[mutant].expected]);
-			wrong++;
-		}
+		wrong += JudgeMutant(names, where >= 0 ? scenarios[where].name : NULL);
 	}
 	mutant = M_NONE;
 	assert_int_equal(wrong, 0);

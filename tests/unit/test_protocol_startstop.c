@@ -407,10 +407,9 @@ static bool moving;				/* pages to the slots that stay */
 static int	drains_before_moves;
 static bool moved_early;		/* by a mutant */
 
+#include "unit_protocol.h"
+
 /* What the server defines elsewhere. */
-int			NBuffers = N_SLOTS;
-int			MaxBackends = 1;
-ProcNumber	MyProcNumber = 0;
 BackendType MyBackendType = B_STARTUP;
 ProcessingMode Mode = NormalProcessing;
 bool		IsPostmasterEnvironment = true;
@@ -420,9 +419,7 @@ ErrorContextCallback *error_context_stack = NULL;
 bool		PCacheSaving = false;
 sigjmp_buf *volatile PCacheMemoryErrorEscape = NULL;
 char	   *BufferBlocks = pool + BLOCKS_AT;
-Block	   *LocalBufferBlockPointers = NULL;
 BufferDescPadded *BufferDescriptors = ram.buffers;
-volatile sig_atomic_t InterruptPending = false;
 static char lwlocks[1024 * sizeof(LWLockPadded)] __attribute__((aligned(128)));
 LWLockPadded *MainLWLockArray = (LWLockPadded *) lwlocks;
 char	   *DataDir = "/nowhere";
@@ -451,26 +448,6 @@ static pg_on_exit_callback at_exit;
 static jmp_buf given_up;
 
 static uint64 n_cuts;
-static uint64 n_images;
-static uint64 n_kept;
-static char violation[512];
-static Expected violation_kind;
-
-static void Violation(Expected kind, const char *fmt,...) pg_attribute_printf(2, 3);
-
-static void
-Violation(Expected kind, const char *fmt,...)
-{
-	va_list		args;
-
-	if (violation[0] != '\0')
-		return;
-	violation_kind = kind;
-	va_start(args, fmt);
-	vsnprintf(violation, sizeof(violation), fmt, args);
-	va_end(args);
-}
-
 static char *
 Cpu(const Line *line)
 {
@@ -978,13 +955,6 @@ GetSystemIdentifier(void)
 	return world.control.system_identifier;
 }
 
-/* Which blocks a page names is not part of this. */
-bool
-PCacheNamesBlocks(const BufferTag *tag, Page page)
-{
-	return false;
-}
-
 /* There is one timeline only. */
 List *
 readTimeLineHistory(TimeLineID targetTLI)
@@ -1414,21 +1384,6 @@ PCacheRoundShmemInit(void)
 {
 }
 
-void
-PCacheRoundBegin(void)
-{
-}
-
-void
-PCacheRoundDone(void)
-{
-}
-
-void
-PCacheCountSeals(uint64 seals, uint64 failed)
-{
-}
-
 uint64
 PCacheCountDrains(void)
 {
@@ -1469,7 +1424,6 @@ ConditionVariableCancelSleep(void)
 	return false;
 }
 
-volatile sig_atomic_t ShutdownRequestPending = false;
 volatile sig_atomic_t postmaster_possibly_dead = false;
 
 void
@@ -1489,24 +1443,6 @@ int
 s_lock(volatile slock_t *lock, const char *file, int line, const char *func)
 {
 	abort();
-}
-
-void
-ProcessInterrupts(void)
-{
-	abort();
-}
-
-Size
-add_size(Size a, Size b)
-{
-	return a + b;
-}
-
-Size
-mul_size(Size a, Size b)
-{
-	return a * b;
 }
 
 void *
@@ -1713,14 +1649,6 @@ errcode_for_file_access(void)
  * The rest of the server
  * ------------------------------------------------------------------------
  */
-
-static void
-SetTag(BufferTag *buffer_tag, int tag)
-{
-	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, FIRST_REL + tag};
-
-	InitBufferTag(buffer_tag, &rlocator, MAIN_FORKNUM, 0);
-}
 
 static int
 TagOf(int slot)
@@ -2761,7 +2689,6 @@ TestMutants(void **state)
 	downwards = false;
 	for (mutant = M_NONE + 1; mutant < N_MUTANTS; mutant++)
 	{
-		Expected	found = HARMLESS;
 		int			where = -1;
 
 		for (int again = 0; again < 2 && where < 0; again++)
@@ -2771,18 +2698,10 @@ TestMutants(void **state)
 				RunScenario(i, again != 0);
 				if (violation[0] == '\0')
 					continue;
-				found = violation_kind;
 				where = i;
 			}
 		}
-		print_message("%-64s %-13s %s%s%s\n", mutants[mutant].what, names[found],
-					  where >= 0 ? scenarios[where].name : "",
-					  where >= 0 ? ": " : "", where >= 0 ? violation : "");
-		if (found != mutants[mutant].expected)
-		{
-			print_message("    expected: %s\n", names[mutants[mutant].expected]);
-			wrong++;
-		}
+		wrong += JudgeMutant(names, where >= 0 ? scenarios[where].name : NULL);
 	}
 	mutant = M_NONE;
 	assert_int_equal(wrong, 0);
