@@ -4,7 +4,8 @@
  *	  The mapping table: chains of buffer numbers.
  *
  * buf_table.c is included as it is, with its assertions, and is compared with a
- * model.  Its hash function is compared with random numbers.
+ * model.  Its hash function is compared with random numbers.  What processes do
+ * that insert at the same time is in test_buf_table_link.c.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -18,7 +19,6 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "catalog/pg_tablespace_d.h"
 #include "port/atomics.h"
 #include "storage/buf_internals.h"
 #include "storage/shmem.h"
@@ -26,126 +26,10 @@
 #include "unit.h"
 #include "unit_server.h"
 
-/* ------------------------------------------------------------------------
- * The code under test
- *
- * What another process does meanwhile is done before a bucket is read, before it
- * is exchanged, and after that.
- * ------------------------------------------------------------------------
- */
-
-static void Meanwhile(void);
-
-static uint64
-ReadBucket(volatile pg_atomic_uint64 *bucket)
-{
-	Meanwhile();
-	return pg_atomic_read_u64(bucket);
-}
-
-static bool
-ExchangeBucket(volatile pg_atomic_uint64 *bucket, uint64 *expected, uint64 new)
-{
-	bool		done;
-
-	Meanwhile();
-	done = pg_atomic_compare_exchange_u64(bucket, expected, new);
-	Meanwhile();
-	return done;
-}
-
-#define pg_atomic_read_u64 ReadBucket
-#define pg_atomic_compare_exchange_u64 ExchangeBucket
 #include "buf_table.c"
-#undef pg_atomic_read_u64
-#undef pg_atomic_compare_exchange_u64
-
-/* ------------------------------------------------------------------------
- * The rest of the server
- * ------------------------------------------------------------------------
- */
+#include "unit_buf_table.h"
 
 #define MAX_BUFFERS		(1 << 16)
-
-int			NBuffers;
-BufferDescPadded *BufferDescriptors;
-
-static void *shmem = NULL;
-static bool attach = false;
-static sigjmp_buf error_escape;
-
-void *
-ShmemInitStruct(const char *name, Size size, bool *found)
-{
-	assert_string_equal(name, "Shared Buffer Lookup Table");
-	*found = attach;
-	if (!attach)
-	{
-		free(shmem);
-		shmem = aligned_alloc(PG_CACHE_LINE_SIZE, CACHELINEALIGN(size));
-		memset(shmem, 0, size);
-	}
-	return shmem;
-}
-
-Size
-add_size(Size a, Size b)
-{
-	assert_true(a + b >= a);
-	return a + b;
-}
-
-Size
-mul_size(Size a, Size b)
-{
-	assert_true(a == 0 || a * b / a == b);
-	return a * b;
-}
-
-bool
-errstart(int elevel, const char *domain)
-{
-	assert_int_equal(elevel, ERROR);
-	siglongjmp(error_escape, 1);
-}
-
-bool
-errstart_cold(int elevel, const char *domain)
-{
-	return errstart(elevel, domain);
-}
-
-int
-errmsg_internal(const char *fmt,...)
-{
-	return 0;
-}
-
-/* Make a table for n buffers without tags. */
-static void
-Begin(int n)
-{
-	NBuffers = n;
-	free(BufferDescriptors);
-	BufferDescriptors = aligned_alloc(PG_CACHE_LINE_SIZE,
-									  CACHELINEALIGN(n * sizeof(BufferDescPadded)));
-	memset(BufferDescriptors, 0, n * sizeof(BufferDescPadded));
-	for (int i = 0; i < n; i++)
-	{
-		GetBufferDescriptor(i)->buf_id = i;
-		ClearBufferTag(&GetBufferDescriptor(i)->tag);
-	}
-	InitBufTable(n);
-}
-
-static void
-SetTag(int buf_id, const BufferTag *tag)
-{
-	BufferDesc *buf = GetBufferDescriptor(buf_id);
-
-	buf->tag = *tag;
-	pg_atomic_write_u32(&buf->state, BM_TAG_VALID);
-}
 
 static void
 ClearTag(int buf_id)
@@ -154,16 +38,6 @@ ClearTag(int buf_id)
 
 	ClearBufferTag(&buf->tag);
 	pg_atomic_write_u32(&buf->state, 0);
-}
-
-static BufferTag
-BlockTag(BlockNumber blkno)
-{
-	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, 16384};
-	BufferTag	tag;
-
-	InitBufferTag(&tag, &rlocator, MAIN_FORKNUM, blkno);
-	return tag;
 }
 
 /* How many buffers are there in all chains?  Each of them must be there once. */
@@ -511,98 +385,6 @@ TestCorrupted(void **state)
 	}
 }
 
-/*
- * In the midst of the insertion of a buffer, the next one is inserted as by
- * another process, at each possible point.
- */
-#define MAX_INSERTERS	3
-
-static int	inserters = 0;		/* 0: nothing happens meanwhile */
-static int	begun;
-static int	points_left[MAX_INSERTERS];
-static int	answers[MAX_INSERTERS];
-
-static void
-InsertNext(void)
-{
-	int			me = begun++;
-
-	answers[me] = BufTableLinkBuffer(me, BufTableHashCode(&GetBufferDescriptor(me)->tag));
-	/* at none of the points: afterwards */
-	if (begun == me + 1 && begun < inserters)
-		InsertNext();
-}
-
-static void
-Meanwhile(void)
-{
-	int			me = begun - 1;
-
-	if (begun < inserters && points_left[me]-- == 0)
-		InsertNext();
-}
-
-/* Of buffers with the same tag, one is the first, and each other one knows it. */
-static void
-CheckAnswers(int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		int			firsts = 0;
-
-		for (int k = 0; k < n; k++)
-		{
-			if (BufferTagsEqual(&GetBufferDescriptor(i)->tag, &GetBufferDescriptor(k)->tag))
-				firsts += answers[k] < 0;
-		}
-		assert_int_equal(firsts, 1);
-		if (answers[i] >= 0)
-		{
-			assert_int_not_equal(answers[i], i);
-			assert_true(BufferTagsEqual(&GetBufferDescriptor(i)->tag,
-										&GetBufferDescriptor(answers[i])->tag));
-		}
-	}
-	assert_int_equal(CountBuffers(), n);
-}
-
-static void
-TestInterleavings(void **state)
-{
-	/* which tag each of them has, with one chain for all of them */
-	const int	tags[][MAX_INSERTERS] = {
-		{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {1, 0, 0}, {0, 1, 2},
-	};
-	int			retries = 0;
-
-	for (int t = 0; t < lengthof(tags); t++)
-	{
-		for (int plan = 0; plan < 36; plan++)
-		{
-			Begin(16);
-			memset(HashKeys, 0, sizeof(HashKeys));
-			for (int i = 0; i < MAX_INSERTERS; i++)
-			{
-				BufferTag	tag = BlockTag(tags[t][i]);
-
-				SetTag(i, &tag);
-				answers[i] = -2;
-			}
-			points_left[0] = plan % 6;
-			points_left[1] = plan / 6;
-			begun = 0;
-			inserters = MAX_INSERTERS;
-			InsertNext();
-			inserters = 0;
-			assert_int_equal(begun, MAX_INSERTERS);
-			CheckAnswers(MAX_INSERTERS);
-			/* between a read and the exchange: the exchange fails once */
-			retries += points_left[0] < 0 && plan % 6 == 1;
-		}
-	}
-	assert_int_equal(retries, lengthof(tags) * 6);
-}
-
 #define NTHREADS	4
 
 static int	thread_answers[MAX_BUFFERS];
@@ -709,7 +491,6 @@ main(void)
 		cmocka_unit_test(TestModel),
 		cmocka_unit_test(TestFull),
 		cmocka_unit_test(TestCorrupted),
-		cmocka_unit_test(TestInterleavings),
 		cmocka_unit_test(TestThreads),
 		cmocka_unit_test(TestFilter),
 	};

@@ -9,12 +9,10 @@
  * pcache_persist.h, is defined here.  The macros after the includes put
  * functions of this file in the place of the atomic operations, of memcpy(),
  * of PageGetLSN() and of UnlockBufHdr(): each of these, like each of the
- * other calls, ends a step, and any other actor may go on.  (So do they all
- * see stores in one order: the CPU's own reordering is not part of this.)
+ * other calls, ends a step, and any other actor may go on (interleave.h).
  *
- * The actors are coroutines.  bufmgr.c cannot be had without the rest of the
- * server; its part is played by the programs below, which make the same calls
- * and stores in the same order.
+ * bufmgr.c cannot be had without the rest of the server; its part is played by
+ * the programs below, which make the same calls and stores in the same order.
  *
  * The media is a shadow image.  Of each cache line it may hold any version
  * since the last one that some actor flushed, and then waited for by a drain
@@ -22,11 +20,6 @@
  * images are shown to the real page gate: a page that it keeps must be the
  * page as it is in shared buffers, complete, and under the tag by which it can
  * be found there.
- *
- * The search is depth first.  A state that was seen before is not entered
- * again; it is known by what is shared, by the image, and for each actor by
- * how far it is and what it has read so far, on which alone it depends.  To go
- * back to a state, the steps that lead to it are done again.
  *
  * Last, to show that all of it is needed and that this test would notice, each
  * step of the protocol is left out, or done wrong: see mutants[].
@@ -40,15 +33,12 @@
  */
 #include "postgres.h"
 
-#include <ucontext.h>
-
 #include "access/rmgr.h"
 #include "access/xlog.h"
 #include "catalog/pg_tablespace_d.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "port/pg_bitutils.h"
 #include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -64,7 +54,10 @@
 #include "storage/sync.h"
 #include "utils/wait_event.h"
 
+#define N_ACTORS		3
+
 #include "unit.h"
+#include "interleave.h"
 
 /* ------------------------------------------------------------------------
  * What the code under test calls
@@ -212,7 +205,6 @@ static Mutant mutant;
 #define N_SLOTS			2
 #define N_TAGS			3
 #define FIRST_REL		16384	/* the relation of tag 0; block 0 each */
-#define N_ACTORS		3
 #define SEALER			0		/* which actor is the sealer */
 #define NOBODY			(-1)
 
@@ -302,75 +294,8 @@ int			persistent_cache_mode = PERSISTENT_CACHE_ALWAYS;
 
 static BufferDescPadded buffer_descriptors[N_SLOTS];
 
-/* The search */
-typedef struct Actor
-{
-	void		(*program) (void);
-	jmp_buf		context;
-	bool		started;
-	bool		finished;
-	int			waits_for;		/* a slot whose header (or content) lock it
-								 * wants */
-	enum
-	{
-		WAIT_NOT,
-		WAIT_HEADER,
-		WAIT_SHARE,
-		WAIT_EXCLUSIVE,
-	}			wait;
-	uint64		history;		/* of how far it is, and of what it has read */
-} Actor;
-
-#define STACK_SIZE		(64 * 1024)
-#define MAX_DEPTH		2000
-
-typedef struct Choice
-{
-	int8		actor;
-	uint8		others;			/* bitmap: not tried yet */
-} Choice;
-
-static Actor actors[N_ACTORS];
-static char stacks[N_ACTORS][STACK_SIZE] __attribute__((aligned(64)));
-static int	n_actors;
-static int	me;
-static bool alone;				/* nobody else is running */
-static jmp_buf scheduler;
-static Choice path[MAX_DEPTH];
-static int	depth;				/* of path */
-static int	position;			/* in path */
-
-static uint64 n_states;
-
-static inline uint64
-Mix(uint64 hash, uint64 value)
-{
-	hash = (hash ^ value) * UINT64CONST(0x9E3779B97F4A7C15);
-	return hash ^ (hash >> 29);
-}
-
-static uint64
-HashBytes(uint64 hash, const void *data, size_t len)
-{
-	const char *p = data;
-
-	Assert(len % 4 == 0);
-	for (; len >= 8; len -= 8, p += 8)
-	{
-		uint64		v;
-
-		memcpy(&v, p, 8);
-		hash = Mix(hash, v);
-	}
-	if (len > 0)
-	{
-		uint32		v;
-
-		memcpy(&v, p, 4);
-		hash = Mix(hash, v);
-	}
-	return hash;
-}
+static uint64 n_images;
+static uint64 n_kept;
 
 /* Take down what the last step has stored. */
 static void
@@ -391,59 +316,19 @@ NoteStores(void)
 	}
 }
 
-/* The end of a step: let the others go on. */
-static void
-Step(void)
+/* What an actor may wait for, of a slot */
+enum
 {
-	NoteStores();
-	if (alone)
-		return;
-	actors[me].history = Mix(actors[me].history, 1);
-	/* on the way back to a state, switch only where the path does */
-	if (position < depth && path[position].actor == me &&
-		actors[me].wait == WAIT_NOT)
-	{
-		position++;
-		return;
-	}
-	if (_setjmp(actors[me].context) == 0)
-		_longjmp(scheduler, 1);
-}
-
-/* Remember what was read. */
-static inline void
-Saw(uint64 value)
-{
-	actors[me].history = Mix(actors[me].history, value + 2);
-}
-
-/*
- * From here on what the actor does depends on nothing that it has read, but
- * for what is given.
- */
-#define Forget(k, remembered) \
-	(actors[me].history = Mix(Mix(__LINE__, k), remembered))
-
-static void
-StepAndWait(int wait, int slot)
-{
-	actors[me].wait = wait;
-	actors[me].waits_for = slot;
-	Step();
-	actors[me].wait = WAIT_NOT;
-}
+	WAIT_HEADER = 1,
+	WAIT_SHARE,
+	WAIT_EXCLUSIVE,
+};
 
 static bool
-CanGoOn(const Actor *actor)
+IsThere(int wait, int slot)
 {
-	int			slot = actor->waits_for;
-
-	if (actor->finished)
-		return false;
-	switch (actor->wait)
+	switch (wait)
 	{
-		case WAIT_NOT:
-			return true;
 		case WAIT_HEADER:
 			return (world.buf[slot].state & BM_LOCKED) == 0;
 		case WAIT_SHARE:
@@ -1306,14 +1191,6 @@ static const struct
 	{"LSN of a hint, and a checkpoint", QUEUED, HintOnce, Checkpoint},
 };
 
-static void
-Run(void)
-{
-	actors[me].program();
-	actors[me].finished = true;
-	_longjmp(scheduler, 1);
-}
-
 /* The world as it is when a scenario begins. */
 static void
 Reset(int scenario)
@@ -1321,13 +1198,11 @@ Reset(int scenario)
 	Mutant		save_mutant = mutant;
 
 	mutant = M_NONE;
-	alone = true;
 	me = SEALER;
 	memset(&world, 0, sizeof(world));
 	memset(&descriptors, 0, sizeof(descriptors));
 	memset(&control, 0, sizeof(control));
 	memset(blocks, 0, sizeof(blocks));
-	memset(actors, 0, sizeof(actors));
 	control.epoch.value = 1;
 	PersistentCacheDescriptors = descriptors.desc;
 	BufferDescriptors = buffer_descriptors;
@@ -1379,13 +1254,10 @@ Reset(int scenario)
 	sealer_drains = 0;
 	sealer_cas_failed = false;
 	late_payload = NULL;
-	alone = false;
 	n_actors = scenarios[scenario].third != NULL ? 3 : 2;
 	actors[SEALER].program = Seal;
 	actors[1].program = scenarios[scenario].second;
 	actors[2].program = scenarios[scenario].third;
-	for (int a = 0; a < n_actors; a++)
-		actors[a].history = 1;
 }
 
 /* ------------------------------------------------------------------------
@@ -1397,7 +1269,7 @@ static const PCacheMediaReport no_bad_blocks = {0};
 
 /* The power fails now: is there an image from which a wrong page is kept? */
 static void
-CutPower(void)
+CheckState(void)
 {
 	PCachePageFacts facts = {
 		.file_size = PG_UINT64_MAX,
@@ -1453,7 +1325,7 @@ CutPower(void)
 
 /* All are through: what is queued must get sealed now, for certain. */
 static void
-CheckNothingLost(void)
+CheckEnd(void)
 {
 	PCachePageFacts facts = {
 		.file_size = PG_UINT64_MAX,
@@ -1464,12 +1336,11 @@ CheckNothingLost(void)
 		.media = &no_bad_blocks,
 	};
 
-	alone = true;
 	me = SEALER;
 	for (int round = 0; round < 3; round++)
 		SealQueued();
 	NoteStores();
-	CutPower();
+	CheckState();
 	for (int slot = 0; slot < N_SLOTS; slot++)
 	{
 		Line	   *line = &lines[slot * LINES_PER_SLOT];
@@ -1482,53 +1353,15 @@ CheckNothingLost(void)
 				Violation(LOST, "slot %d is not sealed in the end", slot);
 		}
 	}
-	alone = false;
 }
 
 /* ------------------------------------------------------------------------
- * The search
+ * Tests
  * ------------------------------------------------------------------------
  */
 
-static uint64 *seen;
-static uint64 seen_size;
-static uint64 seen_used;
-
-static bool
-SeenInsert(uint64 hash)
-{
-	if (hash == 0)
-		hash = 1;
-	if (seen_used * 2 >= seen_size)
-	{
-		uint64	   *old = seen;
-		uint64		old_size = seen_size;
-
-		seen_size = Max(seen_size * 2, 1 << 16);
-		seen = calloc(seen_size, sizeof(uint64));
-		seen_used = 0;
-		for (uint64 i = 0; i < old_size; i++)
-		{
-			if (old[i] != 0)
-				SeenInsert(old[i]);
-		}
-		free(old);
-	}
-	for (uint64 i = hash & (seen_size - 1);; i = (i + 1) & (seen_size - 1))
-	{
-		if (seen[i] == hash)
-			return false;
-		if (seen[i] == 0)
-		{
-			seen[i] = hash;
-			seen_used++;
-			return true;
-		}
-	}
-}
-
 static uint64
-HashState(void)
+HashWorld(void)
 {
 	uint64		hash = HashBytes(control.epoch.value, &world, sizeof(world));
 
@@ -1544,99 +1377,7 @@ HashState(void)
 			hash = Mix(hash, lines[i].flushed[a]);
 		hash = HashBytes(hash, lines[i].versions, lines[i].n * LINE);
 	}
-	for (int a = 0; a < n_actors; a++)
-		hash = Mix(Mix(hash, actors[a].history), actors[a].finished);
 	return hash;
-}
-
-static void
-Resume(int actor)
-{
-	static ucontext_t first;
-
-	me = actor;
-	if (_setjmp(scheduler) == 0)
-	{
-		/* only the first switch has to set up a stack; the others are cheaper */
-		if (actors[actor].started)
-			_longjmp(actors[actor].context, 1);
-		actors[actor].started = true;
-		getcontext(&first);
-		first.uc_stack.ss_sp = stacks[actor];
-		first.uc_stack.ss_size = STACK_SIZE;
-		first.uc_link = NULL;
-		makecontext(&first, Run, 0);
-		setcontext(&first);
-	}
-	NoteStores();
-}
-
-/* All interleavings of a scenario, until the first violation. */
-static void
-Search(int scenario)
-{
-	violation[0] = '\0';
-	if (seen != NULL)
-		memset(seen, 0, seen_size * sizeof(uint64));
-	seen_used = 0;
-	depth = 0;
-
-	for (;;)
-	{
-		Reset(scenario);
-		position = 0;
-		while (position < depth)
-		{
-			int			actor = path[position].actor;
-
-			if (!CanGoOn(&actors[actor]))
-				fail_msg("the actors do not do the same again");
-			position++;
-			Resume(actor);
-		}
-
-		/* somewhere new: go on as long as it is */
-		while (violation[0] == '\0')
-		{
-			uint8		able = 0;
-
-			if (!SeenInsert(HashState()))
-				break;
-			n_states++;
-			CutPower();
-			for (int a = 0; a < n_actors; a++)
-			{
-				if (CanGoOn(&actors[a]))
-					able |= 1 << a;
-			}
-			if (able == 0)
-			{
-				for (int a = 0; a < n_actors; a++)
-				{
-					if (!actors[a].finished)
-						fail_msg("deadlock in \"%s\"", scenarios[scenario].name);
-				}
-				CheckNothingLost();
-				break;
-			}
-			if (depth == MAX_DEPTH)
-				fail_msg("MAX_DEPTH is too small");
-			path[depth].actor = pg_rightmost_one_pos32(able);
-			path[depth].others = able & (able - 1);
-			position = ++depth;
-			Resume(path[depth - 1].actor);
-		}
-		if (violation[0] != '\0')
-			return;
-
-		/* back to where another one could have gone on */
-		while (depth > 0 && path[depth - 1].others == 0)
-			depth--;
-		if (depth == 0)
-			return;
-		path[depth - 1].actor = pg_rightmost_one_pos32(path[depth - 1].others);
-		path[depth - 1].others &= path[depth - 1].others - 1;
-	}
 }
 
 static void
