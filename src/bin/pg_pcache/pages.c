@@ -132,6 +132,26 @@ DifferInHintsOnly(const PGIOAlignedBlock *a, const PGIOAlignedBlock *b)
 }
 
 /*
+ * Has a page nothing but its header, without an LSN, and its special space?
+ * SP-GiST prepares pages for later and leaves them clean, so their file may still
+ * have zeros.
+ */
+static bool
+IsOnlyPrepared(const PGIOAlignedBlock *page)
+{
+	const PageHeaderData *header = (const PageHeaderData *) page->data;
+
+	if (PageLsn(page) != 0 || header->pd_lower != SizeOfPageHeaderData)
+		return false;
+	for (int i = SizeOfPageHeaderData; i < header->pd_special; i++)
+	{
+		if (page->data[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+/*
  * Has a page the LSN that its descriptor tells, or, if that is a bound, none
  * after it?  LSNs of unlogged relations count something else than WAL.
  */
@@ -174,6 +194,7 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 	{
 		/* all of a free space map is a hint */
 		if (desc->fork_number == FSM_FORKNUM ||
+			(IsAllZeros(stored) && IsOnlyPrepared(cached)) ||
 			DifferInHintsOnly(cached, stored))
 			return PAGE_HINTS;
 	}

@@ -99,6 +99,7 @@ my $file_page = read_bytes("$data/$heap", $file_offset, BLCKSZ);
 my $lsn_of = sub { my ($hi, $lo) = unpack 'LL', $_[0]; ($hi << 32) + $lo };
 my $with_lsn = sub { my ($bytes, $lsn) = @_; pack('LL', $lsn >> 32, $lsn & 0xFFFFFFFF) . substr $bytes, 8 };
 my $item = unpack 'L', substr $page, 24, 4;
+my $prepared = pack "x10 S5 x4 x8160 a8", 0, 24, 8184, 8184, 0x2004, 'special!';
 my $tuple = $item & 0x7FFF;
 
 for my $case (
@@ -111,6 +112,8 @@ for my $case (
 	[ 'hint bits', sub { my $p = $_[0]; substr($p, $tuple + 21, 1) = chr(ord(substr $p, $tuple + 21, 1) ^ 0x03); $p }, undef, 'hint_bits', 0 ],
 	[ 'a prune hint, a checksum', sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; substr($p, 20, 4) = 'zzzz'; $p }, undef, 'hint_bits', 0 ],
 	[ 'a bit that is no hint', sub { my $p = $_[0]; substr($p, $tuple + 21, 1) = chr(ord(substr $p, $tuple + 21, 1) ^ 0x20); $p }, undef, 'impossible', 1 ],
+	[ 'a page that was only prepared', sub { $prepared }, sub { "\0" x BLCKSZ }, 'hint_bits', 0 ],
+	[ 'a prepared page that was used', sub { substr(my $p = $prepared, 5000, 1) = 'x'; $p }, sub { "\0" x BLCKSZ }, 'impossible', 1 ],
 	[ 'another line pointer', sub { my $p = $_[0]; substr($p, 24, 4) = pack 'L', $item ^ 0x8; $p }, undef, 'impossible', 1 ],
 	[ 'a checksum in the pool, which has none', sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; $p }, undef, 'equal', 0 ],
 	[ 'a wrong checksum in the file', undef, sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; $p }, 'checksum_in_file', 1 ])
