@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps deps-docs fetch tree build docs vanilla deb image repo install dist demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -161,6 +161,9 @@ check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirr
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
 	@tests/torture/run
 	@tests/torture/run --powercut
+
+check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and many sessions: evictions, temporary tables, restarts with half of them; DURATION=, SEED=; finds most in a build with PG_CONFIGURE_EXTRA=--enable-cassert
+	@DURATION="$${DURATION:-1800}" tests/torture/run --set stress=1 --set shared_buffers=16MB --set fewer=1 --set cycles=2 --set duration=16
 
 check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=
 	@tests/torture/walk --known --random

@@ -34,6 +34,7 @@ my $TABLES = 5;
 my $ROWS = 3000;    # at most, per INSERT
 my $BRIN = 1;
 my $DROP_CHECKPOINT = 0;
+my $STRESS = 0;
 
 # Once per cluster, in database postgres.
 sub setup_sql
@@ -46,6 +47,7 @@ CREATE TABLE shared_t (id int PRIMARY KEY, n int, filler text) WITH (fillfactor 
 INSERT INTO shared_t SELECT g, 0, repeat('x', 60) FROM generate_series(1, 4000) g;
 CREATE INDEX ON shared_t (n);
 CREATE SEQUENCE shared_seq;
+CREATE EXTENSION pg_buffercache;
 CREATE TABLE queue (id bigserial, job text, p point, tags int[], q point);
 INSERT INTO queue (job, p, tags, q) SELECT md5(g::text), point(g % 100, g / 100), ARRAY[g % 50, g % 7], point(g % 100, g / 100)
   FROM generate_series(1, 6000) g, generate_series(1, 3);
@@ -179,6 +181,21 @@ sub transaction
 		  . "ROLLBACK TO a; " . modify($t) . $end);
 }
 
+# Local buffers, pages that are evicted while others use them, and files that grow
+# and shrink.
+sub buffers
+{
+	my ($t) = @_;
+	my $temp = 'temp_' . number(1, 3);
+	return pick(
+		"CREATE TEMP TABLE IF NOT EXISTS $temp (id int, b text); INSERT INTO $temp SELECT g, md5(g::text) FROM generate_series(1, " . number(1, 5000) . ') g;',
+		"UPDATE $temp SET b = md5(b) WHERE id % 3 = 0; SELECT count(*) FROM $temp JOIN $t USING (id);",
+		"TRUNCATE $temp;", "DROP TABLE $temp;",
+		'SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE pinning_backends = 0 AND bufferid % 7 = ' . number(0, 6) . ';',
+		"SELECT pg_buffercache_evict_relation('$t');", 'SELECT pg_buffercache_evict_all();',
+		"INSERT INTO $t (id, b) SELECT 1000000 + g, repeat('x', 900) FROM generate_series(1, 3000) g; DELETE FROM $t WHERE id > 1000000; VACUUM (TRUNCATE) $t;");
+}
+
 # Databases: the same OID, and so the same file names, are used again.
 sub databases
 {
@@ -243,10 +260,12 @@ sub sql_stream
 	$ROWS = $load->{rows};
 	$BRIN = $load->{brin};
 	$DROP_CHECKPOINT = $load->{drop_checkpoint};
+	$STRESS = $load->{stress};
 	my @out = ("SET lock_timeout = '1s';", 'SET client_min_messages = error;');
 	my @prepared;
 	my $serial = 0;
 
+	push @out, 'SET temp_buffers = 100;' if $STRESS;
 	push @out, 'SET synchronous_commit = ' . pick('off', 'local', 'on') . ';';
 	for my $k (1 .. $TABLES)
 	{
@@ -257,6 +276,7 @@ sub sql_stream
 	{
 		my $t = chance(0.9) ? "t${client}_" . number(1, $TABLES) : 't' . number(0, 4) . '_1';
 		my $own = $t =~ /^t${client}_/;
+		push @out, buffers($t) if $STRESS && chance(0.3);
 		my $x = rand();
 		if ($x < 0.08) { push @out, $own ? create_table($t) : (), insert_rows($t) }
 		elsif ($x < 0.20) { push @out, insert_rows($t) }

@@ -11,7 +11,7 @@ torture.pl - kill servers at random, recover with the pool and without, compare
 =head1 SYNOPSIS
 
   torture.pl --pg-bin DIR --rounds N --seed N --work DIR --keep DIR
-    [--powercut DIR] [--pool-only] [--until-failure] [--set NAME=VALUE]...
+    [--seconds N] [--powercut DIR] [--pool-only] [--until-failure] [--set NAME=VALUE]...
 
 =head1 DESCRIPTION
 
@@ -62,7 +62,7 @@ use Torture::Server;
 use Torture::State;
 
 %opt = (rounds => 20, seed => time ^ $$, port => 54400 + $$ % 1000);
-GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'powercut=s', 'pool-only', 'until-failure')
+GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seconds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'powercut=s', 'pool-only', 'until-failure')
   or die "usage: see tests/torture/run\n";
 $bin = $opt{'pg-bin'};
 $work = $opt{work};
@@ -111,6 +111,7 @@ for my $round ($first .. $first + $opt{rounds} - 1)
 	}
 	say_line(sprintf("    %s, %.0f s", $ok ? 'ok' : 'FAILED', time - $t));
 	last if !$ok && $opt{'until-failure'};
+	last if defined $opt{seconds} && time - $^T >= $opt{seconds};
 }
 say_line('coverage: ' . join(', ', map { "$_: $totals{$_}" } sort keys %totals));
 say_line("failed seeds: @failed") if @failed;

@@ -38,7 +38,7 @@ sub start_load
 	@children = ();
 	start_queue($s, $cycle) if $s->{load}{queue} ne 'off';
 	return if $s->{load}{queue} eq 'only';
-	for my $client (0 .. 3)
+	for my $client (0 .. ($s->{load}{stress} ? 11 : 3))
 	{
 		my $file = "$dir/client-$cycle-$client.sql";
 		spew($file, sql_stream($client, 2500, $s->{load}));

@@ -49,6 +49,9 @@ sub make_plan
 		elsif (exists $s->{$k}) { $s->{$k} = $set{$k} }
 		else { $s->{conf}{$k} = $set{$k} }
 	}
+	# every second time without crashes
+	@$s{qw(mode kill)} = qw(planned_restart stop)
+	  if $s->{load}{stress} && !$opt{powercut} && !$set{mode} && !$set{kill} && $round_seed % 2 == 0;
 	$s->{load}{brin} = 0 if $s->{conf}{full_page_writes} eq 'off';
 	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
@@ -94,6 +97,9 @@ sub random_settings
 		# consumers of a queue, besides the rest of the load or without it
 		queue => pick('off', 'on', 'on', 'only'),
 
+		# many sessions, local buffers, evictions
+		stress => 0,
+
 		# brin_xlog_insert_update() crashes on a relation that was dropped later,
 		# without images of its pages (PostgreSQL 18.6, pool or not)
 		brin => $s{conf}{full_page_writes} eq 'on' ? 1 : 0,
@@ -119,6 +125,11 @@ sub random_settings
 	# not from the random numbers, whose order the seeds of old rounds rely on
 	$s{fewer} = $round_seed % 3 == 0 ? 1 : 0;
 	$s{conf}{persistent_cache_workers} = 2 if $round_seed % 4 < 2;
+	if ($round_seed % 6 == 5)
+	{
+		$s{load}{stress} = 1;
+		$s{load}{queue} = 'on' if $s{load}{queue} eq 'only';
+	}
 	if ($round_seed % 5 == 1)
 	{
 		@{ $s{conf} }{qw(recovery_prefetch io_method)} = qw(read worker);
