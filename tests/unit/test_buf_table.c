@@ -18,6 +18,8 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "port/atomics.h"
 #include "storage/buf_internals.h"
@@ -385,6 +387,91 @@ TestCorrupted(void **state)
 	}
 }
 
+/* What assertion-enabled builds notice at each search. */
+typedef enum Wrong
+{
+	NOTHING,
+	NO_TAG,						/* a buffer of the chain has no tag */
+	OTHER_TAG,					/* or has another one */
+	OTHER_BUCKET,				/* or is in another bucket's chain */
+	N_WRONG
+} Wrong;
+
+/* The first tag behind this block that belongs into the first bucket. */
+static BufferTag
+TagOfFirstBucket(BlockNumber blkno)
+{
+	BufferTag	tag;
+
+	do
+		tag = BlockTag(++blkno);
+	while ((BufTableHashCode(&tag) & BucketMask) != 0);
+	return tag;
+}
+
+/* Buffers 0 and 1 are in a chain, and something is wrong with the former. */
+static void
+SearchWrongChain(Wrong wrong, int how)
+{
+	BufferTag	tags[3];
+	BufferTag  *tag;
+	uint32		hashcode;
+
+	Begin(16);
+	for (int i = 0; i < 3; i++)
+	{
+		tags[i] = TagOfFirstBucket(i > 0 ? tags[i - 1].blockNum : 0);
+		hashcode = BufTableHashCode(&tags[i]);
+		if (i < 2)
+		{
+			assert_int_equal(BufTableInsert(&tags[i], hashcode, i), -1);
+			SetTag(i, &tags[i]);
+		}
+	}
+	tag = &GetBufferDescriptor(0)->tag;
+	if (wrong == NO_TAG)
+		pg_atomic_write_u32(&GetBufferDescriptor(0)->state, 0);
+	else if (wrong == OTHER_TAG)
+		tag->blockNum++;
+	else if (wrong == OTHER_BUCKET)
+	{
+		do
+			tag->blockNum++;
+		while ((BufTableHashCode(tag) & BucketMask) == 0);
+		Links[1].hashcode = BufTableHashCode(tag);
+	}
+
+	if (how == 0)
+		(void) BufTableLookup(&tags[1], BufTableHashCode(&tags[1]));
+	else if (how == 1)
+		(void) BufTableInsert(&tags[2], hashcode, 2);
+	else
+		BufTableDeleteBuffer(1, BufTableHashCode(&tags[1]));
+}
+
+static void
+TestAssertions(void **state)
+{
+	for (int i = 0; i < N_WRONG * 3; i++)
+	{
+		Wrong		wrong = i / 3;
+		int			status;
+		pid_t		pid = fork();
+
+		if (pid == 0)
+		{
+			close(STDERR_FILENO);
+			SearchWrongChain(wrong, i % 3);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (wrong == NOTHING)
+			assert_int_equal(status, 0);
+		else
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	}
+}
+
 #define NTHREADS	4
 
 static int	thread_answers[MAX_BUFFERS];
@@ -491,6 +578,7 @@ main(void)
 		cmocka_unit_test(TestModel),
 		cmocka_unit_test(TestFull),
 		cmocka_unit_test(TestCorrupted),
+		cmocka_unit_test(TestAssertions),
 		cmocka_unit_test(TestThreads),
 		cmocka_unit_test(TestFilter),
 	};
