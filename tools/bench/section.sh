@@ -21,6 +21,7 @@ recovery         recovery        Crash recovery
 off-overhead     overhead        Overhead with the cache off
 planned-overhead overhead        Overhead in planned_restart
 always-overhead  overhead        Overhead in always
+lookups          lookups         Looking up pages
 instructions     instructions    Instructions per transaction
 wal              wal             WAL in memory
 image            image           Images of the pool on disk
@@ -281,6 +282,156 @@ faults() { awk '{sub(/.*\) /, ""); print $9}' "/proc/${SERVER[db]}/stat"; }
 
 clients=${CLIENTS:-$(nproc)}
 whole_numbers CLIENTS "$clients"
+
+# --------------------------------------------- servers that run at the same time
+
+# Count instructions too where the processor lets us.
+perf_event=${PERF_EVENT:-instructions:u} use_perf=0
+find_perf() {
+	if command -v perf >/dev/null && perf stat -x, -e "$perf_event" true 2>&1 >/dev/null | grep -qE '^[0-9.]+,'; then
+		use_perf=1
+	fi
+}
+
+# start_copy NAME MODE PORT MEGABYTES OPTION...: start a server on $work/NAME.  MODE is
+# "unpatched" or a persistent_cache_mode, for which there is a new pool of that size
+# then: one in 4 kB pages, as far as tmpfs is concerned, if NAME ends in 4k.
+# Sets pool_of_copy.
+start_copy() {
+	local name=$1 mode=$2 port=$3 mb=$4
+	shift 4
+	pool_of_copy=''
+	case $mode in
+	unpatched) launch "$name" "$vanilla" "$work/$name" "$work/$name.log" -c port="$port" "$@" ;;
+	off) launch "$name" "$bin" "$work/$name" "$work/$name.log" -c port="$port" -c persistent_cache_mode=off "$@" ;;
+	planned_restart | always)
+		pool_of_copy=$(pool_directory pcache-bench "$(pool_mb "$mb")")
+		scratch "$pool_of_copy" "$work"
+		init_pool "$work/$name" "$pool_of_copy" "$mb"
+		case $name in *4k)
+			# what is written to a file is not in huge pages
+			foreground cp -p --sparse=never "$pool_of_copy/pool" "$pool_of_copy/copy"
+			mv "$pool_of_copy/copy" "$pool_of_copy/pool"
+			;;
+		esac
+		# always: with the flushes and drains of persistent memory, although it is none
+		PMEM_IS_PMEM_FORCE=$([ "$mode" = always ] && echo 1 || echo 0) \
+			launch "$name" "$bin" "$work/$name" "$work/$name.log" -c port="$port" -c persistent_cache_mode="$mode" "$@"
+		;;
+	esac
+	prewarm "$port"
+}
+
+# order_of_round ROUND SERVER...: prints the servers, one a line.  Each second round
+# starts with another one, and those in between go backwards: A B C D, D C B A,
+# B C D A, A D C B, ...
+order_of_round() {
+	local round=$1 n=$(($# - 1)) i servers
+	shift
+	servers=("$@")
+	for ((i = 0; i < n; i++)); do printf '%s\n' "${servers[(i + (round - 1) / 2) % n]}"; done |
+		if ((round % 2)); then cat; else tac; fi
+}
+
+# cost_of PORT NAME SECONDS OPTION...: runs pgbench, and prints TPS, us of the
+# backends' CPU time and perf's count per transaction
+cost_of() {
+	local port=$1 name=$2 cpu0 cpu1 n tps pp='' count=0
+	shift 2
+	children_of "$name" >"$work/children"
+	cpu0=$(ended_cpu "$name")
+	if [ $use_perf -eq 1 ]; then
+		perf stat -x, -o "$work/perf.out" -e "$perf_event" -p "${SERVER[$name]}" >/dev/null 2>&1 &
+		pp=$!
+		sleep 0.2
+	fi
+	pgbench "$port" "$@"
+	# A backend counts when the postmaster has seen its end.
+	while [ -n "$(comm -13 "$work/children" <(children_of "$name"))" ]; do sleep 0.01; done
+	if [ -n "$pp" ]; then
+		kill -INT "$pp" || true
+		wait "$pp" || true
+		count=$(awk -F , '$1 ~ /^[0-9.]+$/ {s += $1} END {printf "%.0f\n", s}' "$work/perf.out")
+	fi
+	cpu1=$(ended_cpu "$name")
+	tps=$(sed -nE 's/^tps = ([0-9.]+).*/\1/p' "$work/pgbench.out")
+	n=$(sed -nE 's/^number of transactions actually processed: ([0-9]+).*/\1/p' "$work/pgbench.out")
+	awk -v tps="$tps" -v n="$n" -v ticks=$((cpu1 - cpu0)) -v hz="$(getconf CLK_TCK)" -v count="$count" \
+		'BEGIN {print tps, ticks / hz * 1e6 / n, count / n}'
+}
+
+# -------------------------------------------------- queries that look up many pages
+
+# lookup_tables PORT ROWS: makes "spread", in which the rows with the same k are in
+# pages far apart, and "probe", which has 20 times 10000 ids of it, at random
+lookup_tables() {
+	foreground sql "$1" "
+		create table spread as select i as id, (hashint4(i)::bigint + 2147483648) % ($2 / 100) as k, repeat('x', 84) as filler
+			from generate_series(1, $2) i;
+		create table probe as select part, (hashint4(part * 10000 + i)::bigint + 2147483648) % $2 + 1 as id
+			from generate_series(1, 20) part, generate_series(1, 10000) i;
+		alter table probe alter id type int;
+		create unique index on spread (id);
+		create index on spread (k);
+		create index on probe (part)"
+	sql "$1" 'vacuum (freeze, analyze)'
+}
+
+lookup_rows() { # WORKLOAD: how many rows a transaction looks up
+	case $1 in
+	nestloop | indexonly) echo 10000 ;;
+	bitmap) echo 1000 ;;
+	*) echo 1 ;;
+	esac
+}
+# lookup_options WORKLOAD: for PGOPTIONS
+lookup_options() {
+	local o options=(synchronous_commit=off jit=off max_parallel_workers_per_gather=0)
+	case $1 in
+	nestloop | indexonly) options+=(enable_hashjoin=off enable_mergejoin=off enable_bitmapscan=off enable_memoize=off enable_material=off enable_seqscan=off) ;;
+	bitmap) options+=(enable_seqscan=off enable_indexscan=off) ;;
+	esac
+	for o in "${options[@]}"; do printf ' -c %s' "$o"; done
+}
+lookup_query() { # WORKLOAD VALUE
+	case $1 in
+	nestloop) echo "select sum(s.k) from probe p join spread s on s.id = p.id where p.part = $2" ;;
+	indexonly) echo "select count(s.id) from probe p join spread s on s.id = p.id where p.part = $2" ;;
+	bitmap) echo "select sum(id) from spread where k between $2 and $2 + 9" ;;
+	esac
+}
+# lookup_check PORT: do the queries have the plans that they are to have?
+lookup_check() {
+	local w node
+	for w in nestloop indexonly bitmap; do
+		case $w in
+		nestloop) node='Index Scan using spread_id_idx' ;;
+		indexonly) node='Index Only Scan using spread_id_idx' ;;
+		bitmap) node='Bitmap Heap Scan on spread' ;;
+		esac
+		PGOPTIONS=$(lookup_options $w) sql "$1" "explain (costs off) $(lookup_query $w 1)" | grep -qF "$node" ||
+			die "the query for $w has another plan than \"$node\""
+	done
+}
+# lookup_pgbench WORKLOAD: sets lookup_args, the options for pgbench
+lookup_pgbench() {
+	lookup_args=(--random-seed=1)
+	case $1 in
+	tpcb) lookup_args+=(-b tpcb-like) ;;
+	select) lookup_args+=(-b select-only) ;;
+	hot)
+		echo 'select abalance from pgbench_accounts where aid = 1;' >"$work/$1.sql"
+		lookup_args+=(-f "$work/$1.sql")
+		;;
+	*)
+		{
+			echo "\\set value random(1, $([ "$1" = bitmap ] && echo 2000 || echo 20))"
+			echo "$(lookup_query "$1" :value);"
+		} >"$work/$1.sql"
+		lookup_args+=(-f "$work/$1.sql")
+		;;
+	esac
+}
 
 # ----------------------------------------------------------------------- plots
 
