@@ -213,7 +213,7 @@ make_cluster() { # BIN DATADIR
 	conf "$2"
 }
 init_pool() { # DATADIR DIRECTORY MEGABYTES
-	"$bin/pg_pcache" init -D "$1" --directory="$2" --size="$3MB" >"$work/init.log" 2>&1 || {
+	"$bin/pg_pcache" init --force -D "$1" --directory="$2" --size="$3MB" >"$work/init.log" 2>&1 || {
 		cat "$work/init.log" >&2
 		die "pg_pcache init failed"
 	}
