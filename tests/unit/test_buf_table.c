@@ -508,6 +508,9 @@ TestThreads(void **state)
 
 			SetTag(i, &tag);
 		}
+		/* which changes nothing */
+		BufTablePopulate();
+		assert_int_equal(CountBuffers(), 0);
 		pthread_barrier_init(&barrier, NULL, NTHREADS);
 		for (int i = 0; i < NTHREADS; i++)
 			assert_int_equal(pthread_create(&threads[i], NULL, LinkSome, (void *) (intptr_t) i), 0);

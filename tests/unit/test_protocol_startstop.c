@@ -1045,6 +1045,11 @@ BufTableHashCode(BufferTag *tag)
 }
 
 void
+BufTablePopulate(void)
+{
+}
+
+void
 BufTablePrefetch(uint32 hash, bool chain)
 {
 }

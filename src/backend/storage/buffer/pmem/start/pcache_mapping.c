@@ -7,8 +7,9 @@
  * anybody uses a buffer.  Page contents are not touched.
  *
  * Nearly all the time of a rebuild would go into waiting for memory, since each
- * page needs another bucket of the table.  So a bucket is fetched while the pages
- * after that one are judged.
+ * page needs another bucket of the table.  So a chunk of slots is gone through
+ * several times, and each time fetches what the next one looks at.  A chunk and
+ * what belongs to it fit into the processor's second cache.
  *
  * The pool may have been forged by whoever can write to it.  That must not make
  * the start slow out of proportion: all that is done here for a slot takes the
@@ -28,9 +29,8 @@
 #include "storage/pcache_start.h"
 #include "utils/injection_point.h"
 
-/* So many pages after a bucket, and the link behind it, were asked for, it is used. */
-#define BUCKET_DISTANCE			16
-#define CHAIN_DISTANCE			8
+/* A page of memory, the smallest one that there is, has so many headers. */
+#define HEADERS_PER_PAGE		(4096 / sizeof(BufferDescPadded))
 
 /* A page that has passed its gate. */
 typedef struct KeptPage
@@ -83,24 +83,20 @@ ClearHeader(uint32 slot)
 }
 
 /* A page passed its gate: fill its header, and count it. */
-static KeptPage
-KeepPage(uint32 slot, const PCacheDescriptor *desc, const PCachePageFacts *facts,
-		 PCacheRebuildTotals *totals)
+static void
+KeepPage(KeptPage *page, const PCacheDescriptor *desc,
+		 const PCachePageFacts *facts, PCacheRebuildTotals *totals)
 {
-	BufferDesc *buf = GetBufferDescriptor(slot);
+	BufferDesc *buf = GetBufferDescriptor(page->slot);
 	bool		dirty = PCachePageIsDirty(desc, facts);
-	KeptPage	page;
 
 	FillHeader(buf, desc, dirty);
 	if (dirty)
 		totals->kept_dirty++;
 	totals->max_lsn = Max(totals->max_lsn, desc->page_lsn);
 	if (PersistentCacheDescriptors != NULL)
-		PCacheSetKept(slot);
-
-	page.slot = slot;
-	page.hashcode = BufTableHashCode(&buf->tag);
-	return page;
+		PCacheSetKept(page->slot);
+	page->hashcode = BufTableHashCode(&buf->tag);
 }
 
 /*
@@ -134,6 +130,18 @@ LinkPage(const KeptPage *page, PCacheRebuildTotals *totals)
 }
 
 /*
+ * Have the headers of n slots in this process's page table.  A prefetch never
+ * causes a page fault, so those of headers would be lost.
+ */
+static void
+MapHeaders(uint32 first, uint32 n)
+{
+	for (uint32 i = 0; i < n; i += HEADERS_PER_PAGE)
+		(void) *(volatile int *) &GetBufferDescriptor(first + i)->buf_id;
+	(void) *(volatile int *) &GetBufferDescriptor(first + n - 1)->buf_id;
+}
+
+/*
  * Judge n slots, beginning with slot first, at most PCACHE_SLOTS_PER_CHUNK, put
  * the pages that are kept into the mapping table, and add them all to totals, as
  * if no slot claimed the page of another one.  No lock is required.
@@ -145,28 +153,30 @@ PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
 	static PCacheDescriptor descs[PCACHE_SLOTS_PER_CHUNK];
 	KeptPage	pages[PCACHE_SLOTS_PER_CHUNK];
 	uint32		npages = 0;
-	uint32		nlinked = 0;
 
-	Assert(n <= PCACHE_SLOTS_PER_CHUNK);
+	Assert(n > 0 && n <= PCACHE_SLOTS_PER_CHUNK);
 	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, descs);
+	MapHeaders(first, n);
 	for (uint32 i = 0; i < n; i++)
 	{
-		PCachePageVerdict verdict = PCachePageGate(&descs[i], first + i, facts);
+		PCachePageVerdict verdict;
 
+		__builtin_prefetch(GetBufferDescriptor(first + i), 1);
+		verdict = PCachePageGate(&descs[i], first + i, facts);
 		totals->pages[verdict]++;
-		if (verdict != PCACHE_PAGE_KEPT)
-			continue;
-		pages[npages] = KeepPage(first + i, &descs[i], facts, totals);
-		BufTablePrefetch(pages[npages].hashcode, false);
-		if (npages >= CHAIN_DISTANCE)
-			BufTablePrefetch(pages[npages - CHAIN_DISTANCE].hashcode, true);
-		if (npages >= BUCKET_DISTANCE)
-			LinkPage(&pages[nlinked++], totals);
-		npages++;
+		if (verdict == PCACHE_PAGE_KEPT)
+			pages[npages++].slot = first + i;
+	}
+	for (uint32 i = 0; i < npages; i++)
+	{
+		KeepPage(&pages[i], &descs[pages[i].slot - first], facts, totals);
+		BufTablePrefetch(pages[i].hashcode, false);
 	}
 	INJECTION_POINT("persistent-cache-mapping", NULL);
-	while (nlinked < npages)
-		LinkPage(&pages[nlinked++], totals);
+	for (uint32 i = 0; i < npages; i++)
+		BufTablePrefetch(pages[i].hashcode, true);
+	for (uint32 i = 0; i < npages; i++)
+		LinkPage(&pages[i], totals);
 }
 
 /*

@@ -290,6 +290,9 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 	PCacheRebuildTotals totals = {0};
 
 	PCacheRecoveryCtl->kept_over_crash = PCacheIsAfterCrash(facts);
+	/* page faults take as long if they are shared with helpers */
+	if (nhandles == 0)
+		BufTablePopulate();
 	BeginRebuild(facts, nslots);
 	MapChunks(facts, nslots, &totals);
 	WaitForHelpers();
