@@ -142,9 +142,16 @@ PCacheSaveSlots(uint32 first, uint32 n, XLogRecPtr lsn_bound, uint64 *saved)
 		return false;
 	for (uint32 slot = first; slot < first + n; slot++)
 	{
-		/* fetching page headers is what a save costs that reads them */
-		if (reads_pages && slot + PREFETCH_DISTANCE < NBuffers)
-			__builtin_prefetch(BufferGetBlock(slot + PREFETCH_DISTANCE + 1));
+		uint32		next = slot + PREFETCH_DISTANCE;
+
+		/* fetching what is looked at is most of what a save costs */
+		if (next < NBuffers)
+		{
+			__builtin_prefetch(GetBufferDescriptor(next), 0);
+			__builtin_prefetch(PCacheGetDescriptor(next), 1);
+			if (reads_pages)
+				__builtin_prefetch(BufferGetBlock(next + 1), 0);
+		}
 		if (!PCacheDescriptorIsBad(slot) && SaveSlot(slot, !always, lsn_bound))
 			(*saved)++;
 	}
