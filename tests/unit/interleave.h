@@ -28,6 +28,7 @@
 #include <ucontext.h>
 
 #include "port/pg_bitutils.h"
+#include "violation.h"
 
 typedef struct Actor
 {
@@ -61,8 +62,6 @@ static int	depth;				/* of path */
 static int	position;			/* in path */
 
 static uint64 n_states;
-static char violation[512];
-static int	violation_kind;
 
 /* The world as it is when a scenario begins, with n_actors and their programs. */
 static void Reset(int scenario);
@@ -79,21 +78,6 @@ static bool IsThere(int wait, int waits_for);
 /* Is this state right?  Is it, when all actors have finished? */
 static void CheckState(void);
 static void CheckEnd(void);
-
-static void Violation(int kind, const char *fmt,...) pg_attribute_printf(2, 3);
-
-static void
-Violation(int kind, const char *fmt,...)
-{
-	va_list		args;
-
-	if (violation[0] != '\0')
-		return;
-	violation_kind = kind;
-	va_start(args, fmt);
-	vsnprintf(violation, sizeof(violation), fmt, args);
-	va_end(args);
-}
 
 static inline uint64
 Mix(uint64 hash, uint64 value)

@@ -294,9 +294,6 @@ int			persistent_cache_mode = PERSISTENT_CACHE_ALWAYS;
 
 static BufferDescPadded buffer_descriptors[N_SLOTS];
 
-static uint64 n_images;
-static uint64 n_kept;
-
 /* Take down what the last step has stored. */
 static void
 NoteStores(void)

@@ -17,6 +17,8 @@
 #ifndef UNIT_PROTOCOL_H
 #define UNIT_PROTOCOL_H
 
+#include "violation.h"
+
 /* What the server defines elsewhere. */
 int			NBuffers = N_SLOTS;
 int			MaxBackends = 1;
@@ -27,23 +29,6 @@ volatile sig_atomic_t ShutdownRequestPending = false;
 
 static uint64 n_images;
 static uint64 n_kept;
-static char violation[512];
-static Expected violation_kind;
-
-static void Violation(Expected kind, const char *fmt,...) pg_attribute_printf(2, 3);
-
-static void
-Violation(Expected kind, const char *fmt,...)
-{
-	va_list		args;
-
-	if (violation[0] != '\0')
-		return;
-	violation_kind = kind;
-	va_start(args, fmt);
-	vsnprintf(violation, sizeof(violation), fmt, args);
-	va_end(args);
-}
 
 /*
  * Print what a mutant has led to, in the scenario of that name, or in none if it
