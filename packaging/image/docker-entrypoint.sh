@@ -21,10 +21,12 @@
 set -euo pipefail
 
 say() { printf 'docker-entrypoint.sh: %s\n' "$*" >&2; }
+tell() { # KIND MESSAGE [HINT]...
+	say "$1: $2"
+	[ $# -eq 2 ] || printf 'hint: %s\n' "${@:3}" >&2
+}
 die() { # MESSAGE [HINT]...
-	say "error: $1"
-	shift
-	[ $# -eq 0 ] || printf 'hint: %s\n' "$@" >&2
+	tell error "$@"
 	exit 1
 }
 
@@ -41,31 +43,50 @@ arguments=("${@:2}")
 
 scripts=/docker-entrypoint-initdb.d
 socket=/run/postgresql
-export PGDATA=${PGDATA:-/var/lib/postgresql/18/docker}
+PGDATA=$(realpath -m -s -- "${PGDATA:-/var/lib/postgresql/18/docker}")
+export PGDATA
 cache_type=$(stat -f -c %T /cache 2>/dev/null) || cache_type=missing
+[ ! -L /cache ] || cache_type="symbolic link"
 
 # ---------------------------------------------------------------- as root
 
 drop=(setpriv --reuid=postgres --regid=postgres --init-groups --)
 
-# give DIRECTORY: the server's user owns it afterwards.  What it can make itself,
-# it makes.  Root only helps with volumes that belong to somebody else, and
-# follows no link, because that user may have made it.
+# foreign DIRECTORY [TEST...]: a file there that does not belong to the server's user
+foreign() { "${drop[@]}" find "$1" -xdev ! -user postgres "${@:2}" -print -quit 2>/dev/null || true; }
+
+# give DIRECTORY: the server's user owns it afterwards, with what is in there.  What
+# it can make itself, it makes.  Root only helps with what belongs to somebody else,
+# and follows no link, because that user may have made it: each name is looked up
+# in a directory that is open.  Other file systems that are mounted there stay as they are.
 give() {
-	local dir=$1 top=$1
+	local dir=$1 top=$1 parent what=() file hint="on the host: chown -R 999:999 the directory that is mounted there"
 	# shellcheck disable=SC2016 # for the other shell
-	"${drop[@]}" bash -c 'umask 077 && mkdir -p "$1" && [ -O "$1" ]' give "$dir" 2>/dev/null && return
-	[ "$(realpath -m -- "$dir")" = "$dir" ] || die "the user postgres does not own $dir, and a link leads there"
-	while [ ! -e "$top" ] && [ ! -e "${top%/*}/" ]; do top=${top%/*}; done
-	(umask 077 && mkdir -p "$dir")
-	chown -R -h postgres:postgres "$top" ||
-		die "$top cannot be given to the user postgres" "on the host: chown -R 999:999 the directory that is mounted there"
+	if ! "${drop[@]}" bash -c 'umask 077 && mkdir -p "$1" && [ -O "$1" ]' give "$dir" 2>/dev/null; then
+		[ "$(realpath -m -- "$dir")" = "$dir" ] || die "the user postgres does not own $dir, and a link leads there"
+		# What holds neither a cluster nor WAL is not the server's, but named by mistake.
+		if [ -d "$dir" ] && [ "$dir" != $socket ] && [ -n "$(ls -A "$dir")" ] && [ ! -e "$dir/PG_VERSION" ] && [ ! -e "$dir/archive_status" ]; then return; fi
+		while [ ! -e "$top" ] && [ ! -e "${top%/*}/" ]; do top=${top%/*}; done
+		(umask 077 && mkdir -p "$dir")
+	elif [ -z "$(foreign "$dir")" ]; then
+		return
+	fi
+	# A name may be a link to somebody else's file, unless the kernel forbids such links.
+	[ "$(cat /proc/sys/fs/protected_hardlinks 2>/dev/null)" = 1 ] || what=(-type d)
+	parent=${top%/*}
+	(
+		cd "${parent:-/}" && [ "$(pwd -P)" = "${parent:-/}" ] || exit
+		find "./${top##*/}" -xdev ! -user postgres "${what[@]}" -execdir chown -h postgres:postgres {} +
+	) 2>/dev/null || true
+	"${drop[@]}" test -O "$dir" || die "$dir cannot be given to the user postgres" "$hint"
+	file=$(foreign "$dir" ! -writable)
+	[ -z "$file" ] || tell warning "there are files in $dir that the server cannot write, and that cannot be given to it: $file" "$hint"
 }
 
 if [ "$(id -u)" -eq 0 ]; then
 	give "$PGDATA"
 	give $socket
-	[ -z "${POSTGRES_INITDB_WALDIR:-}" ] || give "$POSTGRES_INITDB_WALDIR"
+	[ -z "${POSTGRES_INITDB_WALDIR:-}" ] || give "$(realpath -m -s -- "$POSTGRES_INITDB_WALDIR")"
 	case $cache_type in
 	tmpfs | hugetlbfs)
 		# Nobody else may exchange the pool.  If this fails, the server starts without it.
@@ -73,8 +94,11 @@ if [ "$(id -u)" -eq 0 ]; then
 			say "warning: the owner and mode of /cache cannot be set"
 		;;
 	esac
+	export HOME=~postgres
 	exec "${drop[@]}" "$0" "$@"
 fi
+# A user ID without a name has none, and root's is of no use to others.
+if [ "${HOME:-/}" = / ] || [ ! -x "$HOME" ]; then export HOME=/var/lib/postgresql; fi
 
 # ---------------------------------------------------------------- the cache
 
@@ -94,6 +118,8 @@ cache_options() {
 			say "the persistent cache is configured: pcache.mode = $value"
 		elif [ "$cache_type" = missing ]; then
 			say "the persistent cache is off: there is no /cache (a tmpfs or hugetlbfs that outlives the container)"
+		elif [ "$cache_type" = "symbolic link" ]; then
+			say "the persistent cache is off: /cache is a symbolic link, which root does not follow; mount the volume at /cache itself"
 		else
 			say "the persistent cache is off: /cache is not in memory (a tmpfs or hugetlbfs), but $cache_type"
 		fi
@@ -156,9 +182,40 @@ stop_server() {
 	wait
 }
 
-# new_cluster MARK: the file MARK is there from initdb on until all scripts have run
+# What initdb makes is moved from the first directory to the second once it is
+# complete, and then to PGDATA, PG_VERSION last.  So a cluster in PGDATA is complete,
+# and what is in the first one has never been used.
+mark=$PGDATA/first-start-is-not-complete
+begun=$PGDATA/initdb-is-not-complete
+made=$PGDATA/initdb-is-complete
+
+# make_cluster: runs initdb
+make_cluster() {
+	local method options=(-c 'listen_addresses=*') wrapper=() passwd=
+	[ -z "$POSTGRES_PASSWORD" ] || options+=("--pwfile=/dev/fd/3")
+	[ -z "${POSTGRES_INITDB_WALDIR:-}" ] || options+=("--waldir=$POSTGRES_INITDB_WALDIR")
+	# Words are quoted as in a shell, but nothing is expanded.
+	mapfile -d '' -t -O ${#options[@]} options < <(xargs -r printf '%s\0' <<<"$POSTGRES_INITDB_ARGS")
+	wait $! || die "POSTGRES_INITDB_ARGS cannot be read: $POSTGRES_INITDB_ARGS" "are all quotes closed?"
+	# initdb wants a name for a user ID that a platform has chosen.
+	if ! getent passwd "$(id -u)" >/dev/null; then
+		passwd=$(mktemp -p $socket)
+		echo "postgres:x:$(id -u):$(id -g):PostgreSQL:/var/lib/postgresql:/bin/false" >"$passwd"
+		wrapper=(env LD_PRELOAD=libnss_wrapper.so "NSS_WRAPPER_PASSWD=$passwd" NSS_WRAPPER_GROUP=/etc/group)
+	fi
+	echo "The first start of this cluster has not run all of $scripts." >"$mark"
+	if ! "${wrapper[@]}" initdb --username="$POSTGRES_USER" --no-instructions "${options[@]}" -D "$begun" 3< <(printf '%s\n' "$POSTGRES_PASSWORD"); then
+		[ -e "$begun" ] || rm "$mark"
+		die "initdb failed"
+	fi
+	[ -z "$passwd" ] || rm "$passwd"
+	method=${POSTGRES_HOST_AUTH_METHOD:-$(PGDATA=$begun value_of password_encryption)}
+	printf '\nhost all all all %s\n' "$method" >>"$begun/pg_hba.conf"
+	mv -T "$begun" "$made"
+}
+
 new_cluster() {
-	local mark=$1 method options=(-c 'listen_addresses=*') wrapper=() passwd file
+	local file
 	local psql=(psql -v ON_ERROR_STOP=1 --no-psqlrc)
 	read_variable POSTGRES_PASSWORD
 	read_variable POSTGRES_USER postgres
@@ -173,26 +230,19 @@ new_cluster() {
 			"POSTGRES_HOST_AUTH_METHOD=trust lets everybody in without a password"
 	fi
 
-	[ -z "$POSTGRES_PASSWORD" ] || options+=("--pwfile=/dev/fd/3")
-	[ -z "${POSTGRES_INITDB_WALDIR:-}" ] || options+=("--waldir=$POSTGRES_INITDB_WALDIR")
-	# Words are quoted as in a shell, but nothing is expanded.
-	mapfile -d '' -t -O ${#options[@]} options < <(xargs -r printf '%s\0' <<<"$POSTGRES_INITDB_ARGS")
-	# initdb wants a name for a user ID that a platform has chosen.
-	if ! getent passwd "$(id -u)" >/dev/null; then
-		passwd=$(mktemp -p $socket)
-		echo "postgres:x:$(id -u):$(id -g):PostgreSQL:/var/lib/postgresql:/bin/false" >"$passwd"
-		wrapper=(env LD_PRELOAD=libnss_wrapper.so "NSS_WRAPPER_PASSWD=$passwd" NSS_WRAPPER_GROUP=/etc/group)
+	if ! (umask 077 && mkdir -p "$PGDATA") || [ ! -O "$PGDATA" ]; then
+		die "the data directory $PGDATA does not belong to the user ID $(id -u)" "change its owner on the host, or start the container as root, which does it"
 	fi
-	"${wrapper[@]}" initdb --username="$POSTGRES_USER" "${options[@]}" 3< <(printf '%s\n' "$POSTGRES_PASSWORD")
-	echo "The first start of this cluster has not run all of $scripts." >"$mark"
-	[ -z "${passwd:-}" ] || rm "$passwd"
-	method=${POSTGRES_HOST_AUTH_METHOD:-$(value_of password_encryption)}
-	printf '\nhost all all all %s\n' "$method" >>"$PGDATA/pg_hba.conf"
+	trap stop_server EXIT
+	trap 'exit 130' INT TERM
+	[ -d "$made" ] || make_cluster
+	chmod --reference="$made" "$PGDATA"
+	find "$made" -mindepth 1 -maxdepth 1 ! -name PG_VERSION -exec mv -t "$PGDATA" {} +
+	mv "$made/PG_VERSION" "$PGDATA"
+	rmdir "$made"
 
 	# This server is reached by its socket only.
 	cache_options 2>/dev/null
-	trap stop_server EXIT
-	trap 'exit 130' INT TERM
 	postgres "${cache[@]}" "${arguments[@]}" -c listen_addresses= -c unix_socket_directories=$socket -p "${PGPORT:-5432}" &
 	server=$!
 	local -x PGHOST=$socket PGHOSTADDR='' PGUSER=$POSTGRES_USER PGPASSWORD=$POSTGRES_PASSWORD PGDATABASE=postgres
@@ -211,19 +261,31 @@ new_cluster() {
 	rm "$mark"
 }
 
-# The volume of the images of earlier versions was a level deeper.
-if [ "$PGDATA" = /var/lib/postgresql/18/docker ] && mountpoint -q /var/lib/postgresql/data; then
-	die "a volume is mounted at /var/lib/postgresql/data, but the data directory is $PGDATA" \
-		"mount the volume at /var/lib/postgresql, or set PGDATA; a cluster of an earlier version goes to 18 by pg_upgrade"
+# Images of earlier versions had the data directory elsewhere.
+if [ "$PGDATA" = /var/lib/postgresql/18/docker ] && [ ! -s "$PGDATA/PG_VERSION" ]; then
+	hint="mount the volume at /var/lib/postgresql, or set PGDATA; a cluster of an earlier version goes to 18 by pg_upgrade"
+	! mountpoint -q /var/lib/postgresql/data || die "a volume is mounted at /var/lib/postgresql/data, but the data directory is $PGDATA" "$hint"
+	for file in /var/lib/postgresql{,/data,/*/docker}/PG_VERSION; do
+		[ ! -s "$file" ] || die "there is a cluster in ${file%/*}, but the data directory is $PGDATA" "$hint"
+	done
 fi
 
-mark=$PGDATA/first-start-is-not-complete
-if [ ! -s "$PGDATA/PG_VERSION" ]; then
-	new_cluster "$mark"
-elif [ -e "$mark" ]; then
+# What is neither a cluster nor left by make_cluster is somebody's, and stays.
+others=$(find "$PGDATA" -mindepth 1 -maxdepth 1 ! -name "${mark##*/}" ! -name "${begun##*/}" 2>/dev/null | head -n 3 | xargs -r -d '\n')
+if [ -s "$PGDATA/PG_VERSION" ] && [ -e "$mark" ]; then
 	die "the first start of the cluster in $PGDATA was interrupted, so not all of $scripts has run" \
 		"remove the contents of $PGDATA to begin anew" \
 		"or remove the file $mark to go on with what is there"
+elif [ -e "$mark" ] && { [ -z "$others" ] || [ -d "$made" ]; }; then
+	say "initdb was interrupted, and is completed now"
+	rm -rf "$begun"
+	new_cluster
+elif [ -z "$others" ]; then
+	new_cluster
+elif [ ! -s "$PGDATA/PG_VERSION" ] || [ ! -s "$PGDATA/global/pg_control" ]; then
+	die "$PGDATA is not empty, but there is no complete cluster in it: $others" \
+		"is the right volume mounted, and PGDATA the directory of the cluster on it?" \
+		"a new cluster needs an empty directory: set PGDATA to one below the mount, or remove the contents if nobody needs them"
 fi
 cache_options
 unset POSTGRES_PASSWORD
