@@ -232,28 +232,28 @@ __wrap_set_pglocale_pgservice(const char *argv0, const char *app)
 {
 }
 
-/* Answers "postgres ... -C NAME". */
+/* Answers "postgres ... -C NAME".  Several of these may be open at a time. */
 FILE *
 __wrap_popen(const char *command, const char *type)
 {
-	static char answer[64];
 	const char *name = strrchr(command, ' ') + 1;
+	FILE	   *answer = fmemopen(NULL, 64, "w+");
 
 	if (strstr(name, "persistent_cache_mode"))
-		strcpy(answer, fuzz_current->nbuffers == 0 ? "off\n" : "always\n");
+		fputs(fuzz_current->nbuffers == 0 ? "off" : "always", answer);
 	else if (strstr(name, "persistent_cache_size"))
-		strcpy(answer, "0\n");
+		fputs("0", answer);
 	else if (strstr(name, "persistent_cache_directory"))
-		strcpy(answer, "pg_pcache\n");
+		fputs("pg_pcache", answer);
 	else if (strstr(name, "shared_buffers"))
-		snprintf(answer, sizeof(answer), "%d\n", fuzz_current->nbuffers);
+		fprintf(answer, "%d", fuzz_current->nbuffers);
 	else if (strstr(name, "persistent_cache_on_media_unknown"))
-		strcpy(answer, fuzz_current->facts & FUZZ_COLD_ON_UNKNOWN ? "cold\n" : "use\n");
+		fputs(fuzz_current->facts & FUZZ_COLD_ON_UNKNOWN ? "cold" : "use", answer);
 	else if (strstr(name, "recovery_target_timeline"))
-		strcpy(answer, "latest\n");
-	else
-		strcpy(answer, "\n");
-	return fmemopen(answer, strlen(answer), "r");
+		fputs("latest", answer);
+	fputc('\n', answer);
+	rewind(answer);
+	return answer;
 }
 
 /* A server that cannot read its configuration fails. */
