@@ -165,7 +165,7 @@ static const struct
 	[M_MARK_PLAIN_STORE] = {"mark: plain store, not compare-and-swap", WRONG_PAGE},
 	[M_MARK_NO_QUEUE] = {"mark: does not queue", LOST},
 	[M_HINT_NO_MARK] = {"hint LSN: no mark", WRONG_PAGE},
-	/* see README, rule 22 */
+	/* see rule "seq moves before the first store of a change" */
 	[M_HINT_NO_HEADER_LOCK] = {"hint LSN: mark not under the header lock", WRONG_PAGE},
 	[M_EVICT_NO_MARK] = {"eviction: no mark", WRONG_PAGE},
 	/* only the mapping table matters */

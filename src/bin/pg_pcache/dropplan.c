@@ -4,7 +4,8 @@
  *	  What does "pg_pcache drop" have to remove, and may it?
  *
  * Nothing is changed here, but the pool and its leftovers are locked from here
- * on.  Rule 76 in the README of the cache says whose pool is removed.
+ * on.  Rule "only this data directory's pool is dropped" says whose pool is
+ * removed.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

@@ -130,7 +130,11 @@ LoadList(Loading *l)
 	{
 		CreatePool(l, &plan, false, capacity);
 		FinishPool(l);
-		/* so that whoever is interrupted can begin again, see rule 85 */
+
+		/*
+		 * So that whoever is interrupted can begin again, see rule "a list
+		 * only proposes pages".
+		 */
 		if (strcmp(r->directory, r->record.directory) == 0)
 			memcpy(RebuildSuperblock(r)->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN);
 		JudgePool(r);

@@ -152,7 +152,7 @@ SKIP:
 
 # --- holes: the file is as long as it should be, but not all of it is allocated
 for my $case (
-	# what a kill leaves that comes once the file has its size again, see rule 86
+	# what a kill leaves that comes once the file has its size again (rule "a hole is not a page")
 	[ 'killed while it got its size again', 1, 0 ],
 	[ 'killed while it got its size again, pg_pcache rebuild', 1, 1 ],
 	# somebody has cut it off and made it longer: zeros are no pages

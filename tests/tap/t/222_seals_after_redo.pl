@@ -1,8 +1,8 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# Redo changes the same pages again and again.  Each of them is sealed once, when
-# redo is through with what the kept pages contain (rule 90).
+# Redo changes the same pages again and again.  Each of them is sealed once, when redo is
+# through with what the kept pages contain (rule "the sealer begins when the pool is in use").
 
 use strict;
 use warnings FATAL => 'all';

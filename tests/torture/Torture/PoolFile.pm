@@ -85,8 +85,8 @@ sub read_pool
 	return (\%sb, \@d);
 }
 
-# A sealed descriptor has the LSN of its page, or (PCACHE_DESC_LSN_BOUND, rule 97) one that no page
-# of a permanent relation exceeds.
+# A sealed descriptor has the LSN of its page, or (PCACHE_DESC_LSN_BOUND, rule "a save in
+# memory bounds LSNs by the checkpoint") one that no page of a permanent relation exceeds.
 sub check_lsns
 {
 	my ($descs) = @_;

@@ -8,7 +8,8 @@
  * memory, or a pool file that somebody has truncated.  The postmaster then
  * does what it does after any crash of a child.
  *
- * The exception is the checkpointer's save at a clean stop (rule 92 in README).
+ * The exception is the checkpointer's save at a clean stop (rule "a memory
+ * error does not make a stop a crash").
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

@@ -99,8 +99,9 @@ PCacheDescriptorStorePayload(PCacheDescriptor *dest, const PCacheDescriptor *des
  *
  * We may be killed between any two stores, and the line may be evicted there:
  * so seq is odd from before the first store of the payload until after the
- * last one, see README, rule 56.  A descriptor that is there already is only
- * flushed, because whoever stored it may have been killed before it was.
+ * last one, see rule "the final seq is stored last".  A descriptor that is
+ * there already is only flushed, because whoever stored it may have been
+ * killed before it was.
  */
 void
 PCacheDescriptorStore(const PCacheMapping *map, PCacheDescriptor *dest,

@@ -4,7 +4,8 @@
  *	  The gates that a pool, and then each page in it, must pass to be kept.
  *
  * Dropping is always safe and keeping needs proof, so every gate that cannot
- * be answered is shut.  The rules and the argument for each are in README.
+ * be answered is shut.  The rules and the argument for each are in README,
+ * and for a pool that was in use at a crash in README.always.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -543,8 +544,9 @@ IsCopied(const PCacheDescriptor *desc, const PCachePageFacts *facts)
  * Must this page be written to its file again?
  *
  * Its file had it if it was sealed before the last completed checkpoint began
- * to write.  The file still has it, even if another server has begun to recover
- * the cluster since, if redo has no older version of the page: see rule 30.
+ * to write.  The file still has it, even if another server has begun to
+ * recover the cluster since, if redo has no older version of the page: see
+ * rule "a page is clean only by its epoch and LSN".
  */
 bool
 PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)

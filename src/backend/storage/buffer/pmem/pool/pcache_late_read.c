@@ -3,7 +3,7 @@
  * pcache_late_read.c
  *	  Can a read go on after its process, into the memory of the next server?
  *
- * Server and pg_pcache ask this.  See rule 87.
+ * Server and pg_pcache ask this.  See rule "no read outlives its process".
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

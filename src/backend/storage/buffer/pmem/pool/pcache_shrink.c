@@ -276,9 +276,9 @@ CompareClaim(PCacheShrink *shrink, uint64 slot, const PCacheDescriptor *desc,
 }
 
 /*
- * Find pages that were chosen although another slot, whose page was not, claims
- * to hold the same one.  None of the two is kept (rule 16), which nobody would
- * see once one of them has made room.
+ * Find pages that were chosen although another slot, whose page was not,
+ * claims to hold the same one.  None of the two is kept (rule "two claims of
+ * one page drop both"), which nobody would see once one of them has made room.
  *
  * Needs memory for the key of each page that has to make room.
  */

@@ -6,8 +6,9 @@
  * After crash recovery the server writes all that is dirty, and only then lets
  * users in.  Kept pages are dirty in great numbers.  So with kept pages the
  * server does what it does at a promotion: it writes a record that says that
- * recovery has ended, allows connections, and then requests the checkpoint.  README
- * argues why that is right (rule 88).
+ * recovery has ended, allows connections, and then requests the checkpoint.
+ * README.always argues why that is right (rule "connections come before the
+ * checkpoint").
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -209,7 +210,7 @@ PersistentCacheEndRecovery(const ControlFileData *control,
 		ArchiveRecoveryRequested || !PCacheRecoveryCtl->kept_over_crash ||
 		PCacheCtl->start.pages[PCACHE_PAGE_KEPT] == 0)
 		return false;
-	/* as rule 88 says */
+	/* as rule "connections come before the checkpoint" says */
 	if (!XLogIsNeeded() || !SettingsAreThoseOfWal(control) ||
 		!PagesHaveImages(control, last_disabled) ||
 		!XLogRecPtrIsInvalid(control->minRecoveryPoint))

@@ -173,7 +173,10 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 		return;
 	if (!PCacheRecoveryCtl->kept_over_crash)
 	{
-		/* it may come from a file that redo has to repair, see rule 35 */
+		/*
+		 * It may come from a file that redo has to repair, see rule "redo
+		 * leaves a kept page that is not older alone".
+		 */
 		if (image || init || record->EndRecPtr > PageGetLSN(page))
 			PCacheClearKept(buffer - 1);
 		return;

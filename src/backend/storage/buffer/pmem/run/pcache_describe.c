@@ -20,8 +20,9 @@
  * Fill in a descriptor for a buffer with the given tag and state, but for
  * seq, epoch and CRC.  The caller makes sure that the three go together.
  *
- * lsn_bound is InvalidXLogRecPtr, or an LSN that no page exceeds: then the page
- * is not looked at, unless it may name blocks (rule 97 in README).
+ * lsn_bound is InvalidXLogRecPtr, or an LSN that no page exceeds: then the
+ * page is not looked at, unless it may name blocks (rule "a save in memory
+ * bounds LSNs by the checkpoint").
  */
 void
 PCacheDescribe(PCacheDescriptor *desc, uint32 slot, const BufferTag *tag,

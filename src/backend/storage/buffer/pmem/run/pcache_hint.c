@@ -5,7 +5,7 @@
  *
  * A kept page has whatever was last in memory.  A change that has no WAL
  * record must therefore not say more than durable WAL does, because nothing
- * takes it back if WAL is lost.  See "Changes without WAL" in README.
+ * takes it back if WAL is lost.  See "Changes without WAL" in README.always.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

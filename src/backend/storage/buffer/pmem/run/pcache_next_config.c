@@ -160,7 +160,10 @@ NextDirectory(const ConfigVariable *files, bool *valid)
 	return directory;
 }
 
-/* Does no read outlive its process?  Otherwise the pool is not used (rule 87). */
+/*
+ * Does no read outlive its process?  Otherwise the pool is not used, see rule
+ * "no read outlives its process".
+ */
 static bool
 NextReadsEnd(const ConfigVariable *files, PCacheError *err)
 {

@@ -207,8 +207,9 @@ SealQueued(void)
 }
 
 /*
- * Is anything to be sealed yet?  Not before the startup process has decided about
- * the pool, nor before the pool is in use (rule 90 in README).
+ * Is anything to be sealed yet?  Not before the startup process has decided
+ * about the pool, nor before the pool is in use (rule "the sealer begins when
+ * the pool is in use").
  */
 static bool
 MaySeal(void)

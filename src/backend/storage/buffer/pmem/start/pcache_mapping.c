@@ -11,10 +11,10 @@
  * several times, and each time fetches what the next one looks at.  A chunk and
  * what belongs to it fit into the processor's second cache.
  *
- * The pool may have been forged by whoever can write to it.  That must not make
- * the start slow out of proportion: all that is done here for a slot takes the
- * same time whatever the other slots say, but for the walk along a chain of the
- * mapping table (rule 71 in README).
+ * The pool may have been forged by whoever can write to it.  That must not
+ * make the start slow out of proportion: all that is done here for a slot
+ * takes the same time whatever the other slots say, but for the walk along a
+ * chain of the mapping table (rule "a forged pool does not slow the start").
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

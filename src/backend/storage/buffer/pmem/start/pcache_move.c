@@ -10,7 +10,8 @@
  *
  * The pool is durably "attaching" by then, so after a crash nothing in it is
  * believed.  But it is going to leave that state, so pages and descriptors
- * must be durable, and go together, before that (rule 80 in README).
+ * must be durable, and go together, before that (rule "the hottest pages are
+ * kept, wherever they lie").
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

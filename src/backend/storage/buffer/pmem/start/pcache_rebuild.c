@@ -9,8 +9,8 @@
  * helpers, or if they come late, it maps all chunks.  It only waits for those
  * that are in the midst of a chunk when none is left to be claimed.
  *
- * If a helper fails, the startup process begins anew without helpers (rule 89 in
- * README).
+ * If a helper fails, the startup process begins anew without helpers (rule
+ * "the mapping does not depend on helpers").
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

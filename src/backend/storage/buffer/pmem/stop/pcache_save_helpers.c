@@ -12,8 +12,9 @@
  * A helper has inherited the mapping of the pool.  It takes no lock and allocates
  * no memory, and it ends without any of what the checkpointer does at its exit.
  *
- * Nobody else reads the pages, so a memory error that the save meets would have
- * stayed unknown.  It must not make a crash of a clean stop (rule 92 in README).
+ * Nobody else reads the pages, so a memory error that the save meets would
+ * have stayed unknown.  It must not make a crash of a clean stop (rule "a
+ * memory error does not make a stop a crash").
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -211,8 +212,9 @@ ForkHelpers(pid_t *helpers)
 }
 
 /*
- * Wait for a helper.  Returns whether all that it claimed is saved, durably.  If
- * not, it may have overwritten pages before it died, see rule 63 in README.
+ * Wait for a helper.  Returns whether all that it claimed is saved, durably.
+ * If not, it may have overwritten pages before it died, see rule "the start
+ * after a fault is cold".
  */
 static bool
 AwaitHelper(pid_t pid)
@@ -243,9 +245,10 @@ AwaitHelper(pid_t pid)
 }
 
 /*
- * Save all slots durably (rule 91 in README), without helpers if alone says so.
- * Sets *saved to how many pages the next start may keep, and *nhelpers to how many
- * processes were forked to help.
+ * Save all slots durably (rule "the checkpointer shares the save with
+ * helpers"), without helpers if alone says so.  Sets *saved to how many pages
+ * the next start may keep, and *nhelpers to how many processes were forked to
+ * help.
  *
  * Free slots are overwritten by the way, those behind shared buffers included, if
  * the settings want it.  That is left out if the save begins anew (alone), because

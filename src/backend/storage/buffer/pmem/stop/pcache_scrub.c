@@ -58,8 +58,9 @@ IsFree(uint32 slot)
  * Fill those of n slots with zeros that are free and are not zero already.  Returns
  * how many.  They are durable once this process has drained.
  *
- * For a process that saves.  In mode always, a pool in use is believed, but a slot
- * was durably marked before its page left it (rule 18 in README).
+ * For a process that saves.  In mode always, a pool in use is believed, but a
+ * slot was durably marked before its page left it (rule "a mark is durable
+ * before the page changes").
  */
 uint64
 PCacheScrubSlots(uint32 first, uint32 n)
