@@ -147,7 +147,8 @@ typedef struct PCacheSuperblock
 	uint32		mode;			/* PersistentCacheMode of the last user */
 	uint64		incarnation;	/* random, new at each server start */
 	uint64		generation;		/* number of superblock writes */
-	uint64		checkpoint_epoch;	/* no descriptor has a later one but by 1 */
+	uint64		checkpoint_epoch;	/* of the last start, or of the last
+									 * checkpoint that was completed since */
 	uint32		timeline;
 	uint32		control_state;	/* DBState in pg_control at clean shutdown */
 	PCacheCheckpoint pending;	/* about to be written to pg_control */

@@ -146,7 +146,11 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	}
 	PCacheMediaRememberDimms(&PCacheMedia, sb);
 
-	/* beyond any epoch in a descriptor, see PersistentCacheCheckpointStart */
+	/*
+	 * Descriptors may have the epoch of a checkpoint that was not completed.
+	 * If several of them failed, it may be beyond this one.  Then a page is
+	 * kept dirty that is clean, until enough checkpoints have completed.
+	 */
 	sb->checkpoint_epoch = epoch;
 	pg_atomic_write_u64(&PCacheCtl->epoch, epoch);
 	sb->confirmed.location = control->checkPoint;
