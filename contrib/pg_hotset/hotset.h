@@ -19,61 +19,16 @@
 #ifndef HOTSET_H
 #define HOTSET_H
 
-#include "access/xlogdefs.h"
-#include "datatype/timestamp.h"
+#include "hotset_set.h"
 #include "lib/stringinfo.h"
-#include "storage/block.h"
 #include "storage/dsm.h"
 #include "storage/lwlock.h"
-#include "storage/relfilelocator.h"
 
 #if PG_VERSION_NUM < 180000 || PG_VERSION_NUM >= 190000
 #error "pg_hotset is for PostgreSQL 18"
 #endif
 
 #define HOTSET_FILE			"pg_hotset.list"
-
-/* A page is one number: its block, and its usage count in the low bits. */
-#define HOTSET_HEAT_BITS	3
-#define HOTSET_HEAT_MASK	((1 << HOTSET_HEAT_BITS) - 1)
-#define HotsetPage(block, heat) (((uint64) (block) << HOTSET_HEAT_BITS) | (heat))
-#define HotsetBlock(page)	((BlockNumber) ((page) >> HOTSET_HEAT_BITS))
-#define HotsetHeat(page)	((int) ((page) & HOTSET_HEAT_MASK))
-
-/* A fork of a relation.  There are no padding bytes, since this is a key. */
-typedef struct HotsetFork
-{
-	RelFileLocator locator;
-	ForkNumber	number;
-} HotsetFork;
-
-typedef struct HotsetRelation
-{
-	HotsetFork	fork;
-	uint32		first;			/* its first page in HotsetSet.pages */
-	uint32		npages;
-} HotsetRelation;
-
-/* When and where a set was taken */
-typedef struct HotsetOrigin
-{
-	uint64		system_identifier;
-	XLogRecPtr	lsn;
-	TimestampTz taken;
-	TimestampTz server_start;
-	TimeLineID	timeline;
-	uint32		nbuffers;		/* that the server has */
-} HotsetOrigin;
-
-/* Pages by relation, both in ascending order */
-typedef struct HotsetSet
-{
-	HotsetOrigin origin;
-	uint32		nrelations;
-	uint32		npages;
-	HotsetRelation *relations;
-	uint64	   *pages;
-} HotsetSet;
 
 /* Gives each fork a number, in the order in which they are first seen. */
 typedef struct HotsetForkMap HotsetForkMap;
@@ -106,7 +61,7 @@ typedef struct HotsetPlan
 	uint32		evicted_again;	/* pages that we had before */
 } HotsetPlan;
 
-/* What a round has done */
+/* What a round has done; skipped is for its leader */
 typedef struct HotsetCounts
 {
 	uint64		read;			/* pages */
@@ -191,13 +146,9 @@ extern uint32 HotsetForkMapAdd(HotsetForkMap *map, const HotsetFork *fork);
 extern bool HotsetForkMapFind(HotsetForkMap *map, const HotsetFork *fork, uint32 *number);
 extern uint32 HotsetForkMapCount(const HotsetForkMap *map);
 extern void HotsetForkMapList(HotsetForkMap *map, HotsetRelation *relations);
-extern int	HotsetForkCompare(const HotsetFork *a, const HotsetFork *b);
 
 /* hotset_encode.c */
 extern void HotsetEncode(const HotsetSet *set, Size max_bytes, StringInfo out);
-
-/* hotset_decode.c */
-extern HotsetSet *HotsetDecode(const void *data, Size length, const char **problem);
 
 /* hotset_scan.c */
 extern HotsetSet *HotsetScan(void);

@@ -12,14 +12,20 @@
  *
  *-------------------------------------------------------------------------
  */
+#ifndef FRONTEND
 #include "postgres.h"
-
-#include "hotset.h"
-#include "hotset_format.h"
 #include "miscadmin.h"
+#include "utils/memutils.h"
+#else
+#include "postgres_fe.h"
+#define CHECK_FOR_INTERRUPTS()	((void) 0)
+#define MemoryContextAllocHuge(context, size)	pg_malloc(size)
+#endif
+
+#include "hotset_format.h"
+#include "hotset_set.h"
 #include "port/pg_bitutils.h"
 #include "port/pg_crc32c.h"
-#include "utils/memutils.h"
 
 typedef struct BitReader
 {
@@ -136,6 +142,13 @@ GetRelation(BitReader *reader, HotsetSet *set, HotsetRelation *relation, uint32 
 	return true;
 }
 
+/* Does it claim to be a list? */
+bool
+HotsetIsList(const void *data, Size length)
+{
+	return length >= strlen(LIST_MAGIC) && memcmp(data, LIST_MAGIC, strlen(LIST_MAGIC)) == 0;
+}
+
 /*
  * Unpack a list into the current memory context.  Returns NULL if it is not a
  * whole list, and then *problem says why, as an errdetail.
@@ -150,8 +163,7 @@ HotsetDecode(const void *data, Size length, const char **problem)
 	pg_crc32c	stored;
 	pg_crc32c	crc;
 
-	if (length < sizeof(ListHeader) + sizeof(crc) ||
-		memcmp(data, LIST_MAGIC, strlen(LIST_MAGIC)) != 0)
+	if (length < sizeof(ListHeader) + sizeof(crc) || !HotsetIsList(data, length))
 	{
 		*problem = "This is not a list of pg_hotset.";
 		return NULL;

@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "common/int.h"
 #include "hotset.h"
 
 typedef struct ForkEntry
@@ -116,19 +115,4 @@ HotsetForkMapList(HotsetForkMap *map, HotsetRelation *relations)
 	forktable_start_iterate(map->table, &iterator);
 	while ((entry = forktable_iterate(map->table, &iterator)) != NULL)
 		relations[entry->number].fork = entry->fork;
-}
-
-/* The order of a set's relations: all of one database are neighbours. */
-int
-HotsetForkCompare(const HotsetFork *a, const HotsetFork *b)
-{
-	int			result = pg_cmp_u32(a->locator.dbOid, b->locator.dbOid);
-
-	if (result == 0)
-		result = pg_cmp_u32(a->locator.spcOid, b->locator.spcOid);
-	if (result == 0)
-		result = pg_cmp_u32(a->locator.relNumber, b->locator.relNumber);
-	if (result == 0)
-		result = pg_cmp_s32(a->number, b->number);
-	return result;
 }

@@ -154,7 +154,7 @@ HotsetRunJob(HotsetPlan *plan, HotsetCounts *counts, HotsetStopCheck stop)
 		}
 	}
 	counts->read += job->counts.read;
-	counts->skipped += job->counts.skipped;
+	counts->skipped += missing->npages - job->counts.read;
 	counts->evicted += job->counts.evicted;
 	memcpy(plan->was_read, (char *) job + job->bits_offset, missing->npages / 8 + 1);
 	dsm_detach(segment);

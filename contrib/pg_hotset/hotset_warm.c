@@ -84,7 +84,6 @@ NextBlock(ReadStream *stream, void *callback_private_data, void *per_buffer_data
 		if (HotsetBlock(page) >= warm->nblocks)
 		{
 			warm->pos++;
-			warm->job->counts.skipped++;
 			continue;
 		}
 		/* A read without a free buffer would take somebody else's. */
@@ -188,7 +187,6 @@ WarmSlice(WarmState *warm)
 	relation = have_free_buffer() ? OpenRelation(&warm->relation->fork.locator) : NULL;
 	if (relation == NULL || !smgrexists(RelationGetSmgr(relation), fork))
 	{
-		warm->job->counts.skipped += RelationEnd(warm) - warm->pos;
 		warm->pos = RelationEnd(warm);
 		CommitTransactionCommand();
 		return;
@@ -233,7 +231,6 @@ TryWarmSlice(WarmState *warm)
 		AbortCurrentTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();
-		warm->job->counts.skipped += RelationEnd(warm) - warm->pos;
 		warm->pos = RelationEnd(warm);
 	}
 	PG_END_TRY();

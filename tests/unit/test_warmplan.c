@@ -226,7 +226,11 @@ MakePlan(uint64 n_slots)
 	for (uint64 i = 0; i < n_slots; i++)
 		slots[i] = i * 2;
 	for (int i = 0; i < n_descs; i++)
-		AddToPageList(list, &descs[i]);
+	{
+		PCachePageKey key = PCacheDescriptorKey(&descs[i]);
+
+		AddToPageList(list, &key, descs[i].usage_count);
+	}
 	LocateListedPages(list, drop_unlogged, &files);
 	BeginWarmPlan(&plan, &files, slots, n_slots);
 	PlanListedPages(&plan, list, n_pool > 0 ? &scan : NULL);

@@ -71,15 +71,18 @@ my $list = slurp_file("$directory/list");
 my @bad = (
 	[ 'a list that is cut', substr($list, 0, 500), qr/The list is damaged/ ],
 	[ 'blocks that are cut', substr($blocks, 0, length($blocks) / 2 | 1), qr/is not complete|is damaged/ ],
-	[ 'blocks with a line less', $blocks =~ s/\n\K[^\n]+\n\z//r, qr/is not complete/ ],
-	[ 'blocks with letters', $blocks =~ s/\n\K\d/x/r, qr/line 2 of file .* is damaged/ ],
-	[ 'blocks with a large number', $blocks =~ s/\n\K\d/99999999999/r, qr/line 2 of file .* is damaged/ ],
-	[ 'CSV without a column', $csv =~ s/relforknumber/fork/r, qr/is no list of pages/ ],
-	[ 'CSV with letters', $csv =~ s/\n\d+,\K\d+/x/r, qr/is damaged/ ],
-	[ 'CSV that is cut', $csv =~ s/\n\d+,\d+,\K.*\z//sr, qr/is damaged/ ],
-	[ 'another file', "Hello\n", qr/is no list of pages/ ],
+	[ 'blocks with a line less', $blocks =~ s/\n\K[^\n]+\n\z//r, qr/is not complete: its first line promises \d+ lines/ ],
+	[ 'blocks with letters', $blocks =~ s/\n\K\d/x/r, qr/Line 2 is damaged/ ],
+	[ 'blocks with a large number', $blocks =~ s/\n\K\d/99999999999/r, qr/Line 2 is damaged/ ],
+	[ 'blocks with an overflow', $blocks =~ s/\n\K\d/99999999999999999999999/r, qr/Line 2 is damaged/ ],
+	[ 'blocks with a null byte', $blocks =~ s/\n\K\d/\0/r, qr/null byte at offset \d/ ],
+	[ 'blocks with a promise that is no number', $blocks =~ s/<<\K\d/-/r, qr/neither a list/ ],
+	[ 'CSV without a column', $csv =~ s/relforknumber/fork/r, qr/neither a list/ ],
+	[ 'CSV with letters', $csv =~ s/\n\d+,\K\d+/x/r, qr/Line 2 is damaged/ ],
+	[ 'CSV that is cut', $csv =~ s/\n\d+,\d+,\K.*\z//sr, qr/Line 2 is damaged/ ],
+	[ 'another file', "Hello\n", qr/neither a list/ ],
 	[ 'an empty file', '', qr/could not use file/ ],
-	[ 'zeros', "\0" x 4096, qr/is no list of pages/ ],);
+	[ 'zeros', "\0" x 4096, qr/null byte at offset 0/ ],);
 foreach my $case (@bad)
 {
 	my ($name, $contents, $expected) = @$case;
@@ -91,9 +94,9 @@ foreach my $case (@bad)
 }
 
 # There are numbers that no file has, and forks.
-write_file('csv', "relfilenode,reltablespace,reldatabase,relforknumber,relblocknumber\n99999,1663,5,0,1\n99999,1663,99999,0,4294967294\n99999,1663,5,7,0\n1259,1663,5,0,0\n");
+write_file('csv', "relfilenode,reltablespace,reldatabase,relforknumber,relblocknumber\n99999,1663,5,0,1\n99999,1663,99999,0,4294967294\n99999,1663,5,7,0\n99999,1664,5,0,0\n99999,1663,5,0,4294967295\n1259,1663,5,0,0\n");
 is($node->safe_psql('postgres', "SELECT read || ' ' || skipped FROM pg_hotset_load('$directory/csv')"),
-	'0 3', 'what cannot be is skipped');
+	'0 6', 'what cannot be is skipped');
 
 # Each page of a list from another cluster is counted once, also if there is no
 # room, and those of the catalogs are left out.

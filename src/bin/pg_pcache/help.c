@@ -94,6 +94,9 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --image=FILE         look at that image, and not at the pool\n")},
 	{"relations", VERB_REBUILD,
 	gettext_noop("      --relations=LIST     with --warm-from-files: read only these relations\n")},
+	{"list", VERB_REBUILD,
+		gettext_noop("      --list=FILE          with --warm-from-files: read only the pages in this\n"
+					 "                           list of pg_hotset, pg_prewarm or pg_buffercache\n")},
 	{"jobs", VERB_REBUILD,
 	gettext_noop("  -j, --jobs=NUM           use this many threads to fill the pool (default: 1)\n")},
 	{"directory", VERB_STATUS | VERB_VERIFY,

@@ -72,8 +72,13 @@ ReadPageList(Loading *l)
 
 		if (ReadChunk(&l->image, entry, &stored, &raw, why, sizeof(why)))
 		{
+			/* ReadChunk() has asked whether a file can have these pages */
 			for (uint32 page = 0; page < entry->n_pages; page++)
-				AddToPageList(list, &descs[page]);
+			{
+				PCachePageKey key = PCacheDescriptorKey(&descs[page]);
+
+				AddToPageList(list, &key, descs[page].usage_count);
+			}
 			continue;
 		}
 		if (l->r.options->strict)

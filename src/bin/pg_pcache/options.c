@@ -66,7 +66,7 @@ static const Option options_table[] = {
 	{"relations", 0, OPTION_OPTIONAL, AT(relations), VERB_STATUS | VERB_REBUILD, "warm-from-files", VERB_REBUILD},
 	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_REBUILD | VERB_SAVE, "warm-from-files", VERB_REBUILD},
 	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE},
-	{"list", 0, OPTION_FLAG, AT(list), VERB_SAVE},
+	{"list", 0, OPTION_OPTIONAL, AT(list), VERB_SAVE | VERB_REBUILD, "warm-from-files", VERB_REBUILD},
 	{"compress", 0, OPTION_STRING, AT(compress), VERB_SAVE},
 	{"if-host-stops", 0, OPTION_FLAG, AT(if_host_stops), VERB_SAVE},
 	{"from", 0, OPTION_STRING, AT(from), VERB_LOAD},
@@ -232,26 +232,38 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 	FailWithHelp(options);
 }
 
-/* --relations is a number for status, and a list for rebuild. */
+/* A value may be missing, but not with this verb. */
 static void
-CheckRelations(const PCacheOptions *options)
+CheckValueGiven(const char *value, const char *option, const char *what)
+{
+	if (value == NULL || value[0] != '\0')
+		return;
+	pg_log_error("option --%s needs a value", option);
+	pg_log_error_hint("Write it as --%s=%s, in one word.", option, what);
+	exit(EXIT_ERROR);
+}
+
+/*
+ * --relations is a number for status, and --list is a flag for save.  Both have
+ * a value for rebuild, and choose pages there.
+ */
+static void
+CheckOptionalValues(const PCacheOptions *options)
 {
 	int			n;
 
-	if (options->relations == NULL)
-		return;
-	if (options->verb == VERB_STATUS)
-	{
-		if (options->relations[0] != '\0' &&
-			!option_parse_int(options->relations, "--relations", 1, INT_MAX, &n))
-			exit(EXIT_ERROR);
-	}
-	else if (options->relations[0] == '\0')
-	{
-		pg_log_error("option %s needs a list of relations", "--relations");
-		pg_log_error_hint("Write it as --relations=LIST, in one word.");
+	if (options->verb == VERB_STATUS && options->relations != NULL &&
+		options->relations[0] != '\0' &&
+		!option_parse_int(options->relations, "--relations", 1, INT_MAX, &n))
 		exit(EXIT_ERROR);
-	}
+	if (options->verb == VERB_SAVE && options->list != NULL && options->list[0] != '\0')
+		pg_fatal("option %s does not take a value with \"%s\"", "--list", "save");
+	if (options->verb != VERB_REBUILD)
+		return;
+	CheckValueGiven(options->relations, "relations", "LIST");
+	CheckValueGiven(options->list, "list", "FILE");
+	if (options->relations != NULL && options->list != NULL)
+		pg_fatal("options %s and %s cannot be used together", "--relations", "--list");
 }
 
 /* Give up if options do not go with the verb, or with each other. */
@@ -265,7 +277,7 @@ CheckOptions(const PCacheOptions *options)
 		if (IsGiven(options, option) && (option->verbs & options->verb) == 0)
 			RefuseOption(options, option);
 	}
-	CheckRelations(options);
+	CheckOptionalValues(options);
 	for (int i = 0; i < lengthof(options_table); i++)
 	{
 		const Option *option = &options_table[i];

@@ -59,20 +59,18 @@ FreePageList(struct PageList *list)
 }
 
 /*
- * Add the page that a descriptor speaks of.  The caller has asked whether the
- * descriptor is intact and its tag can be one; the same page may be added
- * again.
+ * Add a page, whose key a file can have.  The same page may be added again.
  */
 void
-AddToPageList(struct PageList *list, const PCacheDescriptor *desc)
+AddToPageList(struct PageList *list, const PCachePageKey *key, uint8 usage_count)
 {
 	if (list->n == list->allocated)
 	{
 		list->allocated = Max(1024, list->allocated * 2);
 		list->pages = pg_realloc_array(list->pages, ListedPage, list->allocated);
 	}
-	list->pages[list->n].key = PCacheDescriptorKey(desc);
-	list->pages[list->n].usage_count = desc->usage_count;
+	list->pages[list->n].key = *key;
+	list->pages[list->n].usage_count = usage_count;
 	list->n++;
 }
 
@@ -136,8 +134,8 @@ LocateListedPages(struct PageList *list, bool drop_unlogged,
 	bool		exists = false;
 
 	memset(files, 0, sizeof(*files));
-	memset(result, 0, sizeof(*result));
-	result->listed = list->n;
+	/* who has read the list may have left some out */
+	result->listed = list->n + result->catalogs + result->gone;
 	if (list->n > 0)
 		SortListedPages(list->pages, list->n);
 	for (uint64 i = 0; i < list->n; i++)

@@ -68,6 +68,8 @@ typedef struct PCacheOptions
 	const char *image;			/* likewise; absolute, as the next two */
 	const char *to;				/* likewise */
 	const char *from;			/* likewise */
+	const char *list;			/* likewise; "" if given without a value, or
+								 * absolute */
 	const char *compress;		/* likewise */
 	const char *host;			/* likewise */
 	const char *port;			/* likewise */
@@ -80,7 +82,6 @@ typedef struct PCacheOptions
 	bool		pages;
 	bool		deep;
 	bool		restore_target_wal;
-	bool		list;
 	bool		if_host_stops;
 	bool		keep;
 	bool		strict;
@@ -243,6 +244,7 @@ typedef struct WarmResult
 	uint64		gone;			/* there is no such file */
 	uint64		beyond_end;		/* of its file */
 	uint64		unlogged;		/* and will be reset */
+	uint64		catalogs;		/* of another cluster, or perhaps of one */
 	uint64		relations;
 	uint64		file_pages;
 	uint64		already;
@@ -275,6 +277,7 @@ typedef struct RebuildResult
 	uint64		moved;			/* pages that were copied */
 	uint64		not_fitting;	/* pages that the new size has no slot for */
 	bool		warm_from_files;
+	bool		is_list;		/* --list */
 	WarmResult	warm;
 	NextStart	next_start;		/* not in a dry run, as what follows */
 	char		detail[512];	/* why it is not warm */

@@ -197,7 +197,7 @@ PrintResult(const RebuildResult *result)
 	PrintField(result->resized ? "not fitting" : NULL, "pages_not_fitting",
 			   AsPages(result->not_fitting));
 	if (result->warm_from_files)
-		PrintWarmResult("warm_from_files", &result->warm, false, result->dry_run);
+		PrintWarmResult("warm_from_files", &result->warm, result->is_list, result->dry_run);
 	else
 		PrintField(NULL, "warm_from_files", AsString(NULL));
 	if (result->dry_run)
@@ -224,6 +224,8 @@ DoRebuild(const PCacheOptions *options)
 					  r.have_record ? " --force" : "");
 		FailWith(&r.open_error);
 	}
+	if (options->list != NULL)
+		r.list = ReadListFile(options->list, r.control->system_identifier);
 	strlcpy(r.result.pool, r.pool.path, sizeof(r.result.pool));
 	CheckIdentity(&r);
 	if (options->reset &&
@@ -235,6 +237,7 @@ DoRebuild(const PCacheOptions *options)
 	r.result.dry_run = options->dry_run;
 	r.result.reset = options->reset;
 	r.result.warm_from_files = options->warm_from_files;
+	r.result.is_list = r.list != NULL;
 	r.result.old_capacity = SuperblockIsUsable(&r) ? RebuildSuperblock(&r)->capacity : capacity;
 	r.result.capacity = capacity;
 	resize = !options->reset && capacity != r.result.old_capacity;

@@ -46,8 +46,12 @@ extern void Resize(Rebuild *r, uint64 capacity);
 
 /* pagelist.c */
 extern struct PageList *CreatePageList(void);
-extern void AddToPageList(struct PageList *list, const PCacheDescriptor *desc);
+extern void AddToPageList(struct PageList *list, const PCachePageKey *key,
+						  uint8 usage_count);
 extern void FreePageList(struct PageList *list);
+
+/* listfile.c */
+extern struct PageList *ReadListFile(const char *path, uint64 system_identifier);
 
 /* warm.c */
 extern PCacheVerdict JudgeWarming(const Rebuild *r, uint64 capacity);

@@ -376,7 +376,7 @@ DoSave(const PCacheOptions *options)
 
 	INSTR_TIME_SET_CURRENT(start);
 	result->dry_run = options->dry_run;
-	result->kind = options->list ? PCACHE_IMAGE_LIST : PCACHE_IMAGE_PAGES;
+	result->kind = options->list != NULL ? PCACHE_IMAGE_LIST : PCACHE_IMAGE_PAGES;
 	result->compression = ParseCompression(options->compress);
 	result->host_stays = options->if_host_stops && !HostStops();
 	if (!result->host_stays)

@@ -275,6 +275,7 @@ PrintWarmResult(const char *key, const WarmResult *warm, bool is_list, bool dry_
 		PrintField("relation is gone", "relation_gone", AsNumber(warm->gone));
 		PrintField("beyond end of file", "beyond_end", AsNumber(warm->beyond_end));
 		PrintField("unlogged", "unlogged", AsNumber(warm->unlogged));
+		PrintField("of system catalogs", "system_catalogs", AsNumber(warm->catalogs));
 	}
 	PrintField("relations", "relations", AsNumber(warm->relations));
 	PrintField("pages in files", "pages_in_files", AsNumber(warm->file_pages));

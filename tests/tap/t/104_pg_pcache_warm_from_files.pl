@@ -66,7 +66,7 @@ $node->safe_psql('postgres', 'INSERT INTO t_unlogged SELECT i, md5(i::text) FROM
 $expected = checksums($node);
 $node->stop;
 for my $case (
-	[ 'no relation', '', qr/option --relations needs a list of relations\n.*hint: Write it as --relations=LIST/ ],
+	[ 'no relation', '', qr/option --relations needs a value\n.*hint: Write it as --relations=LIST/ ],
 	[ 'blanks', ' , ', qr/option --relations names no relation\n.*hint: A relation is/ ],
 	[ 'a name', 't_heap', qr/invalid relation "t_heap" for option --relations\n.*hint: A relation is DBOID\/RELFILENODE, or a path/ ],
 	[ 'too large', '5/99999999999', qr/invalid relation "5\/99999999999"/ ],
