@@ -240,8 +240,11 @@ MakeMediaReport(const FuzzInput *input, const PCacheSuperblock *sb,
 	}
 }
 
-/* What the pool must say of pg_control: what it was, or was about to become. */
-static void
+/*
+ * What the pool must say of pg_control: what it was, or was about to become.
+ * Returns the epoch that goes with it.
+ */
+static uint64
 CheckControlSeen(const PCacheControlSeen seen[2], const ControlFileData *control)
 {
 	const PCacheControlSeen *pending = &seen[0];
@@ -250,15 +253,16 @@ CheckControlSeen(const PCacheControlSeen seen[2], const ControlFileData *control
 		confirmed->crc == PCacheControlSeenCrc(confirmed);
 
 	if (is_confirmed &&
-		confirmed->contents == PCacheControlConfirmed(control, 1).contents &&
+		confirmed->contents == PCacheControlConfirmed(control, 1, 0).contents &&
 		confirmed->time == control->time &&
 		confirmed->control_crc == control->crc)
-		return;
+		return confirmed->completed_epoch;
 	FuzzExpect(pending->number > 0);
 	FuzzExpect(pending->crc == PCacheControlSeenCrc(pending));
 	FuzzExpect(!is_confirmed || pending->number > confirmed->number);
-	FuzzExpect(pending->contents == PCacheControlConfirmed(control, 1).contents);
+	FuzzExpect(pending->contents == PCacheControlConfirmed(control, 1, 0).contents);
 	FuzzExpect(control->time == pending->time || control->time - 1 == pending->time);
+	return pending->completed_epoch;
 }
 
 /* What must be true of a pool whose pages are kept. */
@@ -282,7 +286,6 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	FuzzExpect(facts->record != NULL);
 	FuzzExpect(memcmp(sb->pool_uuid, facts->record->pool_uuid, PCACHE_UUID_LEN) == 0);
 	FuzzExpect(sb->incarnation == facts->record->incarnation);
-	FuzzExpect(sb->data_checksum_version == control->data_checksum_version);
 	FuzzExpect(!facts->backup_label && !facts->recovery_target);
 	FuzzExpect(!media->bad.truncated);
 	FuzzExpect(!(current->facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)));
@@ -296,16 +299,15 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	{
 		FuzzExpect(control->state == DB_SHUTDOWNED ||
 				   control->state == DB_SHUTDOWNED_IN_RECOVERY);
-		FuzzExpect(sb->confirmed.location == control->checkPoint);
-		FuzzExpect(sb->confirmed.control_crc == control->crc);
+		FuzzExpect(sb->data_checksum_version == control->data_checksum_version);
+		FuzzExpect(sb->saved.location == control->checkPoint);
+		FuzzExpect(sb->saved.control_crc == control->crc);
 	}
 	else
 	{
 		FuzzExpect(sb->state == PCACHE_STATE_DIRTY);
 		FuzzExpect(sb->mode == PERSISTENT_CACHE_ALWAYS);
-		FuzzExpect(sb->confirmed.location == control->checkPoint ||
-				   sb->pending.location == control->checkPoint);
-		CheckControlSeen(facts->control_seen, control);
+		(void) CheckControlSeen(facts->control_seen, control);
 		FuzzExpect(facts->watermark.flushed >= control->checkPointCopy.redo);
 		FuzzExpect(facts->watermark.timeline == facts->recovery_timeline);
 		if (memcmp(sb->boot_id, facts->boot_id, PCACHE_UUID_LEN) != 0)
@@ -348,7 +350,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 	PCacheDescriptor descs[FUZZ_DESCRIPTORS];
 
 	page_facts.lsn_limit = PCacheLsnLimit(sb, facts);
-	PCacheSetCompleted(&page_facts, sb, facts->control);
+	PCacheSetCompleted(&page_facts, sb, facts);
 	PCacheSetCopied(&page_facts, facts);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
 	page_facts.host_restarted = PCacheHostRestarted(sb, facts);
@@ -364,7 +366,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 		if (!PCachePageIsDirty(&descs[slot], &page_facts))
 		{
 			FuzzExpect(sb->state == PCACHE_STATE_CLEAN ||
-					   descs[slot].dirty_epoch < Max(sb->pending_epoch, sb->confirmed_epoch));
+					   descs[slot].dirty_epoch < CheckControlSeen(facts->control_seen, facts->control));
 			FuzzExpect((descs[slot].flags & PCACHE_DESC_PERMANENT) == 0 ||
 					   descs[slot].page_lsn <= facts->control->checkPointCopy.redo);
 		}

@@ -162,9 +162,9 @@ CopyFromControl(const ControlFileData *control, PCacheSuperblock *sb)
 	sb->control_state = control->state;
 	sb->min_recovery_point = control->minRecoveryPoint;
 	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
-	sb->confirmed.location = control->checkPoint;
-	sb->confirmed.redo = control->checkPointCopy.redo;
-	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->saved.location = control->checkPoint;
+	sb->saved.redo = control->checkPointCopy.redo;
+	sb->saved.timeline = control->checkPointCopy.ThisTimeLineID;
 }
 
 /*
@@ -190,7 +190,7 @@ FuzzRepair(FuzzInput *input, uint32 which)
 			CopyFromControl(&input->control, &sb);
 		if (which & 0x02)
 		{
-			sb.confirmed.control_crc = input->control.crc;
+			sb.saved.control_crc = input->control.crc;
 			memcpy(sb.magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN);
 			memcpy(sb.tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN);
 		}
@@ -228,10 +228,11 @@ FuzzRepair(FuzzInput *input, uint32 which)
 		if ((which & 0x20) && (which & (0x400 << i)))
 		{
 			uint64		number = Max(seen->number, 1);
+			uint64		epoch = seen->completed_epoch;
 
 			*seen = i == PCACHE_CONTROL_PENDING ?
-				PCacheControlPending(&input->control, number, seen->time) :
-				PCacheControlConfirmed(&input->control, number);
+				PCacheControlPending(&input->control, number, epoch, seen->time) :
+				PCacheControlConfirmed(&input->control, number, epoch);
 			if (i == PCACHE_CONTROL_PENDING && (which & 0x1000))
 				seen->time = (uint64) input->control.time - ((which >> 13) & 3);
 		}

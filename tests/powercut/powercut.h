@@ -20,6 +20,8 @@
 
 /* As in storage/pcache_layout.h; pools of another format are not known. */
 #define WATERMARK_OFFSET		8192
+#define CONTROL_OFFSET			(8192 + 64)
+#define SUSPECT_OFFSET			(8192 + 192)
 #define DESCRIPTORS_OFFSET		(2 * 1024 * 1024)
 #define BLOCKS_OFFSET_FIELD		104
 
@@ -31,6 +33,7 @@ enum
 	KIND_MARK = 4,				/* seq of a descriptor */
 	KIND_DESCRIPTOR = 8,		/* all of it */
 	KIND_PAGE = 16,
+	KIND_CONTROL = 32,			/* what pg_control looked like */
 };
 
 /* Where to cut the power, see struct Control. */

@@ -201,6 +201,8 @@ kind_of(size_t offset, size_t len)
 {
 	if (offset < WATERMARK_OFFSET)
 		return KIND_SUPERBLOCK;
+	if (offset >= CONTROL_OFFSET && offset < SUSPECT_OFFSET)
+		return KIND_CONTROL;
 	if (offset < DESCRIPTORS_OFFSET)
 		return KIND_WATERMARK;
 	if (offset < *(uint64_t *) (base + BLOCKS_OFFSET_FIELD))

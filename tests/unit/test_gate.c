@@ -59,12 +59,10 @@ InitWorld(World *w)
 	w->control.crc = BitwiseCrc32c(&w->control, offsetof(ControlFileData, crc));
 
 	w->sb.control_state = DB_SHUTDOWNED;
-	w->sb.timeline = 3;
-	w->sb.confirmed.location = w->control.checkPoint;
-	w->sb.confirmed.redo = w->control.checkPointCopy.redo;
-	w->sb.confirmed.timeline = 3;
-	w->sb.confirmed.control_crc = w->control.crc;
-	w->sb.pending = w->sb.confirmed;
+	w->sb.saved.location = w->control.checkPoint;
+	w->sb.saved.redo = w->control.checkPointCopy.redo;
+	w->sb.saved.timeline = 3;
+	w->sb.saved.control_crc = w->control.crc;
 	w->sb.data_checksum_version = 1;
 	PCacheSuperblockSetCrc(&w->sb);
 
@@ -197,28 +195,23 @@ TestSuperblockFields(void **state)
 		SB(mode, PCACHE_WARM),
 		SB(incarnation, PCACHE_COLD_INCARNATION),
 		SB(generation, PCACHE_WARM),
-		SB(checkpoint_epoch, PCACHE_WARM),
-		SB(timeline, PCACHE_WARM),	/* confirmed.timeline is asked for */
-		SB(control_state, PCACHE_COLD_CONTROL_STATE),
-		SB(pending, PCACHE_WARM),
-		SB(confirmed.location, PCACHE_COLD_CHECKPOINT),
-		SB(confirmed.redo, PCACHE_COLD_CHECKPOINT),
-		SB(confirmed.timeline, PCACHE_COLD_TIMELINE),
-		SB(confirmed.control_crc, PCACHE_COLD_CONTROL_CHANGED),
+		SB(first_epoch, PCACHE_WARM),
+		SB(saved.location, PCACHE_COLD_CHECKPOINT),
+		SB(saved.redo, PCACHE_COLD_CHECKPOINT),
+		SB(saved.timeline, PCACHE_COLD_TIMELINE),
+		SB(saved.control_crc, PCACHE_COLD_CONTROL_CHANGED),
 		SB(min_recovery_point, PCACHE_COLD_CONTROL_STATE),
 		SB(min_recovery_point_timeline, PCACHE_COLD_CONTROL_STATE),
-		SB(data_checksum_version, PCACHE_COLD_CHECKSUMS),
-		SB(boot_id, PCACHE_WARM),
+		SB(control_state, PCACHE_COLD_CONTROL_STATE),
 		SB(saved_pages, PCACHE_WARM),
 		SB(saved_at, PCACHE_WARM),
+		SB(replayed_from, PCACHE_WARM),
+		SB(starts_from, PCACHE_WARM),
+		SB(data_checksum_version, PCACHE_COLD_CHECKSUMS),
+		SB(boot_id, PCACHE_WARM),
 		SB(n_dimms, PCACHE_WARM),
 		SB(dimms_state, PCACHE_WARM),
 		SB(dimms, PCACHE_WARM),
-		SB(pending_epoch, PCACHE_WARM),
-		SB(confirmed_epoch, PCACHE_WARM),
-		SB(replayed_from, PCACHE_WARM),
-		SB(starts_from, PCACHE_WARM),
-		SB(unused, PCACHE_WARM),
 		SB(reserved, PCACHE_WARM),
 		SB(crc, PCACHE_WARM),	/* likewise */
 		SB(tail, PCACHE_WARM),
@@ -334,7 +327,7 @@ TestControlFields(void **state)
 
 		/* even if the pool claims to have seen it so */
 		w.sb.control_state = s;
-		w.sb.confirmed.control_crc = w.control.crc;
+		w.sb.saved.control_crc = w.control.crc;
 		Expect(&w,
 			   s == DB_SHUTDOWNED || s == DB_SHUTDOWNED_IN_RECOVERY ?
 			   PCACHE_WARM : PCACHE_COLD_CONTROL_STATE, "state, also in the pool");
@@ -455,7 +448,7 @@ TestOtherFacts(void **state)
 #define FAULT(name, ...) \
 	static void Fault##name(World *w) { __VA_ARGS__; }
 
-FAULT(Format, w->sb.format_version = 2)
+FAULT(Format, w->sb.format_version = 1)
 FAULT(Major, w->sb.pg_major = 17)
 FAULT(Catalog, w->control.catalog_version_no++)
 FAULT(BlockSize, w->sb.block_size = 16384)
@@ -469,8 +462,8 @@ FAULT(Empty, w->sb.state = PCACHE_STATE_EMPTY)
 FAULT(Incarnation, w->record.incarnation++)
 FAULT(Attaching, w->sb.state = PCACHE_STATE_ATTACHING)
 FAULT(Running, w->control.state = DB_IN_PRODUCTION)
-FAULT(Timeline, w->sb.confirmed.timeline++)
-FAULT(Location, w->sb.confirmed.location++)
+FAULT(Timeline, w->sb.saved.timeline++)
+FAULT(Location, w->sb.saved.location++)
 FAULT(MinRecovery, w->sb.min_recovery_point = 1)
 FAULT(Checksums, w->sb.data_checksum_version = 0)
 FAULT(ControlCrc, w->control.crc++)
@@ -656,15 +649,15 @@ TestNames(void **state)
 #define WAL_SEGMENT_SIZE	MIB(1)
 #define FLUSHED				UINT64CONST(0x5008000)
 
-/* pg_control is as it is, and the pool's server has made it so. */
+/* pg_control is as it is, and the pool's server has made it so, in this epoch. */
 static void
 SeeControl(World *w)
 {
 	w->control.crc = BitwiseCrc32c(&w->control, offsetof(ControlFileData, crc));
 	w->facts.control_seen[PCACHE_CONTROL_PENDING] =
-		PCacheControlPending(&w->control, 5, w->control.time);
+		PCacheControlPending(&w->control, 5, 7, w->control.time);
 	w->facts.control_seen[PCACHE_CONTROL_CONFIRMED] =
-		PCacheControlConfirmed(&w->control, 5);
+		PCacheControlConfirmed(&w->control, 5, 7);
 }
 
 /*
@@ -683,10 +676,7 @@ InitCrash(World *w)
 	SeeControl(w);
 	w->sb.state = PCACHE_STATE_DIRTY;
 	w->sb.mode = PERSISTENT_CACHE_ALWAYS;
-	w->sb.confirmed.control_crc = 0;
-	w->sb.confirmed_epoch = 7;
-	w->sb.pending = w->sb.confirmed;
-	w->sb.pending_epoch = 7;
+	memset(&w->sb.saved, 0, sizeof(w->sb.saved));
 	memset(w->sb.boot_id, 0x11, PCACHE_UUID_LEN);
 	memset(w->facts.boot_id, 0x11, PCACHE_UUID_LEN);
 	w->facts.recovery_timeline = 3;
@@ -714,6 +704,7 @@ static void
 TestAfterCrash(void **state)
 {
 	World		w;
+	World		next;
 	PCachePageFacts facts;
 	char	   *dir = MakeTempDirectory("/tmp");
 
@@ -728,43 +719,50 @@ TestAfterCrash(void **state)
 	w.sb.state = PCACHE_STATE_ATTACHING;
 	Expect(&w, PCACHE_COLD_ATTACHING, "crash while attaching");
 
-	/* pg_control one checkpoint behind the pool, in step, and two behind */
+	/*
+	 * pg_control one checkpoint behind the pool, in step, and ahead of it:
+	 * each half has the epoch that goes with its checkpoint
+	 */
 	InitCrash(&w);
-	w.sb.pending.location += 0x100;
-	w.sb.pending_epoch = 8;
-	Expect(&w, PCACHE_WARM, "pending not in pg_control");
-	PCacheSetCompleted(&facts, &w.sb, &w.control);
+	PCacheSetCompleted(&facts, &w.sb, &w.facts);
 	assert_int_equal(facts.completed_epoch, 7);
 	assert_int_equal(facts.redo, w.control.checkPointCopy.redo);
-	w.control.checkPoint += 0x100;
-	SeeControl(&w);
+	next = w;
+	next.control.checkPoint += 0x100;
+	next.control.checkPointCopy.redo += 0x180;
+	next.control.crc = BitwiseCrc32c(&next.control, offsetof(ControlFileData, crc));
+	w.facts.control_seen[PCACHE_CONTROL_PENDING] =
+		PCacheControlPending(&next.control, 6, 8, next.control.time);
+	Expect(&w, PCACHE_WARM, "pending not in pg_control");
+	PCacheSetCompleted(&facts, &w.sb, &w.facts);
+	assert_int_equal(facts.completed_epoch, 7);
+	w.control = next.control;
 	Expect(&w, PCACHE_WARM, "pending in pg_control");
-	w.control.checkPointCopy.redo += 0x80;
-	w.sb.pending.redo += 0x80;
-	SeeControl(&w);
-	Expect(&w, PCACHE_WARM, "pending in pg_control, with another redo point");
-	PCacheSetCompleted(&facts, &w.sb, &w.control);
+	PCacheSetCompleted(&facts, &w.sb, &w.facts);
 	assert_int_equal(facts.completed_epoch, 8);
-	assert_int_equal(facts.redo, w.control.checkPointCopy.redo);
+	assert_int_equal(facts.redo, next.control.checkPointCopy.redo);
+	w.facts.control_seen[PCACHE_CONTROL_CONFIRMED] =
+		PCacheControlConfirmed(&next.control, 6, 8);
+	Expect(&w, PCACHE_WARM, "confirmed");
+	PCacheSetCompleted(&facts, &w.sb, &w.facts);
+	assert_int_equal(facts.completed_epoch, 8);
+	w.control.checkPoint += 0x100;
+	w.control.crc = BitwiseCrc32c(&w.control, offsetof(ControlFileData, crc));
+	Expect(&w, PCACHE_COLD_CHECKPOINT, "a checkpoint without the pool");
+	PCacheSetCompleted(&facts, &w.sb, &w.facts);
+	assert_int_equal(facts.completed_epoch, 0);
 	w.sb.state = PCACHE_STATE_CLEAN;
-	PCacheSetCompleted(&facts, &w.sb, &w.control);
+	PCacheSetCompleted(&facts, &w.sb, &w.facts);
 	assert_int_equal(facts.completed_epoch, PG_UINT64_MAX);
 	assert_int_equal(facts.redo, w.control.checkPointCopy.redo);
-	w.sb.state = PCACHE_STATE_DIRTY;
-	w.control.checkPoint += 0x100;
-	SeeControl(&w);
-	Expect(&w, PCACHE_COLD_CHECKPOINT, "a checkpoint without the pool");
 	InitCrash(&w);
 	w.control.checkPointCopy.redo -= 0x10;
-	SeeControl(&w);
-	Expect(&w, PCACHE_COLD_CHECKPOINT, "redo point");
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "redo point");
 	InitCrash(&w);
 	w.control.checkPointCopy.ThisTimeLineID = 4;
-	SeeControl(&w);
-	Expect(&w, PCACHE_COLD_CHECKPOINT, "timeline of the checkpoint");
+	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "timeline of the checkpoint");
 	InitCrash(&w);
 	w.control.data_checksum_version = 0;
-	SeeControl(&w);
 	Expect(&w, PCACHE_COLD_CHECKSUMS, "checksums");
 
 	/* another boot */
@@ -845,7 +843,8 @@ TestControlSeen(void **state)
 	InitCrash(&w);
 	for (int half = 0; half < 2; half++)
 		assert_int_equal(w.facts.control_seen[half].crc,
-						 BitwiseCrc32c(&w.facts.control_seen[half], 28));
+						 BitwiseCrc32c(&w.facts.control_seen[half],
+									   offsetof(PCacheControlSeen, crc)));
 	assert_int_equal(confirmed->control_crc, w.control.crc);
 	assert_int_equal(confirmed->time, w.control.time);
 	assert_int_equal(pending->control_crc, 0);
@@ -856,9 +855,9 @@ TestControlSeen(void **state)
 		for (int bit = 0; bit < 8; bit++)
 		{
 			((uint8 *) &w.control)[i] ^= 1 << bit;
-			assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
+			assert_null(PCacheControlAsSeen(w.facts.control_seen, &w.control));
 			w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
-			assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
+			assert_null(PCacheControlAsSeen(w.facts.control_seen, &w.control));
 			assert_int_not_equal(JudgeWorld(&w), PCACHE_WARM);
 			((uint8 *) &w.control)[i] ^= 1 << bit;
 			w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
@@ -915,8 +914,8 @@ TestControlSeen(void **state)
 		InitCrash(&w);
 		memset(w.facts.control_seen, 0, sizeof(w.facts.control_seen));
 		w.facts.control_seen[half] = half == PCACHE_CONTROL_PENDING ?
-			PCacheControlPending(&w.control, 0, w.control.time) :
-			PCacheControlConfirmed(&w.control, 0);
+			PCacheControlPending(&w.control, 0, 7, w.control.time) :
+			PCacheControlConfirmed(&w.control, 0, 7);
 		Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "a half without a number");
 	}
 
@@ -929,7 +928,7 @@ TestControlSeen(void **state)
 	other.control.minRecoveryPoint += 0x1000;
 	other.control.time += 60;
 	other.control.crc = BitwiseCrc32c(&other.control, crc_offset);
-	*pending = PCacheControlPending(&other.control, 6, other.control.time);
+	*pending = PCacheControlPending(&other.control, 6, 7, other.control.time);
 	Expect(&w, PCACHE_WARM, "pending, not in pg_control");
 	w.control = other.control;
 	Expect(&w, PCACHE_WARM, "pending, in pg_control");
@@ -943,7 +942,7 @@ TestControlSeen(void **state)
 	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
 	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "pending, in pg_control before it");
 	w.control.time = PG_INT64_MIN;
-	assert_false(PCacheControlIsAsSeen(w.facts.control_seen, &w.control));
+	assert_null(PCacheControlAsSeen(w.facts.control_seen, &w.control));
 	w.control = other.control;
 	w.control.minRecoveryPoint++;
 	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
@@ -951,12 +950,12 @@ TestControlSeen(void **state)
 
 	/* what was confirmed since is not to be seen again */
 	w.control = other.control;
-	*confirmed = PCacheControlConfirmed(&w.control, 6);
+	*confirmed = PCacheControlConfirmed(&w.control, 6, 7);
 	Expect(&w, PCACHE_WARM, "confirmed");
 	w.control.time++;
 	w.control.crc = BitwiseCrc32c(&w.control, crc_offset);
 	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "written again after it was confirmed");
-	*confirmed = PCacheControlConfirmed(&other.control, 7);
+	*confirmed = PCacheControlConfirmed(&other.control, 7, 7);
 	Expect(&w, PCACHE_COLD_CONTROL_CHANGED, "an older pending half");
 
 	assert_int_equal(chdir("/"), 0);

@@ -53,7 +53,7 @@ CheckFields(const Field *fields, int n, size_t size, size_t expected_size)
 static void
 TestConstants(void **state)
 {
-	assert_int_equal(PCACHE_FORMAT_VERSION, 1);
+	assert_int_equal(PCACHE_FORMAT_VERSION, 2);
 	assert_int_equal(PCACHE_BYTE_ORDER, 0x01020304);
 	assert_int_equal(PCACHE_CACHE_LINE, 64);
 	assert_int_equal(PCACHE_ALIGNMENT, 2097152);
@@ -63,6 +63,7 @@ TestConstants(void **state)
 	assert_int_equal(PCACHE_WATERMARK_OFFSET, 8192);
 	assert_int_equal(PCACHE_CONTROL_OFFSET, 8256);
 	assert_int_equal(PCACHE_CONTROL_OFFSET % PCACHE_CACHE_LINE, 0);
+	assert_int_equal(PCACHE_SUSPECT_OFFSET, 8384);
 	assert_int_equal(PCACHE_DESCRIPTORS_OFFSET, 2097152);
 	assert_int_equal(PCACHE_UUID_LEN, 16);
 	assert_int_equal(PCACHE_MAX_DIMMS, 32);
@@ -111,26 +112,21 @@ TestSuperblock(void **state)
 		FIELD(PCacheSuperblock, mode, 124, 4),
 		FIELD(PCacheSuperblock, incarnation, 128, 8),
 		FIELD(PCacheSuperblock, generation, 136, 8),
-		FIELD(PCacheSuperblock, checkpoint_epoch, 144, 8),
-		FIELD(PCacheSuperblock, timeline, 152, 4),
-		FIELD(PCacheSuperblock, control_state, 156, 4),
-		FIELD(PCacheSuperblock, pending, 160, 24),
-		FIELD(PCacheSuperblock, confirmed, 184, 24),
-		FIELD(PCacheSuperblock, min_recovery_point, 208, 8),
-		FIELD(PCacheSuperblock, min_recovery_point_timeline, 216, 4),
+		FIELD(PCacheSuperblock, first_epoch, 144, 8),
+		FIELD(PCacheSuperblock, saved, 152, 24),
+		FIELD(PCacheSuperblock, min_recovery_point, 176, 8),
+		FIELD(PCacheSuperblock, min_recovery_point_timeline, 184, 4),
+		FIELD(PCacheSuperblock, control_state, 188, 4),
+		FIELD(PCacheSuperblock, saved_pages, 192, 8),
+		FIELD(PCacheSuperblock, saved_at, 200, 8),
+		FIELD(PCacheSuperblock, replayed_from, 208, 8),
+		FIELD(PCacheSuperblock, starts_from, 216, 4),
 		FIELD(PCacheSuperblock, data_checksum_version, 220, 4),
 		FIELD(PCacheSuperblock, boot_id, 224, 16),
-		FIELD(PCacheSuperblock, saved_pages, 240, 8),
-		FIELD(PCacheSuperblock, saved_at, 248, 8),
-		FIELD(PCacheSuperblock, n_dimms, 256, 4),
-		FIELD(PCacheSuperblock, dimms_state, 260, 4),
-		FIELD(PCacheSuperblock, dimms, 264, 1536),
-		FIELD(PCacheSuperblock, pending_epoch, 1800, 8),
-		FIELD(PCacheSuperblock, confirmed_epoch, 1808, 8),
-		FIELD(PCacheSuperblock, replayed_from, 1816, 8),
-		FIELD(PCacheSuperblock, starts_from, 1824, 4),
-		FIELD(PCacheSuperblock, unused, 1828, 4),
-		FIELD(PCacheSuperblock, reserved, 1832, 2252),
+		FIELD(PCacheSuperblock, n_dimms, 240, 4),
+		FIELD(PCacheSuperblock, dimms_state, 244, 4),
+		FIELD(PCacheSuperblock, dimms, 248, 1536),
+		FIELD(PCacheSuperblock, reserved, 1784, 2300),
 		FIELD(PCacheSuperblock, crc, 4084, 4),
 		FIELD(PCacheSuperblock, tail, 4088, 8),
 	};
@@ -161,15 +157,18 @@ TestParts(void **state)
 	static const Field seen[] = {
 		FIELD(PCacheControlSeen, number, 0, 8),
 		FIELD(PCacheControlSeen, contents, 8, 8),
-		FIELD(PCacheControlSeen, time, 16, 8),
-		FIELD(PCacheControlSeen, control_crc, 24, 4),
-		FIELD(PCacheControlSeen, crc, 28, 4),
+		FIELD(PCacheControlSeen, checkpoint, 16, 8),
+		FIELD(PCacheControlSeen, completed_epoch, 24, 8),
+		FIELD(PCacheControlSeen, time, 32, 8),
+		FIELD(PCacheControlSeen, reserved, 40, 16),
+		FIELD(PCacheControlSeen, control_crc, 56, 4),
+		FIELD(PCacheControlSeen, crc, 60, 4),
 	};
 
 	CheckFields(checkpoint, lengthof(checkpoint), sizeof(PCacheCheckpoint), 24);
 	CheckFields(dimm, lengthof(dimm), sizeof(PCacheDimm), 48);
 	CheckFields(watermark, lengthof(watermark), sizeof(PCacheWatermark), 32);
-	CheckFields(seen, lengthof(seen), sizeof(PCacheControlSeen), 32);
+	CheckFields(seen, lengthof(seen), sizeof(PCacheControlSeen), 64);
 }
 
 static void

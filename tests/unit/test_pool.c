@@ -154,7 +154,7 @@ ExpectNewPool(int fd, const PCacheSuperblock *sb)
 
 	assert_memory_equal(sb->magic, "PGPCACHE", 8);
 	assert_memory_equal(sb->tail, "EHCACPGP", 8);
-	assert_int_equal(sb->format_version, 1);
+	assert_int_equal(sb->format_version, PCACHE_FORMAT_VERSION);
 	assert_int_equal(sb->superblock_size, 4096);
 	assert_memory_not_equal(sb->pool_uuid, no_uuid, PCACHE_UUID_LEN);
 	assert_int_equal(sb->system_identifier, SYSTEM_IDENTIFIER);

@@ -169,14 +169,13 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #include "pcache_helpers.c"
 #include "pcache_sealer.c"
 #include "pcache_watermark.c"
+#define time(ptr) HookTime()
 #include "pcache_checkpoint.c"
+#undef time
 #include "pcache_copies.c"
 #include "pcache_recovery.c"
 #include "pcache_open.c"
 #include "pcache_shmem.c"
-#define time(ptr) HookTime()
-#include "pcache_run.c"
-#undef time
 #include "pcache_giveup.c"
 #undef PCACHE_SLOTS_PER_CHECK
 #define PCACHE_SLOTS_PER_CHECK	4
@@ -230,6 +229,7 @@ typedef enum Mutant
 	M_WATERMARK_NO_PERSIST,
 	M_CONTROL_NO_PENDING,
 	M_CONTROL_NO_CONFIRMED,
+	M_EPOCH_EARLY,
 	M_RESTORE_ODD_NO_FLUSH,
 	M_RESTORE_NO_FLUSH,
 	M_RESTORE_NO_DRAIN,
@@ -280,8 +280,8 @@ static const struct
 	[M_SAVE_NO_DESC_DRAIN] = {"shutdown: no drain between descriptors and superblock", HARMLESS},
 	[M_SUPERBLOCK_NO_DRAIN] = {"superblock: no drain before the copy", NO_SUPERBLOCK},
 	[M_SUPERBLOCK_UNSURE] = {"superblock: what a dead process stored taken for durable", NO_SUPERBLOCK},
-	/* PGDATA's record has the new incarnation by then */
-	[M_ADOPT_NOT_STORED] = {"start: not durably \"attaching\"", HARMLESS},
+	/* the halves begin anew, and are two lines; a pool in use must agree */
+	[M_ADOPT_NOT_STORED] = {"start: not durably \"attaching\"", REFUSED},
 	[M_UNSEAL_NO_FLUSH] = {"start: slots not kept are made odd, not flushed", WRONG_PAGE},
 	[M_UNSEAL_ODD_NO_FLUSH] = {"start: slots that are odd already not flushed", WRONG_PAGE},
 	/* PCacheResetWatermark() drains before any slot is used */
@@ -289,12 +289,9 @@ static const struct
 	/* nothing here flushes WAL; see tests/powercut/README, start-watermark */
 	[M_WATERMARK_NO_PERSIST] = {"start: watermark not flushed", HARMLESS},
 	[M_CONTROL_NO_PENDING] = {"pg_control: written before the pending half is durable", REFUSED},
-
-	/*
-	 * then the pending half counts, and the next one takes it along: it is
-	 * one line
-	 */
-	[M_CONTROL_NO_CONFIRMED] = {"pg_control: confirmed half not made durable", HARMLESS},
+	/* then the pending half counts, until it is that of the next update */
+	[M_CONTROL_NO_CONFIRMED] = {"pg_control: confirmed half not made durable", REFUSED},
+	[M_EPOCH_EARLY] = {"pg_control: old redo point with the epoch of a checkpoint under way", WRONG_PAGE},
 	[M_RESTORE_ODD_NO_FLUSH] = {"file cut off: slots that are odd already not flushed", WRONG_PAGE},
 	[M_RESTORE_NO_FLUSH] = {"file cut off: slots made free, not flushed", WRONG_PAGE},
 	[M_RESTORE_NO_DRAIN] = {"file cut off: no drain before it is extended", WRONG_PAGE},
@@ -340,11 +337,11 @@ static Mutant mutant;
 #define FIRST_SB		0
 #define COPY_SB			SB_PARTS
 #define WATERMARK		(2 * SB_PARTS)
-#define CONTROL			(WATERMARK + 1)
-#define DESCRIPTOR(slot) (CONTROL + 1 + (slot))
-#define HEADER(slot)	(CONTROL + 1 + N_SLOTS + 2 * (slot))
+#define CONTROL(half)	(WATERMARK + 1 + (half))
+#define DESCRIPTOR(slot) (CONTROL(2) + (slot))
+#define HEADER(slot)	(DESCRIPTOR(N_SLOTS) + 2 * (slot))
 #define CONTENTS(slot)	(HEADER(slot) + 1)
-#define N_LINES			(CONTROL + 1 + 3 * N_SLOTS)
+#define N_LINES			HEADER(N_SLOTS)
 
 #define MAX_VERSIONS	48
 
@@ -1710,6 +1707,8 @@ Load(int slot, int tag, bool dirty)
 static void
 WriteControl(ControlFileData *next)
 {
+	if (mutant == M_EPOCH_EARLY)
+		PCacheCtl->control_file.completed_epoch = PCacheCtl->epoch.value;
 	PersistentCacheControlPending(next);
 	Step();
 	next->time++;
@@ -1732,13 +1731,24 @@ Change(int slot)
 	StorePage(slot, world.contents[tag]);
 }
 
+/* Somebody else, such as one who moves minRecoveryPoint, updates pg_control. */
 static void
-Checkpoint(DBState state)
+UpdateControl(void)
 {
 	ControlFileData next = world.control;
 
+	next.unloggedLSN++;
+	WriteControl(&next);
+}
+
+static void
+Checkpoint(DBState state)
+{
+	ControlFileData next;
+
 	PersistentCacheCheckpointStart();
 	Step();
+	UpdateControl();
 	for (int slot = 0; slot < N_SLOTS; slot++)
 	{
 		if ((ram.buffers[slot].bufferdesc.state.value & BM_DIRTY) == 0)
@@ -1747,6 +1757,7 @@ Checkpoint(DBState state)
 		ram.buffers[slot].bufferdesc.state.value &= ~(BM_DIRTY | BM_JUST_DIRTIED);
 		Step();
 	}
+	next = world.control;
 	next.state = state;
 	next.checkPoint += 0x100;
 	next.checkPointCopy.redo = next.checkPoint;
@@ -1754,10 +1765,7 @@ Checkpoint(DBState state)
 	(void) PCacheWatermarkFromDisk(&PCacheWatermarkCtl->written, 1, next.checkPoint + 0x80,
 								   wal_segment_size);
 	PersistentCacheWalFlushed(next.checkPoint + 0x80, 1);
-	PersistentCacheCheckpointPending(&next);
-	Step();
 	WriteControl(&next);
-	PersistentCacheCheckpointConfirmed(&next);
 }
 
 static void
@@ -1801,8 +1809,7 @@ StartServer(void)
 		/* a relation that is not logged begins anew */
 		world.contents[UNLOGGED_TAG] = world.files[UNLOGGED_TAG] = ++world.next_contents;
 	}
-	control = world.control;
-	PersistentCacheStartup(&control, false);
+	PersistentCacheStartup(false);
 
 	phase = RUNNING;
 	/* redo gets each page that its file lacks, and changes some */
@@ -1889,15 +1896,13 @@ StopServer(void)
 static void
 GiveUpStart(int check)
 {
-	ControlFileData control = world.control;
-
 	OpenServer();
 	stop_at_check = check;
 	stopping = false;
 	asking = false;
 	if (setjmp(given_up) == 0)
 	{
-		PersistentCacheStartup(&control, false);
+		PersistentCacheStartup(false);
 		/* it asks less often if a mutant has made it cold */
 		assert_int_not_equal(mutant, M_NONE);
 		return;
@@ -2091,9 +2096,10 @@ static void
 JudgeSuperblock(const PCacheSuperblock *sb)
 {
 	const Line *watermark = &lines[WATERMARK];
-	const Line *seen = &lines[CONTROL];
-	int			first_seen = FirstVersion(seen);
-	int			n_seen = seen->n - first_seen;
+	const Line *halves = &lines[CONTROL(0)];
+	int			first_half[2] = {FirstVersion(&halves[0]), FirstVersion(&halves[1])};
+	int			n_half[2] = {halves[0].n - first_half[0], halves[1].n - first_half[1]};
+	int			n_seen = n_half[0] * n_half[1];
 	PCacheMediaReport media;
 	PCacheGateFacts facts = {
 		.control = &world.control,
@@ -2105,9 +2111,11 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 
 	PCacheMediaQuery(NULL, 0, PCACHE_FS_FSDAX, &media);
 	memset(facts.boot_id, world.boots + power, PCACHE_UUID_LEN);
-	for (int both = FirstVersion(watermark) * n_seen; both < watermark->n * n_seen; both++)
+	for (int i = FirstVersion(watermark) * n_seen; i < watermark->n * n_seen; i++)
 	{
-		int			v = both / n_seen;
+		int			v = i / n_seen;
+		int			h[2] = {first_half[0] + i % n_half[0],
+		first_half[1] + i % n_seen / n_half[0]};
 		PCacheVerdict verdict;
 		PCachePageFacts page_facts = {
 			.drop_unlogged = world.control.state != DB_SHUTDOWNED,
@@ -2118,8 +2126,8 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 		};
 
 		n_images++;
-		memcpy(facts.control_seen, seen->versions[first_seen + both % n_seen],
-			   sizeof(facts.control_seen));
+		for (int half = 0; half < 2; half++)
+			memcpy(&facts.control_seen[half], halves[half].versions[h[half]], LINE);
 		if (!PCacheWatermarkChoose((const PCacheWatermark *) watermark->versions[v],
 								   &facts.watermark))
 			facts.watermark.flushed = 0;
@@ -2129,7 +2137,7 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 		if (verdict.refusal != PCACHE_WARM)
 			continue;
 		page_facts.lsn_limit = PCacheLsnLimit(sb, &facts);
-		PCacheSetCompleted(&page_facts, sb, &world.control);
+		PCacheSetCompleted(&page_facts, sb, &facts);
 		for (int slot = 0; slot < Min(sb->slots_used, N_SLOTS); slot++)
 		{
 			/* what the file lacks reads as zeros */
@@ -2188,7 +2196,7 @@ FirstLife(int mode)
 	PCachePool	created = {.fd = -1,.path = "pool",.fs_kind = PCACHE_FS_FSDAX};
 
 	memset(&world, 0, sizeof(world));
-	memset(pool, 0, PCACHE_WATERMARK_OFFSET + 2 * LINE);
+	memset(pool, 0, PCACHE_WATERMARK_OFFSET + 3 * LINE);
 	memset(pool + PCACHE_DESCRIPTORS_OFFSET, 0, N_SLOTS * LINE);
 	memset(pool + BLOCKS_AT, 0, N_SLOTS * BLCKSZ);
 	for (int i = 0; i < N_LINES; i++)
@@ -2201,8 +2209,8 @@ FirstLife(int mode)
 			line->offset = i * SB_PART;
 		else if (i == WATERMARK)
 			line->offset = PCACHE_WATERMARK_OFFSET;
-		else if (i == CONTROL)
-			line->offset = PCACHE_CONTROL_OFFSET;
+		else if (i < DESCRIPTOR(0))
+			line->offset = PCACHE_CONTROL_OFFSET + (i - CONTROL(0)) * LINE;
 		else if (page < 0)
 			line->offset = PCACHE_DESCRIPTORS_OFFSET + (i - DESCRIPTOR(0)) * LINE;
 		else

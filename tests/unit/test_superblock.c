@@ -454,7 +454,7 @@ TestChooseOtherVersion(void **state)
 	PCacheError err;
 
 	FillSuperblock(&first, 1000);
-	first.format_version = 2;
+	first.format_version = 1;
 	RandomBytes((char *) &first + 64, sizeof(first) - 64);
 	assert_int_equal(PCacheSuperblockChoose(&first, &first, &chosen, &err), PCACHE_SB_FIRST);
 	assert_memory_equal(&chosen, &first, sizeof(chosen));

@@ -205,7 +205,7 @@ FillSuperblock(PCacheSuperblock *sb, uint64 capacity)
 
 	memset(sb, 0, sizeof(*sb));
 	memcpy(sb->magic, "PGPCACHE", 8);
-	sb->format_version = 1;
+	sb->format_version = PCACHE_FORMAT_VERSION;
 	sb->superblock_size = 4096;
 	for (int i = 0; i < PCACHE_UUID_LEN; i++)
 		sb->pool_uuid[i] = 0xA0 + i;

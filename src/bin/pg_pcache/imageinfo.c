@@ -205,10 +205,10 @@ PrintInfo(const ImageInfo *info)
 	PrintField("capacity", "capacity", AsBlocks(sb->capacity));
 	PrintField("slots used", "slots_used", AsNumber(sb->slots_used));
 	PrintField("checkpoint", "checkpoint",
-			   Shown(AsLsn(sb->confirmed.location),
+			   Shown(AsLsn(sb->saved.location),
 					 psprintf("%X/%X, redo %X/%X, timeline %u",
-							  LSN_FORMAT_ARGS(sb->confirmed.location),
-							  LSN_FORMAT_ARGS(sb->confirmed.redo), sb->confirmed.timeline)));
+							  LSN_FORMAT_ARGS(sb->saved.location),
+							  LSN_FORMAT_ARGS(sb->saved.redo), sb->saved.timeline)));
 	PrintField("saved", "saved", AsTime(sb->saved_at));
 	if (!info->verified)
 		return;

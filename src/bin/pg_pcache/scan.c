@@ -137,7 +137,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	pages = kept_create(1024, NULL);
 
 	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);
-	PCacheSetCompleted(&facts, sb, r->control);
+	PCacheSetCompleted(&facts, sb, &judge->facts);
 	PCacheSetCopied(&facts, &judge->facts);
 	facts.drop_unlogged = judge->drop_unlogged;
 	facts.host_restarted = PCacheHostRestarted(sb, &judge->facts);

@@ -172,12 +172,9 @@ PrintState(const StatusResult *result)
 		PrintField("cluster's incarnation", "cluster_incarnation",
 				   Shown(AsString(NULL), result->record_result == PCACHE_RECORD_MISSING ?
 						 "none" : "damaged"));
-	PrintField("timeline", "timeline", AsNumber(sb->timeline));
-	PrintCheckpoint("confirmed checkpoint", "confirmed_checkpoint", &sb->confirmed);
-	PrintCheckpoint("pending checkpoint", "pending_checkpoint", &sb->pending);
+	PrintCheckpoint("saved checkpoint", "saved_checkpoint", &sb->saved);
 	PrintWalPlace("min. recovery point", "min_recovery_point", "location",
 				  sb->min_recovery_point, sb->min_recovery_point_timeline, NULL);
-	PrintField("checkpoint epoch", "checkpoint_epoch", AsNumber(sb->checkpoint_epoch));
 	PrintField("data checksums", "data_checksum_version", AsNumber(sb->data_checksum_version));
 	PrintField("saved pages", "saved_pages", AsNumber(sb->saved_pages));
 	PrintField("saved", "saved",

@@ -75,8 +75,7 @@ extern bool PersistentCacheStartsAgain(void);
 extern bool PersistentCacheStartGivenUp(void);
 
 /* pcache_startup.c: startup process */
-extern void PersistentCacheStartup(const ControlFileData *control_file,
-								   bool have_backup_label);
+extern void PersistentCacheStartup(bool have_backup_label);
 
 /* pcache_rebuild.c: a background worker */
 extern void PersistentCacheRebuildMain(Datum main_arg);
@@ -231,10 +230,8 @@ extern void PersistentCacheWalReplayed(void);
 
 /* pcache_checkpoint.c: checkpointer */
 extern void PersistentCacheCheckpointStart(void);
-extern void PersistentCacheCheckpointPending(const ControlFileData *control);
-extern void PersistentCacheCheckpointConfirmed(const ControlFileData *control);
 
-/* pcache_run.c: who updates pg_control */
+/* pcache_checkpoint.c: who updates pg_control */
 extern void PersistentCacheControlPending(const ControlFileData *control);
 extern void PersistentCacheControlConfirmed(const ControlFileData *control);
 

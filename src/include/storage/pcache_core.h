@@ -69,6 +69,17 @@ typedef struct PCacheHealth
 	bool		copy_notes_bad; /* the notes of copies */
 } PCacheHealth;
 
+/*
+ * What pg_control has, as far as this server has written it.  Under
+ * ControlFileLock.
+ */
+typedef struct PCacheControlFile
+{
+	uint64		updates;		/* 0 before the pool is ours */
+	XLogRecPtr	checkpoint;		/* location of the one in pg_control */
+	uint64		completed_epoch;	/* that this checkpoint has completed */
+} PCacheControlFile;
+
 /* So many processes can explain their deaths, see pcache_crash.c. */
 #define PCACHE_MAX_EXPLAINED	1024
 
@@ -85,8 +96,7 @@ typedef struct PersistentCacheControl
 	PCacheSuperblock superblock;
 	PCacheOutcome start;
 	PCacheHealth health;
-	uint64		control_updates;	/* of pg_control, under ControlFileLock; 0
-									 * before the pool is ours */
+	PCacheControlFile control_file;
 
 	/*
 	 * For persistent_cache_mode = always.  attached is set once the startup

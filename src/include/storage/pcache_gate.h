@@ -165,7 +165,7 @@ extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
 extern void PCacheSetCompleted(PCachePageFacts *facts,
 							   const PCacheSuperblock *sb,
-							   const ControlFileData *control);
+							   const PCacheGateFacts *gate_facts);
 extern void PCacheSetCopied(PCachePageFacts *facts,
 							const PCacheGateFacts *gate_facts);
 extern bool PCachePageIsDirty(const PCacheDescriptor *desc,

@@ -12,8 +12,8 @@
  *		0				superblock
  *		4 KiB			copy of the superblock
  *		8 KiB			WAL watermark (two slots in one cache line)
- *		8 KiB + 64		what pg_control looked like (likewise)
- *		8 KiB + 128		how a process died that may have overwritten pages
+ *		8 KiB + 64		what pg_control looked like (two cache lines)
+ *		8 KiB + 192		how a process died that may have overwritten pages
  *		12 KiB			memory errors that processes died of
  *		16 KiB			databases whose files redo has copied
  *		2 MiB			descriptor array, one cache line per slot
@@ -36,7 +36,7 @@
 #define PCACHE_POOL_FILE		"pool"
 #define PCACHE_POOL_FILE_TMP	"pool.tmp"	/* one that is being created */
 #define PCACHE_POOL_FILE_OLD	"pool.old"	/* one that is being replaced */
-#define PCACHE_FORMAT_VERSION	1
+#define PCACHE_FORMAT_VERSION	2
 
 #define PCACHE_MAGIC_HEAD		"PGPCACHE"
 #define PCACHE_MAGIC_TAIL		"EHCACPGP"
@@ -50,7 +50,7 @@
 #define PCACHE_COPY_OFFSET		4096
 #define PCACHE_WATERMARK_OFFSET 8192
 #define PCACHE_CONTROL_OFFSET	(PCACHE_WATERMARK_OFFSET + PCACHE_CACHE_LINE)
-#define PCACHE_SUSPECT_OFFSET	(PCACHE_WATERMARK_OFFSET + 2 * PCACHE_CACHE_LINE)
+#define PCACHE_SUSPECT_OFFSET	(PCACHE_WATERMARK_OFFSET + 3 * PCACHE_CACHE_LINE)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
 #define PCACHE_COPY_NOTES_OFFSET 16384
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
@@ -91,7 +91,7 @@ typedef enum PersistentCacheMode
 
 /*
  * Where a checkpoint was.  control_crc is the CRC that pg_control carried
- * once this checkpoint (or this shutdown) was recorded in it.
+ * once this shutdown was recorded in it.
  */
 typedef struct PCacheCheckpoint
 {
@@ -147,30 +147,28 @@ typedef struct PCacheSuperblock
 	uint32		mode;			/* PersistentCacheMode of the last user */
 	uint64		incarnation;	/* random, new at each server start */
 	uint64		generation;		/* number of superblock writes */
-	uint64		checkpoint_epoch;	/* of the last start, or of the last
-									 * checkpoint that was completed since */
-	uint32		timeline;
-	uint32		control_state;	/* DBState in pg_control at clean shutdown */
-	PCacheCheckpoint pending;	/* about to be written to pg_control */
-	PCacheCheckpoint confirmed; /* known to be in pg_control */
+	uint64		first_epoch;	/* of this incarnation; no earlier one has
+								 * left a descriptor with a later one */
+
+	/* By the last clean shutdown. */
+	PCacheCheckpoint saved;		/* what pg_control had then */
 	uint64		min_recovery_point; /* 0 on a primary */
 	uint32		min_recovery_point_timeline;
-	uint32		data_checksum_version;
-	uint8		boot_id[PCACHE_UUID_LEN];
-	uint64		saved_pages;	/* by the last clean shutdown */
+	uint32		control_state;	/* DBState */
+	uint64		saved_pages;
 	int64		saved_at;		/* seconds since 1970 */
-	uint32		n_dimms;		/* valid entries in dimms[] */
-	uint32		dimms_state;	/* PCacheMediaAnswer of the DIMM query */
-	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
-	uint64		pending_epoch;	/* that the pending checkpoint completes */
-	uint64		confirmed_epoch;	/* that the confirmed one completed */
+
 	uint64		replayed_from;	/* checkpoint from which starts have replayed
 								 * that did not complete another one before
 								 * they allowed connections */
 	uint32		starts_from;	/* how many such starts in a row */
-	uint32		unused;
+	uint32		data_checksum_version;
+	uint8		boot_id[PCACHE_UUID_LEN];
+	uint32		n_dimms;		/* valid entries in dimms[] */
+	uint32		dimms_state;	/* PCacheMediaAnswer of the DIMM query */
+	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
 
-	char		reserved[2252];
+	char		reserved[2300];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 	char		tail[PCACHE_MAGIC_LEN];
 } PCacheSuperblock;
@@ -193,16 +191,14 @@ StaticAssertDecl(offsetof(PCacheSuperblock, blocks_offset) == 104, "geometry");
 StaticAssertDecl(offsetof(PCacheSuperblock, slots_used) == 112, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, state) == 120, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, incarnation) == 128, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, pending) == 160, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, confirmed) == 184, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, min_recovery_point) == 208, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, saved) == 152, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, min_recovery_point) == 176, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, saved_pages) == 192, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, replayed_from) == 208, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, boot_id) == 224, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, saved_pages) == 240, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 256, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 264, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, pending_epoch) == 1800, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, replayed_from) == 1816, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1832, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 240, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 248, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1784, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, crc) == 4084, "tail");
 StaticAssertDecl(offsetof(PCacheSuperblock, tail) == 4088, "tail");
 
@@ -224,9 +220,10 @@ StaticAssertDecl(sizeof(PCacheWatermark) == PCACHE_CACHE_LINE / 2,
 StaticAssertDecl(offsetof(PCacheWatermark, crc) == 28, "PCacheWatermark");
 
 /*
- * What pg_control looked like when the pool's own server last wrote it.
+ * What pg_control looked like when the pool's own server last wrote it, and
+ * which pages the checkpoint in it has written.
  *
- * Two halves share one cache line of their own: the first one is stored before
+ * There are two halves, with a cache line each: the first one is stored before
  * pg_control is written, the second one after it.  The server learns time and
  * CRC only when it has written pg_control; a pending half has the time at which
  * it was stored, and no CRC.
@@ -235,7 +232,10 @@ typedef struct PCacheControlSeen
 {
 	uint64		number;			/* of the update; 0 if there was none */
 	uint64		contents;		/* hash of pg_control, but for time and CRC */
+	uint64		checkpoint;		/* location of the one in pg_control */
+	uint64		completed_epoch;	/* that this checkpoint completed */
 	int64		time;			/* pg_control's, see above */
+	char		reserved[16];
 	uint32		control_crc;	/* pg_control's, see above */
 	uint32		crc;			/* CRC-32C over all that precedes it */
 } PCacheControlSeen;
@@ -243,11 +243,12 @@ typedef struct PCacheControlSeen
 #define PCACHE_CONTROL_PENDING		0
 #define PCACHE_CONTROL_CONFIRMED	1
 
-StaticAssertDecl(sizeof(PCacheControlSeen) == PCACHE_CACHE_LINE / 2,
-				 "PCacheControlSeen");
-StaticAssertDecl(offsetof(PCacheControlSeen, time) == 16, "PCacheControlSeen");
-StaticAssertDecl(offsetof(PCacheControlSeen, control_crc) == 24, "PCacheControlSeen");
-StaticAssertDecl(offsetof(PCacheControlSeen, crc) == 28, "PCacheControlSeen");
+StaticAssertDecl(sizeof(PCacheControlSeen) == PCACHE_CACHE_LINE, "PCacheControlSeen");
+StaticAssertDecl(PCACHE_CONTROL_OFFSET % PCACHE_CACHE_LINE == 0, "PCacheControlSeen");
+StaticAssertDecl(offsetof(PCacheControlSeen, completed_epoch) == 24, "PCacheControlSeen");
+StaticAssertDecl(offsetof(PCacheControlSeen, time) == 32, "PCacheControlSeen");
+StaticAssertDecl(offsetof(PCacheControlSeen, control_crc) == 56, "PCacheControlSeen");
+StaticAssertDecl(offsetof(PCacheControlSeen, crc) == 60, "PCacheControlSeen");
 
 /*
  * A note that a process died of a fault: before, it may have overwritten what

@@ -99,8 +99,9 @@ extern bool PCacheSeedWatermark(const ControlFileData *control,
 /* pcache_wal_end.c */
 extern XLogRecPtr PCacheWalEnd(XLogSegNo segno, TimeLineID timeline);
 
-/* pcache_run.c */
-extern void PCacheBeginControlSeen(const ControlFileData *control);
+/* pcache_checkpoint.c */
+extern void PCacheBeginControlSeen(const ControlFileData *control,
+								   uint64 completed_epoch);
 
 /* pcache_next_start.c */
 extern void PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast);

@@ -44,11 +44,14 @@ extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
 /* pcache_control.c */
 extern uint32 PCacheControlSeenCrc(const PCacheControlSeen *seen);
 extern PCacheControlSeen PCacheControlPending(const ControlFileData *control,
-											  uint64 number, int64 now);
+											  uint64 number,
+											  uint64 completed_epoch,
+											  int64 now);
 extern PCacheControlSeen PCacheControlConfirmed(const ControlFileData *control,
-												uint64 number);
+												uint64 number,
+												uint64 completed_epoch);
 extern void PCacheReadControlSeen(int fd, PCacheControlSeen seen[2]);
-extern bool PCacheControlIsAsSeen(const PCacheControlSeen seen[2],
-								  const ControlFileData *control);
+extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen[2],
+													const ControlFileData *control);
 
 #endif							/* PCACHE_WITNESS_H */

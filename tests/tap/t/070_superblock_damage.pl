@@ -25,7 +25,7 @@ cmp_ok(scalar @fields, '>=', 45, 'all fields are known');
 my %offset = map { $_->{name} => $_->{offset} } @fields;
 is($offset{pool_uuid}, 16, 'offset of pool_uuid');
 is($offset{byte_order}, 60, 'offset of byte_order');
-is($offset{'confirmed.location'}, 184, 'offset of confirmed');
+is($offset{'saved.location'}, 152, 'offset of saved');
 is($offset{crc}, 4084, 'offset of crc');
 is(crc32c('123456789'), 0xE3069283, 'CRC-32C as specified');
 
@@ -86,7 +86,7 @@ for my $field (@fields)
 }
 
 # Now through the server.
-for my $name (qw(magic format_version capacity state confirmed.location reserved crc tail))
+for my $name (qw(magic format_version capacity state saved.location reserved crc tail))
 {
 	damage_superblock($pool, $name, 0);
 	my $offset = log_offset($node);
@@ -105,7 +105,7 @@ for my $name (qw(magic format_version capacity state confirmed.location reserved
 	$offset = log_offset($node);
 	$node->start;
 	is_cold($node, $offset, $name eq 'format_version'
-		? qr/^the pool has format version \d+, this server has 1$/
+		? qr/^the pool has format version \d+, this server has 2$/
 		: $name eq 'magic' ? qr/^magic number is wrong$/
 		: $name eq 'tail' ? qr/^trailing magic number is wrong$/
 		: qr/^checksum is wrong$/,

@@ -46,8 +46,8 @@ for my $case (@cases)
 # Fields that no gate depends on in this mode.
 for my $changes (
 	{ generation => 12345 }, { created_at => 1 }, { saved_at => -5 },
-	{ boot_id => "\1" x 16 }, { mode => 2 }, { checkpoint_epoch => 77 },
-	{ fs_kind => 1 }, { 'pending.location' => 0 })
+	{ boot_id => "\1" x 16 }, { mode => 2 }, { first_epoch => 77 },
+	{ fs_kind => 1 })
 {
 	my ($name) = keys %$changes;
 

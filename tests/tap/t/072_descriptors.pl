@@ -94,7 +94,7 @@ my @cases = (
 		write_descriptor($pool, $_[3], fork_number => 3);
 	} ],
 	[ 'LSN too new', 'wal_not_durable', 'WAL not durable', 2, sub {
-		my $end = read_superblock($pool)->{'confirmed.location'};
+		my $end = read_superblock($pool)->{'saved.location'};
 		write_descriptor($pool, $_[0], page_lsn => $end + 1);
 		write_descriptor($pool, $_[1], page_lsn => $lsn_after_end);
 		# the checkpoint itself is durable

@@ -38,7 +38,7 @@ like($out, qr/^server: +not running\npool: +\Q$pool\E\nfile system: +tmpfs\n/, '
 like($out, qr/^state: +empty$/m, 'status: state');
 like($out, qr/^mode: +none$/m, 'status: mode');
 like($out, qr/^saved: +never$/m, 'status: never saved');
-like($out, qr/^confirmed checkpoint: +none$/m, 'status: no checkpoint');
+like($out, qr/^saved checkpoint: +none$/m, 'status: no checkpoint');
 my $verdict = verify_json($node);
 is($verdict->{rc}, 2, 'verify of an empty pool: exit status');
 is($verdict->{reason}, 'new', 'verify of an empty pool: reason');
@@ -76,8 +76,7 @@ cmp_ok($status->{saved_pages}, '>=', 0.999 * $valid, 'status after a clean stop:
 like($status->{saved}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, 'status after a clean stop: when');
 my ($control) = run_command([ 'pg_controldata', $data ]);
 my ($checkpoint) = $control =~ /^Latest checkpoint location:\s+(\S+)/m;
-is($status->{confirmed_checkpoint}{location}, $checkpoint, 'status after a clean stop: checkpoint');
-is_deeply($status->{pending_checkpoint}, $status->{confirmed_checkpoint}, 'status after a clean stop: both');
+is($status->{saved_checkpoint}{location}, $checkpoint, 'status after a clean stop: checkpoint');
 is($status->{min_recovery_point}, undef, 'status of a primary: no minimum recovery point');
 ok($status->{superblock_intact} && $status->{superblock_copy_intact}, 'status: superblocks are intact');
 
@@ -235,7 +234,7 @@ patch_superblock($pool, format_version => 7);
 is($rc, 0, 'status of another format version: exit status');
 like($out, qr/^format version: +7$/m, 'status of another format version: the version');
 unlike($out, qr/^capacity:/m, 'status of another format version: nothing beyond the frozen part');
-patch_superblock($pool, format_version => 1, saved_at => 2**62, state => 77, mode => 88);
+patch_superblock($pool, format_version => 2, saved_at => 2**62, state => 77, mode => 88);
 ($rc, $out, $err) = pcache($node, 'status', '--json');
 is($rc, 0, 'status of nonsense: exit status');
 is(eval { decode_json($out)->{state} }, 'unknown', 'status of nonsense: valid JSON');

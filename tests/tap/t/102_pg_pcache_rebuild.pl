@@ -172,7 +172,7 @@ is(verb_json($node, 'rebuild', '--reset')->{capacity}, 8192, 'both superblocks d
 starts('both superblocks damaged, --reset', 'cold');
 put_all_back($saved);
 patch_superblock($pool, format_version => 7);
-refused('another format', qr/cannot be repaired\n.*detail: It has format version 7; this program has 1\.\n/);
+refused('another format', qr/cannot be repaired\n.*detail: It has format version 7; this program has 2\.\n/);
 put_all_back($saved);
 truncate $pool, DESCRIPTORS_OFFSET + DESCRIPTOR_SIZE;
 refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes, which is too small for \d+ blocks\n/);

@@ -213,12 +213,12 @@ ok($node->poll_query_until('postgres', "SELECT last_start_time > '$started' FROM
 ok($node->poll_query_until('postgres', 'SELECT sealer_pid IS NOT NULL FROM pg_stat_pcache'), 'restart after a crash: there is a sealer again');
 
 # What keeps the next start cold shows at once.
-my $superblocks = read_bytes(pool_file($node), 0, 2 * SUPERBLOCK_SIZE);
+my $superblocks = read_bytes(pool_file($node), 0, CONTROL_OFFSET + 128);
 for my $case (
 	[ 'a damaged superblock', 'superblock', sub { damage_superblock(pool_file($node), 'state', 0, COPY_OFFSET) } ],
 	[ 'another cluster', 'system identifier', sub { patch_superblock(pool_file($node), system_identifier => 1) } ],
 	[ 'another incarnation', 'incarnation', sub { patch_superblock(pool_file($node), incarnation => 1) } ],
-	[ 'a checkpoint unknown', 'checkpoint', sub { patch_superblock(pool_file($node), 'pending.location' => 1, 'confirmed.location' => 1) } ])
+	[ 'another checkpoint', 'checkpoint', sub { write_bytes(pool_file($node), CONTROL_OFFSET + 64 * $_ + 16, pack('Q', 1)) for 0, 1 } ])
 {
 	my ($name, $reason, $damage) = @$case;
 

@@ -13,8 +13,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-use constant CONTROL_OFFSET => WATERMARK_OFFSET + 64;
-
 my $vanilla = vanilla_install();
 my $without = qr/^the cluster was run without the pool$/;
 my $foreign = qr/^the control file is not what the pool's server last wrote$/;
@@ -24,18 +22,18 @@ my $data = $node->data_dir;
 my $record = state_file($node);
 my ($expected, $valid, $offset, $before, $log, @half);
 
-# The two halves: number, hash of contents, time, CRC of pg_control.
+# The two halves: number, hash of contents, checkpoint, epoch, time, reserved, CRC of pg_control.
 sub read_halves
 {
-	return map { [ unpack 'QQqL', read_bytes($pool, CONTROL_OFFSET + 32 * $_, 28) ] } 0, 1;
+	return map { [ unpack 'Q4qa16L', read_bytes($pool, CONTROL_OFFSET + 64 * $_, 60) ] } 0, 1;
 }
 
 sub write_half
 {
 	my ($which, @values) = @_;
-	my $bytes = pack 'QQqL', @values;
+	my $bytes = pack 'Q4qa16L', @values;
 
-	write_bytes($pool, CONTROL_OFFSET + 32 * $which, $bytes . pack('L', crc32c($bytes)));
+	write_bytes($pool, CONTROL_OFFSET + 64 * $which, $bytes . pack('L', crc32c($bytes)));
 	return;
 }
 
@@ -61,9 +59,9 @@ $before = $half[1][0];
 $node->safe_psql('postgres', 'CHECKPOINT');
 @half = read_halves();
 cmp_ok($half[1][0], '>', $before, 'another checkpoint: another update');
-is($half[1][3], unpack('L', read_bytes("$data/global/pg_control", control_crc_offset(), 4)),
+is($half[1][6], unpack('L', read_bytes("$data/global/pg_control", control_crc_offset(), 4)),
 	'another checkpoint: the CRC is that of pg_control');
-is($half[1][2], unpack('q', read_bytes("$data/global/pg_control", 24, 8)),
+is($half[1][4], unpack('q', read_bytes("$data/global/pg_control", 24, 8)),
 	'another checkpoint: and the time');
 is_deeply([ map { $_->{warm} } query_next_start() ], ['t'], 'next start: warm');
 
@@ -200,8 +198,8 @@ for my $case ([ 'older', 1 ], [ 'torn', 0 ])
 
 	($expected, $valid) = change_and_crash($node);
 	@half = read_halves();
-	write_half(1, $half[1][0] - 1, $half[1][1] ^ 1, $half[1][2] - 30, $half[1][3] ^ 1);
-	write_bytes($pool, CONTROL_OFFSET + 32, "\x5A") if !$intact;
+	write_half(1, $half[1][0] - 1, $half[1][1] ^ 1, @{ $half[1] }[2, 3], $half[1][4] - 30, $half[1][5], $half[1][6] ^ 1);
+	write_bytes($pool, CONTROL_OFFSET + 64, "\x5A") if !$intact;
 	warm_after_crash($node, $valid, $name);
 	contents_right($node, $expected, $name);
 }
@@ -209,20 +207,20 @@ for my $case ([ 'older', 1 ], [ 'torn', 0 ])
 # --- and before pg_control: only the pending half is of the update
 ($expected, $valid) = change_and_crash($node);
 @half = read_halves();
-write_half(0, $half[0][0] + 1, $half[0][1] ^ 1, $half[0][2] + 30, 0);
+write_half(0, $half[0][0] + 1, $half[0][1] ^ 1, @{ $half[0] }[2, 3], $half[0][4] + 30, $half[0][5], 0);
 warm_after_crash($node, $valid, 'pending half is newer');
 contents_right($node, $expected, 'pending half is newer');
 
 # --- another pending half than pg_control
 ($expected, $valid) = change_and_crash($node);
 @half = read_halves();
-write_half(0, $half[0][0] + 1, $half[0][1], $half[0][2] - 2, 0);
-write_bytes($pool, CONTROL_OFFSET + 32, "\x5A\x5B");
+write_half(0, $half[0][0] + 1, @{ $half[0] }[1 .. 3], $half[0][4] - 2, $half[0][5], 0);
+write_bytes($pool, CONTROL_OFFSET + 64, "\x5A\x5B");
 cold_then_warm($node, $expected, 'control_file', $foreign, 'pending half of another time');
 
 # --- no line, as in a pool that was last used by a server without it
 ($expected, $valid) = change_and_crash($node);
-write_bytes($pool, CONTROL_OFFSET, "\0" x 64);
+write_bytes($pool, CONTROL_OFFSET, "\0" x 128);
 cold_then_warm($node, $expected, 'control_file', $foreign, 'pool without the line');
 $node->stop;
 done_testing();

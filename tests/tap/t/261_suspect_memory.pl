@@ -15,7 +15,7 @@ use Test::More;
 
 need_inject_module();
 
-use constant SUSPECT_OFFSET => 8192 + 128;
+use constant SUSPECT_OFFSET => 8192 + 192;
 use constant SUSPECT_SIZE => 64;
 
 my %number = (SEGV => 11, ILL => 4, FPE => 8, BUS => 7, TRAP => 5, SYS => 31, ABRT => 6);

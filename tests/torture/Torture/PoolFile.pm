@@ -72,16 +72,21 @@ sub read_pool
 			tag => "$spc/$db/$rel/$fork/$block", page_lsn => page_lsn($page), page => $page };
 	}
 	close $fh;
-	my ($pe, $ce) = unpack('QQ', substr($sb, 1800, 16));
-	my %sb = (state => $state, mode => unpack('L', substr($sb, 124, 4)), blocks => $blocks, slots => $slots, epoch => unpack('Q', substr($sb, 144, 8)),
-		pending_epoch => $pe, confirmed_epoch => $ce,
-		pending => page_lsn_swapped(substr($sb, 160, 16)), confirmed => page_lsn_swapped(substr($sb, 184, 16)));
+	my %sb = (state => $state, mode => unpack('L', substr($sb, 124, 4)), blocks => $blocks, slots => $slots, first_epoch => unpack('Q', substr($sb, 144, 8)),
+		saved => page_lsn_swapped(substr($sb, 152, 16)));
 	open($fh, '<:raw', $pool) or die;
 	seek($fh, 8192, 0);
 	read($fh, my $wm, 64);
+	read($fh, my $control, 128);
 	close $fh;
 	my @w = map { my ($f, $w) = unpack('QQ', substr($wm, 32 * $_, 16)); format_lsn($f) . ' witness ' . format_lsn($w) } 0, 1;
 	$sb{watermarks} = join(', ', @w);
+	# what pg_control looked like: number, hash, checkpoint, epoch
+	for my $half (0, 1)
+	{
+		my ($number, undef, $checkpoint, $epoch) = unpack('Q4', substr($control, 64 * $half, 32));
+		$sb{ (qw(pending confirmed))[$half] } = "$number checkpoint " . format_lsn($checkpoint) . " epoch $epoch";
+	}
 	return (\%sb, \@d);
 }
 

@@ -91,6 +91,7 @@ sub compare_pools
 # stored there, how often until the cut at most, and at which step.
 my %SITES = (
 	superblock => [ 1, 8, 40, 1 .. 4 ],
+	control => [ 32, 16, 16, 1 .. 4 ],
 	watermark => [ 2, 100, 1000, 1 .. 4 ],
 	mark => [ 4, 500, 2000, 1 .. 4 ],
 	seal => [ 8, 200, 2000, 1 .. 4 ],
@@ -99,10 +100,12 @@ my %SITES = (
 # Only if the shim sees each store.
 my %STORE_SITE = (store => [ 8, 3000, 3000, 6 ]);
 
-# The name of one of them.
+# The name of one of them.  Superblocks are stored only at a start and at a stop.
 sub random_site
 {
-	return pick(sort(keys %SITES, $trace ? keys %STORE_SITE : ()));
+	my ($running) = @_;
+
+	return pick(sort(grep({ !$running || $_ ne 'superblock' } keys %SITES), $trace ? keys %STORE_SITE : ()));
 }
 
 # Have the shim cut the power at a site.  Returns a text.
@@ -136,7 +139,7 @@ sub cut_at_site
 	my ($data, $pool) = @_;
 	my $pm = postmaster_pid($data) // return 0;
 	my $p = server_processes($pm);
-	my $site = arm_shim($pool, $set{site} // random_site());
+	my $site = arm_shim($pool, $set{site} // random_site(1));
 	my $deadline = time + 8;
 	sleep 0.01 while -e "/proc/$pm/stat" && slurp("/proc/$pm/stat") !~ /\) [TZ] / && time < $deadline;
 	if (time < $deadline)

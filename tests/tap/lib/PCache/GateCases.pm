@@ -29,8 +29,8 @@ sub superblock_gate_cases
 
 	return (
 		# format
-		[ 'format version', { format_version => 2 }, 'version',
-			qr/^the pool has format version 2, this server has 1$/ ],
+		[ 'format version', { format_version => 1 }, 'version',
+			qr/^the pool has format version 1, this server has 2$/ ],
 		[ 'major version', { pg_major => 17 }, 'version',
 			qr/^the pool belongs to PostgreSQL 17 with catalog version \d+$/ ],
 		[ 'pg_control version', { pg_control_version => 1700 }, 'version',
@@ -81,11 +81,11 @@ sub superblock_gate_cases
 			qr/^the state of the pool is 99, which is unknown$/ ],
 		[ 'control state', { control_state => 2 }, 'control_state',
 			qr/^the cluster was started and stopped without the pool$/ ],
-		[ 'timeline', { 'confirmed.timeline' => $plus_one }, 'timeline',
+		[ 'timeline', { 'saved.timeline' => $plus_one }, 'timeline',
 			qr/^the pool was saved on timeline 2, the cluster is on timeline 1$/ ],
-		[ 'checkpoint', { 'confirmed.location' => sub { $_[0] - 8 } }, 'checkpoint',
+		[ 'checkpoint', { 'saved.location' => sub { $_[0] - 8 } }, 'checkpoint',
 			qr/^the pool was saved at checkpoint \S+, the last checkpoint of the cluster is at \S+$/ ],
-		[ 'redo point', { 'confirmed.redo' => sub { $_[0] - 8 } }, 'checkpoint',
+		[ 'redo point', { 'saved.redo' => sub { $_[0] - 8 } }, 'checkpoint',
 			qr/^the pool was saved at checkpoint / ],
 		[ 'minimum recovery point', { min_recovery_point => 0x1000028 }, 'control_state',
 			qr/^the cluster was started and stopped without the pool$/ ],
@@ -93,7 +93,7 @@ sub superblock_gate_cases
 			'control_state', qr/^the cluster was started and stopped without the pool$/ ],
 		[ 'data checksums', { data_checksum_version => sub { $_[0] ? 0 : 1 } }, 'data_checksums',
 			qr/^data checksums were switched on or off$/ ],
-		[ 'checksum of pg_control', { 'confirmed.control_crc' => sub { $_[0] ^ 1 } },
+		[ 'checksum of pg_control', { 'saved.control_crc' => sub { $_[0] ^ 1 } },
 			'control_file', qr/^the control file was changed since the pool was saved$/ ]);
 }
 

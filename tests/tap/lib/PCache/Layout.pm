@@ -29,6 +29,7 @@ our @EXPORT = qw(
   SUPERBLOCK_SIZE
   COPY_OFFSET
   WATERMARK_OFFSET
+  CONTROL_OFFSET
   DESCRIPTORS_OFFSET
   DESCRIPTOR_SIZE
   STATE_EMPTY
@@ -45,6 +46,7 @@ use constant {
 	SUPERBLOCK_SIZE => 4096,
 	COPY_OFFSET => 4096,
 	WATERMARK_OFFSET => 8192,
+	CONTROL_OFFSET => 8192 + 64,
 	DESCRIPTORS_OFFSET => 2 * 1024 * 1024,
 	DESCRIPTOR_SIZE => 64,
 	STATE_EMPTY => 1,
@@ -68,7 +70,7 @@ my %TYPES = (
 =item struct_fields(struct)
 
 The fields of a struct in pcache_layout.h, in order: name, offset, size and
-the template for unpack().  Structs in it are taken apart ("pending.location",
+the template for unpack().  Structs in it are taken apart ("saved.location",
 "dimms[0].id"); of an array of structs the first and last element are listed.
 
 =cut

@@ -29,12 +29,12 @@ use Walk::Util;
 our %EVENTS;
 
 # Offsets to watch: the same field of up to four descriptors, or a place in the
-# superblock, its copy, or the watermark.  Of descriptors, those that a stop has
+# superblock, its copy, the watermark, or what pg_control looked like.  Of descriptors, those that a stop has
 # to write in mode always: not sealed, but with what was there before, by preference with the same LSN.
 sub store_points
 {
 	my ($c, $of, $field, $r) = @_;
-	return +{ superblock => 0, copy => 4096, watermark => 8192 }->{$of} + $field if $of ne 'descriptor';
+	return +{ superblock => 0, copy => 4096, watermark => 8192, control => 8192 + 64 }->{$of} + $field if $of ne 'descriptor';
 	my ($same, $others) = descriptor_slots("$c->{pool}/pool", $c->{conf}{persistent_cache_mode} eq 'always');
 	my @points;
 	for my $slots ($same, $others)
@@ -48,9 +48,9 @@ sub store_points
 sub draw_store
 {
 	my ($c, $r) = @_;
-	my $of = $r->pick('of', 'descriptor', 'descriptor', 'superblock', 'copy', 'watermark');
+	my $of = $r->pick('of', 'descriptor', 'descriptor', 'superblock', 'copy', 'watermark', 'control');
 	my $field = $r->pick('field', 0, 0, 8, 16, 24, 32, 56);
-	$field = $r->pick('place', 112, 120, 128, 136, 160, 184, 1800, 4080) if $of =~ /superblock|copy/;
+	$field = $r->pick('place', 112, 120, 128, 136, 144, 152, 176, 208, 4080) if $of =~ /superblock|copy/;
 	return (points => [ store_points($c, $of, $field, $r) ], hits => $r->pick('hits', 1, 1, 2, 3));
 }
 

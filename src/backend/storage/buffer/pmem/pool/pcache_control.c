@@ -56,13 +56,15 @@ ContentsHash(const ControlFileData *control)
 }
 
 static PCacheControlSeen
-MakeSeen(const ControlFileData *control, uint64 number, int64 time,
-		 uint32 control_crc)
+MakeSeen(const ControlFileData *control, uint64 number, uint64 completed_epoch,
+		 int64 time, uint32 control_crc)
 {
-	PCacheControlSeen seen;
+	PCacheControlSeen seen = {0};
 
 	seen.number = number;
 	seen.contents = ContentsHash(control);
+	seen.checkpoint = control->checkPoint;
+	seen.completed_epoch = completed_epoch;
 	seen.time = time;
 	seen.control_crc = control_crc;
 	seen.crc = PCacheControlSeenCrc(&seen);
@@ -74,16 +76,18 @@ MakeSeen(const ControlFileData *control, uint64 number, int64 time,
  * a time in seconds since 1970.
  */
 PCacheControlSeen
-PCacheControlPending(const ControlFileData *control, uint64 number, int64 now)
+PCacheControlPending(const ControlFileData *control, uint64 number,
+					 uint64 completed_epoch, int64 now)
 {
-	return MakeSeen(control, number, now, 0);
+	return MakeSeen(control, number, completed_epoch, now, 0);
 }
 
 /* The half that goes with pg_control as it is on disk. */
 PCacheControlSeen
-PCacheControlConfirmed(const ControlFileData *control, uint64 number)
+PCacheControlConfirmed(const ControlFileData *control, uint64 number,
+					   uint64 completed_epoch)
 {
-	return MakeSeen(control, number, control->time, control->crc);
+	return MakeSeen(control, number, completed_epoch, control->time, control->crc);
 }
 
 /*
@@ -106,15 +110,15 @@ IsIntact(const PCacheControlSeen *seen)
 
 /*
  * Is pg_control what the pool's server last wrote, or what it was about to
- * write when it died?
+ * write when it died?  Returns the half that says so, or NULL.
  *
  * The confirmed half tells exactly.  The pending one does not know which CRC
  * pg_control got, so it counts only if nothing is known to have been confirmed
  * since, and only for a pg_control that was written at the same time.
  */
-bool
-PCacheControlIsAsSeen(const PCacheControlSeen seen[2],
-					  const ControlFileData *control)
+const PCacheControlSeen *
+PCacheControlAsSeen(const PCacheControlSeen seen[2],
+					const ControlFileData *control)
 {
 	const PCacheControlSeen *pending = &seen[PCACHE_CONTROL_PENDING];
 	const PCacheControlSeen *confirmed = &seen[PCACHE_CONTROL_CONFIRMED];
@@ -124,11 +128,13 @@ PCacheControlIsAsSeen(const PCacheControlSeen seen[2],
 		confirmed->contents == contents &&
 		confirmed->time == control->time &&
 		confirmed->control_crc == control->crc)
-		return true;
+		return confirmed;
 
 	/* the difference is unsigned, so an earlier time does not do either */
-	return IsIntact(pending) &&
+	if (IsIntact(pending) &&
 		(!IsIntact(confirmed) || pending->number > confirmed->number) &&
 		pending->contents == contents &&
-		(uint64) control->time - (uint64) pending->time <= MAX_CONTROL_DELAY;
+		(uint64) control->time - (uint64) pending->time <= MAX_CONTROL_DELAY)
+		return pending;
+	return NULL;
 }

@@ -160,15 +160,6 @@ GateSuspect(const PCacheGateFacts *facts)
 				  _("%s, and may have overwritten cached pages before"), death);
 }
 
-/* Is this checkpoint the one that pg_control points to? */
-static bool
-SameCheckpoint(const PCacheCheckpoint *checkpoint, const ControlFileData *control)
-{
-	return checkpoint->location == control->checkPoint &&
-		checkpoint->redo == control->checkPointCopy.redo &&
-		checkpoint->timeline == control->checkPointCopy.ThisTimeLineID;
-}
-
 /* Was the host restarted since the pool was in use? */
 bool
 PCacheHostRestarted(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
@@ -211,6 +202,32 @@ GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 }
 
 /*
+ * The pool's server has not left pg_control as it is, so redo of another run may
+ * have been through part of the data files.  Say what has changed, if that shows.
+ */
+static PCacheVerdict
+RefuseControl(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	const ControlFileData *control = facts->control;
+	const PCacheControlSeen *pending = &facts->control_seen[PCACHE_CONTROL_PENDING];
+	const PCacheControlSeen *confirmed = &facts->control_seen[PCACHE_CONTROL_CONFIRMED];
+
+	if (confirmed->number != 0 &&
+		confirmed->checkpoint != control->checkPoint &&
+		pending->checkpoint != control->checkPoint)
+		return Refuse(PCACHE_COLD_CHECKPOINT,
+					  _("the pool knows of checkpoints %X/%X and %X/%X, the last checkpoint of the cluster is at %X/%X"),
+					  LSN_FORMAT_ARGS(confirmed->checkpoint),
+					  LSN_FORMAT_ARGS(pending->checkpoint),
+					  LSN_FORMAT_ARGS(control->checkPoint));
+	if (sb->data_checksum_version != control->data_checksum_version)
+		return Refuse(PCACHE_COLD_CHECKSUMS,
+					  _("data checksums were switched on or off"));
+	return Refuse(PCACHE_COLD_CONTROL_CHANGED,
+				  _("the control file is not what the pool's server last wrote"));
+}
+
+/*
  * Does the pool go with pg_control and with the WAL, although it was in use
  * when the server stopped?
  */
@@ -222,20 +239,8 @@ GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	PCacheVerdict verdict;
 	PCacheError err;
 
-	if (!SameCheckpoint(&sb->confirmed, control) &&
-		!SameCheckpoint(&sb->pending, control))
-		return Refuse(PCACHE_COLD_CHECKPOINT,
-					  _("the pool knows of checkpoints %X/%X and %X/%X, the last checkpoint of the cluster is at %X/%X"),
-					  LSN_FORMAT_ARGS(sb->confirmed.location),
-					  LSN_FORMAT_ARGS(sb->pending.location),
-					  LSN_FORMAT_ARGS(control->checkPoint));
-	if (sb->data_checksum_version != control->data_checksum_version)
-		return Refuse(PCACHE_COLD_CHECKSUMS,
-					  _("data checksums were switched on or off"));
-	/* redo of another run may have been through part of the data files */
-	if (!PCacheControlIsAsSeen(facts->control_seen, control))
-		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
-					  _("the control file is not what the pool's server last wrote"));
+	if (PCacheControlAsSeen(facts->control_seen, control) == NULL)
+		return RefuseControl(sb, facts);
 	verdict = GatePower(sb, facts);
 	if (verdict.refusal != PCACHE_WARM)
 		return verdict;
@@ -263,7 +268,7 @@ static PCacheVerdict
 GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	const ControlFileData *control = facts->control;
-	const PCacheCheckpoint *saved = &sb->confirmed;
+	const PCacheCheckpoint *saved = &sb->saved;
 
 	switch ((PCacheState) sb->state)
 	{
@@ -305,7 +310,11 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (sb->data_checksum_version != control->data_checksum_version)
 		return Refuse(PCACHE_COLD_CHECKSUMS,
 					  _("data checksums were switched on or off"));
-	/* whatever else came to pg_control since: it was not this pool's server */
+
+	/*
+	 * Whatever else came to pg_control since, it was not this pool's server.
+	 * This one would do alone; those before it word the reason.
+	 */
 	if (saved->control_crc != control->crc)
 		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
 					  _("the control file was changed since the pool was saved"));
@@ -502,21 +511,23 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
  *
  * After a clean stop all epochs are completed; the redo point is still that of
  * pg_control, since a standby that is stopped may keep an old one.  After a
- * crash pg_control has one checkpoint or the other: the crash may have come
- * before or after the pending one got there, or before or after that was
- * confirmed.
+ * crash the half that agrees with pg_control has the epoch that goes with the
+ * checkpoint there.
  */
 void
 PCacheSetCompleted(PCachePageFacts *facts, const PCacheSuperblock *sb,
-				   const ControlFileData *control)
+				   const PCacheGateFacts *gate_facts)
 {
-	facts->redo = control->checkPointCopy.redo;
+	const PCacheControlSeen *seen;
+
+	facts->redo = gate_facts->control->checkPointCopy.redo;
 	if (sb->state == PCACHE_STATE_CLEAN)
+	{
 		facts->completed_epoch = PG_UINT64_MAX;
-	else if (SameCheckpoint(&sb->pending, control))
-		facts->completed_epoch = sb->pending_epoch;
-	else
-		facts->completed_epoch = sb->confirmed_epoch;
+		return;
+	}
+	seen = PCacheControlAsSeen(gate_facts->control_seen, gate_facts->control);
+	facts->completed_epoch = seen != NULL ? seen->completed_epoch : 0;
 }
 
 /* Fill in which databases PCachePageGate() drops, of a pool that is to be kept. */

@@ -238,9 +238,9 @@ PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
  * "attaching": until somebody sets another one, nothing in it is kept.
  *
  * control is the cluster's; mode and slots_used are what the pool will be
- * used with.  Checkpoints, epochs and DIMMs are the caller's business, as is
- * PGDATA's record, which must get the same incarnation.  Returns false if there
- * are no random numbers.
+ * used with.  Epochs and DIMMs are the caller's business,
+ * as is PGDATA's record, which must get the same incarnation.  Returns false if
+ * there are no random numbers.
  */
 bool
 PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
@@ -257,7 +257,6 @@ PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
 	sb->state = PCACHE_STATE_ATTACHING;
 	sb->mode = mode;
 	sb->slots_used = slots_used;
-	sb->timeline = control->checkPointCopy.ThisTimeLineID;
 	sb->data_checksum_version = control->data_checksum_version;
 	(void) PCacheReadBootId(sb->boot_id);
 	return true;
@@ -273,12 +272,10 @@ PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
 {
 	sb->state = PCACHE_STATE_CLEAN;
 	sb->control_state = control->state;
-	sb->confirmed.location = control->checkPoint;
-	sb->confirmed.redo = control->checkPointCopy.redo;
-	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
-	sb->confirmed.control_crc = control->crc;
-	sb->pending = sb->confirmed;
-	sb->timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->saved.location = control->checkPoint;
+	sb->saved.redo = control->checkPointCopy.redo;
+	sb->saved.timeline = control->checkPointCopy.ThisTimeLineID;
+	sb->saved.control_crc = control->crc;
 	sb->min_recovery_point = control->minRecoveryPoint;
 	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
 	sb->data_checksum_version = control->data_checksum_version;

@@ -35,6 +35,9 @@
 #include "utils/injection_point.h"
 #include "utils/memutils.h"
 
+/* No server begins as many checkpoints before it is started again. */
+#define MAX_EPOCHS	(UINT64CONST(1) << 32)
+
 /*
  * A doubt about pages costs pages, but a server needs buffers: they cannot be in
  * this pool.
@@ -122,16 +125,16 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
  * Pool first, then PGDATA: a crash between the two leaves incarnations that
  * do not match.
  *
- * control is pg_control as it is on disk, next_control as it will be.
- * record is PGDATA's, if the pool is to be kept.  completed_epoch is that of
- * pages which are kept, see PCachePageIsDirty().
+ * control is pg_control as it is on disk.  record is PGDATA's, if the pool is to
+ * be kept.  completed_epoch is that of pages which are kept, see
+ * PCachePageIsDirty().
  */
 static void
-AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
-		  const PCacheRecord *record, uint64 completed_epoch)
+AdoptPool(const ControlFileData *control, const PCacheRecord *record,
+		  uint64 completed_epoch)
 {
 	PCacheSuperblock *sb = &PCacheCtl->superblock;
-	uint64		epoch = sb->checkpoint_epoch + 2;
+	uint64		epoch = sb->first_epoch + MAX_EPOCHS;
 	PCacheRecord next_record;
 	PCacheError err = {{0}};
 
@@ -146,31 +149,16 @@ AdoptPool(const ControlFileData *control, const ControlFileData *next_control,
 	}
 	PCacheMediaRememberDimms(&PCacheMedia, sb);
 
-	/*
-	 * Descriptors may have the epoch of a checkpoint that was not completed.
-	 * If several of them failed, it may be beyond this one.  Then a page is
-	 * kept dirty that is clean, until enough checkpoints have completed.
-	 */
-	sb->checkpoint_epoch = epoch;
+	/* beyond any epoch in a descriptor, even if checkpoints have failed */
+	sb->first_epoch = epoch;
 	pg_atomic_write_u64(&PCacheCtl->epoch, epoch);
-	sb->confirmed.location = control->checkPoint;
-	sb->confirmed.redo = control->checkPointCopy.redo;
-	sb->confirmed.timeline = control->checkPointCopy.ThisTimeLineID;
-	sb->confirmed.control_crc = 0;
-	sb->confirmed_epoch = Min(completed_epoch, epoch);
-	sb->pending = sb->confirmed;
-	sb->pending_epoch = sb->confirmed_epoch;
-	/* with a backup_label, this start is about to change it in pg_control */
-	sb->pending.location = next_control->checkPoint;
-	sb->pending.redo = next_control->checkPointCopy.redo;
-	sb->pending.timeline = next_control->checkPointCopy.ThisTimeLineID;
 	INJECTION_POINT("persistent-cache-adopting", NULL);
 	if (!PCacheStoreSuperblock(LOG))
 		PCacheStartAgainUnwritten();
 	LWLockRelease(PersistentCacheLock);
 
 	/* not before: a pool that was just refused must not agree with pg_control */
-	PCacheBeginControlSeen(control);
+	PCacheBeginControlSeen(control, Min(completed_epoch, epoch));
 
 	/* it names no image any more: those that there are would be stale */
 	memset(&next_record, 0, sizeof(next_record));
@@ -306,7 +294,7 @@ ElapsedMicroseconds(instr_time start)
  * (PCacheStartInterrupts).
  */
 void
-PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_label)
+PersistentCacheStartup(bool have_backup_label)
 {
 	PCacheGateFacts gate_facts;
 	PCachePageFacts facts;
@@ -350,10 +338,10 @@ PersistentCacheStartup(const ControlFileData *control_file, bool have_backup_lab
 	{
 		facts.lsn_limit = PCacheLsnLimit(&PCacheCtl->superblock, &gate_facts);
 		facts.host_restarted = PCacheHostRestarted(&PCacheCtl->superblock, &gate_facts);
-		PCacheSetCompleted(&facts, &PCacheCtl->superblock, control);
+		PCacheSetCompleted(&facts, &PCacheCtl->superblock, &gate_facts);
 		PCacheSetCopied(&facts, &gate_facts);
 	}
-	AdoptPool(control, control_file, gate_facts.record, facts.completed_epoch);
+	AdoptPool(control, gate_facts.record, facts.completed_epoch);
 	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 	{
 		facts.drop_unlogged = InRecovery;
