@@ -27,6 +27,7 @@
 
 #include "unit.h"
 #include "unit_server.h"
+#include "unit_assert.h"
 
 #include "buf_table.c"
 #include "unit_buf_table.h"

@@ -34,6 +34,7 @@
 
 #include "unit.h"
 #include "unit_server.h"
+#include "unit_assert.h"
 #include "interleave.h"
 
 /* ------------------------------------------------------------------------
