@@ -161,7 +161,7 @@ MakeSavedPage(SavedPage *saved, const PCacheDescriptor *like, int stop, int numb
 	desc->spc_oid = DEFAULTTABLESPACE_OID;
 	desc->db_oid = 5;
 	desc->fork_number = MAIN_FORKNUM;
-	/* The server has a bound for it, but a list is loaded with what pages say. */
+	/* a list is loaded with the LSN that the page has, and not with a bound */
 	desc->page_lsn = Min(desc->page_lsn, cluster.control.checkPoint);
 	desc->flags &= ~PCACHE_DESC_LSN_BOUND;
 	/* in the earlier stop the same tags are in other slots */
