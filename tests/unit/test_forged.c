@@ -33,6 +33,7 @@
 
 #include "unit.h"
 #include "unit_server.h"
+#include "unit_shmem.h"
 
 #define NOT_COUNTED		__attribute__((no_sanitize_coverage))
 
@@ -128,18 +129,6 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 	memset(table, 0, size);
 	*found = false;
 	return table;
-}
-
-Size
-add_size(Size a, Size b)
-{
-	return a + b;
-}
-
-Size
-mul_size(Size a, Size b)
-{
-	return a * b;
 }
 
 uint32

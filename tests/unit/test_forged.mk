@@ -3,7 +3,7 @@
 # Made of the server's sources like test_protocol, see test_protocol.mk, and
 # with a function called in each basic block.  To be included by Makefile.
 
-$(OUT)/test_forged: test_forged.c unit.h unit_server.h $(PMEM)/start/pcache_mapping.c $(BUFFER)/buf_table.c $(PMEM)/pool/pcache_relsize.c \
+$(OUT)/test_forged: test_forged.c unit.h unit_server.h unit_shmem.h $(PMEM)/start/pcache_mapping.c $(BUFFER)/buf_table.c $(PMEM)/pool/pcache_relsize.c \
 		$(wildcard ../../src/include/storage/pcache*.h) \
 		Makefile test_forged.mk
 	@mkdir -p $(OUT)

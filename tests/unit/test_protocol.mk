@@ -5,7 +5,7 @@
 # would call in the server, is left out by the linker.  No address sanitizer,
 # which does not know coroutines.  To be included by Makefile.
 
-$(OUT)/test_protocol: test_protocol.c unit.h unit_protocol.h interleave.h violation.h $(wildcard $(PMEM)/*.c $(PMEM)/*/*.c) \
+$(OUT)/test_protocol: test_protocol.c unit.h unit_protocol.h unit_shmem.h interleave.h violation.h $(wildcard $(PMEM)/*.c $(PMEM)/*/*.c) \
 		$(wildcard ../../src/include/storage/pcache*.h) Makefile test_protocol.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \

@@ -3,7 +3,7 @@
 # Made of the server's sources like test_protocol, see test_protocol.mk.  To be
 # included by Makefile.
 
-$(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h unit_protocol.h violation.h unit_server.h $(wildcard $(PMEM)/*.c $(PMEM)/*/*.c) \
+$(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h unit_protocol.h unit_shmem.h violation.h unit_server.h $(wildcard $(PMEM)/*.c $(PMEM)/*/*.c) \
 		$(wildcard ../../src/include/storage/pcache*.h) \
 		Makefile test_protocol_startstop.mk
 	@mkdir -p $(OUT)

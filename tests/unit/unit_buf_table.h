@@ -15,6 +15,7 @@
 #define UNIT_BUF_TABLE_H
 
 #include "catalog/pg_tablespace_d.h"
+#include "unit_shmem.h"
 
 int			NBuffers;
 BufferDescPadded *BufferDescriptors;
@@ -35,20 +36,6 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 		memset(shmem, 0, size);
 	}
 	return shmem;
-}
-
-Size
-add_size(Size a, Size b)
-{
-	assert_true(a + b >= a);
-	return a + b;
-}
-
-Size
-mul_size(Size a, Size b)
-{
-	assert_true(a == 0 || a * b / a == b);
-	return a * b;
 }
 
 bool

@@ -17,6 +17,7 @@
 #ifndef UNIT_PROTOCOL_H
 #define UNIT_PROTOCOL_H
 
+#include "unit_shmem.h"
 #include "violation.h"
 
 /* What the server defines elsewhere. */
@@ -61,18 +62,6 @@ bool
 PCacheNamesBlocks(const BufferTag *tag, Page page)
 {
 	return false;
-}
-
-Size
-add_size(Size a, Size b)
-{
-	return a + b;
-}
-
-Size
-mul_size(Size a, Size b)
-{
-	return a * b;
 }
 
 void
