@@ -68,13 +68,7 @@ ReadWholeFile(const char *path, size_t *length)
 static void
 AddPage(struct PageList *list, const HotsetFork *fork, BlockNumber block, int heat)
 {
-	PCachePageKey key = {
-		.spc_oid = fork->locator.spcOid,
-		.db_oid = fork->locator.dbOid,
-		.rel_number = fork->locator.relNumber,
-		.fork_number = fork->number,
-		.block_number = block,
-	};
+	PCachePageKey key = PageKey(&fork->locator, fork->number, block);
 
 	AddToPageList(list, &key, heat);
 }

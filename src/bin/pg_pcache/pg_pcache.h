@@ -284,6 +284,20 @@ typedef struct RebuildResult
 	uint64		kept;			/* pages */
 } RebuildResult;
 
+static inline PCachePageKey
+PageKey(const RelFileLocator *rlocator, ForkNumber fork, uint32 block)
+{
+	PCachePageKey key = {
+		.spc_oid = rlocator->spcOid,
+		.db_oid = rlocator->dbOid,
+		.rel_number = rlocator->relNumber,
+		.fork_number = fork,
+		.block_number = block,
+	};
+
+	return key;
+}
+
 /* A fork of a relation, in files. */
 typedef struct RelationFile
 {

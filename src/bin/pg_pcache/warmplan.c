@@ -82,20 +82,6 @@ AddPage(WarmPlan *plan, int file, uint32 block, uint8 usage_count)
 	plan->n_pages++;
 }
 
-static PCachePageKey
-KeyOf(const RelationFile *file, uint32 block)
-{
-	PCachePageKey key = {
-		.spc_oid = file->rlocator.spcOid,
-		.db_oid = file->rlocator.dbOid,
-		.rel_number = file->rlocator.relNumber,
-		.fork_number = file->fork,
-		.block_number = block,
-	};
-
-	return key;
-}
-
 /*
  * Plan all pages of the files, in the order of these, until no slot is left.
  * Those that the pool has already, according to scan if that is not NULL, stay
@@ -118,7 +104,7 @@ PlanAllPages(WarmPlan *plan, bool drop_unlogged, const PageScan *scan)
 			continue;
 		for (uint64 block = 0; block < file->nblocks; block++)
 		{
-			if (scan != NULL && ScanHasPage(scan, KeyOf(file, block)))
+			if (scan != NULL && ScanHasPage(scan, PageKey(&file->rlocator, file->fork, block)))
 				result->already++;
 			else if (plan->n_pages == plan->n_slots)
 				result->no_room++;
