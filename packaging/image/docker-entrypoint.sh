@@ -271,7 +271,7 @@ if [ "$PGDATA" = /var/lib/postgresql/18/docker ] && [ ! -s "$PGDATA/PG_VERSION" 
 fi
 
 # What is neither a cluster nor left by make_cluster is somebody's, and stays.
-others=$(find "$PGDATA" -mindepth 1 -maxdepth 1 ! -name "${mark##*/}" ! -name "${begun##*/}" 2>/dev/null | head -n 3 | xargs -r -d '\n') || true
+others=$(find "$PGDATA/" -mindepth 1 -maxdepth 1 ! -name "${mark##*/}" ! -name "${begun##*/}" 2>/dev/null | head -n 3 | xargs -r -d '\n') || true
 if [ -s "$PGDATA/PG_VERSION" ] && [ -e "$mark" ]; then
 	die "the first start of the cluster in $PGDATA was interrupted, so not all of $scripts has run" \
 		"remove the contents of $PGDATA to begin anew" \
