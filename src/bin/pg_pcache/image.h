@@ -31,7 +31,6 @@ typedef struct Image
 	char		path[MAXPGPATH];
 	const char *name;			/* in dir; points into path */
 	int			fd;				/* -1 if it is not open */
-	bool		is_new;			/* it has its temporary name */
 	PCacheImageHeader header;
 	PCacheSuperblock superblock;
 	PCacheImageEntry *entries;	/* header.n_chunks of them */
