@@ -525,7 +525,6 @@ extern void ListRelationFiles(struct RelationChoices *choices,
 							  RelationFiles *files);
 
 /* report.c */
-extern void ReportError(const PCacheError *err);
 pg_noreturn extern void FailWith(const PCacheError *err);
 extern const char *FormatBytes(uint64 bytes);
 extern const char *FormatSetting(uint64 bytes);

@@ -149,7 +149,7 @@ MapPool(Rebuild *r)
 }
 
 /* Give the file another size, and map it. */
-void
+static void
 SetPoolSize(PCachePool *pool, uint64 size)
 {
 	PCacheError err;

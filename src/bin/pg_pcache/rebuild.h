@@ -24,7 +24,6 @@ extern void DrainPool(const Rebuild *r);
 extern void StoreSuperblock(Rebuild *r);
 extern void StoreRecord(Rebuild *r, uint64 incarnation);
 extern void MapPool(Rebuild *r);
-extern void SetPoolSize(PCachePool *pool, uint64 size);
 extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
 extern void FreeSlot(const Rebuild *r, uint64 slot);
 extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);

@@ -20,17 +20,11 @@
 #include "pg_pcache.h"
 
 void
-ReportError(const PCacheError *err)
+FailWith(const PCacheError *err)
 {
 	pg_log_error("%s", err->message);
 	if (err->hint[0] != '\0')
 		pg_log_error_hint("%s", err->hint);
-}
-
-void
-FailWith(const PCacheError *err)
-{
-	ReportError(err);
 	exit(EXIT_ERROR);
 }
 

@@ -24,7 +24,6 @@
 
 #include "port.h"
 #include "port/pg_crc32c.h"
-#include "storage/pcache_dir.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_superblock.h"

@@ -30,7 +30,6 @@
 #include "port.h"
 #include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
-#include "storage/pcache_memory_error.h"
 #include "storage/pcache_suspect.h"
 
 static uint32
