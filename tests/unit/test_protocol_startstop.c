@@ -1051,9 +1051,21 @@ BufTablePrefetch(uint32 hash, bool chain)
 {
 }
 
+/* What it relies on. */
 void
-StrategyRebuildFreeList(void)
+StrategyRebuildFreeList(int nfree)
 {
+	for (int i = 0; i < NBuffers; i++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(i);
+		uint32		state = pg_atomic_read_u32(&buf->state);
+
+		if ((state & BM_TAG_VALID) == 0 && BUF_STATE_GET_REFCOUNT(state) == 0)
+			nfree--;
+		else
+			assert_int_equal(buf->freeNext, FREENEXT_NOT_IN_LIST);
+	}
+	assert_int_equal(nfree, 0);
 }
 
 /* All relations are there. */

@@ -60,6 +60,7 @@ FillHeader(BufferDesc *buf, const PCacheDescriptor *desc, bool dirty)
 	rlocator.dbOid = desc->db_oid;
 	rlocator.relNumber = desc->rel_number;
 	InitBufferTag(&buf->tag, &rlocator, desc->fork_number, desc->block_number);
+	buf->freeNext = FREENEXT_NOT_IN_LIST;
 	state |= BM_TAG_VALID | BM_VALID;
 	if (desc->flags & PCACHE_DESC_PERMANENT)
 		state |= BM_PERMANENT;

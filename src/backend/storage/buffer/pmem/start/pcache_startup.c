@@ -84,6 +84,7 @@ RetireBadSlots(void)
 		if (!PCacheBlockIsBad(slot) && !PCacheDescriptorIsBad(slot))
 			continue;
 		state = LockBufHdr(buf);
+		buf->freeNext = FREENEXT_NOT_IN_LIST;
 		UnlockBufHdr(buf, state + BUF_REFCOUNT_ONE);
 		PCacheCtl->start.retired++;
 	}
@@ -361,7 +362,7 @@ PersistentCacheStartup(bool have_backup_label)
 		PCacheRelSizesFree(facts.sizes);
 	}
 	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM || PCacheCtl->start.retired > 0)
-		StrategyRebuildFreeList();
+		StrategyRebuildFreeList(NBuffers - PCacheCtl->start.pages[PCACHE_PAGE_KEPT] - PCacheCtl->start.retired);
 	if (PersistentCacheDescriptors != NULL)
 		StartProtocol(control, &gate_facts, after_crash);
 	if (PCacheCtl->start.verdict.refusal != PCACHE_WARM)
