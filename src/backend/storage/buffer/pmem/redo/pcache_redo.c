@@ -175,7 +175,7 @@ PersistentCacheRedoBuffer(XLogReaderState *record, uint8 block_id, Buffer buffer
 	{
 		/*
 		 * It may come from a file that redo has to repair, see rule "redo
-		 * leaves a kept page that is not older alone".
+		 * leaves alone a kept page that is not older".
 		 */
 		if (image || init || record->EndRecPtr > PageGetLSN(page))
 			PCacheClearKept(buffer - 1);
