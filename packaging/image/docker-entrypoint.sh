@@ -55,19 +55,21 @@ drop=(setpriv --reuid=postgres --regid=postgres --init-groups --)
 # foreign DIRECTORY [TEST...]: a file there that does not belong to the server's user
 foreign() { "${drop[@]}" find "$1" -xdev ! -user postgres "${@:2}" -print -quit 2>/dev/null || true; }
 
-# give DIRECTORY: the server's user owns it afterwards, with what is in there.  What
+# own DIRECTORY: the server's user makes it if it is missing; does that user own it?
+# shellcheck disable=SC2016 # for the other shell
+own() { "${drop[@]}" bash -c 'umask 077 && mkdir -p "$1" && [ -O "$1" ]' own "$1" 2>/dev/null; }
+
+# give DIRECTORY [MODE]: the server's user owns it afterwards, with what is in there.  What
 # it can make itself, it makes.  Root only helps with what belongs to somebody else,
 # and follows no link, because that user may have made it: each name is looked up
 # in a directory that is open.  Other file systems that are mounted there stay as they are.
 give() {
 	local dir=$1 top=$1 parent what=() file hint="on the host: chown -R 999:999 the directory that is mounted there"
-	# shellcheck disable=SC2016 # for the other shell
-	if ! "${drop[@]}" bash -c 'umask 077 && mkdir -p "$1" && [ -O "$1" ]' give "$dir" 2>/dev/null; then
+	if ! own "$dir"; then
 		[ "$(realpath -m -- "$dir")" = "$dir" ] || die "the user postgres does not own $dir, and a link leads there"
 		# What holds neither a cluster nor WAL is not the server's, but named by mistake.
 		if [ -d "$dir" ] && [ "$dir" != $socket ] && [ -n "$(ls -A "$dir")" ] && [ ! -e "$dir/PG_VERSION" ] && [ ! -e "$dir/archive_status" ]; then return; fi
 		while [ ! -e "$top" ] && [ ! -e "${top%/*}/" ]; do top=${top%/*}; done
-		(umask 077 && mkdir -p "$dir")
 	elif [ -z "$(foreign "$dir")" ]; then
 		return
 	fi
@@ -75,17 +77,19 @@ give() {
 	[ "$(cat /proc/sys/fs/protected_hardlinks 2>/dev/null)" = 1 ] || what=(-type d)
 	parent=${top%/*}
 	(
-		cd "${parent:-/}" && [ "$(pwd -P)" = "${parent:-/}" ] || exit
+		# A link may have come since.  realpath asks the kernel where this is, the shell's pwd does not.
+		cd "${parent:-/}" && [ "$(realpath .)" = "${parent:-/}" ] || exit
+		[ -e "./${top##*/}" ] || mkdir -m "${2:-700}" "./${top##*/}"
 		find "./${top##*/}" -xdev ! -user postgres "${what[@]}" -execdir chown -h postgres:postgres {} +
 	) 2>/dev/null || true
-	"${drop[@]}" test -O "$dir" || die "$dir cannot be given to the user postgres" "$hint"
+	own "$dir" || die "$dir cannot be given to the user postgres" "$hint"
 	file=$(foreign "$dir" ! -writable)
 	[ -z "$file" ] || tell warning "there are files in $dir that the server cannot write, and that cannot be given to it: $file" "$hint"
 }
 
 if [ "$(id -u)" -eq 0 ]; then
 	give "$PGDATA"
-	give $socket
+	give $socket 3775 # as the official image's
 	[ -z "${POSTGRES_INITDB_WALDIR:-}" ] || give "$(realpath -m -s -- "$POSTGRES_INITDB_WALDIR")"
 	case $cache_type in
 	tmpfs | hugetlbfs)
@@ -231,7 +235,8 @@ new_cluster() {
 	fi
 
 	if ! (umask 077 && mkdir -p "$PGDATA") || [ ! -O "$PGDATA" ]; then
-		die "the data directory $PGDATA does not belong to the user ID $(id -u)" "change its owner on the host, or start the container as root, which does it"
+		die "the data directory $PGDATA does not belong to the user ID $(id -u)" "change its owner on the host" \
+			"a container that starts as root does that itself, if the directory is empty or holds a cluster"
 	fi
 	trap stop_server EXIT
 	trap 'exit 130' INT TERM
