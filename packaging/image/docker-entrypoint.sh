@@ -87,7 +87,9 @@ give() {
 	[ -z "$file" ] || tell warning "there are files in $dir that the server cannot write, and that cannot be given to it: $file" "$hint"
 }
 
+# The directory where the container starts may be one that only root can enter, and find returns there.
 if [ "$(id -u)" -eq 0 ]; then
+	"${drop[@]}" test -x . || cd /
 	give "$PGDATA"
 	give $socket 3775 # as the official image's
 	[ -z "${POSTGRES_INITDB_WALDIR:-}" ] || give "$(realpath -m -s -- "$POSTGRES_INITDB_WALDIR")"
