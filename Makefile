@@ -167,7 +167,7 @@ check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and man
 	@DURATION="$${DURATION:-1800}" tests/torture/run --set stress=1 --set shared_buffers=16MB --set fewer=1 --set cycles=2 --set duration=16
 
 check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=
-	@tests/torture/walk --known --random
+	@tests/torture/walk --known --random --steer
 
 check-powercut: all ## the same with power cuts only; ROUNDS=, SEED=
 	@tests/torture/run --powercut

@@ -11,8 +11,9 @@ walk.pl - random walks over what may happen to clusters with a persistent cache
 =head1 SYNOPSIS
 
   walk.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N [--events LIST]
-    [--known FILE] [--repeat N] [--shrink SECONDS] [--length N]
-    [--powercut DIR] [--wal-room FILE]
+    [--known FILE] [--repeat N] [--shrink SECONDS] [--length N] [--seconds N]
+    [--powercut DIR] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]]
+  walk.pl --coverage DIR --table
 
 =head1 DESCRIPTION
 
@@ -41,15 +42,16 @@ use Time::HiRes qw(sleep time);
 
 use Walk::Client;
 use Walk::Cluster;
+use Walk::Coverage;
 use Walk::Events;
 use Walk::Random;
 use Walk::Setup;
 use Walk::Shrink;
 use Walk::Util;
 
-my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0);
+my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0, methods => 'fdatasync');
 GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'first=i', 'port=i', 'events=s',
-	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'part=s', 'powercut=s', 'wal-room=s')
+	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'powercut=s', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'table')
   or die "usage: see tests/torture/walk\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -60,6 +62,13 @@ $SIG{INT} = $SIG{TERM} = sub { exit 130 };
 my $walk;       # the one that runs
 my %totals;
 my ($work, $keep) = @opt{qw(work keep)};
+my @methods = split /,/, $opt{methods};
+my $coverage = $opt{coverage} ? Walk::Coverage->new($opt{coverage}, $opt{powercut}) : undef;
+if ($opt{table})
+{
+	print $coverage->table;
+	exit;
+}
 make_path($work, $keep, "$work/sockets");
 
 package Walk
@@ -124,6 +133,7 @@ sub draw_event
 {
 	my ($place) = @_;
 	my $r = Walk::Random->new("$walk->{seed}/choice/$place");
+	return steered_event($place, $r) if $opt{steer};
 	my (@possible, $sum);
 	for my $name (sort keys %EVENTS)
 	{
@@ -142,6 +152,33 @@ sub draw_event
 		return { name => $p->[0], on => $p->[1][ int($r->real * @{ $p->[1] }) ]{name}, stream => $place, args => {}, text => '' };
 	}
 	return;
+}
+
+# The same, by what was not yet seen.
+sub steered_event
+{
+	my ($place, $r) = @_;
+	my (%weights, $gains);
+	for my $name (sort keys %EVENTS)
+	{
+		for my $c (candidates($name))
+		{
+			my $gain = $coverage->gain($c, $name);
+			my $weight = $EVENTS{$name}{weight};
+			$weight = $weight->($walk, $c) if ref $weight;
+			$gains += $gain;
+
+			# what comes later is not counted
+			$gain = 0 if $name eq 'damage_wal' && $place < 20;
+
+			# what has happened to files is to be judged soon
+			my @history = @{ $c->{history} // [] };
+			$gain += 40 if $name eq 'start' && @history > 3 && !grep { $_ eq 'start' } @history[ -4 .. -1 ];
+			$weights{"$name\@$c->{name}"} = $gain + 0.02 * $weight;
+		}
+	}
+	return if !$gains;
+	return parse_event(Walk::Coverage::weighted($r, \%weights), $place);
 }
 
 sub run_event
@@ -166,6 +203,8 @@ sub run_event
 		$e->{on} = $c->{name};
 		$walk->{last_event} = event_text($e);
 		$totals{"event $e->{name}"}++;
+		my $wrong = $walk->{loud} && $coverage ? $coverage->note($c, $e->{name}) : undef;
+		$walk->problem($wrong) if $wrong;
 		$said = eval { $EVENTS{ $e->{name} }{run}->($walk, $c, $r) };
 		chomp($died = $@) if $@;
 	}
@@ -182,10 +221,11 @@ sub walk
 	my $dir = "$work/walk";
 	remove_tree($dir);
 	make_path("$dir/archive");
+	delete $ENV{PMEM_IS_PMEM_FORCE};
 	$walk = bless {
 		seed => $seed, dir => $dir, archive => "$dir/archive", sockets => "$work/sockets", bin => $opt{'pg-bin'},
 		vanilla => $opt{vanilla}, port => $opt{port}, template => \&template, clusters => {}, problems => [], report => [],
-		powercut => $opt{powercut}, wal_room => $opt{'wal-room'}, failed => 0, totals => \%totals, loud => $loud, loads => 0
+		powercut => $opt{powercut}, wal_room => $opt{'wal-room'}, methods => [@methods], failed => 0, totals => \%totals, loud => $loud, loads => 0
 	}, 'Walk';
 	my @done;
 	my $ok = eval {
@@ -193,9 +233,9 @@ sub walk
 		my $length = 0;
 		if (!$given)
 		{
-			@events = parse_event('setup', 0);
 			my $r = Walk::Random->new("$seed/length");
-			$length = $opt{length} || 6 + int($r->real * 6);
+			@events = parse_event('setup' . ($opt{steer} ? ':' . $coverage->setup_arguments($r) : ''), 0);
+			$length = $opt{length} || ($opt{steer} ? 30 : 6 + int($r->real * 6));
 		}
 		my $place = 0;
 		my $finishing = 0;
@@ -308,6 +348,7 @@ sub one
 	my $t = time;
 	print "walk $name\n";
 	my $result = walk($seed, $events, 1);
+	$coverage->merge(join ' ', $opt{version} // '', $seed, $result->{failed} ? 'failed' : 'ok', sprintf('%.0f', time - $t), @{ $result->{done} }) if $coverage;
 	if ($result->{failed})
 	{
 		$failed++;
@@ -340,7 +381,12 @@ if ($opt{events})
 }
 else
 {
-	one($opt{seed} + $_, $opt{seed} + $_) for $opt{first} .. $opt{first} + $opt{rounds} - 1;
+	my $end = $opt{seconds} ? time + $opt{seconds} : undef;
+	for my $n ($opt{first} .. $opt{first} + $opt{rounds} - 1)
+	{
+		last if $end && time >= $end;
+		one($opt{seed} + $n, $opt{seed} + $n);
+	}
 }
 print 'coverage: ', join(', ', map { "$_: $totals{$_}" } sort keys %totals), "\n";
 print "failed: $_\n" for @failures;

@@ -58,6 +58,13 @@ sub make_pool
 	remove_tree($c->{pool});
 	$c->write_conf;
 	make_path($c->{pool}, { mode => 0700 }) if $c->{walk}{powercut};
+	$c->init_pool;
+	return;
+}
+
+sub init_pool
+{
+	my ($c) = @_;
 	local %Programs::env = $c->shim;
 	must_run($c->{out}, "$c->{walk}{bin}/pg_pcache", 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE");
 	return;
@@ -97,7 +104,6 @@ sub write_conf
 		port => $c->{port},
 		listen_addresses => "''",
 		unix_socket_directories => "'$w->{sockets}'",
-		fsync => 'off',
 		shared_buffers => '16MB',
 		persistent_cache_mode => 'always',
 		persistent_cache_seal_delay => '2ms',
@@ -135,7 +141,11 @@ sub write_conf
 
 	$conf{primary_conninfo} = "'host=$w->{sockets} port=$w->{clusters}{ $c->{upstream} }{port} user=postgres application_name=$c->{name}'"
 	  if $c->{upstream} && $c->{stream};
-	if ($how{plain}) { delete @conf{ grep { /^persistent_cache/ } keys %conf } }
+	if ($how{plain})
+	{
+		delete @conf{ grep { /^persistent_cache/ } keys %conf };
+		delete $conf{wal_sync_method} if $conf{wal_sync_method} =~ /^(?:pmem|open_direct)$/;
+	}
 	spew("$c->{data}/postgresql.conf", join('', map { "$_ = $conf{$_}\n" } sort keys %conf));
 	unlink "$c->{data}/standby.signal", "$c->{data}/recovery.signal";
 	spew("$c->{data}/standby.signal", '') if ($c->{recovery} // '') eq 'standby';
@@ -241,7 +251,7 @@ sub stop
 	}
 	wait_gone(keys %$children);
 	$c->{clean} = $mode ne 'immediate' && $c->{exit} eq '0';
-	$c->{walk}->problem("$c->{name}: exit code $c->{exit} of a $mode stop") if $mode ne 'immediate' && !$c->{clean};
+	$c->{walk}->problem("$c->{name}: exit code $c->{exit} of a $mode stop") if $mode ne 'immediate' && !$c->{clean} && !$c->{lossy};
 	return $c->{clean};
 }
 

@@ -117,12 +117,16 @@ sub repair_relation
 	return;
 }
 
-# Random bytes into what the pool says of itself.
+# Random bytes into what the pool says of itself; or blocks, and perhaps descriptors,
+# are cut off; or a part of them has lost its memory.
 sub damage_pool
 {
 	my ($c, $where, $r) = @_;
 	my $pool = "$c->{pool}/pool";
 	my $slots = unpack('Q', slurp_at($pool, 112, 8));
+	my $from = DESCRIPTORS + int($r->real * (-s $pool) / 4096) * 4096;
+	return truncate($pool, $from < -s $pool ? $from : DESCRIPTORS) if $where eq 'cut';
+	return must_run($c->{out}, 'fallocate', '--punch-hole', '--offset', $from, '--length', 65536, $pool) if $where eq 'hole';
 	my ($offset, $length) = @{
 		{ superblock => [ 0, 4096 ], both => [ 0, 8192 ], copy => [ 4096, 4096 ], watermark => [ 8192, 64 ],
 			errors => [ 12288, 4096 ], descriptors => [ DESCRIPTORS, 64 * $slots ] }->{$where} };

@@ -48,7 +48,7 @@ our %VICTIM = (
 
 sub up { return $_[1]{up}; }
 sub down { return !$_[1]{up} && !$_[1]{dead}; }
-sub writable { return $_[1]{up} && $_[1]{role} eq 'primary'; }
+sub writable { return $_[1]{up} && $_[1]{role} eq 'primary' && !$_[1]{recovery}; }
 sub standby_up { return $_[1]{up} && $_[1]{role} eq 'standby' && ($_[1]{recovery} // '') eq 'standby'; }
 sub standby_down { return down(@_) && ($_[1]{recovery} // '') eq 'standby'; }
 sub alone { return keys %{ $_[0]{clusters} } == 1; }

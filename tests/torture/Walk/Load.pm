@@ -44,6 +44,8 @@ sub setup_statements
 CREATE EXTENSION amcheck;
 CREATE EXTENSION pg_visibility;
 CREATE EXTENSION pg_buffercache;
+CREATE EXTENSION pg_pcache;
+CREATE EXTENSION pg_hotset;
 CREATE TABLE counter (n int);
 INSERT INTO counter VALUES (0);
 CREATE TABLE ledger (seq int PRIMARY KEY, a int, b int, d int, filler text);

@@ -144,12 +144,12 @@ sub run_twin
 	# none if the startup process held locks all the time; on the way to a target it
 	# is up to the machine how far replay is when the first question comes
 	$seen->{floor} = $delayed ? $floor : $kind eq 'targeted' ? undef : $seen->{answers}[0];
-	if ($t->{up} && $seen->{end} ne 'hangs')
+	if ($t->{up} && $seen->{end} !~ /^(?:hangs|waits)$/)
 	{
 		$seen->{contents} = eval { contents($t) };
 		die $@ if $@ && !$t->{lossy};
 	}
-	$how{bad}->(check_invariants($t), check_indexes($t)) if $how{bad} && ($t->{lossy} || $t->{zeroed}) && $t->{up} && $seen->{end} ne 'hangs';
+	$how{bad}->(check_invariants($t), check_indexes($t)) if $how{bad} && ($t->{lossy} || $t->{zeroed}) && $t->{up} && $seen->{end} !~ /^(?:hangs|waits)$/;
 	$t->{seen} = $seen;
 	return $seen;
 }

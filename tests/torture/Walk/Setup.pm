@@ -36,8 +36,9 @@ sub set_up
 		full_page_writes => $r->pick('fpw', 'on', 'on', 'off'),
 		wal_log_hints => $r->pick('hints', 'on', 'off'),
 		shared_buffers => $r->pick('buffers', '1MB', '4MB', '16MB', '32MB'),
-		persistent_cache_mode => $r->pick('mode', 'always', 'always', 'always', 'always', 'planned_restart'),
+		persistent_cache_mode => $r->pick('mode', 'always', 'always', 'always', 'always', 'planned_restart', 'off'),
 		persistent_cache_seal_delay => $r->pick('delay', '1ms', '2ms', '10ms'),
+		wal_sync_method => $r->pick('wal', @{ $w->{methods} }),
 		wal_level => $minimal ? 'minimal' : 'replica',
 		wal_skip_threshold => '0',
 		$minimal ? (max_wal_senders => 0) : (),
@@ -46,6 +47,10 @@ sub set_up
 		wal_compression => $r->pick('compression', 'off', 'lz4'),
 		recovery_prefetch => $r->pick('prefetch', 'try', 'off'));
 	$conf{full_page_writes} = 'on' if $n > 1;
+
+	# segments on tmpfs count as persistent memory then, and so does the pool
+	if ($conf{wal_sync_method} eq 'pmem') { $ENV{PMEM_IS_PMEM_FORCE} = 1 }
+	else { $w->{methods} = [ grep { $_ ne 'pmem' } @{ $w->{methods} } ] }
 	$w->{archiving} = $archive eq 'on';
 	$w->{senders} = !$minimal;
 

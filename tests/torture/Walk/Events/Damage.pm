@@ -41,12 +41,11 @@ sub archived { return sort grep { /^[0-9A-F]{24}$/ } map { s{.*/}{}r } glob("$_[
 
 $EVENTS{archive_hide} = {
 	weight => 3,
-	when => sub { return $_[0]{archiving} && !$_[0]{hidden}; },
+	when => sub { return $_[0]{archiving} && !$_[0]{hidden} && archived($_[0]); },
 	run => sub {
 		my ($w, $c, $r) = @_;
 		my @names = archived($w);
 		my $at = $r->fraction('at', 1);
-		return 'nothing archived' if !@names;
 		my $name = $names[ int($at * @names) ];
 		make_path("$w->{dir}/hidden");
 		rename("$w->{archive}/$name", "$w->{dir}/hidden/$name") or die "$name: $!";
@@ -111,7 +110,7 @@ $EVENTS{pool_break} = {
 # A server that runs meanwhile has no pool before it starts again, or a process crashes.
 $EVENTS{pool_mend} = {
 	weight => 25,
-	when => sub { return $_[1]{broken}; },
+	when => sub { return $_[1]{broken} && ($_[1]{broken} ne 'dropped' || down(@_)); },
 	run => sub { my ($w, $c) = @_; mend_pool($c); return }
 };
 
@@ -119,6 +118,7 @@ sub mend_pool
 {
 	my ($c) = @_;
 	my $how = delete $c->{broken} or return;
+	return $c->init_pool if $how eq 'dropped';
 	$BREAK{$how}[1]->($c->{pool}) or die "$c->{pool}: $!";
 	return;
 }
@@ -127,6 +127,21 @@ $EVENTS{pool_lose} = {
 	weight => 2,
 	when => \&plain_pool,
 	run => sub { my ($w, $c) = @_; remove_tree($c->{pool}); return }
+};
+
+# The user takes the pool away, and makes a new one later (pool_mend).
+$EVENTS{pool_drop} = {
+	weight => 2,
+	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool"; },
+	run => sub {
+		my ($w, $c) = @_;
+		$c->{broken} = 'dropped';
+
+		# a start that was cut off may have left a pool that the record does not name
+		my $rc = tool($c, {}, 'drop', '--force');
+		$w->problem("$c->{name}: pg_pcache drop: exit status $rc: " . tool_said($c)) if $rc || -e "$c->{pool}/pool";
+		return;
+	}
 };
 
 $EVENTS{pool_copy} = {
@@ -156,7 +171,7 @@ $EVENTS{pool_damage} = {
 	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool"; },
 	run => sub {
 		my ($w, $c, $r) = @_;
-		damage_pool($c, $r->pick('where', 'superblock', 'copy', 'watermark', 'errors', 'descriptors', 'descriptors'), $r);
+		damage_pool($c, $r->pick('where', 'superblock', 'copy', 'watermark', 'errors', 'descriptors', 'descriptors', 'cut', 'hole'), $r);
 		return;
 	}
 };

@@ -79,4 +79,20 @@ $EVENTS{reboot} = {
 	}
 };
 
+# The pool is filled from the files: with all that fits, or with a list that pg_hotset
+# made, which may be older than files and relations.
+$EVENTS{warm_files} = {
+	weight => 3,
+	when => sub {
+		return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]{clean} && !$_[1]{damaged} && $_[1]{conf}{persistent_cache_mode} ne 'off';
+	},
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my $list = $r->chance('list', 0.6) && -e hot_list($w);
+		my $rc = tool($c, {}, 'rebuild', '--reset', '--warm-from-files', '-j', $r->number('jobs', 1, 3), $list ? '--list=' . hot_list($w) : ());
+		my $then = $c->verify;
+		return tool_said($c) . " ($rc), then verify: $then->{rc}";
+	}
+};
+
 1;

@@ -94,13 +94,13 @@ sub leave_behind
 	return;
 }
 
-# A start that is killed: all, or the startup process.
+# A start that is killed: all, or the startup process; or it is stopped.
 $EVENTS{start_cut} = {
 	weight => 8,
 	when => \&down,
 	run => sub {
 		my ($w, $c, $r) = @_;
-		my $who = $r->pick('who', 'all', 'startup');
+		my $who = $r->pick('who', 'all', 'startup', 'stop');
 		my $line = $r->pick('at', @START_LINES);
 		my $more = $r->fraction('more', 0.05);
 		$c->spawn;
@@ -115,6 +115,11 @@ $EVENTS{start_cut} = {
 sub cut
 {
 	my ($c, $who) = @_;
+	if ($who eq 'stop' && !defined $c->ended)
+	{
+		kill 'INT', $c->{pid};
+		$c->{walk}->problem("$c->{name}: does not stop while it starts") if !$c->wait_end(60);
+	}
 	if ($who eq 'startup' && !defined $c->ended)
 	{
 		my $children = children_of($c->{pid});
@@ -145,7 +150,7 @@ $EVENTS{other_run} = {
 		my %load = draw_load($r, 'none', 'update', 'mixed', 'queue');
 		my $seconds = $r->fraction('seconds', 0.5);
 		my $bin = $how =~ /stock/ ? 'stock' : 'ours';
-		my %conf = (shared_buffers => $buffers, persistent_cache_mode => 'off',
+		my %conf = (shared_buffers => $buffers, persistent_cache_mode => 'off', wal_sync_method => 'fdatasync',
 			$how eq 'planned_restart' ? (persistent_cache_mode => 'planned_restart') : ());
 		if ($how =~ /single/)
 		{

@@ -87,7 +87,43 @@ $EVENTS{mode} = {
 	when => \&down,
 	run => sub {
 		my ($w, $c, $r) = @_;
-		$c->{conf}{persistent_cache_mode} = $r->pick('to', 'always', 'always', 'planned_restart');
+		$c->{conf}{persistent_cache_mode} = $r->pick('to', 'always', 'always', 'planned_restart', 'off');
+		return;
+	}
+};
+
+# All that can be sealed is.
+$EVENTS{seal} = {
+	weight => 2,
+	when => sub { return up(@_) && !$_[1]{without} && $_[1]{conf}{persistent_cache_mode} eq 'always'; },
+	run => sub { my ($w, $c) = @_; return 'left: ' . $c->sql('SELECT pg_pcache_seal()') }
+};
+
+# Where the last list of hot pages is; it survives the server that it is from.
+sub hot_list { my ($w) = @_; return "$w->{dir}/hot.list"; }
+
+# pg_hotset warms this server: with what its primary has, or with what it had itself.
+$EVENTS{hotset} = {
+	weight => 3,
+	when => \&up,
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my $anew = $r->chance('anew', 0.5);
+		my ($from) = grep { $_->{up} && $_->{role} eq 'primary' && !$_->{recovery} } $c, $c->{upstream} ? $w->{clusters}{ $c->{upstream} } : ();
+		spew(hot_list($w), pack('H*', substr($from->sql('SELECT pg_hotset()'), 2))) if $from && ($anew || !-e hot_list($w));
+		return 'no list' if !-e hot_list($w);
+		$c->sql('SELECT pg_buffercache_evict_all()') if $r->chance('evict', 0.5);
+		return 'read, here, skipped: ' . $c->sql("SELECT * FROM pg_hotset_load('" . hot_list($w) . "')");
+	}
+};
+
+$EVENTS{wal_method} = {
+	weight => 3,
+	when => sub { return @{ $_[0]{methods} } > 1 && !$_[1]{dead}; },
+	run => sub {
+		my ($w, $c, $r) = @_;
+		my $method = $c->{conf}{wal_sync_method} = $r->pick('to', @{ $w->{methods} });
+		$c->reload('wal_sync_method', $method) if $c->{up};
 		return;
 	}
 };
