@@ -20,7 +20,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps deps-docs fetch tree build docs vanilla deb image repo install dist demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -89,11 +89,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short vm-smoke -- walk-short meson
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short vm-smoke -- walk-short differential-short meson
 
-check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers -- walk fresh-full fresh-trixie -- torture-powercut
+check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers -- walk differential fresh-full fresh-trixie -- torture-powercut
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -168,6 +168,9 @@ check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and man
 
 check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=
 	@tests/torture/walk --known --random --steer
+
+check-differential: all vanilla ## the same statements and faults on the unpatched server and in each mode, the same answers; ROUNDS=, SEED=
+	@tests/torture/differential
 
 check-powercut: all ## the same with power cuts only; ROUNDS=, SEED=
 	@tests/torture/run --powercut
