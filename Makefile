@@ -89,11 +89,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 20 short rounds of torture, a few power cuts, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short vm-smoke -- walk-short differential-short meson
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 20 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers -- walk differential fresh-full fresh-trixie -- torture-powercut
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -162,6 +162,7 @@ check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirr
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
 	@tests/torture/run
 	@tests/torture/run --powercut
+	@tests/torture/run --whole
 
 check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and many sessions: evictions, temporary tables, restarts with half of them; DURATION=, SEED=; finds most in a build with PG_CONFIGURE_EXTRA=--enable-cassert
 	@DURATION="$${DURATION:-1800}" tests/torture/run --set stress=1 --set shared_buffers=16MB --set fewer=1 --set cycles=2 --set duration=16
@@ -172,8 +173,9 @@ check-walk: all vanilla ## random walks over what may happen to clusters, each s
 check-differential: all vanilla ## the same statements and faults on the unpatched server and in each mode, the same answers; ROUNDS=, SEED=
 	@tests/torture/differential
 
-check-powercut: all ## the same with power cuts only; ROUNDS=, SEED=
+check-powercut: all ## the same with power cuts only, of the pool, and of all that was not synced; ROUNDS=, SEED=
 	@tests/torture/run --powercut
+	@tests/torture/run --whole
 
 check-mutants: all ## does the power cut torture bite? ROUNDS= per mutant, at most
 	@tests/powercut/mutants

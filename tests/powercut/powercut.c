@@ -34,7 +34,7 @@
 static uint64_t state;
 
 /* splitmix64 */
-static uint64_t
+uint64_t
 random_number(void)
 {
 	uint64_t	z = (state += 0x9E3779B97F4A7C15);

@@ -70,8 +70,23 @@ typedef struct Control
 	_Atomic uint64_t arrived;
 } Control;
 
+/* A preloaded library's own names must not be seen by the program. */
+#pragma GCC visibility push(hidden)
+
+/* shim.c */
+extern uint64_t random_number(void);
+extern bool is_pool(const char *path);
+
+/* files.c: persistent memory that is a file and no pool */
+extern void file_mapped(const char *name, const char *base, size_t length);
+extern void file_unmapping(const char *base);
+extern bool file_flush(const char *addr, size_t len);
+extern void file_drain(void);
+
 /* trace.c */
 extern void trace_begin(char *addr, size_t len, void (*told) (const void *addr));
 extern void trace_end(void);
+
+#pragma GCC visibility pop
 
 #endif							/* POWERCUT_H */

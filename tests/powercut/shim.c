@@ -10,7 +10,8 @@
  * and then drained; README says which contents it may have.
  *
  * pmem_interpose.c tells of maps, flushes and drains, and fsdax.c makes tmpfs and
- * the host look like those that have persistent memory.  From the environment:
+ * the host look like those that have persistent memory.  files.c does for files
+ * what this does for the pool.  From the environment:
  *
  *	POWERCUT_IMAGE		the image; made as a copy of the pool if it is missing
  *	POWERCUT_SEED		of what is chosen at random, together with process ids
@@ -83,7 +84,7 @@ static uint64_t random_state;
 const char *const shim_name = "powercut";
 
 /* xorshift64; each process has its own sequence */
-static uint64_t
+uint64_t
 random_number(void)
 {
 	if (random_state == 0)
@@ -297,6 +298,7 @@ media_drain(void)
 {
 	uint32_t	kinds = pending_kinds;
 
+	file_drain();
 	if (n_pending == 0)
 		return;
 	event(EVENT_DRAIN, kinds);
@@ -336,7 +338,7 @@ media_flush(const void *addr, size_t len)
 
 	if (base == NULL || (const char *) addr < base ||
 		(const char *) addr >= base + length)
-		return false;
+		return file_flush(addr, len);
 	if (len == 0)
 		return true;
 	kind = kind_of(offset, len);
@@ -394,7 +396,7 @@ descriptor_stored(const void *addr)
 }
 
 /* The pool is mapped by the name that /proc has for its file descriptor. */
-static bool
+bool
 is_pool(const char *path)
 {
 	char		target[PATH_MAX];
@@ -420,6 +422,8 @@ begin(char *pool, size_t pool_length)
 	uint64_t	blocks_offset;
 	static bool registered = false;
 
+	if (path == NULL && getenv("POWERCUT_FILES") != NULL)
+		return;					/* a pool that a power cut empties */
 	if (path == NULL)
 		die("POWERCUT_IMAGE is not set");
 	fresh = access(path, F_OK) < 0;
@@ -456,7 +460,10 @@ void
 media_mapped(const char *path, char *addr, size_t len)
 {
 	if (!is_pool(path))
+	{
+		file_mapped(path, addr, len);
 		return;
+	}
 	if (base != NULL)
 		die("a second pool");
 	begin(addr, len);
@@ -466,7 +473,10 @@ void
 media_unmapping(const void *addr)
 {
 	if (addr != base || base == NULL)
+	{
+		file_unmapping(addr);
 		return;
+	}
 	trace_end();
 	munmap(image, length);
 	munmap(shared, shared_size);

@@ -25,7 +25,7 @@ use Programs;
 use Torture::Server;
 use Torture::State;
 
-our @EXPORT = qw(rollback_prepared contents compare_contents relations check_sums check_indexes
+our @EXPORT = qw(rollback_prepared contents compare_contents relations check_sums check_acknowledged check_indexes
   amcheck);
 
 # Those that one can connect to.
@@ -107,6 +107,17 @@ sub check_sums
 	my $r = psql('postgres',
 		"SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(tbalance) FROM pgbench_tellers) AND (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(bbalance) FROM pgbench_branches) AND (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT coalesce(sum(delta), 0) FROM pgbench_history)");
 	problem("$who: TPC-B sums do not agree") if $r ne 't';
+	return;
+}
+
+# Has the server all that was acknowledged before the power went?
+sub check_acknowledged
+{
+	my ($who, @rows) = @_;
+	my %there = map { $_ => 1 } split /\n/, psql('postgres', 'SELECT id FROM acknowledged');
+	my @lost = grep { !$there{$_} } @rows;
+	problem(sprintf('%s: %d of %d acknowledged rows are lost: %s', $who, scalar @lost, scalar @rows, "@lost[0 .. ($#lost > 3 ? 3 : $#lost)]")) if @lost;
+	$totals{'acknowledged rows'} += @rows;
 	return;
 }
 

@@ -135,8 +135,7 @@ sub kill_after_cold_start
 {
 	my ($data, $s) = @_;
 	stop_server($data, 'fast') == 0 or problem('the server does not stop');
-	run_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', "$dir/off.log", '-w',
-		'-o', '-c persistent_cache_mode=off', 'start') == 0 or problem('no start without the pool');
+	start_server($data, "$dir/off.log", 'persistent_cache_mode=off') == 0 or problem('no start without the pool');
 	stop_server($data, 'fast') == 0 or problem('the server does not stop');
 	end_load();
 	append_conf($data, 'persistent_cache_seal_delay = 1s');

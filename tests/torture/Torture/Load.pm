@@ -25,7 +25,7 @@ use Programs;
 use Torture::State;
 use Workload qw(:DEFAULT pick);
 
-our @EXPORT = qw(start_load end_load);
+our @EXPORT = qw(start_load acknowledged end_load);
 
 # The process ids of those who are at work.
 
@@ -36,6 +36,7 @@ sub start_load
 {
 	my ($s, $cycle) = @_;
 	@children = ();
+	start_acknowledged($cycle) if $opt{whole};
 	start_queue($s, $cycle) if $s->{load}{queue} ne 'off';
 	return if $s->{load}{queue} eq 'only';
 	for my $client (0 .. ($s->{load}{stress} ? 11 : 3))
@@ -68,6 +69,27 @@ sub start_queue
 	push @children, start_to("$dir/queue.out", @pgbench, '-c', 4, '-R', 2000, @files),
 	  start_to("$dir/queue.out", @pgbench, '-c', 1, '-f', "$dir/queue-put.sql");
 	return;
+}
+
+# Two sessions that commit rows, and write down which of them the server has
+# acknowledged.
+sub start_acknowledged
+{
+	my ($cycle) = @_;
+	for my $client (0, 1)
+	{
+		my $file = "$dir/acknowledged-$cycle-$client";
+		spew("$file.sql", "SET synchronous_commit = on;\n"
+			  . join('', map { "INSERT INTO acknowledged VALUES ('$cycle-$client-$_') RETURNING id;\n" } 1 .. 20000));
+		push @children, start_to("$file.out", "$bin/psql", '-XAtq', '-p', $port, '-f', "$file.sql");
+	}
+	return;
+}
+
+# All of these rows, of all loads of the round.
+sub acknowledged
+{
+	return grep { /^\S+-\d+-\d+\z/ } map { split /\n/, slurp($_) } glob "$dir/acknowledged-*.out";
 }
 
 # Kill them.

@@ -56,6 +56,8 @@ sub make_plan
 	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
 	$trace = $s->{trace} || ($set{site} // '') eq 'store';
+	$dram = $opt{whole} && $s->{kill} eq 'reboot';
+	$s->{conf}{wal_sync_method} = 'fdatasync' if $dram && $s->{conf}{wal_sync_method} eq 'pmem';
 	$s->{mode} = 'always' if $s->{kill} !~ /^(?:stop|save|reboot)$/ && !$set{mode};
 	return $s;
 }
@@ -136,10 +138,16 @@ sub random_settings
 		$s{conf}{debug_io_direct} = 'data' if direct_io();
 	}
 	$s{conf}{wal_sync_method} = 'open_direct' if !$opt{powercut} && $round_seed % 5 == 3 && direct_io();
-	if (!$opt{powercut} && $round_seed % 7 == 2)
+	if ((!$opt{powercut} || $opt{whole}) && $round_seed % 7 == 2)
 	{
 		$s{kill} = 'reboot';
 		$s{mode} = $round_seed % 2 == 0 ? 'always' : 'planned_restart';
+	}
+	if ($opt{whole})
+	{
+		$s{conf}{wal_sync_method} = pick('fdatasync', 'open_datasync', 'pmem', 'pmem', direct_io() ? ('open_direct', 'open_direct') : ());
+		$s{conf}{recovery_init_sync_method} = pick('fsync', 'fsync', 'syncfs');
+		$s{conf}{wal_recycle} = pick('on', 'on', 'off');
 	}
 	return \%s;
 }

@@ -23,6 +23,7 @@ use warnings FATAL => 'all';
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
 
+use FileCut;
 use PageCompare;
 use Programs;
 use Torture::PoolFile;
@@ -31,14 +32,16 @@ use Torture::Server;
 use Torture::State;
 use Workload qw(pick number);
 
-our @EXPORT = qw(cut_power random_site arm_shim cut_at_site);
+our @EXPORT = qw(cut_power cut_files_of random_site arm_shim cut_at_site);
 
 # The power goes, and comes back: make of the pool in a directory what is found
-# then.  No process uses it any more.
+# then, and with --whole of the files of its server.  No process uses them any more.
+# $s is the plan of the round.  A pool in DRAM has its cut in Torture::Reboot.
 sub cut_power
 {
-	my ($pool) = @_;
-	return if !$opt{powercut};
+	my ($pool, $s) = @_;
+	return if !$opt{powercut} || $dram;
+	cut_files_of($pool, $s) or return if $opt{whole};
 	my $before = -e "$pool.before" ? unlink("$pool.before") : 0;
 	must_run('cp', '--sparse=always', "$pool/pool", "$pool.before");
 	my $out = "$dir/powercut.out";
@@ -51,6 +54,26 @@ sub cut_power
 	compare_pools("$pool.before", "$pool/pool");
 	unlink "$pool.before";
 	return;
+}
+
+# The part of that which is about files.  Returns whether there is a pool then.
+sub cut_files_of
+{
+	my ($pool, $s) = @_;
+	my ($data) = file_roots($pool);
+	my $unit = $s->{conf}{full_page_writes} eq 'on' ? 512 : 8192;
+	my $said = cut_files("$pool.files", $unit, file_roots($pool));
+	say_line("    files: $said");
+	# that process id may be in use again
+	unlink "$data/postmaster.pid";
+	all_durable($pool);
+	if (!-s "$pool/pool")
+	{
+		problem('the pool itself was not durable');
+		return 0;
+	}
+	truncate("$pool.image", -s "$pool/pool") or die "$pool.image: $!" if !$dram;
+	return 1;
 }
 
 # A slot that the media call sealed holds the page that was in memory when the

@@ -10,7 +10,7 @@ Torture::Reboot - a reboot of the host between a clean stop and the next start
 =head1 DESCRIPTION
 
 The pool is saved to an image, goes, as one in DRAM does, and is loaded again.
-Besides, at random,
+With --whole the power goes with it.  Besides, at random,
 
   stale     there is an image of the stop before, which must not be loaded
   killed    load is killed at some moment, and repeated
@@ -30,6 +30,7 @@ use Time::HiRes qw(sleep);
 
 use Programs;
 use Torture::Load;
+use Torture::PowerCut;
 use Torture::Server;
 use Torture::State;
 use Workload qw(pick number);
@@ -42,8 +43,10 @@ sub pg_pcache
 	my ($env, @args) = @_;
 	my $out = "$dir/pg_pcache.out";
 	unlink $out;
-	local %Programs::env = %$env;
-	my $rc = run_to($out, "$bin/pg_pcache", shift @args, '-D', "$dir/data", @args);
+	my $rc = with_shim("$dir/pool", sub {
+		local %Programs::env = (%Programs::env, %$env);
+		return run_to($out, "$bin/pg_pcache", shift @args, '-D', "$dir/data", @args);
+	});
 	return ($rc, slurp($out));
 }
 
@@ -106,7 +109,7 @@ sub stop_and_reboot
 {
 	my ($s) = @_;
 	my $data = "$dir/data";
-	my ($image, $stale) = ("$dir/image", "$dir/image.stale");
+	my ($image, $stale) = ("$dir/images/image", "$dir/images/stale");
 	my @said;
 	stop_server($data, 'fast') == 0 or problem('the server does not stop');
 	end_load();
@@ -122,6 +125,7 @@ sub stop_and_reboot
 	}
 	push @said, save($image, 0);
 	push @said, save("$image.list", 1) if pick(0, 0, 1);
+	cut_files_of("$dir/pool", $s) if $opt{whole};
 	lose_pool();
 	if (-e $stale)
 	{

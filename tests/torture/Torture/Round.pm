@@ -68,8 +68,8 @@ sub one_round
 		end_load();
 	}
 	check_log("$dir/server.log", 'server');
-	cut_power("$dir/pool");
-	return !@problems if $opt{'pool-only'};
+	cut_power("$dir/pool", $s);
+	return !@problems if $opt{'pool-only'} || @problems && !-e "$dir/pool/pool";
 
 	my ($sb, $descs) = check_crashed_pool($s);
 	copy_crashed();
@@ -87,11 +87,14 @@ sub set_up
 	my ($data, $log) = ("$dir/data", "$dir/server.log");
 	copy_dir(template($s->{checksums}, $s->{segsize}), $data);
 	write_conf($data, $s);
+	make_path("$dir/images");
 	make_path("$dir/pool", { mode => 0700 }) if $opt{powercut};
+	all_durable("$dir/pool");
 	with_shim("$dir/pool", sub { must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool") });
 	start_server($data, $log) == 0 or die "first start failed: " . slurp($log);
 	spew("$dir/setup.sql", setup_sql());
 	run_to("$dir/setup.out", "$bin/psql", '-Xq', '-p', $port, '-f', "$dir/setup.sql");
+	psql('postgres', 'CREATE TABLE acknowledged (id text)') if $opt{whole};
 	run_to("$dir/pgbench-init.out", "$bin/pgbench", '-i', '-q', '-s', $s->{scale}, '-I', pick('dtGvp', 'dtgvp', 'dtgpf'), '-p', $port);
 	return;
 }
@@ -110,7 +113,8 @@ sub crash_and_recover
 	$kind = 'stop' if $s->{mode} eq 'planned_restart';
 	crash($data, $kind, $s);
 	end_load();
-	cut_power("$dir/pool");
+	cut_power("$dir/pool", $s);
+	return 0 if !-e "$dir/pool/pool";
 	append_conf($data, next_buffers($s)) if $s->{fewer};
 	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
 	{
@@ -194,10 +198,11 @@ sub copy_crashed
 	my ($a, $b) = ("$dir/a", "$dir/b");
 	copy_dir("$dir/data", $a);
 	copy_dir("$dir/pool", "$dir/pool-a");
-	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for $opt{powercut} ? qw(pool.image pool.image.boot) : ();
+	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for grep { -e "$dir/$_" } qw(pool.image pool.image.boot);
 	unlink "$a/pg_pcache";
 	symlink("$dir/pool-a", "$a/pg_pcache") or die;
 	copy_dir("$dir/data", $b);
+	all_durable("$dir/pool-a");
 	unlink "$b/pg_pcache";
 	unlink "$_/postmaster.pid" for $a, $b;
 	return;
@@ -213,7 +218,7 @@ sub recover_both
 	# the starts of A after this one have as many buffers as the crashed server
 	$ok_a = start_server($a, "$dir/a.log", @QUIET, $s->{fewer} ? next_buffers($s) : ()) == 0;
 	stop_server($a, 'fast') == 0 or problem('A does not stop') if $ok_a;
-	$ok_b = start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') == 0;
+	$ok_b = start_without_pool($b);
 	if (!$ok_a && !$ok_b && 2 == grep { slurp("$dir/$_.log") =~ $TOMBSTONE } qw(a b))
 	{
 		say_line('    neither starts at first: an unlogged table was being created');
@@ -224,6 +229,13 @@ sub recover_both
 	problem('recovery without the pool failed: ' . substr(slurp("$dir/b.log"), -1500)) if !$ok_b;
 	stop_server($b, 'fast') == 0 or problem('B does not stop') if $ok_b;
 	return ($ok_a, $ok_b);
+}
+
+# Start B.  It runs without the shim, so nothing is persistent memory.
+sub start_without_pool
+{
+	my ($b) = @_;
+	return start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off', $opt{whole} ? ('wal_sync_method=fdatasync', 'fsync=off') : ()) == 0;
 }
 
 # How was A's start: as it is to be after such a crash?  Returns whether it was
@@ -267,10 +279,12 @@ sub compare_both
 {
 	my ($s, $cold, $sb, $descs) = @_;
 	my ($a, $b) = ("$dir/a", "$dir/b");
+	my @acknowledged = acknowledged();
 	my ($result, $dead_in_a) = compare_files($a, $b);
 
 	# A from its pool, B from its files
-	if (start_server($b, "$dir/b.log", @QUIET, 'persistent_cache_mode=off') != 0) { problem('B does not start again') }
+	if (!start_without_pool($b)) { problem('B does not start again') }
+	check_acknowledged('B', @acknowledged) if $opt{whole};
 	rollback_prepared();
 	my $cb = contents();
 	my $known = relations();
@@ -278,7 +292,7 @@ sub compare_both
 	my $dead = check_dead_entries($dead_in_a, $b, $known);
 	say_line("    index entries that are dead in A only: $dead") if $dead;
 
-	cut_power("$dir/pool-a");
+	cut_power("$dir/pool-a", $s);
 	check_pool_against_files($a, "$dir/pool-a/pool", 'A');
 	unlink "$dir/a2.log";
 	if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start again') }
@@ -289,6 +303,7 @@ sub compare_both
 	rollback_prepared();
 	compare_contents(contents(), $cb, 'A after a clean stop, and B');
 	check_sums('A');
+	check_acknowledged('A', @acknowledged) if $opt{whole};
 	check_indexes('A');
 	amcheck('A');
 

@@ -22,12 +22,13 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use File::Path qw(make_path remove_tree);
 
 use Programs;
 use Torture::State;
 
-our @EXPORT = qw(@QUIET must_run copy_dir template write_conf append_conf with_shim start_server
-  stop_server psql);
+our @EXPORT = qw(@QUIET must_run copy_dir template write_conf append_conf with_shim file_roots
+  all_durable start_server stop_server psql);
 
 # Run a program that must not fail, or die with what it printed.
 sub must_run
@@ -65,7 +66,7 @@ sub write_conf
 		port => $port,
 		listen_addresses => "''",
 		unix_socket_directories => "'$work'",
-		fsync => 'off',
+		fsync => $opt{whole} ? 'on' : 'off',
 		shared_buffers => $s->{shared_buffers},
 		persistent_cache_mode => $s->{mode},
 		persistent_cache_required => 'on',
@@ -86,7 +87,7 @@ sub write_conf
 		log_timezone => "'UTC'",
 		track_io_timing => 'off',
 		%{ $s->{conf} });
-	if ($opt{powercut})
+	if ($opt{powercut} && !$dram)
 	{
 		$c{shared_preload_libraries} = "'pcache_inject'";
 		$c{'pcache_inject.media'} = 'clean';
@@ -99,13 +100,14 @@ sub write_conf
 	return;
 }
 
-# Append one line to it.
+# Append one line to it, durably.
 sub append_conf
 {
 	my ($data, $line) = @_;
 	open(my $fh, '>>', "$data/postgresql.conf") or die "$data/postgresql.conf: $!";
 	print $fh "$line\n";
 	close $fh or die;
+	with_shim("$dir/pool", sub { must_run('sync', "$data/postgresql.conf") }) if $opt{whole};
 	return;
 }
 
@@ -114,15 +116,35 @@ our @QUIET = ('autovacuum=off', 'max_logical_replication_workers=0', 'bgwriter_l
 	'log_min_messages=warning', 'checkpoint_timeout=1h', 'restart_after_crash=off');
 
 # Run code with an environment in which the pool in a directory counts as
-# persistent memory, if the power is to be cut.  Returns what the code returns.
+# persistent memory, if the power is to be cut, unless it is to be in DRAM.  Returns
+# what the code returns.
 sub with_shim
 {
 	my ($pool, $run) = @_;
 	local %Programs::env = !$opt{powercut} ? () :
-	  (LD_PRELOAD => "$opt{powercut}/libpowercut.so", PMEM_IS_PMEM_FORCE => 1,
-		POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image", POWERCUT_SEED => $round_seed,
-		$trace ? (POWERCUT_TRACE => 1) : ());
+	  (LD_PRELOAD => "$opt{powercut}/libpowercut.so", POWERCUT_SEED => $round_seed,
+		$dram ? () : (PMEM_IS_PMEM_FORCE => 1, POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image"),
+		$trace ? (POWERCUT_TRACE => 1) : (),
+		$opt{whole} ? (POWERCUT_FILES => "$pool.files", POWERCUT_ROOTS => join(':', file_roots($pool))) : ());
 	return $run->();
+}
+
+# The directories whose files a power cut changes, of the server with this pool.
+sub file_roots
+{
+	my ($pool) = @_;
+	return grep { -d } $pool eq "$dir/pool" ? ("$dir/data", $pool, "$dir/images") : ("$dir/a", $pool);
+}
+
+# All that these hold is durable now.
+sub all_durable
+{
+	my ($pool) = @_;
+	return if !$opt{whole};
+	remove_tree("$pool.files");
+	make_path("$pool.files");
+	with_shim($pool, sub { must_run('sync', '-f', file_roots($pool)) });
+	return;
 }
 
 # Start a server, with its log and more settings ("name=value") given, and wait

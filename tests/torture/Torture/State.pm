@@ -21,6 +21,7 @@ round.
   $port        of its servers, which run one at a time
   $round_seed  its seed
   $trace       true if the power cut shim is to see each store to a descriptor
+  $dram        true if the pool is in memory that a power cut empties
   @problems    what is wrong; a round without any has passed
 
 =cut
@@ -32,11 +33,11 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-our @EXPORT = qw(%opt %set $bin $work %totals $dir $port $round_seed $trace @problems say_line
+our @EXPORT = qw(%opt %set $bin $work %totals $dir $port $round_seed $trace $dram @problems say_line
   problem);
 
 our (%opt, %set, $bin, $work, %totals);
-our ($dir, $port, $round_seed, $trace, @problems);
+our ($dir, $port, $round_seed, $trace, $dram, @problems);
 
 # Print a line of the report.
 sub say_line { print "$_[0]\n"; return; }
