@@ -22,6 +22,7 @@ The kinds, as a plan has them:
   recovery      as all; Torture::Round makes it happen during recovery
   site          the power is cut at a site (Torture::PowerCut)
   stop          a clean stop, and then the power is cut
+  stopping      as all, somewhere in a clean stop
   reboot        a clean stop, and then the host is restarted (Torture::Reboot)
   save          the power is cut while a clean stop saves the cache
 
@@ -71,6 +72,7 @@ sub crash
 	return kill_after_cold_start($data, $s) if $kind eq 'cold';
 	return cut_while_saving($data, $s) if $kind eq 'save';
 	return stop_cleanly($data) if $kind eq 'stop';
+	return kill_while_stopping($data) if $kind eq 'stopping';
 	return stop_and_reboot($s) if $kind eq 'reboot';
 	wait_for_checkpoint() if $kind eq 'checkpoint';
 	return kill_all($data);
@@ -172,6 +174,18 @@ sub stop_cleanly
 	my $p = server_processes($pm);
 	stop_server($data, 'fast') == 0 or problem('the server does not stop');
 	wait_gone($data, [ keys %$p ]);
+	return 1;
+}
+
+sub kill_while_stopping
+{
+	my ($data) = @_;
+	my $seconds = rand pick(0.05, 0.3, 1);
+	my $pid = start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-w', '-m', 'fast', 'stop');
+	sleep $seconds;
+	my $killed = kill_all($data);
+	waitpid($pid, 0);
+	say_line(sprintf('    %s %.3f s after a stop began', $killed ? 'killed' : 'not killed', $seconds));
 	return 1;
 }
 

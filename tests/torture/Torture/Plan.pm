@@ -58,7 +58,7 @@ sub make_plan
 	$trace = $s->{trace} || ($set{site} // '') eq 'store';
 	$dram = $opt{whole} && $s->{kill} eq 'reboot';
 	$s->{conf}{wal_sync_method} = 'fdatasync' if $dram && $s->{conf}{wal_sync_method} eq 'pmem';
-	$s->{mode} = 'always' if $s->{kill} !~ /^(?:stop|save|reboot)$/ && !$set{mode};
+	$s->{mode} = 'always' if $s->{kill} !~ ($opt{whole} ? qr/^(?:stop|stopping|save|reboot|recovery)$/ : qr/^(?:stop|save|reboot)$/) && !$set{mode};
 	return $s;
 }
 
@@ -148,6 +148,11 @@ sub random_settings
 		$s{conf}{wal_sync_method} = pick('fdatasync', 'open_datasync', 'pmem', 'pmem', direct_io() ? ('open_direct', 'open_direct') : ());
 		$s{conf}{recovery_init_sync_method} = pick('fsync', 'fsync', 'syncfs');
 		$s{conf}{wal_recycle} = pick('on', 'on', 'off');
+		if ($s{kill} ne 'reboot' && rand() < 0.2)
+		{
+			$s{kill} = pick('stopping', 'recovery');
+			$s{mode} = pick('always', 'planned_restart');
+		}
 	}
 	return \%s;
 }

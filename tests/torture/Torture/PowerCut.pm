@@ -67,12 +67,13 @@ sub cut_files_of
 	# that process id may be in use again
 	unlink "$data/postmaster.pid";
 	all_durable($pool);
+	return 1 if $dram;
 	if (!-s "$pool/pool")
 	{
 		problem('the pool itself was not durable');
 		return 0;
 	}
-	truncate("$pool.image", -s "$pool/pool") or die "$pool.image: $!" if !$dram;
+	truncate("$pool.image", -s "$pool/pool") or die "$pool.image: $!";
 	return 1;
 }
 

@@ -13,7 +13,7 @@ The pool is saved to an image, goes, as one in DRAM does, and is loaded again.
 With --whole the power goes with it.  Besides, at random,
 
   stale     there is an image of the stop before, which must not be loaded
-  killed    load is killed at some moment, and repeated
+  killed    load is killed at some moment, and repeated; the power may go with it
   halved    the next start has another number of shared buffers
   list      the image has no pages: load reads them from the data files
 
@@ -78,7 +78,7 @@ sub save
 # began.  Then the next start must not be warm by half of a pool.
 sub killed_load
 {
-	my ($image) = @_;
+	my ($image, $s) = @_;
 	my ($step, $said);
 	my $killed = 0;
 	if (pick(1, 0))
@@ -91,7 +91,8 @@ sub killed_load
 	else
 	{
 		my $seconds = rand 0.1;
-		my $pid = start_to("$dir/pg_pcache.out", "$bin/pg_pcache", 'load', '-D', "$dir/data", '--from', $image, '--keep');
+		my $pid = with_shim("$dir/pool",
+			sub { start_to("$dir/pg_pcache.out", "$bin/pg_pcache", 'load', '-D', "$dir/data", '--from', $image, '--keep') });
 		sleep $seconds;
 		kill 'KILL', $pid;
 		waitpid($pid, 0);
@@ -101,6 +102,13 @@ sub killed_load
 	problem("$said, and the next start is not cold: $text") if $killed && $rc != 2;
 	problem("$said, and there is no image any more: $text") if !-e $image && $rc != 0;
 	$totals{"killed load: verify $rc"}++;
+	if ($opt{whole} && -e $image && pick(0, 1))
+	{
+		cut_files_of("$dir/pool", $s);
+		lose_pool();
+		problem("$said, and the image is gone with the power") if !-e $image;
+		$said .= ', then the power went';
+	}
 	return "$said (verify $rc)";
 }
 
@@ -134,7 +142,7 @@ sub stop_and_reboot
 		problem('a stale image was loaded') if -e "$dir/pool/pool";
 	}
 	$image = "$image.list" if -e "$image.list";
-	push @said, killed_load($image) if pick(0, 1);
+	push @said, killed_load($image, $s) if pick(0, 1);
 	expect(0, 'load', '--from', $image, '-j', number(1, 4)) if -e $image;
 	if ($s->{fewer} || pick(0, 0, 1))
 	{

@@ -113,7 +113,9 @@ sub crash_and_recover
 	$kind = 'stop' if $s->{mode} eq 'planned_restart';
 	crash($data, $kind, $s);
 	end_load();
-	cut_power("$dir/pool", $s);
+	# what is not synced may wait for the next cut
+	if ($opt{whole} && rand() < 0.25) { say_line('    the kernel survives') }
+	else { cut_power("$dir/pool", $s) }
 	return 0 if !-e "$dir/pool/pool";
 	append_conf($data, next_buffers($s)) if $s->{fewer};
 	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
@@ -251,7 +253,7 @@ sub judge_recovery
 	my $cold = $line !~ /^kept [1-9]/;
 	if ($cold)
 	{
-		if ($s->{mode} eq 'planned_restart' && $s->{kill} eq 'save' && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
+		if ($s->{mode} eq 'planned_restart' && $s->{kill} =~ /^(?:save|stopping|recovery)$/ && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
 		elsif (($s->{kill} eq 'cold' || killed_before_it_was_ready()) && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
 		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
 		else { problem("A is cold: $line") }
