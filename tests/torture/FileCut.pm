@@ -28,9 +28,22 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 use Fcntl qw(S_ISDIR S_ISREG);
-use File::Path qw(remove_tree);
+use File::Path qw(make_path remove_tree);
 
-our @EXPORT = qw(cut_files);
+use Programs;
+
+our @EXPORT = qw(all_durable cut_files);
+
+# All that the roots hold is durable now.  To be called with the environment that
+# has the shim keep the shadow.
+sub all_durable
+{
+	my ($shadow, @roots) = @_;
+	remove_tree($shadow);
+	make_path($shadow);
+	run_to("$shadow.out", 'sync', '-f', @roots) == 0 or die slurp("$shadow.out");
+	return;
+}
 
 # How many of 1024 arrive.
 sub share { return (0, 10, 100, 512, 900, 1024)[ int rand 6 ] }

@@ -12,7 +12,7 @@ walk.pl - random walks over what may happen to clusters with a persistent cache
 
   walk.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N [--events LIST]
     [--known FILE] [--repeat N] [--shrink SECONDS] [--length N] [--seconds N]
-    [--powercut DIR] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]]
+    [--powercut DIR [--whole]] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]]
   walk.pl --coverage DIR --table
 
 =head1 DESCRIPTION
@@ -51,7 +51,7 @@ use Walk::Util;
 
 my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0, methods => 'fdatasync');
 GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'first=i', 'port=i', 'events=s',
-	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'powercut=s', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'table')
+	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'powercut=s', 'whole', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'table')
   or die "usage: see tests/torture/walk\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -225,7 +225,7 @@ sub walk
 	$walk = bless {
 		seed => $seed, dir => $dir, archive => "$dir/archive", sockets => "$work/sockets", bin => $opt{'pg-bin'},
 		vanilla => $opt{vanilla}, port => $opt{port}, template => \&template, clusters => {}, problems => [], report => [],
-		powercut => $opt{powercut}, wal_room => $opt{'wal-room'}, methods => [@methods], failed => 0, totals => \%totals, loud => $loud, loads => 0
+		powercut => $opt{powercut}, whole => $opt{whole}, wal_room => $opt{'wal-room'}, methods => [@methods], failed => 0, totals => \%totals, loud => $loud, loads => 0
 	}, 'Walk';
 	my @done;
 	my $ok = eval {

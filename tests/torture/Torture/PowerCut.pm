@@ -32,7 +32,16 @@ use Torture::Server;
 use Torture::State;
 use Workload qw(pick number);
 
-our @EXPORT = qw(cut_power cut_files_of random_site arm_shim cut_at_site);
+our @EXPORT = qw(keep_files cut_power cut_files_of random_site arm_shim cut_at_site);
+
+# With --whole: from now on the shim tells the durable files of the server with this
+# pool apart, and all that is there is.
+sub keep_files
+{
+	my ($pool) = @_;
+	with_shim($pool, sub { all_durable("$pool.files", file_roots($pool)) }) if $opt{whole};
+	return;
+}
 
 # The power goes, and comes back: make of the pool in a directory what is found
 # then, and with --whole of the files of its server.  No process uses them any more.
@@ -66,7 +75,7 @@ sub cut_files_of
 	say_line("    files: $said");
 	# that process id may be in use again
 	unlink "$data/postmaster.pid";
-	all_durable($pool);
+	keep_files($pool);
 	return 1 if $dram;
 	if (!-s "$pool/pool")
 	{

@@ -134,6 +134,7 @@ sub stop_and_reboot
 	push @said, save($image, 0);
 	push @said, save("$image.list", 1) if pick(0, 0, 1);
 	cut_files_of("$dir/pool", $s) if $opt{whole};
+	problem('a saved image is gone with the power') if !-e $image;
 	lose_pool();
 	if (-e $stale)
 	{

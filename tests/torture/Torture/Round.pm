@@ -89,7 +89,7 @@ sub set_up
 	write_conf($data, $s);
 	make_path("$dir/images");
 	make_path("$dir/pool", { mode => 0700 }) if $opt{powercut};
-	all_durable("$dir/pool");
+	keep_files("$dir/pool");
 	with_shim("$dir/pool", sub { must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool") });
 	start_server($data, $log) == 0 or die "first start failed: " . slurp($log);
 	spew("$dir/setup.sql", setup_sql());
@@ -204,7 +204,7 @@ sub copy_crashed
 	unlink "$a/pg_pcache";
 	symlink("$dir/pool-a", "$a/pg_pcache") or die;
 	copy_dir("$dir/data", $b);
-	all_durable("$dir/pool-a");
+	keep_files("$dir/pool-a");
 	unlink "$b/pg_pcache";
 	unlink "$_/postmaster.pid" for $a, $b;
 	return;

@@ -22,13 +22,12 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
-use File::Path qw(make_path remove_tree);
 
 use Programs;
 use Torture::State;
 
 our @EXPORT = qw(@QUIET must_run copy_dir template write_conf append_conf with_shim file_roots
-  all_durable start_server stop_server psql);
+  start_server stop_server psql);
 
 # Run a program that must not fail, or die with what it printed.
 sub must_run
@@ -134,17 +133,6 @@ sub file_roots
 {
 	my ($pool) = @_;
 	return grep { -d } $pool eq "$dir/pool" ? ("$dir/data", $pool, "$dir/images") : ("$dir/a", $pool);
-}
-
-# All that these hold is durable now.
-sub all_durable
-{
-	my ($pool) = @_;
-	return if !$opt{whole};
-	remove_tree("$pool.files");
-	make_path("$pool.files");
-	with_shim($pool, sub { must_run('sync', '-f', file_roots($pool)) });
-	return;
 }
 
 # Start a server, with its log and more settings ("name=value") given, and wait

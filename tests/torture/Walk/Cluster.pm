@@ -32,6 +32,7 @@ use JSON::PP qw();
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
 
+use FileCut;
 use Programs;
 use Walk::Client;
 use Walk::Util;
@@ -66,6 +67,7 @@ sub init_pool
 {
 	my ($c) = @_;
 	local %Programs::env = $c->shim;
+	$c->keep_files;
 	must_run($c->{out}, "$c->{walk}{bin}/pg_pcache", 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE");
 	return;
 }
@@ -78,7 +80,16 @@ sub shim
 	return () if $c->{copy};
 	return (LD_PRELOAD => $c->{walk}{wal_room}, WAL_ROOM_FILE => "$c->{dir}/room") if !$tool;
 	return (LD_PRELOAD => "$tool/libpowercut.so", PMEM_IS_PMEM_FORCE => 1, POWERCUT_DIR => $c->{pool},
-		POWERCUT_IMAGE => "$c->{pool}.image", POWERCUT_SEED => $c->{walk}{seed});
+		POWERCUT_IMAGE => "$c->{pool}.image", POWERCUT_SEED => $c->{walk}{seed},
+		$c->{walk}{whole} ? (POWERCUT_FILES => "$c->{pool}.files", POWERCUT_ROOTS => "$c->{data}:$c->{pool}") : ());
+}
+
+# From now on the shim tells apart which files are durable, and all that is there is.
+sub keep_files
+{
+	my ($c) = @_;
+	all_durable("$c->{pool}.files", $c->{data}, $c->{pool}) if $c->{walk}{whole} && !$c->{copy};
+	return;
 }
 
 # pg_wal has room for so many MB beside what is there, or for all that comes.
@@ -170,6 +181,7 @@ sub spawn
 
 	# copies in steps of 16 bytes, as on a processor that has nothing wider
 	local %Programs::env = (GLIBC_TUNABLES => 'glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM', ($how{bin} // '') eq 'stock' ? () : $c->shim);
+	$c->keep_files if ($how{bin} // '') ne 'stock';
 	$c->{pid} = start_to($c->{log}, $c->bin($how{bin}) . '/postgres', '-D', $c->{data});
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;

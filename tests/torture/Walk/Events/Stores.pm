@@ -21,6 +21,7 @@ use warnings FATAL => 'all';
 use File::Path qw(remove_tree make_path);
 use Time::HiRes qw(sleep time);
 
+use FileCut;
 use Walk::Damage;
 use Walk::Load;
 use Walk::Trap;
@@ -95,7 +96,8 @@ $EVENTS{start_at_store} = {
 };
 
 # ---------------------------------------------------------------------------
-# Power cuts, with the shim of tests/powercut: PGDATA is as a kill leaves it
+# Power cuts, with the shim of tests/powercut: PGDATA is as a kill leaves it, unless
+# a server runs and all is to be cut
 # ---------------------------------------------------------------------------
 
 sub cut_power
@@ -112,9 +114,21 @@ $EVENTS{power_cut} = {
 	run => sub {
 		my ($w, $c, $r) = @_;
 		under_load($c, $r, sub { $c->kill_all });
-		return cut_power($c, $r);
+		return ($w->{whole} && !$c->{run_plain} ? cut_files_of($c, $r) . '; ' : '') . cut_power($c, $r);
 	}
 };
+
+sub cut_files_of
+{
+	my ($c, $r) = @_;
+	my $unit = ($c->{conf}{full_page_writes} // 'on') eq 'on' ? 512 : 8192;
+	srand($r->seed);
+	my $said = cut_files("$c->{pool}.files", $unit, $c->{data}, $c->{pool});
+	unlink "$c->{data}/postmaster.pid";
+	die "the pool itself was not durable\n" if !-s "$c->{pool}/pool";
+	truncate("$c->{pool}.image", -s "$c->{pool}/pool") or die "$c->{pool}.image: $!";
+	return $said;
+}
 
 # While the server is down.
 $EVENTS{power_loss} = {
