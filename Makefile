@@ -20,7 +20,7 @@ endif
 
 .DEFAULT_GOAL := all
 .PHONY: all help deps deps-docs fetch tree build docs vanilla deb image repo install dist demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -93,7 +93,7 @@ check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, un
 	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -115,6 +115,9 @@ check-patroni: all ## three members under Patroni and etcd: restarts, switchover
 
 check-containers: all ## the server as the first process of a container (bubblewrap): volumes, modes, stops and kills
 	@$(RUN) tests/containers/run || [ $$? -eq 77 ]
+
+check-outside: all ## workloads that others wrote, over kept pages: sysbench, sqlsmith, a linearizability checker, a framework's tests; DURATION=, SEED=, WORKLOADS="sqlsmith" selects
+	@tests/outside/run $(WORKLOADS) || [ $$? -eq 77 ]
 
 check-image: ## the image of "make image" as a container: new clusters, secrets, stops, kills, owners; is the cache warm?
 	@tests/image/run || [ $$? -eq 77 ]
