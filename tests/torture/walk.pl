@@ -60,6 +60,7 @@ $| = 1;
 $SIG{INT} = $SIG{TERM} = sub { exit 130 };
 
 my $walk;       # the one that runs
+my $began;      # when it did, until its end
 my %totals;
 my ($work, $keep) = @opt{qw(work keep)};
 my @methods = split /,/, $opt{methods};
@@ -177,7 +178,7 @@ sub steered_event
 			$weights{"$name\@$c->{name}"} = $gain + 0.02 * $weight;
 		}
 	}
-	return if !$gains;
+	return if !%weights || !$gains && !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
 	return parse_event(Walk::Coverage::weighted($r, \%weights), $place);
 }
 
@@ -205,6 +206,9 @@ sub run_event
 		$totals{"event $e->{name}"}++;
 		my $wrong = $walk->{loud} && $coverage ? $coverage->note($c, $e->{name}) : undef;
 		$walk->problem($wrong) if $wrong;
+
+		# walks at the same time steer each other
+		$coverage->merge if $opt{steer} && $e->{stream} % 6 == 0;
 		$said = eval { $EVENTS{ $e->{name} }{run}->($walk, $c, $r) };
 		chomp($died = $@) if $@;
 	}
@@ -228,6 +232,7 @@ sub walk
 		powercut => $opt{powercut}, whole => $opt{whole}, wal_room => $opt{'wal-room'}, methods => [@methods], failed => 0, totals => \%totals, loud => $loud, loads => 0
 	}, 'Walk';
 	my @done;
+	$walk->{done} = \@done;
 	my $ok = eval {
 		my @events = map { parse_event($given->[$_], $_) } 0 .. $#{ $given // [] };
 		my $length = 0;
@@ -286,9 +291,19 @@ sub clean_up
 	return;
 }
 
+# The walk is over: keep its list of events, and what was counted.
+sub record
+{
+	my ($how, @events) = @_;
+	$coverage->merge(join ' ', $opt{version} // '', $walk->{seed}, $how, sprintf('%.0f', time - $began), @events) if $coverage;
+	$began = undef;
+	return;
+}
+
 END
 {
 	my $rc = $?;
+	eval { record('unfinished', grep { defined } @{ $walk->{done} }) } if $began;
 	eval { clean_up() };
 	$? = $rc;
 }
@@ -347,8 +362,9 @@ sub one
 	my ($name, $seed, $events) = @_;
 	my $t = time;
 	print "walk $name\n";
+	$began = $t;
 	my $result = walk($seed, $events, 1);
-	$coverage->merge(join ' ', $opt{version} // '', $seed, $result->{failed} ? 'failed' : 'ok', sprintf('%.0f', time - $t), @{ $result->{done} }) if $coverage;
+	record($result->{failed} ? 'failed' : 'ok', @{ $result->{done} });
 	if ($result->{failed})
 	{
 		$failed++;

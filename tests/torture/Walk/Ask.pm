@@ -146,7 +146,9 @@ sub watch
 			my $stays = $c->{conf}{recovery_min_apply_delay} || slurp($c->{log}, $size) =~ $CANNOT_FOLLOW;
 			return \%seen if time - $since > (!defined $how{goal} ? 1 : $stays ? 3 : 20);
 		}
-		sleep 0.002;
+
+		# the first moments matter most
+		sleep($seen{asked} < 30 ? 0.002 : 0.05);
 	}
 	return;
 }
@@ -188,8 +190,11 @@ sub contents_now
 		($session, $error) = $c->connect($db);
 		if (!$session) { $r{tables}{$db} = $error; next }
 		$session->query('SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off');
-		my ($list, $e) = $session->query(q{SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('r', 'm') AND
-  (relpersistence = 'p' OR relpersistence = 'u' AND NOT pg_is_in_recovery()) AND relname NOT IN ('pg_statistic') ORDER BY c.oid});
+
+		# the catalogs of all databases take most of the time of a start
+		my $few = $c->{walk}{brief} && $db ne 'postgres' ? q{AND (c.oid >= 16384 OR relname IN ('pg_class', 'pg_attribute'))} : '';
+		my ($list, $e) = $session->query(qq{SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('r', 'm') AND
+  (relpersistence = 'p' OR relpersistence = 'u' AND NOT pg_is_in_recovery()) AND relname NOT IN ('pg_statistic') $few ORDER BY c.oid});
 		$r{tables}{$db} = $e if $e;
 		my @tables = map { $_->[0] } @$list;
 		my $sum = sub { return "SELECT '$_[0]', count(*), coalesce(sum(hashtext(t::text)::bigint), 0) FROM $_[0] t" };

@@ -121,7 +121,7 @@ sub write_conf
 		checkpoint_timeout => '1h',
 		max_wal_size => '512MB',
 		min_wal_size => '2MB',
-		wal_keep_size => '256MB',
+		wal_keep_size => keys %{ $w->{clusters} } < 2 ? 0 : $w->{brief} ? '64MB' : '256MB',
 		autovacuum => 'off',
 		bgwriter_lru_maxpages => 0,
 		max_prepared_transactions => 20,
@@ -185,7 +185,10 @@ sub spawn
 	$c->{pid} = start_to($c->{log}, $c->bin($how{bin}) . '/postgres', '-D', $c->{data});
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
-	$c->{without} = $c->{broken};
+
+	# a pool that is gone comes back if PGDATA has a record of it
+	my $gone = !-e "$c->{pool}/pool" && !-e "$c->{data}/pg_pcache.state";
+	$c->{without} = $gone ? 'gone, with its record' : ($c->{broken} // '') eq 'dropped' ? undef : $c->{broken};
 	$c->{clean} = 0;
 	return;
 }

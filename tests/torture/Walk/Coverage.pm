@@ -35,7 +35,8 @@ use warnings FATAL => 'all';
 
 use Fcntl qw(:flock);
 use File::Path qw(make_path);
-use List::Util qw(min);
+use List::Util qw(sum);
+use Text::Wrap qw(wrap);
 
 use Programs;
 use Walk::Events;
@@ -252,7 +253,8 @@ sub note
 	return $why;
 }
 
-# Add what was counted to the files, and read what others have.
+# Add what was counted to the files, with a line for a walk that has ended, and read
+# what others have.
 sub merge
 {
 	my ($self, $line) = @_;
@@ -264,9 +266,12 @@ sub merge
 	$self->{counts}{$_} += $new->{$_} for keys %$new;
 	spew("$self->{dir}/counts.new", join('', map { "$_ $self->{counts}{$_}\n" } sort keys %{ $self->{counts} }));
 	rename("$self->{dir}/counts.new", "$self->{dir}/counts") or die "$self->{dir}/counts: $!";
-	open(my $walks, '>>', "$self->{dir}/walks") or die "$self->{dir}/walks: $!";
-	print $walks "$line\n";
-	close $walks or die "$self->{dir}/walks: $!";
+	if ($line)
+	{
+		open(my $walks, '>>', "$self->{dir}/walks") or die "$self->{dir}/walks: $!";
+		print $walks "$line\n";
+		close $walks or die "$self->{dir}/walks: $!";
+	}
 	close $lock;
 	$self->read_counts;
 	return;
@@ -309,7 +314,8 @@ sub weighted
 	return (sort keys %$weights)[0];
 }
 
-# Arguments of a walk's setup: the mode and the number of clusters of which most is missing.
+# Arguments of a walk's setup: the mode and the number of clusters of which most is
+# missing; loads are brief.
 sub setup_arguments
 {
 	my ($self, $r) = @_;
@@ -318,7 +324,7 @@ sub setup_arguments
 	my $n = weighted($r, $self->missing(
 			sub { my ($kind, $mode, $role, $first, $next) = @_; return $role eq 'standby' || $several->{$first} || $several->{$next} ? 2 : 1 }));
 	$n = 3 if $n == 2 && $r->real < 0.25;
-	return "n=$n,mode=$mode";
+	return "n=$n,mode=$mode,brief=1";
 }
 
 # How much is there to see if this event happens to this cluster now?
@@ -354,6 +360,8 @@ sub gain
 
 sub share { my ($n, $of) = @_; return $of ? sprintf('%d of %d, %d %%', $n, $of, int(100 * $n / $of)) : '-'; }
 
+sub prose { my ($text) = @_; local $Text::Wrap::columns = 101; return wrap('', '', $text) . "\n\n"; }
+
 sub row { return '| ' . join(' | ', @_) . " |\n"; }
 
 sub head { return row(@_) . row(map { '---' } @_); }
@@ -386,7 +394,7 @@ sub rules
 	my $text = head('first', 'next', 'only', 'why', 'pairs');
 	for my $r (@rules)
 	{
-		my ($first, $next) = map { s/\*/any/r =~ s/[\[\]]//gr =~ s/(\w*_\w*)/`$1`/gr } @$r{qw(first next)};
+		my ($first, $next) = map { s/\[([^\]]+)\]|(\*)|(\w+)/$1 ? "*$1*" : $2 ? 'any' : "`$3`"/ger } @$r{qw(first next)};
 		my $only = join ', ', map { "`$_`" } grep { defined } @$r{qw(mode role)};
 		$text .= row($first, $next, $only, $r->{why}, $taken->{$r} // 0);
 	}
@@ -420,12 +428,20 @@ sub table
 		$methods{$method}{"$first $next"} = 1 if $kind eq 'pair' && $possible{"$first $next"};
 	}
 	my @walks = map { [ split ' ' ] } split /\n/, slurp("$self->{dir}/walks");
-	my %versions = map { $_->[0] => 1 } @walks;
 	my $hours = 0;
 	$hours += $_->[3] / 3600 for @walks;
 
-	my $text = sprintf("%d walks, of which %d found a difference, in %.1f hours (walks at the same time are added up); versions: %s.\n\n",
-		scalar @walks, scalar(grep { $_->[2] ne 'ok' } @walks), $hours, join(', ', sort keys %versions));
+	my $text = "# What has followed what\n\n"
+	  . prose('`tests/torture/walk` walks at random over what may happen to one to three clusters, and a copy that is '
+		  . 'started without the pool judges each start. This page says which combinations it has been through. It is '
+		  . 'made by `tests/torture/walk --table` of what `tests/torture/walk --steer` has counted.')
+	  . prose('A *pair* is two events that happened to a cluster one after the other. A *triple* is an event, a start '
+		  . 'that was judged, and the next event. Mode and role are those that the cluster has when the last of them '
+		  . 'begins. Once WAL of a cluster was damaged on purpose, only pairs and triples with that damage count, since '
+		  . 'the copy may then be wrong as well.')
+	  . prose(sprintf('These are %d walks with %d events. %s of them found a difference. They took %.1f hours, if those are '
+			  . 'added up that ran at the same time.', scalar @walks, sum(0, map { scalar @$_ - 4 } @walks),
+			(grep { $_->[2] eq 'failed' } @walks) || 'None', $hours));
 	$text .= head('mode', 'role', 'pairs', 'triples around a start');
 	for my $mode (@MODES)
 	{
@@ -439,20 +455,21 @@ sub table
 	$text .= "\n" . head('WAL method', 'pairs, in any mode and role');
 	$text .= row("`$_`", share(scalar keys %{ $methods{$_} }, scalar keys %possible)) for sort keys %methods;
 
-	$text .= "\nWhat came next after an event: of the events that can come next, how many did.\n\n";
+	$text .= "\n" . prose('After each event: how many of the events that can be next were next.');
 	my @columns = map { my $m = $_; map { "$m $_" } @ROLES } @MODES;
 	$text .= head('event', map { s/ /, /r } @columns);
 	for my $name ($self->names)
 	{
 		$text .= row("`$name`", map { my $k = "pair $_ $name"; $all{$k} ? "$seen{$k}/$all{$k}" : '' } @columns);
 	}
-	$text .= "\nNot yet seen: " . ($missing{pair} ? join('; ', @{ $missing{pair} }[ 0 .. min($#{ $missing{pair} }, 39) ])
-		  . (@{ $missing{pair} } > 40 ? '; and ' . (@{ $missing{pair} } - 40) . ' more pairs' : '') : 'no pair is missing') . ".\n";
+	my @missing = @{ $missing{pair} // [] };
+	$text .= "\n" . prose('Pairs that are missing: ' . (!@missing ? 'none.' : @missing > 40 ? @missing . '.' : join('; ', @missing) . '.'));
 	my $taken = $self->taken(\@IMPOSSIBLE, \@BY_CHANCE);
-	$text .= "\nWhat cannot follow what. The last column counts the pairs that no line above it has taken.\n\n" . $self->rules($taken, @IMPOSSIBLE);
-	$text .= "\nWhat happens by chance only, and belongs to no goal:\n\n" . $self->rules($taken, @BY_CHANCE);
-	$text .= "\nThe lists of events in these sets:\n\n";
-	$text .= "* *$_*: $SET{$_}\n" for sort keys %SET;
+	$text .= "## What cannot follow what\n\n"
+	  . prose('If such a pair happens nevertheless, the walk fails. The last column counts the pairs that no line above it has. '
+		  . 'Which events are in a set, such as *leaves it stopped*, is in `tests/torture/Walk/Coverage.pm`.')
+	  . $self->rules($taken, @IMPOSSIBLE);
+	$text .= "\n" . prose('What follows happens only if something else goes wrong. It belongs to no goal, and may happen.') . $self->rules($taken, @BY_CHANCE);
 	return $text;
 }
 

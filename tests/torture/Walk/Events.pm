@@ -73,7 +73,7 @@ sub under_load
 {
 	my ($c, $r, $run) = @_;
 	my %load = draw_load($r, 'none', 'tpcb', 'queue', 'drain', 'drain', 'update', 'mixed', 'mixed', 'ddl', 'bulk');
-	my $seconds = $r->fraction('after', 0.9);
+	my $seconds = $r->fraction('after', $c->{walk}{brief} ? 0.3 : 0.9);
 	my $checkpoint = $r->chance('checkpoint', 0.25);
 	my $delay = $r->fraction('then', 0.15);
 	if ($load{kind} eq 'none' || $c->{role} ne 'primary')

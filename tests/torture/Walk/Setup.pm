@@ -28,6 +28,7 @@ sub set_up
 {
 	my ($w, $r) = @_;
 	my $n = $r->pick('n', 1, 1, 1, 2, 2, 3);
+	$w->{brief} = $r->chance('brief', 0);
 	my $flat = $r->chance('flat', 0.5);
 	my $checksums = $w->{checksums} = $r->pick('checksums', 1, 1, 0);
 	my $archive = $r->pick('archive', 'on', 'off');

@@ -118,7 +118,7 @@ sub mend_pool
 {
 	my ($c) = @_;
 	my $how = delete $c->{broken} or return;
-	return $c->init_pool if $how eq 'dropped';
+	return -e "$c->{pool}/pool" ? undef : $c->init_pool if $how eq 'dropped';
 	$BREAK{$how}[1]->($c->{pool}) or die "$c->{pool}: $!";
 	return;
 }

@@ -148,7 +148,7 @@ $EVENTS{other_run} = {
 		my $buffers = $r->pick('buffers', '128kB', '512kB', '2MB', '16MB');
 		my $more = $r->fraction('more', 0.08);
 		my %load = draw_load($r, 'none', 'update', 'mixed', 'queue');
-		my $seconds = $r->fraction('seconds', 0.5);
+		my $seconds = $r->fraction('seconds', $w->{brief} ? 0.2 : 0.5);
 		my $bin = $how =~ /stock/ ? 'stock' : 'ours';
 		my %conf = (shared_buffers => $buffers, persistent_cache_mode => 'off', wal_sync_method => 'fdatasync',
 			$how eq 'planned_restart' ? (persistent_cache_mode => 'planned_restart') : ());

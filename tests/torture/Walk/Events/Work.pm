@@ -31,7 +31,7 @@ $EVENTS{load} = {
 	when => \&writable,
 	run => sub {
 		my ($w, $c, $r) = @_;
-		my $seconds = $r->fraction('seconds', 0.8) + 0.2;
+		my $seconds = $r->fraction('seconds', $w->{brief} ? 0.2 : 0.8) + 0.2;
 		run_load($c, $seconds, draw_load($r));
 		return;
 	}
