@@ -24,8 +24,8 @@
 #include "storage/dsm.h"
 #include "storage/lwlock.h"
 
-#if PG_VERSION_NUM < 180000 || PG_VERSION_NUM >= 190000
-#error "pg_hotset is for PostgreSQL 18"
+#if PG_VERSION_NUM < 170000 || PG_VERSION_NUM >= 190000
+#error "pg_hotset is for PostgreSQL 17 and 18"
 #endif
 
 #define HOTSET_FILE			"pg_hotset.list"

@@ -44,6 +44,15 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+/* What PostgreSQL 17 has in another form */
+#if PG_VERSION_NUM >= 180000
+#define HOTSET_INJECTION_POINT(name)	INJECTION_POINT(name, NULL)
+#else
+#define HOTSET_INJECTION_POINT(name)	INJECTION_POINT(name)
+#define EvictUnpinnedBuffer(buffer, flushed)	((void) (flushed), EvictUnpinnedBuffer(buffer))
+#define READ_STREAM_USE_BATCHING		0
+#endif
+
 /* for how long a lock may be held before the last read is started */
 #define SLICE_MS		50
 /* pages of a slice, if the rate has no limit */
@@ -153,7 +162,7 @@ OpenRelation(const RelFileLocator *locator)
 	Oid			oid = RelidByRelfilenumber(locator->spcOid, locator->relNumber);
 	Relation	relation;
 
-	INJECTION_POINT("pg-hotset-before-lock", NULL);
+	HOTSET_INJECTION_POINT("pg-hotset-before-lock");
 	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, AccessShareLock))
 		return NULL;
 	relation = try_relation_open(oid, NoLock);
@@ -194,7 +203,7 @@ WarmSlice(WarmState *warm)
 	/* That of the search in pg_class. */
 	InvalidateCatalogSnapshot();
 	warm->nblocks = RelationGetNumberOfBlocksInFork(relation, fork);
-	INJECTION_POINT("pg-hotset-locked", NULL);
+	HOTSET_INJECTION_POINT("pg-hotset-locked");
 	warm->started = GetCurrentTimestamp();
 	stream = read_stream_begin_relation(READ_STREAM_MAINTENANCE | READ_STREAM_DEFAULT | READ_STREAM_USE_BATCHING,
 										NULL, relation, fork, NextBlock, warm, sizeof(uint32));

@@ -24,10 +24,14 @@
 #include "utils/tuplestore.h"
 #include "varatt.h"
 
+#ifdef PG_MODULE_MAGIC_EXT
 PG_MODULE_MAGIC_EXT(
 					.name = "pg_hotset",
 					.version = PG_VERSION
 );
+#else
+PG_MODULE_MAGIC;				/* PostgreSQL 17 */
+#endif
 
 #define HOTSET_PAGES_COLS	6
 #define HOTSET_INFO_COLS	8

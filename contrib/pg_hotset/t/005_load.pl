@@ -101,9 +101,21 @@ is($node->safe_psql('postgres', "SELECT read || ' ' || skipped FROM pg_hotset_lo
 # Each page of a list from another cluster is counted once, also if there is no
 # room, and those of the catalogs are left out.
 $node->safe_psql('postgres', <<'EOF');
+CREATE FUNCTION crc_of(body bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	crc bigint := 4294967295;
+BEGIN
+	FOR i IN 0 .. length(body) - 1 LOOP
+		crc := crc # get_byte(body, i);
+		FOR bit IN 1 .. 8 LOOP
+			crc := (crc >> 1) # (crc & 1) * 2197175160;
+		END LOOP;
+	END LOOP;
+	RETURN crc # 4294967295;
+END $$;
 CREATE FUNCTION foreign_list(list bytea) RETURNS bytea LANGUAGE sql AS $$
 	SELECT body || (SELECT decode(string_agg(substr(hex, n, 2), '' ORDER BY n DESC), 'hex')
-					FROM (SELECT lpad(to_hex(crc32c(body)), 8, '0') AS hex) h, generate_series(1, 7, 2) n)
+					FROM (SELECT lpad(to_hex(crc_of(body)), 8, '0') AS hex) h, generate_series(1, 7, 2) n)
 	FROM (SELECT set_byte(substr(list, 1, length(list) - 4), 24, get_byte(list, 24) # 1) AS body) b
 $$;
 EOF
