@@ -2,7 +2,7 @@
 # Tests of a framework for applications, in databases that are kept from run to run:
 # after warm restarts, each test has the result that it had before.
 version=5.2.19 driver='psycopg[binary,pool]==3.2.13'
-tests=(backends queries transactions transaction_hooks select_for_update aggregation expressions lookup bulk_create constraints delete get_or_create)
+tests=(backends queries transactions transaction_hooks select_for_update bulk_create constraints)
 
 command -v python3 >/dev/null || skip_suite outside "django: python3 is not installed"
 home=$BUILD/outside/django-$version
@@ -32,10 +32,9 @@ suite() {
 }
 
 cluster a
-createdb=$bin/createdb
-for n in default other; do "$createdb" "django_$n"; done
+for n in default other; do "$bin/createdb" "django_$n"; done
 suite "$work/before"
-is "all tests pass before a restart" "$(grep -cE '^Ran [0-9]{4,} tests|^OK' "$work/before")" 2
+is "all tests pass before a restart" "$(grep -cE '^Ran [0-9]{3,} tests|^OK' "$work/before")" 2
 for i in 1 2; do
 	fault a
 	start a "restart $i, $how"

@@ -126,10 +126,6 @@ func connect() (*sql.DB, *sql.Conn) {
 	}
 }
 
-type executor interface {
-	ExecContext(context.Context, string, ...interface{}) (sql.Result, error)
-}
-
 // perform sends an operation.  Half of the changes have a COMMIT of their own.
 func perform(conn *sql.Conn, op *Op, block bool) error {
 	ctx := context.Background()
@@ -140,34 +136,31 @@ func perform(conn *sql.Conn, op *Op, block bool) error {
 	case "write", "append":
 		args = args[:2]
 	}
-	var on executor = conn
-	var tx *sql.Tx
 	if block {
-		var err error
-		if tx, err = conn.BeginTx(ctx, nil); err != nil {
+		if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
 			return err
 		}
-		on = tx
 	}
-	result, err := on.ExecContext(ctx, statements[op.Kind], args...)
-	if tx != nil && err != nil {
-		tx.Rollback()
-	} else if tx != nil {
-		err = tx.Commit()
+	result, err := conn.ExecContext(ctx, statements[op.Kind], args...)
+	if err != nil {
+		if block {
+			conn.ExecContext(ctx, "ROLLBACK")
+		}
+		return err
 	}
-	if err == nil {
-		n, _ := result.RowsAffected()
-		op.Answer = fmt.Sprint(n)
+	if block {
+		_, err = conn.ExecContext(ctx, "COMMIT")
 	}
+	n, _ := result.RowsAffected()
+	op.Answer = fmt.Sprint(n)
 	return err
 }
 
 // choose makes up an operation; seen is what the session has read of a cell.
 func choose(r *rand.Rand, op *Op, seen map[string]string) {
 	mutex.Lock()
-	turn := len(history)
+	n := len(history)/moves*cells + r.Intn(cells)
 	mutex.Unlock()
-	n := turn/moves*cells + r.Intn(cells)
 	kind := r.Intn(10)
 	if kind == 0 { // also cells that are not changed any more
 		n = r.Intn(n + 1)
