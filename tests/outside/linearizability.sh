@@ -57,6 +57,7 @@ for ((i = 0; i < ${#events[@]} || SECONDS < end; i++)); do
 		;;
 	esac
 	in_sync
+	sound "$primary" "event $i"
 done
 kill -TERM "${jobs[0]}"
 wait "${jobs[0]}" || die "the sessions have failed" "$(cat "$work/sessions.log")"
