@@ -173,9 +173,6 @@ extern void HotsetRemember(const HotsetSet *list, const HotsetComparison *compar
 /* hotset_job.c */
 extern void HotsetRunJob(HotsetPlan *plan, HotsetCounts *counts, HotsetStopCheck stop);
 
-/* hotset_load.c */
-extern HotsetSet *HotsetReadForeignFile(const char *path, uint64 *skipped);
-
 /* hotset_stat.c */
 extern HotsetStats *HotsetAttachStats(void);
 extern void HotsetSetState(HotsetState state);

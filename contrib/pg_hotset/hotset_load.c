@@ -90,8 +90,8 @@ LeaveOutCatalogs(HotsetSet *set, uint64 *skipped)
  * Read a file of any kind that we know into the current memory context, or fail
  * with an ERROR.  Adds to *skipped the pages that were left out.
  */
-HotsetSet *
-HotsetReadForeignFile(const char *path, uint64 *skipped)
+static HotsetSet *
+ReadForeignFile(const char *path, uint64 *skipped)
 {
 	StringInfoData raw;
 	const char *problem;
@@ -146,7 +146,7 @@ pg_hotset_load(PG_FUNCTION_ARGS)
 		elog(ERROR, "pg_hotset_load() has other columns than its library");
 
 	initStringInfo(&memory);
-	set = HotsetReadForeignFile(path, &counts.skipped);
+	set = ReadForeignFile(path, &counts.skipped);
 	comparison = HotsetCompare(set, false);
 	plan = HotsetMakePlan(set, comparison, &memory);
 	HotsetRunJob(plan, &counts, NeverStop);

@@ -31,7 +31,6 @@
 #include "access/xlogprefetchread.h"
 #include "catalog/pg_class_d.h"
 #include "storage/aio.h"
-#include "storage/aio_subsys.h"
 #include "storage/buf_internals.h"
 #include "storage/fd.h"
 #include "utils/memutils.h"

@@ -30,7 +30,6 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
-#include "catalog/pg_tablespace_d.h"
 #include "common/file_perm.h"
 #include "common/file_utils.h"
 #include "common/relpath.h"
