@@ -13,7 +13,7 @@ tests/powercut/files.c keeps a shadow of some directories, the roots: what of th
 is durable.  cut_files() makes of roots and shadow what the next boot finds.  What
 differs was not synced, and a random part of it arrives all the same:
 
-  contents  in units, of a sector or of a page; those that do not arrive are as the
+  contents  in units: a line, a sector or a page; those that do not arrive are as the
             last sync left them, or zeros
   length    that of the last sync, or what became of it
   names     as at the last sync, or what became of them.  Names that lead to the
@@ -32,7 +32,7 @@ use File::Path qw(make_path remove_tree);
 
 use Programs;
 
-our @EXPORT = qw(all_durable cut_files);
+our @EXPORT = qw(all_durable cut_units cut_files);
 
 # All that the roots hold is durable now.  To be called with the environment that
 # has the shim keep the shadow.
@@ -132,6 +132,7 @@ sub merge
 {
 	my ($inode, $path) = @_;
 	my $durable = "$cut{shadow}/$inode";
+	my $length = $path =~ m{/pg_wal/[0-9A-F]{24}$} ? $cut{wal_unit} : $cut{unit};
 	my ($size, $live_size) = ((-s $durable) // 0, -s $path);
 	$size = $live_size if $size != $live_size && arrives($cut{names});
 	if ($path !~ m{/pool(?:\.tmp)?$})
@@ -147,9 +148,9 @@ sub merge
 			$y .= "\0" x (length($x) - length $y) if length $y < length $x;
 			next if $x eq $y;
 			my $changed = 0;
-			for (my $unit = 0; $unit < length $x; $unit += $cut{unit})
+			for (my $unit = 0; $unit < length $x; $unit += $length)
 			{
-				my ($new, $old) = map { substr($_, $unit, $cut{unit}) } $x, $y;
+				my ($new, $old) = map { substr($_, $unit, $length) } $x, $y;
 				next if $new eq $old;
 				my $arrives = arrives($cut{contents});
 				$cut{count}{ $arrives ? 'units arrived' : 'units lost' }++;
@@ -214,13 +215,22 @@ sub rebuild
 	return;
 }
 
+# The units of a server with these settings.  full_page_writes = off promises that
+# pages are written as a whole, and persistent memory loses lines.
+sub cut_units
+{
+	my ($conf) = @_;
+	return (($conf->{full_page_writes} // 'on') eq 'on' ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512);
+}
+
 # The power goes, and comes back: of each root that is left which the next boot
-# finds.  No process uses them any more.  $unit is how many bytes the disk writes
-# as a whole.  The numbers are random, by rand().  Returns a text.
+# finds.  No process uses them any more.  $unit is how many bytes the disk writes as
+# a whole, and $wal_unit the same for WAL.  The numbers are random, by rand().
+# Returns a text.
 sub cut_files
 {
-	my ($shadow, $unit, @roots) = @_;
-	%cut = (shadow => $shadow, unit => $unit, names => share(), contents => share(), live => {}, built => {}, count => {});
+	my ($shadow, $unit, $wal_unit, @roots) = @_;
+	%cut = (shadow => $shadow, unit => $unit, wal_unit => $wal_unit, names => share(), contents => share(), live => {}, built => {}, count => {});
 	for my $root (@roots)
 	{
 		$cut{live}{ (stat $root)[1] } = $root;
@@ -235,7 +245,7 @@ sub cut_files
 		remove_tree($root, { safe => 0 });
 		rename("$root.after", $root) or die "$root: $!";
 	}
-	return sprintf('names %d/1024, contents %d/1024 in units of %d%s', @cut{qw(names contents unit)},
+	return sprintf('names %d/1024, contents %d/1024 in units of %d, of WAL %d%s', @cut{qw(names contents unit wal_unit)},
 		join('', map { ", $_: $cut{count}{$_}" } sort keys %{ $cut{count} }));
 }
 

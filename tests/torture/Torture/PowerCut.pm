@@ -70,8 +70,7 @@ sub cut_files_of
 {
 	my ($pool, $s) = @_;
 	my ($data) = file_roots($pool);
-	my $unit = $s->{conf}{full_page_writes} eq 'on' ? 512 : 8192;
-	my $said = cut_files("$pool.files", $unit, file_roots($pool));
+	my $said = cut_files("$pool.files", cut_units($s->{conf}), file_roots($pool));
 	say_line("    files: $said");
 	# that process id may be in use again
 	unlink "$data/postmaster.pid";

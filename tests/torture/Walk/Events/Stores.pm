@@ -121,9 +121,8 @@ $EVENTS{power_cut} = {
 sub cut_files_of
 {
 	my ($c, $r) = @_;
-	my $unit = ($c->{conf}{full_page_writes} // 'on') eq 'on' ? 512 : 8192;
 	srand($r->seed);
-	my $said = cut_files("$c->{pool}.files", $unit, $c->{data}, $c->{pool});
+	my $said = cut_files("$c->{pool}.files", cut_units($c->{conf}), $c->{data}, $c->{pool});
 	unlink "$c->{data}/postmaster.pid";
 	die "the pool itself was not durable\n" if !-s "$c->{pool}/pool";
 	truncate("$c->{pool}.image", -s "$c->{pool}/pool") or die "$c->{pool}.image: $!";
