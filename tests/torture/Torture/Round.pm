@@ -114,7 +114,11 @@ sub crash_and_recover
 	crash($data, $kind, $s);
 	end_load();
 	# what is not synced may wait for the next cut
-	if ($opt{whole} && rand() < 0.25) { say_line('    the kernel survives') }
+	if ($opt{whole} && rand() < 0.25)
+	{
+		say_line('    the kernel survives');
+		unlink "$dir/pool.image.ctl";
+	}
 	else { cut_power("$dir/pool", $s) }
 	return 0 if !-e "$dir/pool/pool";
 	append_conf($data, next_buffers($s)) if $s->{fewer};
