@@ -19,7 +19,7 @@ ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps deps-docs fetch tree build docs vanilla deb image repo install dist demo bench bench-report bench-wal
+.PHONY: all help deps deps-docs fetch tree build docs vanilla deb deb-hotset image repo install dist demo bench bench-report bench-wal
 .PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
@@ -60,6 +60,9 @@ docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: 
 
 deb: ## Debian packages of the server with the cache, in build/deb; SUITE=trixie (root): built in a chroot of that release; EXTRA_SOURCES=FILE
 	@tools/build-deb $(SUITE)
+
+deb-hotset: ## Debian packages of pg_hotset for servers without the cache, in build/deb-hotset; SUITE= as for deb
+	@tools/build-deb --hotset $(SUITE)
 
 image: ## an image for containers, of the packages in build/deb, in build/image; SUITE=trixie
 	@tools/build-image $(SUITE)
