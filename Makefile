@@ -10,7 +10,7 @@ export LONG LIMITS_MB LIMITS_ROUNDS WARM_SIZES WARM_T WARM_ROUNDS RESTARTS OUTAG
 export SIZES STARTS HELPERS HUGE_PAGES LARGE_SIZES LARGE_HELPERS LARGE_STARTS CRASH_WAL CRASHES CRASH_SCALE WAL_ROUNDS IMAGE_MB IMAGE_ROUNDS
 export LOOKUPS_GB LOOKUPS_ROUNDS LOOKUPS_T LOOKUPS_SESSIONS LOOKUPS LOOKUPS_MANY
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST METHODS PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
-export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE SUITE EXTRA_SOURCES REVISION DEBFULLNAME DEBEMAIL
+export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE SUITE EXTRA_SOURCES REVISION VERSION SUITES DEBFULLNAME DEBEMAIL
 
 ifeq ($(shell id -u),0)
 RUN := tools/as-user
@@ -19,7 +19,7 @@ ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
-.PHONY: all help deps deps-docs fetch tree build docs vanilla deb deb-hotset image repo install dist demo bench bench-report bench-wal
+.PHONY: all help deps deps-docs fetch tree build docs vanilla deb deb-hotset image repo install dist port release demo bench bench-report bench-wal
 .PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: refresh-patches clean-tree clean distclean
 
@@ -75,6 +75,12 @@ install: fetch ## a release build, installed by you into PREFIX=/opt/pgsql; FORC
 
 dist: ## the committed source as build/postgresql-pcache-VERSION.tar.xz
 	@$(RUN) tools/dist
+
+port: ## tries the series with another minor release: VERSION=18.7; PGSRC=
+	@tools/port
+
+release: all vanilla ## what is published of the committed version, in build/releases: tarball, SBOM, reports, notes, SHA256SUMS
+	@$(RUN) tools/release
 
 vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 	@$(RUN) tools/prepare-tree vanilla
