@@ -154,7 +154,7 @@ launch() {
 	exec {lines}< <(exec tail -n +1 -f -s 0.2 --pid="${SERVER[$name]}" "$log" 7>&- 8>&- 9>&-)
 	tail=$!
 	while read -r line <&"$lines"; do
-		case $line in *'database system is ready to accept connections'*) ready=${line%% *} && break ;; esac
+		case $line in *'database system is ready to accept '*connections*) ready=${line%% *} && break ;; esac
 	done
 	exec {lines}<&-
 	kill "$tail" 2>/dev/null || true

@@ -13,6 +13,7 @@ limits           limits          Limits of the machine
 restart-to-warm  restart-to-warm Speed after a restart
 restart          restart         The first second after a restart
 outage           outage          The outage of a restart under load
+failover         failover        The first seconds after a failover
 analytics        analytics       Analytical queries after a restart
 rebuild          rebuild         Rebuild at the start
 save             rebuild         Save at the stop
@@ -159,6 +160,8 @@ column() {
 }
 # the different values, in the order in which they come
 distinct() { column "$@" | awk '!seen[$0]++'; }
+# p99: reads lines, and prints it of the second column, and the number of lines
+p99() { awk '{print $2}' | sort -n | awk '{v[NR] = $1} END {print v[int(NR * 0.99 + 0.999999)], NR}'; }
 median() { column "$@" | quantiles | awk '{print $2}'; }
 # ratios NAME COLUMN VARIABLE A B [COLUMN=VALUE]...: of the column where VARIABLE
 # is A to the one where it is B, round by round
