@@ -41,6 +41,7 @@ use Time::HiRes qw(sleep time);
 
 use Walk::Ask;
 use Walk::Cluster;
+use Walk::Load qw(quiesce);
 use Walk::Random;
 use Walk::Util;
 use Workload;
@@ -327,18 +328,28 @@ sub state_of
 	return (\%tables, slurp($out) =~ s/^-- Dumped .*\n//mgr);
 }
 
+# Heaps and indexes of all databases.
+sub check_pages
+{
+	my ($c) = @_;
+	fail("$c->{name}: $_") for check_indexes($c);
+	my $out = "$c->{dir}/amcheck";
+	unlink $out;
+	my $rc = run_to($out, "$walk->{bin}/pg_amcheck", '-h', $walk->{sockets}, '-p', $c->{port}, '-U', 'postgres', '--all', '--install-missing', '--heapallindexed', '--parent-check', '--no-dependent-toast');
+	fail("$c->{name}: pg_amcheck: " . short(slurp($out))) if $rc != 0;
+	return;
+}
+
 sub compare_ends
 {
 	my (@servers) = @_;
 	my ($tables, $schema);
 	for my $c (@servers)
 	{
-		fail("$c->{name}: $_") for check_indexes($c);
-		my $out = "$c->{dir}/amcheck";
-		unlink $out;
-		my $rc = run_to($out, "$walk->{bin}/pg_amcheck", '-h', $walk->{sockets}, '-p', $c->{port}, '-U', 'postgres', '--all', '--install-missing', '--heapallindexed', '--parent-check', '--no-dependent-toast');
-		fail("$c->{name}: pg_amcheck: " . short(slurp($out))) if $rc != 0;
+		# what is prepared would keep amcheck waiting
+		quiesce($c);
 		my ($mine, $mine_too) = state_of($c);
+		check_pages($c) if $c->{conf}{persistent_cache_mode} ne 'off';
 		if (!$tables) { ($tables, $schema) = ($mine, $mine_too); next }
 		for my $name (sort keys %{ { %$tables, %$mine } })
 		{

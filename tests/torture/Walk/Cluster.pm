@@ -186,9 +186,9 @@ sub spawn
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
 
-	# a pool that is gone comes back if PGDATA has a record of it
-	my $gone = !-e "$c->{pool}/pool" && !-e "$c->{data}/pg_pcache.state";
-	$c->{without} = $gone ? 'gone, with its record' : ($c->{broken} // '') eq 'dropped' ? undef : $c->{broken};
+	# the server finds a pool by PGDATA's record, or behind the link of a copy
+	my $gone = !-e "$c->{data}/pg_pcache/pool" && !-e "$c->{data}/pg_pcache.state";
+	$c->{without} = $gone ? 'not known to PGDATA' : ($c->{broken} // '') eq 'dropped' ? undef : $c->{broken};
 	$c->{clean} = 0;
 	return;
 }
