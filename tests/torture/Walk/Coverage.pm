@@ -439,7 +439,7 @@ sub table
 		  . 'that was judged, and the next event. Mode and role are those that the cluster has when the last of them '
 		  . 'begins. Once WAL of a cluster was damaged on purpose, only pairs and triples with that damage count, since '
 		  . 'the copy may then be wrong as well.')
-	  . prose(sprintf('These are %d walks with %d events. %s of them found a difference. They took %.1f hours, if those are '
+	  . prose(sprintf('These are %d walks with %d events. %s of them failed. They took %.1f hours, if those are '
 			  . 'added up that ran at the same time.', scalar @walks, sum(0, map { scalar @$_ - 4 } @walks),
 			(grep { $_->[2] eq 'failed' } @walks) || 'None', $hours));
 	$text .= head('mode', 'role', 'pairs', 'triples around a start');
