@@ -98,7 +98,7 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 20 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
 	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
