@@ -70,8 +70,8 @@ our %SET = (
 	'cuts power' => 'power_cut power_loss',
 	'moves files' => 'fill_wal pool_break pool_mend pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files wal_method');
 
-# First event, next event (an event, several, a set in brackets, * for any, "a" of
-# it; modes and roles, if not in all), and why not.
+# First event, next event (an event, several, a set in brackets, * for any; modes and
+# roles, if not in all), and why not.  "around": nor with a start between them.
 our @IMPOSSIBLE = (
 	{ first => '[leaves it stopped]', next => '[needs a running server]', why => 'the server is stopped' },
 	{ first => '[leaves it running]', next => '[needs a stopped server]', why => 'the server runs' },
@@ -80,8 +80,8 @@ our @IMPOSSIBLE = (
 	{ first => '[stays a primary]', next => '*', role => 'standby', why => 'the first one needs a primary, and it stays one' },
 	{ first => '[stays a standby]', next => '*', role => 'primary', why => 'the first one needs a standby, and it stays one' },
 	{ first => 'demote', next => '*', role => 'primary', why => 'it is a standby then' },
-	{ first => '[for one cluster]', next => '[for several clusters]', why => 'backups, snapshots and what rewrites files are for a cluster without standbys' },
-	{ first => '[for several clusters]', next => '[for one cluster]', why => 'the same' },
+	{ first => '[for one cluster]', next => '[for several clusters]', around => 1, why => 'backups, snapshots and what rewrites files are for a cluster without standbys' },
+	{ first => '[for several clusters]', next => '[for one cluster]', around => 1, why => 'the same' },
 	{ first => '[unclean]', next => '[wants a clean stop]', why => 'the program asks for a clean stop before' },
 	{ first => '[wants a clean stop]', next => 'damage_wal', why => 'after a clean stop nobody reads that WAL' },
 	{ first => 'damage_file', next => 'pg_checksums pg_resetwal warm_files', why => 'files that are damaged are repaired first' },
@@ -95,17 +95,14 @@ our @IMPOSSIBLE = (
 	{ first => 'seal', next => '*', mode => 'planned_restart', why => 'the same' },
 	{ first => '[writes]', next => 'resume', why => 'who writes is not in recovery' },
 	{ first => 'kill_one', next => 'fill_wal', why => 'the server is stopped, or would restart by itself after the PANIC' },
-	{ first => '[cuts power]', next => '[moves files]', why => 'walks with power cuts leave the pool to the shim' },
-	{ first => '[moves files]', next => '[cuts power]', why => 'the same' },
+	{ first => '[cuts power]', next => '[moves files]', around => 1, why => 'walks with power cuts leave the pool to the shim' },
+	{ first => '[moves files]', next => '[cuts power]', around => 1, why => 'the same' },
 );
 
 # Of triples: what is before the start, and what after it.
 our @IMPOSSIBLE_AROUND = (
+	(grep { $_->{around} } @IMPOSSIBLE),
 	{ first => '[no recovery goes on]', next => 'resume', role => 'primary', why => 'who writes is not in recovery, and does not get there by a restart' },
-	{ first => '[for one cluster]', next => '[for several clusters]', why => 'as with pairs' },
-	{ first => '[for several clusters]', next => '[for one cluster]', why => 'as with pairs' },
-	{ first => '[cuts power]', next => '[moves files]', why => 'as with pairs' },
-	{ first => '[moves files]', next => '[cuts power]', why => 'as with pairs' },
 );
 
 our @BY_CHANCE = (
@@ -160,26 +157,27 @@ sub wanted_triple
 	  && !rule(\@IMPOSSIBLE_AROUND, $mode, $role, $first, $next);
 }
 
-# All that is wanted of a kind: [ mode, role, first, next ].
-sub wanted
+# All pairs of these names, in each mode and role: [ mode, role, first, next ].
+sub all_pairs
 {
-	my ($kind, @names) = @_;
+	my (@names) = @_;
 	my @all;
 	for my $mode (@MODES)
 	{
 		for my $role (@ROLES)
 		{
-			for my $first (@names)
-			{
-				for my $next (@names)
-				{
-					push @all, [ $mode, $role, $first, $next ]
-					  if $kind eq 'pair' ? wanted_pair($mode, $role, $first, $next) : wanted_triple($mode, $role, $first, $next);
-				}
-			}
+			for my $first (@names) { push @all, map { [ $mode, $role, $first, $_ ] } @names }
 		}
 	}
 	return @all;
+}
+
+# Those that are wanted of a kind.
+sub wanted
+{
+	my ($kind, @names) = @_;
+	my $wanted = $kind eq 'pair' ? \&wanted_pair : \&wanted_triple;
+	return grep { $wanted->(@$_) } all_pairs(@names);
 }
 
 # ---------------------------------------------------------------------------
@@ -371,19 +369,10 @@ sub taken
 {
 	my ($self, @rules) = @_;
 	my %taken;
-	for my $mode (@MODES)
+	for my $pair (all_pairs($self->names))
 	{
-		for my $role (@ROLES)
-		{
-			for my $first ($self->names)
-			{
-				for my $next ($self->names)
-				{
-					my ($r) = grep { defined } map { rule($_, $mode, $role, $first, $next) } @rules;
-					$taken{$r}++ if $r;
-				}
-			}
-		}
+		my ($r) = grep { defined } map { rule($_, @$pair) } @rules;
+		$taken{$r}++ if $r;
 	}
 	return \%taken;
 }
