@@ -292,6 +292,9 @@ build_module() {
 # build_powercut DIR: the power cut shim
 build_powercut() { make -s -C "$ROOT/tests/powercut" OUT="$1" || die "could not build tests/powercut"; }
 
+# Milliseconds, of which only differences say something.
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+
 # ---------------------------------------------------------------- what suites have counted
 
 # Each of these prints two numbers, passed and failed.

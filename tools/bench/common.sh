@@ -136,8 +136,6 @@ machine() {
 		"$(v=$(systemd-detect-virt 2>/dev/null) && [ "$v" != none ] && printf ', virtual (%s)' "$v")"
 }
 
-now_ms() { printf '%s\n' "$((${EPOCHREALTIME/./} / 1000))"; }
-
 # launch NAME BIN DATADIR LOG [OPTION]...: start a server, as a child of ours, and
 # return as soon as it accepts connections.
 launch() {

@@ -48,6 +48,9 @@ typedef struct KeptPage
  * (PersistentCacheAheadOfReplay), and the pool not in use.  So it does not
  * matter that the page is not in the mapping table yet, or that another slot
  * may claim to have it.
+ *
+ * Nobody is allocating buffers, so freeNext can be set without the lock that
+ * protects it.  StrategyRebuildFreeList() relies on its being set.
  */
 static void
 FillHeader(BufferDesc *buf, const PCacheDescriptor *desc, bool dirty)
