@@ -3,12 +3,9 @@
  * files.c
  *	  Which part of the files would a power cut leave?
  *
- * A write is seen by everybody at once, and is on disk only once it was synced.
- * This keeps a second directory, the shadow: what the disk would hold if the
- * power went now.  Only what makes something durable has to be seen for that.
- * What differs from the shadow at the cut was not synced, however it got there;
- * tests/torture/FileCut.pm makes of both what the next boot finds.  README says
- * what a sync makes durable.
+ * This keeps the shadow, a second directory that holds what the disk would hold
+ * after a power cut now.  README, "What reaches the disk", says which calls make
+ * what durable.  tests/torture/FileCut.pm merges the files and the shadow.
  *
  * Files and directories are known by their inode number, so the shadow knows a
  * file again that was renamed.  The shadow has
@@ -399,10 +396,7 @@ tree_arrives(const char *path, bool contents)
 	each_name(path, branch_arrives, &t);
 }
 
-/*
- * Names of relations: PostgreSQL syncs none of their directories, and relies on
- * the file system to have done by the end of a checkpoint what it was told before.
- */
+/* The names of all files of relations become durable; README says why. */
 static void
 relations_arrive(const char *control)
 {
@@ -487,7 +481,7 @@ fdatasync(int fd)
 	return rc;
 }
 
-/* All that can be lost, as it lies on one file system. */
+/* All files and names below the root that contains fd become durable. */
 int
 syncfs(int fd)
 {

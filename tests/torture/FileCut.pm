@@ -9,9 +9,9 @@ FileCut - what does a power cut leave of files?
 
 =head1 DESCRIPTION
 
-tests/powercut/files.c keeps a shadow of some directories, the roots: what of them
-is durable.  cut_files() makes of roots and shadow what the next boot finds.  What
-differs was not synced, and a random part of it arrives all the same:
+cut_files() merges some directories, the roots, with their shadow (see
+tests/powercut/README) into what the next boot finds.  A random part of what differs
+arrives:
 
   contents  in units: a line, a sector or a page; those that do not arrive are as the
             last sync left them, or zeros
@@ -223,9 +223,9 @@ sub cut_units
 	return (($conf->{full_page_writes} // 'on') eq 'on' ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512);
 }
 
-# The power goes, and comes back: of each root that is left which the next boot
-# finds.  No process uses them any more.  $unit is how many bytes the disk writes as
-# a whole, and $wal_unit the same for WAL.  The numbers are random, by rand().
+# Simulates the power cut: replaces each root by what the next boot finds.  No process
+# uses them any more.  $unit is how many bytes the disk writes as a whole, and
+# $wal_unit the same for WAL.  The numbers are random, by rand().
 # Returns a text.
 sub cut_files
 {

@@ -6,10 +6,10 @@
  * SIGTERM.  The file with the port of the primary is read before each connection.
  * Then all cells are read once more, and the history is written.
  *
- * The second form gives a history to the checker porcupine.  Exit status 3: there
- * is no order of the operations that explains all answers.  With -stale, the last
- * answer for one "register" or "list" is replaced by an earlier one before, so
- * that the checker has to say that.
+ * The second form lets the checker porcupine check a history.  Exit status 3 means
+ * that no order of the operations explains all answers.  With -stale, it first
+ * replaces the last answer about one "register" or "list" by an older one, so that
+ * the status must be 3.
  *
  * An operation whose connection was lost, in COMMIT or before, may take effect at
  * any later time, or never: it ends after all others, and its answer is unknown.
@@ -96,7 +96,7 @@ var model = porcupine.Model{
 var (
 	dir      = flag.String("dir", "", "directory of the servers' sockets")
 	port     = flag.String("port", "", "file with the port of the primary")
-	seed     = flag.Int64("seed", 0, "of what the sessions choose")
+	seed     = flag.Int64("seed", 0, "seed of the sessions' random choices")
 	file     = flag.String("history", "", "file to write the history to")
 	check    = flag.String("check", "", "history to check")
 	stale    = flag.String("stale", "", "falsify an answer about a register or a list")
@@ -108,7 +108,7 @@ var (
 )
 
 // connect tries until the primary accepts a connection.  database/sql repeats a
-// statement on its own, but not on such a connection.
+// statement without being told to, but not on an sql.Conn.
 func connect() (*sql.DB, *sql.Conn) {
 	for ; ; time.Sleep(20 * time.Millisecond) {
 		p, err := os.ReadFile(*port)

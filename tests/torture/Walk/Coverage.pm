@@ -422,14 +422,14 @@ sub table
 
 	my $text = "# What has followed what\n\n"
 	  . prose('`tests/torture/walk` walks at random over what may happen to one to three clusters, and a copy that is '
-		  . 'started without the pool judges each start. This page says which combinations it has been through. It is '
-		  . 'made by `tests/torture/walk --table` of what `tests/torture/walk --steer` has counted.')
+		  . 'started without the pool judges each start. This page says which combinations it has been through. '
+		  . '`tests/torture/walk --table` makes it of what `tests/torture/walk --steer` has counted.')
 	  . prose('A *pair* is two events that happened to a cluster one after the other. A *triple* is an event, a start '
-		  . 'that was judged, and the next event. Mode and role are those that the cluster has when the last of them '
-		  . 'begins. Once WAL of a cluster was damaged on purpose, only pairs and triples with that damage count, since '
+		  . 'that was judged, and the next event. Each counts for the mode and role of the cluster when its '
+		  . 'last event begins. Once WAL of a cluster was damaged on purpose, only pairs and triples with that damage count, since '
 		  . 'the copy may then be wrong as well.')
-	  . prose(sprintf('These are %d walks with %d events. %s of them failed. They took %.1f hours, if those are '
-			  . 'added up that ran at the same time.', scalar @walks, sum(0, map { scalar @$_ - 4 } @walks),
+	  . prose(sprintf('These are %d walks with %d events. %s of them failed. They took %.1f hours in all, but some '
+			  . 'ran at the same time.', scalar @walks, sum(0, map { scalar @$_ - 4 } @walks),
 			(grep { $_->[2] eq 'failed' } @walks) || 'None', $hours));
 	$text .= head('mode', 'role', 'pairs', 'triples around a start');
 	for my $mode (@MODES)
