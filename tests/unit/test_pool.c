@@ -1068,104 +1068,6 @@ LimitIsAsked(void *arg)
 	return errno == EFBIG && strstr(err.hint, "ulimit -f") != NULL ? 0 : 4;
 }
 
-/* A control group with this limit, of which so much is used, part of it by files. */
-static void
-MakeGroup(const char *name, const char *limit, uint64 used, uint64 files)
-{
-	const char *group = Join(dir, name);
-	char		text[128];
-
-	assert_true(mkdir(group, 0700) == 0 || errno == EEXIST);
-	WriteFile(Join(group, "memory.max"), limit, strlen(limit));
-	snprintf(text, sizeof(text), "%llu\n", (unsigned long long) used);
-	WriteFile(Join(group, "memory.current"), text, strlen(text));
-	snprintf(text, sizeof(text), "anon 1\ninactive_file %llu\nactive_file %llu\nshmem 5\n",
-			 (unsigned long long) (files - files / 4), (unsigned long long) files / 4);
-	WriteFile(Join(group, "memory.stat"), text, strlen(text));
-}
-
-/* The pages of a pool on tmpfs are those of our control group, and of those above it. */
-static void
-TestControlGroup(void **state)
-{
-	static const char self[] = "4:memory:/v1\n0::/outer/inner\n";
-	static char file[MAXPGPATH];
-	static char groups[MAXPGPATH];
-	const char *root = PCacheCgroupRoot;
-	const char *of_self = PCacheCgroupOfSelf;
-	bool		charged = dir_kind == PCACHE_FS_TMPFS;
-	char		limit[64];
-	PCacheDir	where;
-	PCacheGeometry g;
-	PCachePool	pool;
-	PCacheSuperblock sb;
-	PCacheError err;
-	int			fd;
-
-	strlcpy(file, Join(dir, "self"), sizeof(file));
-	WriteFile(file, self, strlen(self));
-	strlcpy(groups, dir, sizeof(groups));
-	PCacheCgroupRoot = groups;
-	PCacheCgroupOfSelf = file;
-	MakeGroup("outer", "max\n", MIB(1000), 0);
-	MakeGroup("outer/inner", "max\n", MIB(1000), 0);
-	assert_true(PCacheRoomInCgroup() == PG_UINT64_MAX);
-	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
-
-	/* each of them may have the limit that is reached first */
-	snprintf(limit, sizeof(limit), "%llu\n", (unsigned long long) MIB(100));
-	for (int i = 0; i < 2; i++)
-	{
-		const char *name = i == 0 ? "outer" : "outer/inner";
-
-		MakeGroup("outer", "max\n", MIB(1000), 0);
-		MakeGroup(name, limit, MIB(132), MIB(40));
-		assert_int_equal(PCacheRoomInCgroup(), MIB(100) - MIB(92));
-		assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
-		assert_int_equal(g.pool_size, MIB(8));
-		MakeGroup(name, limit, MIB(132) + 4096, MIB(40));
-		assert_int_equal(PCacheSpaceFor(&where, CAPACITY, &g, &err), !charged);
-		if (charged)
-		{
-			assert_contains(err.message, "8 MB needed, but the control group may use only 7 MB more");
-			assert_contains(err.hint, "Raise the memory limit");
-			ExpectNoCreation(CAPACITY, "not enough memory");
-		}
-	}
-	/* memory that is used up already */
-	MakeGroup("outer/inner", limit, MIB(150), 0);
-	assert_int_equal(PCacheRoomInCgroup(), 0);
-	/* what an interrupted creation has left is used again */
-	WriteFile(Join(dir, "pool.tmp"), "", 0);
-	assert_int_equal(truncate(Join(dir, "pool.tmp"), MIB(8)), 0);
-	assert_int_equal(PCacheSpaceFor(&where, CAPACITY, &g, &err), !charged);
-	fd = open(Join(dir, "pool.tmp"), O_WRONLY);
-	assert_int_equal(posix_fallocate(fd, 0, MIB(8)), 0);
-	close(fd);
-	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
-	PCacheDirClose(&where);
-
-	/* a pool that is there is charged to whom it was, but not what it gets */
-	MakeGroup("outer/inner", limit, 0, 0);
-	Create(&pool, &sb);
-	assert_true(PCacheUnmap(&pool.map));
-	MakeGroup("outer/inner", limit, MIB(98), 0);
-	assert_true(PCachePoolHasRoom(&pool, POOL_SIZE + MIB(2)));
-	MakeGroup("outer/inner", limit, MIB(100), 0);
-	assert_true(PCachePoolHasRoom(&pool, POOL_SIZE));
-	assert_int_equal(PCachePoolHasRoom(&pool, POOL_SIZE + MIB(2)), !charged);
-	assert_int_equal(PCachePoolSetSize(&pool, POOL_SIZE + MIB(2), &err), !charged);
-	if (charged)
-	{
-		assert_contains(err.message, "could not allocate 10 MB");
-		assert_contains(err.hint, "Raise the memory limit");
-		assert_int_equal(pool.file_size, POOL_SIZE);
-	}
-	PCachePoolClose(&pool);
-	PCacheCgroupRoot = root;
-	PCacheCgroupOfSelf = of_self;
-}
-
 /* Is it told beforehand what a start does with the file? */
 static void
 TestAskedBefore(void **state)
@@ -1932,7 +1834,6 @@ main(void)
 		BOTH(TestSetSize),
 		cmocka_unit_test_setup_teardown(TestSizeNotRestored, SetUpMemory, TearDown),
 		BOTH(TestSpaceForNames),
-		BOTH(TestControlGroup),
 		BOTH(TestAskedBefore),
 		BOTH(TestRestoreSize),
 		BOTH(TestHoles),

@@ -1247,12 +1247,6 @@ PCacheFileSizeLimit(void)
 	return PG_UINT64_MAX;
 }
 
-uint64
-PCacheRoomInCgroup(void)
-{
-	return PG_UINT64_MAX;
-}
-
 bool
 PCachePoolIsOurs(const char *directory, const PCacheRecord *record)
 {

@@ -21,15 +21,10 @@ PCacheFsIsMemory(PCacheFsKind kind)
 	return kind == PCACHE_FS_TMPFS || kind == PCACHE_FS_HUGETLBFS;
 }
 
-extern const char *PCacheCgroupRoot;
-extern const char *PCacheCgroupOfSelf;
-
 extern bool PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
 						   uint64 *page_size);
 extern const char *PCacheFsKindName(PCacheFsKind kind);
 extern uint64 PCacheFileSizeLimit(void);
-extern bool PCacheReadNumber(const char *path, const char *name, uint64 *number);
-extern uint64 PCacheRoomInCgroup(void);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
 extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 								   PCacheFsKind *kind, PCacheError *err);

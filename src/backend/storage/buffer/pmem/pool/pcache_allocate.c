@@ -40,10 +40,8 @@
 
 /*
  * Is there room for what the file lacks of that many bytes?  Fails with ENOSPC
- * if not, with EFBIG if this process may not make a file that large, and with
- * ENOMEM if the file is on tmpfs and its pages would exceed the limit of the
- * control group, for which the kernel would kill the server.  A file system
- * that does not say how large it is has room.
+ * if not, and with EFBIG if this process may not make a file that large.  A
+ * file system that does not say how large it is has room.
  */
 bool
 PCachePoolHasRoom(const PCachePool *pool, uint64 size)
@@ -60,22 +58,15 @@ PCachePoolHasRoom(const PCachePool *pool, uint64 size)
 		errno = EFBIG;
 		return false;
 	}
+	if (vfs.f_blocks == 0)
+		return true;
 	/* hugetlbfs also counts blocks of 512 bytes */
 	allocated = (uint64) st.st_blocks * 512;
-	if (size <= allocated)
+	if (size <= allocated ||
+		size - allocated <= (uint64) vfs.f_bavail * vfs.f_frsize)
 		return true;
-	if (vfs.f_blocks > 0 &&
-		size - allocated > (uint64) vfs.f_bavail * vfs.f_frsize)
-	{
-		errno = ENOSPC;
-		return false;
-	}
-	if (pool->fs_kind == PCACHE_FS_TMPFS && size - allocated > PCacheRoomInCgroup())
-	{
-		errno = ENOMEM;
-		return false;
-	}
-	return true;
+	errno = ENOSPC;
+	return false;
 }
 
 /*
@@ -233,8 +224,6 @@ PCachePoolSetRoomHint(const PCachePool *pool, PCacheError *err)
 {
 	if (errno == EFBIG)
 		PCacheSetHint(err, _("Raise the limit on the size of files (ulimit -f) that the server is started with."));
-	else if (errno == ENOMEM && pool->fs_kind == PCACHE_FS_TMPFS)
-		PCacheSetHint(err, _("Raise the memory limit of the container or service that the server runs in, or decrease \"shared_buffers\"."));
 	else if (errno != ENOSPC)
 		return;
 	/* the limit of the mount says nothing of how many pages are free */

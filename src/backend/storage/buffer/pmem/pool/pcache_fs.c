@@ -34,10 +34,6 @@
 
 #define BOOT_ID_PATH			"/proc/sys/kernel/random/boot_id"
 
-/* Tests have others. */
-const char *PCacheCgroupRoot = "/sys/fs/cgroup";
-const char *PCacheCgroupOfSelf = "/proc/self/cgroup";
-
 /*
  * Can a file in this directory be mapped so that every store that reached
  * the CPU's persistence domain is safe, metadata included?  Only a trial
@@ -123,89 +119,6 @@ PCacheFileSizeLimit(void)
 	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return PG_UINT64_MAX;
 	return limit.rlim_cur;
-}
-
-/* A number in a file, which may follow a name.  Returns false if there is none. */
-bool
-PCacheReadNumber(const char *path, const char *name, uint64 *number)
-{
-	FILE	   *file = fopen(path, "r");
-	char		line[256];
-	bool		found = false;
-
-	if (file == NULL)
-		return false;
-	while (!found && fgets(line, sizeof(line), file) != NULL)
-	{
-		unsigned long long value;
-
-		if (strncmp(line, name, strlen(name)) == 0 &&
-			sscanf(line + strlen(name), " %llu", &value) == 1)
-		{
-			*number = value;
-			found = true;
-		}
-	}
-	fclose(file);
-	return found;
-}
-
-/* A number of a control group, or 0. */
-static uint64
-CgroupNumber(const char *group, const char *file, const char *name)
-{
-	char		path[MAXPGPATH * 2];
-	uint64		number = 0;
-
-	snprintf(path, sizeof(path), "%s%s/%s", PCacheCgroupRoot, group, file);
-	(void) PCacheReadNumber(path, name, &number);
-	return number;
-}
-
-/*
- * How much more may the control group of this process use, and those above it?
- * The page cache that it has counts as free.  PG_UINT64_MAX without a limit, or
- * without cgroup v2.
- */
-uint64
-PCacheRoomInCgroup(void)
-{
-	char		group[MAXPGPATH] = "";
-	char		path[MAXPGPATH * 2];
-	uint64		room = PG_UINT64_MAX;
-	char	   *slash;
-	FILE	   *file = fopen(PCacheCgroupOfSelf, "r");
-
-	if (file == NULL)
-		return room;
-	while (fgets(path, MAXPGPATH, file) != NULL)
-	{
-		if (strncmp(path, "0::/", 4) == 0)
-			strlcpy(group, path + 3, sizeof(group));
-	}
-	fclose(file);
-	group[strcspn(group, "\n")] = '\0';
-
-	/* the root is the empty name */
-	do
-	{
-		uint64		limit;
-
-		snprintf(path, sizeof(path), "%s%s/memory.max", PCacheCgroupRoot, group);
-		if (PCacheReadNumber(path, "", &limit))
-		{
-			uint64		used = CgroupNumber(group, "memory.current", "");
-			uint64		cached = CgroupNumber(group, "memory.stat", "inactive_file ") +
-				CgroupNumber(group, "memory.stat", "active_file ");
-
-			used -= Min(used, cached);
-			room = Min(room, limit - Min(limit, used));
-		}
-		slash = strrchr(group, '/');
-		if (slash != NULL)
-			*slash = '\0';
-	} while (slash != NULL);
-	return room;
 }
 
 /*

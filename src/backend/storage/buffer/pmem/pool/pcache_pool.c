@@ -337,7 +337,6 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 	PCacheFsKind kind;
 	uint64		page_size;
 	uint64		available;
-	uint64		left = 0;
 	uint64		names = 1 + PCacheDirCountMissing(dir);
 
 	if (!PCacheFsKindOf(dir, dir->fd, &kind, &page_size) ||
@@ -361,8 +360,7 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 		S_ISREG(leftover.st_mode) && leftover.st_uid == geteuid() &&
 		!IsBeingCreated(dir, 0))
 	{
-		left = (uint64) leftover.st_blocks * 512;
-		available += left;
+		available += (uint64) leftover.st_blocks * 512;
 		names--;
 	}
 
@@ -381,21 +379,6 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 		else
 			PCacheSetHint(err, _("Choose a smaller size, or another directory."));
 		return false;
-	}
-	/* beyond the limit of its control group, the server would be killed */
-	if (kind == PCACHE_FS_TMPFS)
-	{
-		uint64		room = PCacheRoomInCgroup();
-
-		if (room < geometry->pool_size - Min(geometry->pool_size, left))
-		{
-			PCacheSetError(err, _("not enough memory for the persistent cache pool in \"%s\": %llu MB needed, but the control group may use only %llu MB more"),
-						   dir->path,
-						   (unsigned long long) (geometry->pool_size >> 20),
-						   (unsigned long long) ((room + left) >> 20));
-			PCacheSetHint(err, _("Raise the memory limit of the container or service that the server runs in, or choose a smaller size."));
-			return false;
-		}
 	}
 	/* file systems without a limit have 0 of 0 */
 	if (vfs.f_files > 0 && (uint64) vfs.f_favail < names)
