@@ -59,8 +59,7 @@ static void
 CheckMedia(void)
 {
 	if (!PCacheMediaIsUsable(&PCacheMedia,
-							 persistent_cache_mode == PERSISTENT_CACHE_ALWAYS) ||
-		(PCacheCtl->health.superblock_bad[0] && PCacheCtl->health.superblock_bad[1]))
+							 persistent_cache_mode == PERSISTENT_CACHE_ALWAYS))
 		GoWithoutMedia();
 }
 
