@@ -123,7 +123,7 @@ SaveSlot(uint32 slot, bool flush_page, XLogRecPtr lsn_bound)
  *
  * In mode always a pool in use is believed, so a page must be durable before its
  * descriptor is stored.  In memory there is nothing to be flushed for that, and an
- * ordinary file is refused (RequireSurvival).  In planned_restart nothing is
+ * ordinary file is refused (PCacheKindSurvives).  In planned_restart nothing is
  * believed before the superblock says so, and one pass does.
  *
  * With lsn_bound, see PCacheDescribe(), no page is mapped for its header.
