@@ -134,7 +134,8 @@ static const struct
 
 	{VERB_CHECK,
 		gettext_noop("  check                    tell whether a restart now would be warm, by the\n"
-					 "                           configuration on disk; the server may run\n")},
+					 "                           configuration on disk, and how warm a promotion of a\n"
+					 "                           standby with pg_hotset; the server may run\n")},
 	{VERB_DROP,
 		gettext_noop("  drop                     remove the pool, and its traces in the data\n"
 					 "                           directory; the server must be down\n")},

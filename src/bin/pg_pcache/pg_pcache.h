@@ -214,6 +214,15 @@ typedef enum NextStart
 	NEXT_START_UNKNOWN,
 } NextStart;
 
+/* What a promotion of a running standby would find, by the worker of pg_hotset */
+typedef struct Promotion
+{
+	bool		known;			/* the rest is */
+	double		percent_warm;
+	int64		taken;			/* the list of the primary's pages; seconds
+								 * since 1970 */
+} Promotion;
+
 typedef struct VerifyResult
 {
 	NextStart	next_start;
@@ -221,6 +230,7 @@ typedef struct VerifyResult
 	char		detail[1024];
 	char		hint[512];		/* how to have the pool used, or "" */
 	char		pool[MAXPGPATH];	/* of the file */
+	Promotion	promotion;		/* for check */
 	bool		scanned;		/* the rest was counted */
 	uint64		slots;			/* looked at */
 	uint64		saved;			/* pages that the pool ought to hold */
@@ -507,6 +517,9 @@ extern bool ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
 							  PGIOAlignedBlock *page);
 extern void CloseSegment(SegmentFile *file);
 
+/* promotion.c */
+extern Promotion ReadPromotion(const char *pgdata);
+
 /* relations.c */
 extern struct RelationCounter *CreateRelationCounter(void);
 extern RelationCount *CountRelation(struct RelationCounter *counter,
@@ -562,6 +575,7 @@ extern FieldValue AsBytes(uint64 bytes);
 extern FieldValue AsBlocks(uint64 blocks);
 extern FieldValue AsPages(uint64 pages);
 extern FieldValue AsSeconds(double seconds);
+extern FieldValue AsPercent(double percent);
 extern FieldValue AsTime(int64 seconds);
 extern FieldValue AsLsn(XLogRecPtr lsn);
 extern FieldValue AsIdentifier(uint64 identifier);

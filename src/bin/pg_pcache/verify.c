@@ -281,7 +281,23 @@ PrintRelations(const VerifyResult *result)
 }
 
 static void
-PrintResult(const VerifyResult *result)
+PrintPromotion(const Promotion *promotion)
+{
+	if (!promotion->known)
+	{
+		PrintField(NULL, "promotion", AsString(NULL));
+		return;
+	}
+	Text(_("promotion now: %.1f %% warm, by what the primary had at %s\n"),
+		 promotion->percent_warm, FormatTime(promotion->taken));
+	OpenObject("promotion");
+	PrintField(NULL, "percent_warm", AsPercent(promotion->percent_warm));
+	PrintField(NULL, "taken", AsTime(promotion->taken));
+	CloseObject();
+}
+
+static void
+PrintResult(const PCacheOptions *options, const VerifyResult *result)
 {
 	PrintField(NULL, "reason", AsString(result->reason != NULL ? SnakeCase(result->reason) : NULL));
 	if (result->next_start == NEXT_START_WARM && !result->scanned)
@@ -293,6 +309,8 @@ PrintResult(const VerifyResult *result)
 		PrintNextStart(result->next_start, result->detail,
 					   result->counts[PCACHE_PAGE_KEPT], result->saved);
 	PrintHint(result->hint);
+	if (options->verb == VERB_CHECK)
+		PrintPromotion(&result->promotion);
 	PrintField(NULL, "pool", AsString(result->pool[0] != '\0' ? result->pool : NULL));
 	if (!result->scanned)
 		return;
@@ -338,9 +356,11 @@ DoVerify(const PCacheOptions *options)
 		Conclude(&result, NEXT_START_UNKNOWN, "configuration",
 				 _("the server's configuration could not be read"));
 	PCachePoolClose(&r.pool);
+	if (r.server_pid != 0)
+		result.promotion = ReadPromotion(options->pgdata);
 
 	BeginOutput(options);
-	PrintResult(&result);
+	PrintResult(options, &result);
 	EndOutput();
 
 	/* pages that must not be there are worse than a cold start */

@@ -2,6 +2,7 @@
 
 # pg_hotset and the cache together: a standby that restarts keeps its pages, in
 # both modes and after a crash in mode always, and reads only what is missing.
+# pg_pcache check tells how warm a promotion would be.
 
 use strict;
 use warnings FATAL => 'all';
@@ -95,6 +96,50 @@ sub is_clean_standby
 		$primary->safe_psql('postgres', 'SELECT count(*), sum(hashtext(t::text)) FROM hot t'),
 		'the contents are those of the primary');
 }
+
+# What pg_pcache check tells of a promotion.
+sub promotion { return verb_json($_[0], 'check')->{promotion} }
+sub percent_warm { return $standby->safe_psql('postgres', 'SELECT round(percent_warm::numeric, 1) FROM pg_stat_hotset') }
+sub wait_for_list { ok($standby->poll_query_until('postgres', 'SELECT lists > 0 AND compared IS NOT NULL FROM pg_stat_hotset'), $_[0]) }
+
+is(promotion($primary), undef, 'check: a primary is not promoted');
+is(promotion($standby)->{percent_warm}, 100, 'check: a promotion now would be warm');
+$standby->stop;
+is(promotion($standby), undef, 'check: a standby that is down is not promoted');
+$standby->append_conf('postgresql.conf', "shared_buffers = 4MB\n");
+$standby->start;
+wait_for_list('a standby with too little memory');
+my ($expected, $told);
+# another round may come between the two
+foreach (1 .. 10)
+{
+	$expected = percent_warm();
+	$told = promotion($standby);
+	last if $told && $told->{percent_warm} == $expected;
+}
+is($told->{percent_warm}, $expected, 'check: the share is that of the view');
+cmp_ok($expected, '<', 60, '... and not all');
+like($told->{taken}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, '... and when the list was taken');
+my (undef, $out) = pcache($standby, 'check');
+like($out, qr/^promotion now: \d+\.\d % warm, by what the primary had at 20\d\d-.*$/m, '... in text, too');
+unlike((pcache($primary, 'check'))[1], qr/promotion/, '... which a primary has not');
+
+# A server that was killed has left a share, and the next one has no worker.
+wait_for_list('there is a list');
+kill_all($standby);
+my $share = $standby->data_dir . '/pg_stat_tmp/pg_hotset.share';
+ok(-s $share, 'a killed server has left its share');
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+$standby->start;
+ok(-s $share, '... which stays without a worker');
+is(promotion($standby), undef, '... and check does not take it for that of the server that runs');
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_hotset'\n");
+$standby->restart;
+wait_for_list('with a worker again');
+ok(defined promotion($standby), '... check tells of a promotion');
+$standby->promote;
+ok($standby->poll_query_until('postgres', "SELECT state = 'primary' FROM pg_stat_hotset"), 'promoted');
+is(promotion($standby), undef, '... and check no longer does');
 
 $standby->stop;
 $primary->stop;

@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * promotion.c
+ *	  How warm would a promotion of a running standby be?
+ *
+ * The worker of pg_hotset leaves that in a file after each round, and removes it
+ * when it no longer follows a primary.  So nothing is asked of the server, which
+ * might want a password, or not answer.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/promotion.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/string.h"
+#include "hotset_set.h"
+#include "pg_pcache.h"
+#include "utils/pidfile.h"
+
+/* When did the server on this data directory start?  -1 if that is unknown. */
+static long long
+ServerStart(const char *pgdata)
+{
+	char	   *path = psprintf("%s/postmaster.pid", pgdata);
+	FILE	   *file = fopen(path, "r");
+	char	   *line = NULL;
+	long long	start = -1;
+
+	if (file == NULL)
+		return -1;
+	for (int i = 1; i <= LOCK_FILE_LINE_START_TIME && (line = pg_get_line(file, NULL)) != NULL; i++)
+	{
+		if (i == LOCK_FILE_LINE_START_TIME)
+			start = strtoll(line, NULL, 10);
+		free(line);
+	}
+	fclose(file);
+	pfree(path);
+	return start;
+}
+
+/*
+ * What the worker of the server that runs has left.  A server that was killed has
+ * left something, too, and the next one need not have a worker.
+ */
+Promotion
+ReadPromotion(const char *pgdata)
+{
+	Promotion	promotion = {0};
+	char	   *path = psprintf("%s/%s", pgdata, HOTSET_SHARE_FILE);
+	FILE	   *file = fopen(path, "r");
+	long long	start = ServerStart(pgdata);
+	long long	compared;
+	long long	taken;
+	double		percent;
+
+	if (file == NULL && errno != ENOENT)
+		pg_log_warning("could not open file \"%s\" for reading: %m", path);
+	if (file == NULL)
+		return promotion;
+	if (fscanf(file, HOTSET_SHARE_FORMAT, &compared, &taken, &percent) == 3 && start >= 0 && compared >= start)
+	{
+		promotion.known = true;
+		promotion.percent_warm = percent;
+		promotion.taken = taken;
+	}
+	fclose(file);
+	pfree(path);
+	return promotion;
+}
