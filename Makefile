@@ -102,7 +102,7 @@ check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, un
 	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb deb-hotset image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -156,8 +156,8 @@ check-pool-attack: all ## another local user against the pool of a server (root)
 check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FULL=--full: demo and unit tests, too; RELEASE=
 	@tests/fresh/run $(FULL) $(RELEASE)
 
-check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; SUITE=
-	@tests/deb/run $(SUITE) $(REGRESS) || [ $$? -eq 77 ]
+check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; HOTSET=--hotset: those of "make deb-hotset"; SUITE=
+	@tests/deb/run $(SUITE) $(REGRESS) $(HOTSET) || [ $$? -eq 77 ]
 
 check-repo: ## the repository of "make repo" as apt sees it, what keeps our server, and what tells of updates; FULL=--full (root): in a chroot
 	@tests/repo/run $(FULL) || [ $$? -eq 77 ]
