@@ -134,3 +134,80 @@ is_cold() {
 	grep 'persistent cache' $log | tail -n 2
 	[ -z "$(kept)" ] || [ "$(kept_numbers | cut -d ' ' -f 1)" -eq 0 ]
 }
+
+# ---------------------------------------------------------------- scenario "powercut"
+
+POOL=/pmem/cache/pool
+powercut_mount() {
+	local label
+	for label in cache wal; do
+		mkdir -p /pmem/$label
+		mount -o noatime,dax=always "$(blkid -L $label)" /pmem/$label
+	done
+}
+# A pool and room for WAL, each on fsdax in an NVDIMM of its own, and settings.
+powercut_set_up() {
+	local label region
+	ndctl disable-region all
+	ndctl init-labels all
+	ndctl enable-region all
+	for label in cache wal; do
+		region=$(ndctl list -R | jq -r ".[] | select(.available_size $([ $label = wal ] && echo '>' || echo '<') 250000000).dev")
+		ndctl create-namespace --mode=fsdax --map=dev --align=2M --region="$region" --name=$label >/tmp/namespace
+		mkfs.ext4 -q -b 4096 -m 0 -L $label "/dev/$(jq -r .blockdev /tmp/namespace)"
+	done
+	powercut_mount
+	install -d -o pcache -g pcache -m 0700 $POOL /disk/work /pmem/wal/pg_wal
+	# Segments are begun, and recycled, more often.
+	user "$BIN/pg_resetwal" -D $PGDATA --wal-segsize=1 >/tmp/pg_resetwal
+	cat >>$PGDATA/postgresql.conf <<END
+shared_buffers = 32MB
+persistent_cache_mode = always
+persistent_cache_required = on
+persistent_cache_numa = bind
+checkpoint_timeout = 30s
+log_checkpoints = on
+max_wal_size = 64MB
+min_wal_size = 32MB
+autovacuum_naptime = 1s
+autovacuum_vacuum_threshold = 20
+autovacuum_vacuum_cost_delay = 0
+max_prepared_transactions = 40
+allow_in_place_tablespaces = on
+max_connections = 30
+END
+	# Its reads go past a preloaded library.
+	if user "$BIN/postgres" -C io_method -c io_method=io_uring -D $PGDATA >/dev/null 2>&1; then echo 'io_method = io_uring' >>$PGDATA/postgresql.conf; fi
+	user "$BIN/pg_pcache" init -D $PGDATA --directory $POOL --size 32MB
+}
+# The server is down.  For pmem, WAL is in the NVDIMM.
+powercut_conf() { # MODE METHOD
+	local from to
+	from=$(readlink -f $PGDATA/pg_wal)
+	to=$PGDATA/pg_wal
+	[ "$2" != pmem ] || to=/pmem/wal/pg_wal
+	if [ "$from" != "$to" ]; then
+		rm -rf /disk/work/pg_wal
+		cp -a "$from" /disk/work/pg_wal
+		rm -rf $PGDATA/pg_wal "${to:?}"
+		cp -a /disk/work/pg_wal "$to"
+		[ "$2" != pmem ] || user ln -s "$to" $PGDATA/pg_wal
+		rm -rf /disk/work/pg_wal
+	fi
+	sed -i '/^persistent_cache_mode/d; /^wal_sync_method/d' $PGDATA/postgresql.conf
+	printf '%s\n' "persistent_cache_mode = $1" "wal_sync_method = $2" >>$PGDATA/postgresql.conf
+	sync
+}
+# Sessions that go on until the power is cut.  Errors are expected.
+powercut_load() { # CUT
+	local client
+	for client in 0 1; do
+		user "$BIN/psql" -XAtq -f "/shared/powercut/acknowledged-$1-$client.sql" >"/shared/powercut/acknowledged-$1-$client.out" 2>/dev/null </dev/null &
+		user "$BIN/psql" -Xq -o /dev/null -f "/shared/powercut/client-$1-$client.sql" >/dev/null 2>&1 </dev/null &
+	done
+	user "$BIN/pgbench" -n -c 1 -T 100000 >/dev/null 2>&1 </dev/null &
+}
+powercut_recover() { # MODE
+	user "$BIN/pg_pcache" -D $PGDATA verify | sed 's/^/  /' || true
+	user perl "$HERE/guest/recover.pl" --pg-bin "$BIN" --pgdata $PGDATA --pool $POOL/pool --work /disk/work --mode "$1" --acknowledged /shared/powercut
+}
