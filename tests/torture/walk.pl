@@ -159,7 +159,7 @@ sub draw_event
 sub steered_event
 {
 	my ($place, $r) = @_;
-	my (%weights, $gains);
+	my (%weights, %fresh, $gains);
 	for my $name (sort keys %EVENTS)
 	{
 		for my $c (candidates($name))
@@ -176,10 +176,13 @@ sub steered_event
 			my @history = @{ $c->{history} // [] };
 			$gain += 40 if $name eq 'start' && @history > 3 && !grep { $_ eq 'start' } @history[ -4 .. -1 ];
 			$weights{"$name\@$c->{name}"} = $gain + 0.02 * $weight;
+			$fresh{"$name\@$c->{name}"} = $gain if $gain >= 10;
 		}
 	}
 	return if !%weights || !$gains && !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
-	return parse_event(Walk::Coverage::weighted($r, \%weights), $place);
+
+	# mostly what is new at once; what only leads there is for the rest
+	return parse_event(Walk::Coverage::weighted($r, %fresh && $r->real < 0.8 ? \%fresh : \%weights), $place);
 }
 
 sub run_event
