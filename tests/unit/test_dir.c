@@ -24,6 +24,29 @@ static char *dir;
 /* The inode that fstatfs() takes for one of a FUSE file system. */
 static ino_t on_fuse;
 
+/* The inode that fstat() takes for one of another user. */
+static ino_t of_other;
+
+int
+fstat(int fd, struct stat *buf)
+{
+	if (fstatat(fd, "", buf, AT_EMPTY_PATH) < 0)
+		return -1;
+	if (buf->st_ino == of_other)
+		buf->st_uid = geteuid() + 1;
+	return 0;
+}
+
+/* From here on, this file or link is that of another user. */
+static void
+GiveAway(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(path, &st), 0);
+	of_other = st.st_ino;
+}
+
 int
 fstatfs(int fd, struct statfs *buf)
 {
@@ -50,6 +73,7 @@ TearDown(void **state)
 {
 	RemoveTree(dir);
 	free(dir);
+	of_other = 0;
 	return 0;
 }
 
@@ -274,6 +298,14 @@ TestLinks(void **state)
 	ExpectUntrusted(Join(dir, "open/link"), Join(dir, "open"));
 	ExpectUntrusted(Join(dir, "a/up"), Join(dir, "open"));
 
+	/* where others can make links, one of theirs is not followed */
+	GiveAway(Join(dir, "relative"));
+	ExpectOpens(Join(dir, "relative/b"), Join(dir, "a/b"));
+	assert_int_equal(chmod(dir, 01777), 0);
+	ExpectUntrusted(Join(dir, "relative/b"), "link \"relative\"");
+	ExpectOpens(Join(dir, "absolute/b"), Join(dir, "a/b"));
+	assert_int_equal(chmod(dir, 0700), 0);
+
 	/* longer than any path may be */
 	for (int i = 0; i < 200; i++)
 		strcat(path, "/../a");
@@ -404,6 +436,9 @@ TestFile(void **state)
 	assert_int_equal(chmod(path, 0666), 0);
 	ExpectRefused("has invalid permissions", 0);
 	assert_int_equal(chmod(path, 0640), 0);
+	GiveAway(path);
+	ExpectRefused("has wrong ownership", 0);
+	of_other = 0;
 
 	/* its names */
 	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);

@@ -506,27 +506,6 @@ TestOpenPermissions(void **state)
 	}
 }
 
-static void
-TestOpenOwnership(void **state)
-{
-	PCachePool	pool;
-	PCacheSuperblock sb;
-	PCacheError err;
-
-	if (geteuid() != 0)
-		skip();
-	Create(&pool, &sb);
-	PCachePoolClose(&pool);
-	assert_int_equal(chown(Join(dir, "pool"), 1, 0), 0);
-	ExpectOpenError(PCACHE_OPEN_ERROR, "has wrong ownership");
-	assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_ERROR);
-	assert_contains(err.hint, "user that owns the pool");
-	/* a group of its own is fine */
-	assert_int_equal(chown(Join(dir, "pool"), 0, 1), 0);
-	assert_int_equal(Open(PCACHE_OPEN_READ, &pool, &err), PCACHE_OPEN_OK);
-	PCachePoolClose(&pool);
-}
-
 static int	interrupt_at;		/* when asked for that time */
 static int	times_asked;
 
@@ -577,6 +556,44 @@ TestInterrupted(void **state)
 	assert_int_equal(lseek(pool.fd, 0, SEEK_END), POOL_SIZE);
 	PCachePoolClose(&pool);
 	PCachePoolInterrupted = NULL;
+}
+
+/* Who had the pool locked has put another file in its place, and lets go. */
+static int	locked_fd;
+
+static bool
+Replace(void)
+{
+	WriteFile(Join(dir, "new"), "x", 1);
+	assert_int_equal(rename(Join(dir, "new"), Join(dir, "pool")), 0);
+	assert_int_equal(close(locked_fd), 0);
+	return false;
+}
+
+/* It is not the file that we have waited for that goes by the pool's name. */
+static void
+TestReplacedMeanwhile(void **state)
+{
+	static const PCacheOpenMode modes[] = {PCACHE_OPEN_READ, PCACHE_OPEN_WRITE};
+
+	for (int i = 0; i < lengthof(modes); i++)
+	{
+		PCachePool	pool;
+		PCacheSuperblock sb;
+		PCacheError err;
+
+		Create(&pool, &sb);
+		PCachePoolClose(&pool);
+		locked_fd = open(Join(dir, "pool"), O_RDWR);
+		assert_int_equal(flock(locked_fd, LOCK_EX | LOCK_NB), 0);
+		PCachePoolLockWait = PG_INT32_MAX;
+		PCachePoolInterrupted = Replace;
+		assert_int_equal(Open(modes[i], &pool, &err), PCACHE_OPEN_ERROR);
+		assert_contains(err.message, "was replaced while it was opened");
+		PCachePoolInterrupted = NULL;
+		PCachePoolLockWait = 0;
+		assert_int_equal(unlink(Join(dir, "pool")), 0);
+	}
 }
 
 static uint64
@@ -1823,7 +1840,6 @@ main(void)
 		BOTH(TestOpenNotRegular),
 		BOTH(TestOpenFifo),
 		BOTH(TestOpenPermissions),
-		BOTH(TestOpenOwnership),
 		BOTH(TestSpace),
 		BOTH(TestSpaceOverflow),
 		BOTH(TestCreateAgain),
@@ -1847,6 +1863,7 @@ main(void)
 		BOTH(TestFsKind),
 		BOTH(TestMakeDirectory),
 		BOTH(TestInterrupted),
+		BOTH(TestReplacedMeanwhile),
 		BOTH(TestSparse),
 		BOTH(TestNoReplacement),
 		cmocka_unit_test(TestIsInside),
