@@ -49,7 +49,7 @@ use warnings FATAL => 'all';
 use Exporter 'import';
 
 our @EXPORT = qw(compare_data_dirs relation_files page_lsn page_kind
-  mask_page read_page format_lsn heap_tuples);
+  mask_page read_page format_lsn heap_tuples wrong_pages);
 
 use constant {
 	BLCKSZ => 8192,
@@ -386,6 +386,36 @@ sub compare_data_dirs
 		}
 	}
 	return \%r;
+}
+
+# What pg_pcache verify --pages has found wrong with a pool, of its exit status and
+# its output; undef if nothing.
+sub wrong_pages
+{
+	my ($rc, $text, $pool) = @_;
+	return if $rc == 0 || $rc == 2;
+
+	# vm_readbuf() and some index methods initialize a page of zeros without
+	# making it dirty
+	my @named = $text =~ /page in slot (\d+): impossible/g;
+	my ($impossible) = $text =~ /^impossible:\s+(\d+)/m;
+	return if $rc == 1 && @named && @named == $impossible && !grep { !is_empty_page($pool, $_) } @named;
+	my @lines = grep { /error:|impossible|unreadable|checksum in file|next start/ } split /\n/, $text;
+	return "exit status $rc: " . join('; ', @lines[ 0 .. ($#lines > 5 ? 5 : $#lines) ]);
+}
+
+# A page without LSN and contents, in a slot.
+sub is_empty_page
+{
+	my ($pool, $slot) = @_;
+	open(my $fh, '<:raw', $pool) or die "$pool: $!";
+	seek($fh, 104, 0);
+	read($fh, my $blocks, 8);
+	seek($fh, unpack('Q', $blocks) + 8192 * $slot, 0);
+	read($fh, my $page, 8192);
+	close $fh;
+	my ($lsn, $lower, $special) = unpack('Q x4 S x2 S', $page);
+	return $lsn == 0 && $lower == 24 && substr($page, 24, $special - 24) !~ /[^\0]/;
 }
 
 1;

@@ -16,7 +16,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-use PageCompare qw(compare_data_dirs);
+use PageCompare qw(compare_data_dirs wrong_pages);
 use Programs;
 use Walk::Load;
 use Walk::Util;
@@ -150,32 +150,10 @@ sub compare_pool
 	my $rc = run_to($out, "$c->{walk}{bin}/pg_pcache", 'verify', '--pages', '-D', $c->{data});
 	my $text = slurp($out);
 	$c->{walk}{totals}{'pools compared'}++;
-	if ($rc == 1)
-	{
-		# vm_readbuf() and some index methods initialize a page of zeros without
-		# making it dirty
-		my @named = $text =~ /page in slot (\d+): impossible/g;
-		my ($impossible) = $text =~ /^impossible:\s+(\d+)/m;
-		return if @named && @named == $impossible && !grep { !is_empty_page("$c->{pool}/pool", $_) } @named;
-	}
-	return if $rc == 0 || $rc == 2 || $c->{damaged} && $text =~ /checksum in file/ && $text !~ /impossible\s+[1-9]/;
-	my @lines = grep { /error:|impossible|unreadable|checksum in file|next start/ } split /\n/, $text;
-	$c->{walk}->problem("$c->{name}: pg_pcache verify --pages after a clean stop ($rc): " . join('; ', @lines[ 0 .. ($#lines > 5 ? 5 : $#lines) ]));
+	my $wrong = wrong_pages($rc, $text, "$c->{pool}/pool");
+	return if !defined $wrong || $c->{damaged} && $text =~ /checksum in file/ && $text !~ /impossible\s+[1-9]/;
+	$c->{walk}->problem("$c->{name}: pg_pcache verify --pages after a clean stop: $wrong");
 	return;
-}
-
-# A page without LSN and contents, in a slot.
-sub is_empty_page
-{
-	my ($pool, $slot) = @_;
-	open(my $fh, '<:raw', $pool) or die "$pool: $!";
-	seek($fh, 104, 0);
-	read($fh, my $blocks, 8);
-	seek($fh, unpack('Q', $blocks) + 8192 * $slot, 0);
-	read($fh, my $page, 8192);
-	close $fh;
-	my ($lsn, $lower, $special) = unpack('Q x4 S x2 S', $page);
-	return $lsn == 0 && $lower == 24 && substr($page, 24, $special - 24) !~ /[^\0]/;
 }
 
 sub compare_verdict
