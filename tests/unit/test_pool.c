@@ -19,6 +19,7 @@
 #include "storage/pcache_allocate.h"
 #include "storage/pcache_create.h"
 #include "storage/pcache_file.h"
+#include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_fs.h"
 
@@ -594,6 +595,37 @@ TestReplacedMeanwhile(void **state)
 		PCachePoolLockWait = 0;
 		assert_int_equal(unlink(Join(dir, "pool")), 0);
 	}
+}
+
+/* A pool in memory goes with the host, and is made again if there is room. */
+static void
+TestForetellLost(void **state)
+{
+	PCacheNextConfig config = {.mode = PERSISTENT_CACHE_ALWAYS,.nbuffers = CAPACITY};
+	PCacheForecast forecast;
+	PCacheGateFacts facts = {0};
+	PCacheSuperblocks superblocks;
+	PCacheSuperblock sb;
+	PCachePool	pool;
+	struct statvfs vfs;
+
+	Create(&pool, &sb);
+	PCacheReadSuperblocks(pool.fd, &superblocks);
+	PCacheForetellPool(&pool, &superblocks, &facts, &config,
+					   PCACHE_NEXT_HOST_CRASH, &forecast);
+	assert_true(forecast.starts);
+	assert_int_equal(forecast.verdict.refusal, PCACHE_COLD_NEW);
+	assert_contains(forecast.verdict.detail, "lost with its tmpfs file system");
+
+	/* what is used of it now does not matter then, but its size does */
+	assert_int_equal(fstatvfs(pool.fd, &vfs), 0);
+	config.size = (uint64) vfs.f_blocks * vfs.f_frsize / BLCKSZ;
+	PCacheForetellPool(&pool, &superblocks, &facts, &config,
+					   PCACHE_NEXT_HOST_CRASH, &forecast);
+	assert_false(forecast.starts);
+	assert_contains(forecast.error.message, "is too small");
+	assert_contains(forecast.error.hint, "Make the file system larger");
+	PCachePoolClose(&pool);
 }
 
 static uint64
@@ -1864,6 +1896,7 @@ main(void)
 		BOTH(TestMakeDirectory),
 		BOTH(TestInterrupted),
 		BOTH(TestReplacedMeanwhile),
+		cmocka_unit_test_setup_teardown(TestForetellLost, SetUpMemory, TearDown),
 		BOTH(TestSparse),
 		BOTH(TestNoReplacement),
 		cmocka_unit_test(TestIsInside),

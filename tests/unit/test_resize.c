@@ -17,6 +17,8 @@
 #include "storage/pcache_resize.h"
 #include "unit.h"
 
+#include <sys/resource.h>
+
 #define ROUNDS	60
 
 /* Descriptors of 64 bytes: each 32768 of them move the blocks by 2 MiB. */
@@ -205,6 +207,8 @@ TestFilter(void **state)
 static void
 TestBadTarget(void **state)
 {
+	struct rlimit limit;
+	struct rlimit none;
 	PCacheMediaReport media = {0};
 	PCacheResize resize = {.capacity = 65281,.media = &media};
 	PCacheGeometry g = PCacheComputeGeometry(65281, PCACHE_ALIGNMENT);
@@ -264,6 +268,17 @@ TestBadTarget(void **state)
 	assert_int_equal(capacity, 120000);
 	assert_true(PCachePoolMayGrow(&pool, 100000, PCACHE_MAX_CAPACITY, &media, &capacity, &err));
 	assert_int_equal(capacity, 100000);
+
+	/* nor if this process may not make a file that large */
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	none.rlim_cur = pool.file_size + MIB(1);
+	none.rlim_max = limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	assert_false(PCachePoolMayGrow(&pool, 100000, 0, &media, &capacity, &err));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_contains(err.message, "limit on the size of files");
+	assert_contains(err.hint, "ulimit -f");
+
 	pool.fs_kind = PCACHE_FS_FILE;
 	assert_false(PCachePoolMayGrow(&pool, 100000, 0, &media, &capacity, &err));
 	assert_contains(err.message, "ordinary file system");
