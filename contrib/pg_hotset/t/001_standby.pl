@@ -81,8 +81,11 @@ is( $cascade->safe_psql('postgres', 'SELECT server_start FROM pg_hotset_info(pg_
 $cascade->stop;
 
 # The primary has just started, and has next to nothing.
+$primary->stop;
+# no list is on its way any more
+wait_until($standby, 'problem IS NOT NULL', 'the primary is down');
 my $pages = stat_of($standby, 'list_pages');
-$primary->restart;
+$primary->start;
 wait_until($standby, "problem LIKE '%just started%'", 'the list of a server that has just started is refused');
 is(stat_of($standby, 'list_pages'), $pages, '... and the last one stays');
 cmp_ok(pages($standby, 'hot'), '>=', 300, '... and so do the pages');

@@ -14,7 +14,6 @@ use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes;
 
 my $primary = new_primary('primary');
 my $stranger = new_primary('stranger', init => { force_initdb => 1 });
@@ -43,21 +42,6 @@ sub write_hba
 
 	unlink $node->data_dir . '/pg_hba.conf' or die $!;
 	append_to_file($node->data_dir . '/pg_hba.conf', $contents);
-}
-
-# The children of a killed postmaster take a moment to notice.
-sub start_killed
-{
-	my ($node) = @_;
-
-	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		# it does not know yet that there is no server
-		$node->{_pid} = undef;
-		return if $node->start(fail_ok => 1);
-		Time::HiRes::usleep(100_000);
-	}
-	die $node->name . ' does not start';
 }
 
 my $at_primary = "host=" . $primary->host . " port=" . $primary->port;

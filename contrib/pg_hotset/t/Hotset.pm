@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes;
 
-our @EXPORT = qw(new_primary new_standby add_table heat pages stat_of wait_until wait_for_rounds is_warm);
+our @EXPORT = qw(new_primary new_standby start_killed add_table heat pages stat_of wait_until wait_for_rounds is_warm);
 
 # A primary with the extension.
 sub new_primary
@@ -49,6 +49,21 @@ pg_hotset.interval = 1s
 pg_hotset.timeout = 5s
 EOF
 	return $node;
+}
+
+# Start a server that was killed.  The children of its postmaster take a moment to notice.
+sub start_killed
+{
+	my ($node) = @_;
+
+	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		# it does not know yet that there is no server
+		$node->{_pid} = undef;
+		return if $node->start(fail_ok => 1);
+		Time::HiRes::usleep(100_000);
+	}
+	die $node->name . ' does not start';
 }
 
 # A table of so many pages, frozen and on disk.
