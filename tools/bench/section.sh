@@ -14,6 +14,9 @@ restart-to-warm  restart-to-warm Speed after a restart
 restart          restart         The first second after a restart
 outage           outage          The outage of a restart under load
 failover         failover        The first seconds after a failover
+hotset           hotset          What a standby pays for pg_hotset
+hotset-idle      hotset          What pg_hotset costs idle servers
+first-start      first-start     The first start after pg_upgrade
 analytics        analytics       Analytical queries after a restart
 rebuild          rebuild         Rebuild at the start
 save             rebuild         Save at the stop
@@ -270,6 +273,19 @@ pgbench() {
 		die "pgbench failed"
 	}
 }
+
+# logged_load PORT SECONDS OPTION...: pgbench, with a log for what follows
+logged_load() {
+	local port=$1 seconds=$2
+	shift 2
+	rm -f "$work"/load.[0-9]*
+	load_began=$(now_ms)
+	pgbench "$port" "$seconds" -l --log-prefix="$work/load" "$@"
+}
+# Transactions in its first second, with pgbench's start; and the p99 latency in us
+first_second() { per_tenth "$load_began" "$work"/load.[0-9]* | awk 'NR <= 10 {n += $2} END {print n + 0}'; }
+load_p99() { cat "$work"/load.[0-9]* | awk '{print 0, $3}' | p99 | awk '{print $1}'; }
+load_tps() { sed -nE 's/^tps = ([0-9.]+).*/\1/p' "$work/pgbench.out"; }
 
 # expect_warm LOG: a measurement of a cold start would be one of something else
 expect_warm() {
