@@ -65,10 +65,10 @@ sub make_pool
 
 sub init_pool
 {
-	my ($c) = @_;
+	my ($c, @options) = @_;
 	local %Programs::env = $c->shim;
 	$c->keep_files;
-	must_run($c->{out}, "$c->{walk}{bin}/pg_pcache", 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE");
+	must_run($c->{out}, "$c->{walk}{bin}/pg_pcache", 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE", @options);
 	return;
 }
 

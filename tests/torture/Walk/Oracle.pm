@@ -292,7 +292,7 @@ sub compare_with_twin
 	if ($how{look} eq 'pages' && $kind eq 'none')
 	{
 		$c->stop('fast');
-		compare_pages($c, $copy->{page_dir}, $copy->{contents}{paths});
+		compare_pages($c, $copy->{page_dir}, ($copy->{contents} // {})->{paths});
 		compare_pool($c);
 		$c->spawn(conf => $how{conf});
 		$seen = watch($c);
@@ -342,7 +342,7 @@ sub standby_pages
 	}
 	$_->stop('fast') for $c, $t;
 	$w->{totals}{'standbys compared by page'}++;
-	compare_pages($c, $t->{data}, $copy->{contents}{paths});
+	compare_pages($c, $t->{data}, ($copy->{contents} // {})->{paths});
 	compare_pool($c);
 	$c->spawn;
 	my $seen = watch($c, goal => $goal);

@@ -118,7 +118,9 @@ sub mend_pool
 {
 	my ($c) = @_;
 	my $how = delete $c->{broken} or return;
-	return -e "$c->{pool}/pool" ? undef : $c->init_pool if $how eq 'dropped';
+
+	# files that were put back have the record of the pool that was dropped
+	return -e "$c->{pool}/pool" ? undef : $c->init_pool('--force') if $how eq 'dropped';
 	$BREAK{$how}[1]->($c->{pool}) or die "$c->{pool}: $!";
 	return;
 }

@@ -55,7 +55,7 @@ sub draw_store
 	return (points => [ store_points($c, $of, $field, $r) ], hits => $r->pick('hits', 1, 1, 2, 3));
 }
 
-sub has_pool { return !$_[1]{without} && -e "$_[1]{pool}/pool" && $_[1]{conf}{persistent_cache_mode} ne 'off' && trap_works(); }
+sub has_pool { return !$_[1]{without} && -r "$_[1]{pool}/pool" && $_[1]{conf}{persistent_cache_mode} ne 'off' && trap_works(); }
 
 $EVENTS{stop_at_store} = {
 	weight => 5,
