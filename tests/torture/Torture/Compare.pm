@@ -25,7 +25,6 @@ use DeadEntries;
 use PageCompare;
 use Programs;
 use Torture::PoolFile;
-use Torture::Server;
 use Torture::State;
 
 our @EXPORT = qw(compare_files check_dead_entries check_pool_against_files report_differences);
@@ -102,14 +101,6 @@ sub check_pool_against_files
 				format_lsn($d->{page_lsn}), format_lsn(page_lsn($disk)), $d->{slot}, $d->{seq}, $d->{epoch}, $d->{flags})) if $bad++ < 3;
 	}
 	problem("$who: $bad kept pages differ from their files") if $bad > 3;
-
-	# and by the program that users have
-	my $out = "$dir/verify-pages.out";
-	unlink $out;
-	my $rc = with_shim($pool =~ s{/pool$}{}r, sub { run_to($out, "$bin/pg_pcache", 'verify', '--pages', '-D', $data) });
-	my $wrong = wrong_pages($rc, slurp($out), $pool);
-	problem("$who: pg_pcache verify --pages: $wrong") if defined $wrong;
-	$totals{"verify --pages: status $rc"}++;
 	return;
 }
 

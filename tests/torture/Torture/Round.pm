@@ -24,6 +24,7 @@ use Exporter 'import';
 use File::Path qw(make_path remove_tree);
 use Time::HiRes qw(sleep time);
 
+use PageCompare qw(wrong_pages);
 use Programs;
 use Torture::Compare;
 use Torture::Contents;
@@ -299,7 +300,7 @@ sub compare_both
 	say_line("    index entries that are dead in A only: $dead") if $dead;
 
 	cut_power("$dir/pool-a", $s);
-	check_pool_against_files($a, "$dir/pool-a/pool", 'A');
+	check_pool('A');
 	unlink "$dir/a2.log";
 	if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start again') }
 	my ($again) = outcome("$dir/a2.log");
@@ -318,6 +319,20 @@ sub compare_both
 	return;
 }
 
+# After a clean stop of A: by the test, and by the program that users have.
+sub check_pool
+{
+	my ($who) = @_;
+	my ($pool, $out) = ("$dir/pool-a", "$dir/verify-pages.out");
+	check_pool_against_files("$dir/a", "$pool/pool", $who);
+	unlink $out;
+	my $rc = with_shim($pool, sub { run_to($out, "$bin/pg_pcache", 'verify', '--pages', '-D', "$dir/a") });
+	my $wrong = wrong_pages($rc, slurp($out), "$pool/pool");
+	problem("$who: pg_pcache verify --pages: $wrong") if defined $wrong;
+	$totals{"verify --pages: status $rc"}++;
+	return;
+}
+
 # Go on working, stop, start.
 sub go_on_with_a
 {
@@ -328,7 +343,7 @@ sub go_on_with_a
 	end_load();
 	rollback_prepared();
 	stop_server($a, 'fast') == 0 or problem('A does not stop');
-	check_pool_against_files($a, "$dir/pool-a/pool", 'A, second stop');
+	check_pool('A, second stop');
 	if (start_server($a, "$dir/a2.log", @QUIET) != 0) { problem('A does not start a third time') }
 	my ($again) = outcome("$dir/a2.log");
 	problem("A is not warm after the second clean stop: $again") if $again !~ /^kept [1-9]/;
