@@ -35,10 +35,12 @@ remount() {
 }
 
 log=/disk/server.log
+# What start() is to start pg_ctl with: a program and its arguments.
+with=()
 start() { # OPTION...: start the server
 	: >$log
 	chown pcache $log
-	user "$BIN/pg_ctl" -D $PGDATA -w -t 900 -l $log -o "-k /tmp -c listen_addresses= $*" start >/dev/null || { tail -n 20 $log && return 1; }
+	user "${with[@]}" "$BIN/pg_ctl" -D $PGDATA -w -t 900 -l $log -o "-k /tmp -c listen_addresses= $*" start >/dev/null || { tail -n 20 $log && return 1; }
 }
 stop() { user "$BIN/pg_ctl" -D $PGDATA -w -t 900 -m "${1:-fast}" stop >/dev/null; }
 sql() { user "$BIN/psql" -XAtq -v ON_ERROR_STOP=1 -c "$1"; }
@@ -138,12 +140,20 @@ is_cold() {
 # ---------------------------------------------------------------- scenario "powercut"
 
 POOL=/pmem/cache/pool
+# What the shim of tests/powercut knows to be on media, if it is in use.
+MEDIA=/pmem/wal/media
 powercut_mount() {
 	local label
 	for label in cache wal; do
 		mkdir -p /pmem/$label
 		mount -o noatime,dax=always "$(blkid -L $label)" /pmem/$label
 	done
+}
+# After a power cut: that, and the pool has lost what the shim says.
+powercut_boot() { # SEED
+	powercut_mount
+	[ ! -e $MEDIA ] || user "$VMDIR/powercut/powercut" $POOL/pool $MEDIA "$1" | sed 's/^/  /'
+	rm -f $MEDIA.ctl
 }
 # A pool and room for WAL, each on fsdax in an NVDIMM of its own, and settings.
 powercut_set_up() {
@@ -158,6 +168,7 @@ powercut_set_up() {
 	done
 	powercut_mount
 	install -d -o pcache -g pcache -m 0700 $POOL /disk/work /pmem/wal/pg_wal
+	chown pcache /pmem/wal
 	# Segments are begun, and recycled, more often.
 	user "$BIN/pg_resetwal" -D $PGDATA --wal-segsize=1 >/tmp/pg_resetwal
 	cat >>$PGDATA/postgresql.conf <<END
@@ -179,6 +190,16 @@ END
 	# Its reads go past a preloaded library.
 	if user "$BIN/postgres" -C io_method -c io_method=io_uring -D $PGDATA >/dev/null 2>&1; then echo 'io_method = io_uring' >>$PGDATA/postgresql.conf; fi
 	user "$BIN/pg_pcache" init -D $PGDATA --directory $POOL --size 32MB
+	# All blocks are written: the shim maps without MAP_SYNC, so file systems may lose that.
+	dd if=$POOL/pool of=$POOL/pool bs=1M conv=notrunc,fsync status=none
+}
+# start() with the shim, which begins with what the pool holds, and has it from then on.
+powercut_start() { # lines|stores SEED [OPTION]...
+	if [ "$1" = lines ]; then
+		[ -e $MEDIA ] || user dd if=$POOL/pool of=$MEDIA bs=1M conv=fsync status=none
+		with=(env "LD_PRELOAD=$VMDIR/powercut/libpowercut.so" PMEM_IS_PMEM_FORCE=1 "POWERCUT_SEED=$2" "POWERCUT_DIR=$POOL" "POWERCUT_IMAGE=$MEDIA")
+	fi
+	start "${@:3}"
 }
 # The server is down.  For pmem, WAL is in the NVDIMM.
 powercut_conf() { # MODE METHOD
@@ -196,6 +217,8 @@ powercut_conf() { # MODE METHOD
 	fi
 	sed -i '/^persistent_cache_mode/d; /^wal_sync_method/d' $PGDATA/postgresql.conf
 	printf '%s\n' "persistent_cache_mode = $1" "wal_sync_method = $2" >>$PGDATA/postgresql.conf
+	# Another one is made of the pool.
+	rm -f $MEDIA $MEDIA.*
 	sync
 }
 # Sessions that go on until the power is cut.  Errors are expected.
