@@ -42,7 +42,7 @@ use Torture::Server;
 use Torture::State;
 
 # What the modules are told of this run: files lose what was not synced.
-%opt = (powercut => 1, whole => 1);
+%opt = (whole => 1);
 GetOptions(\%opt, 'pg-bin=s', 'pgdata=s', 'pool=s', 'work=s', 'mode=s', 'acknowledged=s') or die "usage: see perldoc $0\n";
 $bin = $opt{'pg-bin'};
 $dir = $work = $opt{work};
@@ -79,14 +79,6 @@ sub stop
 
 # B is alone with its files, so it need not sync them.
 sub start_b { return start($b, "$dir/b.log", 'persistent_cache_mode=off', 'wal_sync_method=fdatasync', 'fsync=off') }
-
-sub verify
-{
-	my (@options) = @_;
-	unlink "$dir/verify.out";
-	my $rc = run_to("$dir/verify.out", "$bin/pg_pcache", '-D', $a, 'verify', @options);
-	return ($rc, slurp("$dir/verify.out"));
-}
 
 sub finish
 {
@@ -135,8 +127,6 @@ stop($b);
 check_dead_entries($dead_in_a, $b, $known);
 report_differences($result, $known, { conf => { full_page_writes => 'on' } }, $dir, $sb, $descs);
 check_pool_against_files($a, $opt{pool}, 'A');
-my ($rc, $said) = verify('--pages');
-problem("pg_pcache verify --pages: exit status $rc: $said") if $rc != 0;
 
 start($a, "$dir/a2.log") or problem('A does not start again');
 my ($again) = outcome("$dir/a2.log");
