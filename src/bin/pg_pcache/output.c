@@ -34,42 +34,19 @@ static struct
 	bool		empty;			/* nothing in the innermost object yet */
 }			out;
 
-/* As in pg_combinebackup. */
 static void
 EscapeJson(StringInfo buf, const char *str)
 {
 	appendStringInfoCharMacro(buf, '"');
 	for (const char *p = str; *p != '\0'; p++)
 	{
-		switch (*p)
+		if ((unsigned char) *p < ' ')
+			appendStringInfo(buf, "\\u%04x", (int) *p);
+		else
 		{
-			case '\b':
-				appendStringInfoString(buf, "\\b");
-				break;
-			case '\f':
-				appendStringInfoString(buf, "\\f");
-				break;
-			case '\n':
-				appendStringInfoString(buf, "\\n");
-				break;
-			case '\r':
-				appendStringInfoString(buf, "\\r");
-				break;
-			case '\t':
-				appendStringInfoString(buf, "\\t");
-				break;
-			case '"':
-				appendStringInfoString(buf, "\\\"");
-				break;
-			case '\\':
-				appendStringInfoString(buf, "\\\\");
-				break;
-			default:
-				if ((unsigned char) *p < ' ')
-					appendStringInfo(buf, "\\u%04x", (int) *p);
-				else
-					appendStringInfoCharMacro(buf, *p);
-				break;
+			if (*p == '"' || *p == '\\')
+				appendStringInfoCharMacro(buf, '\\');
+			appendStringInfoCharMacro(buf, *p);
 		}
 	}
 	appendStringInfoCharMacro(buf, '"');

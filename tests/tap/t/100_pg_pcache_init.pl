@@ -319,6 +319,9 @@ is($json->{settings}{shared_buffers}, '12MB', '--force: settings');
 
 ($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => '0.5GB', '--directory' => "$root/other", '--dry-run');
 like($out, qr/^cached data: +512\.00 MB$/m, '--size, --dry-run: size');
+my $odd = "$root/\"odd\"\\\t\x01";
+($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => '12MB', '--directory' => $odd, '--dry-run', '--json');
+is(decode_json($out)->{pool}, "$odd/pool", '--json: each character of a name');
 ($rc, $out, $err) = pcache($node, 'init', '--force', '--progress', '--size' => '8 MB', '--directory' => "$root/other");
 is($rc, 0, '--force, another place: exit status');
 like($err, qr/^pg_pcache: warning: the old pool "\Q$root\E\/a\/b\/main\/pool" is left behind\n.*hint: Remove it if no other cluster uses it\.$/m,

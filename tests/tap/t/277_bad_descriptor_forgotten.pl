@@ -37,7 +37,7 @@ WHERE relfilenode = pg_relation_filenode('t_heap')});
 	set_bad($node, $slot);
 	reload_until($node, 'pcache_inject.bad_blocks', '<>', '');
 	$node->stop;
-	set_bad($node, undef);
+	set_bad($node);
 
 	$offset = log_offset($node);
 	$node->start;
@@ -67,7 +67,7 @@ WHERE relfilenode = pg_relation_filenode('t_heap')});
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	wait_for_seals();
 	kill_all($node);
-	set_bad($node, undef);
+	set_bad($node);
 
 	$offset = log_offset($node);
 	$node->start;
@@ -85,12 +85,40 @@ WHERE relfilenode = pg_relation_filenode('t_heap')});
 	$node->stop;
 }
 
+# More of them than the pool can note.  What they say then must not be believed,
+# although the server was in mode always, and its stop was clean.
+{
+	my $node = make_node('always', 'many');
+	my $offset = log_offset($node);
+
+	set_bad($node, map { 2 * $_ } 0 .. 299);
+	reload_until($node, 'pcache_inject.bad_blocks', '<>', '');
+	$node->stop;
+	like(slurp_file($node->logfile, $offset), qr/not saved: too many blocks of pool ".*" are bad/, 'too many: nothing is saved');
+	set_bad($node);
+	$offset = log_offset($node);
+	$node->start;
+	like(start_outcome($node, $offset)->{reason}, qr/^the last start did not reach a consistent state, or/, 'too many: the next start is cold');
+	$node->stop;
+
+	# a start that cannot note them does without the pool
+	is((pcache($node, 'init', '--force', '--directory' => pool_dir($node)))[0], 0, 'init --force');
+	set_bad($node, map { 2 * $_ } 0 .. 299);
+	$node->append_conf('postgresql.conf', 'persistent_cache_required = off');
+	$offset = log_offset($node);
+	$node->start;
+	like(slurp_file($node->logfile, $offset),
+		qr/WARNING: .*cannot be used: too many of its blocks are bad\n.*DETAIL:  The server starts without the persistent cache\./,
+		'too many at a start: it is without the pool');
+	$node->stop;
+}
+
 done_testing();
 
 sub make_node
 {
-	my ($mode) = @_;
-	my $node = new_node($mode, mode => $mode, conf => q{
+	my ($mode, $name) = @_;
+	my $node = new_node($name // $mode, mode => $mode, conf => q{
 shared_preload_libraries = 'pcache_inject'
 pcache_inject.media = 'clean'});
 
@@ -122,16 +150,14 @@ WHERE bufferid = $slot + 1 AND reldatabase =
   (SELECT oid FROM pg_database WHERE datname = current_database())});
 }
 
-# The descriptor of a slot is on a bad block, or there is none.
+# The descriptors of these slots are on bad blocks, and no others.
 sub set_bad
 {
-	my ($node, $slot) = @_;
+	my ($node, @slots) = @_;
+	my $list = join ',', map { sprintf '%d:%d', DESCRIPTORS_OFFSET + $_ * DESCRIPTOR_SIZE, DESCRIPTOR_SIZE } @slots;
 
 	$node->adjust_conf('postgresql.conf', $_, undef)
 	  for qw(pcache_inject.bad_blocks pcache_inject.media);
-	$node->append_conf('postgresql.conf',
-		defined $slot ?
-		  sprintf("pcache_inject.bad_blocks = '%d:%d'", DESCRIPTORS_OFFSET + $slot * DESCRIPTOR_SIZE, DESCRIPTOR_SIZE) :
-		  "");
+	$node->append_conf('postgresql.conf', @slots > 0 ? "pcache_inject.bad_blocks = '$list'" : "");
 	return;
 }
