@@ -130,8 +130,16 @@ HotsetRunJob(HotsetPlan *plan, HotsetCounts *counts, HotsetStopCheck stop)
 	segment = MakeSegment(plan);
 	job = dsm_segment_address(segment);
 	args.segment = dsm_segment_handle(segment);
-	if (OidIsValid(missing->relations[missing->nrelations - 1].fork.locator.dbOid))
-		any_database = missing->relations[missing->nrelations - 1].fork.locator.dbOid;
+	for (uint32 r = missing->nrelations; r-- > 0;)
+	{
+		const RelFileLocator *locator = &missing->relations[r].fork.locator;
+
+		if (OidIsValid(locator->dbOid) && DatabaseExists(locator))
+		{
+			any_database = locator->dbOid;
+			break;
+		}
+	}
 
 	for (uint32 r = 0; r < missing->nrelations && !stop(); r++)
 	{

@@ -64,6 +64,14 @@ $node->safe_psql('second', 'DROP TABLE hot');
 $node->restart;
 cmp_ok($node->safe_psql('postgres', "SELECT skipped FROM pg_hotset_load('$directory/list')"), '>', 150, 'pages that are gone are skipped');
 
+# Shared relations are not read in a database that is gone.
+$node->safe_psql('postgres', 'DROP DATABASE second');
+$node->safe_psql('postgres', 'SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE reldatabase = 0');
+my $offset = -s $node->logfile;
+cmp_ok($node->safe_psql('postgres', "SELECT read FROM pg_hotset_load('$directory/list')"),
+	'>', 0, 'shared relations are read, although a database is gone');
+unlike(slurp_file($node->logfile, $offset), qr/FATAL/, '... and nobody connects to it');
+
 # damaged and foreign files
 my $blocks = slurp_file("$directory/blocks");
 my $csv = slurp_file("$directory/csv");
