@@ -12,7 +12,7 @@ walk.pl - random walks over what may happen to clusters with a persistent cache
 
   walk.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N [--events LIST]
     [--known FILE] [--repeat N] [--shrink SECONDS] [--length N] [--seconds N]
-    [--powercut DIR [--whole]] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]]
+    [--powercut DIR [--whole]] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]] [--warming]
   walk.pl --coverage DIR --table
 
 =head1 DESCRIPTION
@@ -51,7 +51,7 @@ use Walk::Util;
 
 my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0, methods => 'fdatasync');
 GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'first=i', 'port=i', 'events=s',
-	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'powercut=s', 'whole', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'table')
+	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'powercut=s', 'whole', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'warming', 'table')
   or die "usage: see tests/torture/walk\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -242,7 +242,8 @@ sub walk
 		if (!$given)
 		{
 			my $r = Walk::Random->new("$seed/length");
-			@events = parse_event('setup' . ($opt{steer} ? ':' . $coverage->setup_arguments($r) : ''), 0);
+			my $how = $opt{steer} ? $coverage->setup_arguments($r) : $opt{warming} ? 'warming=1,n=' . ($seed % 3 ? 2 : 3) : '';
+			@events = parse_event($how ? "setup:$how" : 'setup', 0);
 			$length = $opt{length} || ($opt{steer} ? 30 : 6 + int($r->real * 6));
 		}
 		my $place = 0;

@@ -145,6 +145,8 @@ sub write_conf
 		$w->{powercut} && !$c->{copy} && !$how{plain}
 		? (shared_preload_libraries => "'pcache_inject'", 'pcache_inject.media' => 'clean',
 			'pcache_inject.dimms' => "'dimm-a:7,dimm-b:3'", persistent_cache_on_media_unknown => 'cold')
+		: $w->{warming} && !$c->{copy} && !$how{plain}
+		? (shared_preload_libraries => "'pg_hotset'", 'pg_hotset.interval' => '1s')
 		: (),
 		%{ $c->{conf} },
 		%{ $how{conf} // {} },

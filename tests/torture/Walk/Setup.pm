@@ -72,6 +72,9 @@ sub set_up
 
 	$a->stop('fast');
 	my $cascade = $r->chance('cascade', 0.6);
+
+	# standbys follow what their primary has in shared buffers, all the time
+	$w->{warming} = $r->chance('warming', 0.4);
 	for my $name ((qw(b c))[ 0 .. $n - 2 ])
 	{
 		my $c = Walk::Cluster->new($w, $name, conf => {%conf});
