@@ -37,7 +37,8 @@ $EVENTS{damage_wal} = {
 	}
 };
 
-sub archived { return sort grep { /^[0-9A-F]{24}$/ } map { s{.*/}{}r } glob("$_[0]{archive}/*"); }
+# A list, since sort() returns nothing in scalar context.
+sub archived { my @names = sort grep { /^[0-9A-F]{24}$/ } map { s{.*/}{}r } glob("$_[0]{archive}/*"); return @names; }
 
 $EVENTS{archive_hide} = {
 	weight => 3,
