@@ -295,7 +295,13 @@ sub compare_with_twin
 	my $kind = $c->{recovery} // 'none';
 	return if $seen->{end} eq 'hangs';
 
-	if ($how{look} eq 'pages' && $kind eq 'none')
+	# Before it gave up, redo may have evicted pages of a primary that need WAL which is
+	# lost, as if they had been written just before the crash: rule "minRecoveryPoint
+	# rises when a page is written".
+	my $ahead = $c->{lossy} && $kind eq 'none' && $text =~ $GAVE_UP;
+	$w->{totals}{'gave up after WAL was damaged: not compared'}++ if $ahead;
+
+	if ($how{look} eq 'pages' && $kind eq 'none' && !$ahead)
 	{
 		$c->stop('fast');
 		compare_pages($c, $copy->{page_dir}, ($copy->{contents} // {})->{paths});
@@ -307,6 +313,7 @@ sub compare_with_twin
 	compare_logs($c, $t, $text);
 	return if !$c->{up};
 	$w->problem("$c->{name}: is a $seen->{end} now, its copy a $copy->{end}") if $seen->{end} ne $copy->{end};
+	return if $ahead;
 	compare_answers($c, $seen, $copy);
 
 	my $contents = eval { contents($c) };
