@@ -11,6 +11,7 @@ use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $primary = new_node('primary', mode => undef, init => { allows_streaming => 1 });
 
@@ -102,8 +103,22 @@ sub promotion { return verb_json($_[0], 'check')->{promotion} }
 sub percent_warm { return $standby->safe_psql('postgres', 'SELECT round(percent_warm::numeric, 1) FROM pg_stat_hotset') }
 sub wait_for_list { ok($standby->poll_query_until('postgres', 'SELECT lists > 0 AND compared IS NOT NULL FROM pg_stat_hotset'), $_[0]) }
 
+# A round tells when all pages are here, which is later than they are.
+sub wait_for_promotion
+{
+	my ($name, $percent) = @_;
+	my $told;
+	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		$told = promotion($standby);
+		last if $told && (!defined $percent || $told->{percent_warm} == $percent);
+		usleep(100_000);
+	}
+	ok($told && (!defined $percent || $told->{percent_warm} == $percent), $name);
+}
+
 is(promotion($primary), undef, 'check: a primary is not promoted');
-is(promotion($standby)->{percent_warm}, 100, 'check: a promotion now would be warm');
+wait_for_promotion('check: a promotion now would be warm', 100);
 $standby->stop;
 is(promotion($standby), undef, 'check: a standby that is down is not promoted');
 $standby->append_conf('postgresql.conf', "shared_buffers = 4MB\n");
@@ -136,7 +151,7 @@ is(promotion($standby), undef, '... and check does not take it for that of the s
 $standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_hotset'\n");
 $standby->restart;
 wait_for_list('with a worker again');
-ok(defined promotion($standby), '... check tells of a promotion');
+wait_for_promotion('... check tells of a promotion');
 $standby->promote;
 ok($standby->poll_query_until('postgres', "SELECT state = 'primary' FROM pg_stat_hotset"), 'promoted');
 is(promotion($standby), undef, '... and check no longer does');
