@@ -130,6 +130,30 @@ RunningServer(const char *pgdata)
 	return 0;
 }
 
+/*
+ * A line of the lock file of the server that runs, counted as in pidfile.h; NULL if it
+ * is empty or not there.
+ */
+char *
+LockFileLine(const char *pgdata, int number)
+{
+	char	   *path = psprintf("%s/postmaster.pid", pgdata);
+	FILE	   *file = fopen(path, "r");
+	char	   *line = NULL;
+
+	pfree(path);
+	if (file == NULL)
+		return NULL;
+	for (int i = 1; i <= number; i++)
+	{
+		free(line);
+		if ((line = pg_get_line(file, NULL)) == NULL)
+			break;
+	}
+	fclose(file);
+	return line != NULL && pg_strip_crlf(line) > 0 ? line : NULL;
+}
+
 /* Give up if a server runs on this data directory. */
 void
 RefuseRunningServer(const char *pgdata)

@@ -451,6 +451,7 @@ extern ControlFileData *ReadControlFile(const PCacheOptions *options);
 extern bool ReadClusterRecord(const PCacheOptions *options, PCacheRecord *record,
 							  PCacheError *err);
 extern int	RunningServer(const char *pgdata);
+extern char *LockFileLine(const char *pgdata, int number);
 extern void RefuseRunningServer(const char *pgdata);
 extern bool FileExists(const char *directory, const char *name);
 extern void ResolvePath(const char *path, char *resolved);

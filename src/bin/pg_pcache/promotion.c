@@ -16,7 +16,6 @@
  */
 #include "postgres_fe.h"
 
-#include "common/string.h"
 #include "hotset_set.h"
 #include "pg_pcache.h"
 #include "utils/pidfile.h"
@@ -25,22 +24,9 @@
 static long long
 ServerStart(const char *pgdata)
 {
-	char	   *path = psprintf("%s/postmaster.pid", pgdata);
-	FILE	   *file = fopen(path, "r");
-	char	   *line = NULL;
-	long long	start = -1;
+	char	   *line = LockFileLine(pgdata, LOCK_FILE_LINE_START_TIME);
 
-	if (file == NULL)
-		return -1;
-	for (int i = 1; i <= LOCK_FILE_LINE_START_TIME && (line = pg_get_line(file, NULL)) != NULL; i++)
-	{
-		if (i == LOCK_FILE_LINE_START_TIME)
-			start = strtoll(line, NULL, 10);
-		free(line);
-	}
-	fclose(file);
-	pfree(path);
-	return start;
+	return line != NULL ? strtoll(line, NULL, 10) : -1;
 }
 
 /*

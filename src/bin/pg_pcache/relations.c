@@ -20,7 +20,6 @@
 #include "catalog/pg_tablespace_d.h"
 #include "common/hashfn.h"
 #include "common/logging.h"
-#include "common/string.h"
 #include "fe_utils/connect_utils.h"
 #include "fe_utils/query_utils.h"
 #include "pg_pcache.h"
@@ -131,29 +130,17 @@ FinishRelationCounter(struct RelationCounter *counter, int *n)
 static void
 FindServer(const PCacheOptions *options, ConnParams *params)
 {
-	char		path[MAXPGPATH];
-	FILE	   *file;
-	char	   *line;
-	char	   *host = NULL;
+	char	   *address;
 
-	snprintf(path, sizeof(path), "%s/postmaster.pid", options->pgdata);
-	file = fopen(path, "r");
-	if (file == NULL)
-		return;
-	for (int i = 1; (line = pg_get_line(file, NULL)) != NULL; i++)
-	{
-		(void) pg_strip_crlf(line);
-		if (i == LOCK_FILE_LINE_PORT && params->pgport == NULL && line[0] != '\0')
-			params->pgport = pg_strdup(line);
-		if (i == LOCK_FILE_LINE_SOCKET_DIR && line[0] != '\0')
-			host = pg_strdup(line);
-		if (i == LOCK_FILE_LINE_LISTEN_ADDR && host == NULL && line[0] != '\0')
-			host = pg_strdup(strcmp(line, "*") == 0 ? "localhost" : line);
-		free(line);
-	}
-	fclose(file);
+	if (params->pgport == NULL)
+		params->pgport = LockFileLine(options->pgdata, LOCK_FILE_LINE_PORT);
 	if (params->pghost == NULL)
-		params->pghost = host;
+		params->pghost = LockFileLine(options->pgdata, LOCK_FILE_LINE_SOCKET_DIR);
+	if (params->pghost == NULL)
+	{
+		address = LockFileLine(options->pgdata, LOCK_FILE_LINE_LISTEN_ADDR);
+		params->pghost = address != NULL && strcmp(address, "*") == 0 ? pg_strdup("localhost") : address;
+	}
 }
 
 /* Connect to a database of this cluster; NULL, after a warning, if not. */
