@@ -48,8 +48,10 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
+use Programs;
+
 our @EXPORT = qw(compare_data_dirs relation_files page_lsn page_kind
-  mask_page read_page format_lsn heap_tuples wrong_pages);
+  mask_page read_page format_lsn heap_tuples verify_pages);
 
 use constant {
 	BLCKSZ => 8192,
@@ -388,8 +390,18 @@ sub compare_data_dirs
 	return \%r;
 }
 
-# What pg_pcache verify --pages has found wrong with a pool, of its exit status and
-# its output; undef if nothing.
+# What pg_pcache verify --pages finds wrong with the pool (a file) of a cluster that is
+# down.  Returns its exit status, that (undef if nothing), and all its output, which
+# goes to a file.
+sub verify_pages
+{
+	my ($bin, $data, $pool, $out) = @_;
+	unlink $out;
+	my $rc = run_to($out, "$bin/pg_pcache", 'verify', '--pages', '-D', $data);
+	my $text = slurp($out);
+	return ($rc, scalar wrong_pages($rc, $text, $pool), $text);
+}
+
 sub wrong_pages
 {
 	my ($rc, $text, $pool) = @_;

@@ -24,7 +24,7 @@ use Exporter 'import';
 use File::Path qw(make_path remove_tree);
 use Time::HiRes qw(sleep time);
 
-use PageCompare qw(wrong_pages);
+use PageCompare qw(verify_pages);
 use Programs;
 use Torture::Compare;
 use Torture::Contents;
@@ -323,11 +323,9 @@ sub compare_both
 sub check_pool
 {
 	my ($who) = @_;
-	my ($pool, $out) = ("$dir/pool-a", "$dir/verify-pages.out");
+	my $pool = "$dir/pool-a";
 	check_pool_against_files("$dir/a", "$pool/pool", $who);
-	unlink $out;
-	my $rc = with_shim($pool, sub { run_to($out, "$bin/pg_pcache", 'verify', '--pages', '-D', "$dir/a") });
-	my $wrong = wrong_pages($rc, slurp($out), "$pool/pool");
+	my ($rc, $wrong) = with_shim($pool, sub { return verify_pages($bin, "$dir/a", "$pool/pool", "$dir/verify-pages.out") });
 	problem("$who: pg_pcache verify --pages: $wrong") if defined $wrong;
 	$totals{"verify --pages: status $rc"}++;
 	return;

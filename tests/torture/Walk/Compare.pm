@@ -16,7 +16,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-use PageCompare qw(compare_data_dirs wrong_pages);
+use PageCompare qw(compare_data_dirs verify_pages);
 use Programs;
 use Walk::Load;
 use Walk::Util;
@@ -149,13 +149,9 @@ sub compare_pool
 {
 	my ($c) = @_;
 	return if $c->{conf}{persistent_cache_mode} eq 'off' || !$c->{clean};
-	my $out = "$c->{dir}/verify-pages";
-	unlink $out;
 	local %Programs::env = $c->shim;
-	my $rc = run_to($out, "$c->{walk}{bin}/pg_pcache", 'verify', '--pages', '-D', $c->{data});
-	my $text = slurp($out);
+	my (undef, $wrong, $text) = verify_pages($c->{walk}{bin}, $c->{data}, "$c->{pool}/pool", "$c->{dir}/verify-pages");
 	$c->{walk}{totals}{'pools compared'}++;
-	my $wrong = wrong_pages($rc, $text, "$c->{pool}/pool");
 	return if !defined $wrong || $c->{damaged} && $text =~ /checksum in file/ && $text !~ /impossible\s+[1-9]/;
 	$c->{walk}->problem("$c->{name}: pg_pcache verify --pages after a clean stop: $wrong");
 	return;

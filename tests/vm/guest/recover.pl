@@ -33,7 +33,7 @@ use lib "$FindBin::RealBin/../../torture";
 use File::Path qw(make_path remove_tree);
 use Getopt::Long;
 
-use PageCompare qw(wrong_pages);
+use PageCompare qw(verify_pages);
 use Programs;
 use Torture::Compare;
 use Torture::Contents;
@@ -128,9 +128,7 @@ stop($b);
 check_dead_entries($dead_in_a, $b, $known);
 report_differences($result, $known, { conf => { full_page_writes => 'on' } }, $dir, $sb, $descs);
 check_pool_against_files($a, $opt{pool}, 'A');
-unlink "$dir/verify.out";
-my $rc = run_to("$dir/verify.out", "$bin/pg_pcache", 'verify', '--pages', '-D', $a);
-my $wrong = wrong_pages($rc, slurp("$dir/verify.out"), $opt{pool});
+my (undef, $wrong) = verify_pages($bin, $a, $opt{pool}, "$dir/verify.out");
 problem("pg_pcache verify --pages: $wrong") if defined $wrong;
 
 start($a, "$dir/a2.log") or problem('A does not start again');
