@@ -1051,6 +1051,19 @@ BufTablePrefetch(uint32 hash, bool chain)
 {
 }
 
+void
+InitBufferHeaders(int first, int n)
+{
+	for (int i = first; i < first + n; i++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(i);
+
+		assert_int_equal(pg_atomic_read_u32(&buf->state), 0);
+		buf->buf_id = i;
+		buf->wait_backend_pgprocno = INVALID_PROC_NUMBER;
+	}
+}
+
 /* What it relies on. */
 void
 StrategyRebuildFreeList(int nfree)
@@ -1060,6 +1073,7 @@ StrategyRebuildFreeList(int nfree)
 		BufferDesc *buf = GetBufferDescriptor(i);
 		uint32		state = pg_atomic_read_u32(&buf->state);
 
+		assert_int_equal(buf->wait_backend_pgprocno, INVALID_PROC_NUMBER);
 		if ((state & BM_TAG_VALID) == 0 && BUF_STATE_GET_REFCOUNT(state) == 0)
 			nfree--;
 		else

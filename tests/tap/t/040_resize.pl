@@ -24,6 +24,8 @@ $valid = valid_buffers($node);
 resize('64MB');
 $outcome = is_warm($node, $offset, $valid, 'up');
 is($outcome->{slots}, 8192, 'up: number of slots');
+is($node->safe_psql('postgres', 'SELECT count(DISTINCT bufferid) FROM pg_buffercache'),
+	8192, 'up: the headers of all buffers are initialized');
 is(checksums($node), $expected, 'up: contents are the same');
 is(relation_reads($node), 0, 'up: no block is read again');
 

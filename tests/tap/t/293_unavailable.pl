@@ -53,6 +53,8 @@ sub runs_without
 		't|t', "$name: there is no sealer's work");
 	cmp_ok($node->safe_psql('postgres', 'SELECT sum(buffers) FROM pg_pcache_relations'), '>', 0,
 		"$name: it has buffers");
+	is($node->safe_psql('postgres', q{SELECT count(DISTINCT bufferid) - setting::int FROM pg_buffercache,
+		pg_settings WHERE name = 'shared_buffers' GROUP BY setting}), 0, "$name: all of them have headers");
 	return;
 }
 

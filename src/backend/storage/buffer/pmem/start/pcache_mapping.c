@@ -29,9 +29,6 @@
 #include "storage/pcache_start.h"
 #include "utils/injection_point.h"
 
-/* A page of memory, the smallest one that there is, has so many headers. */
-#define HEADERS_PER_PAGE		(4096 / sizeof(BufferDescPadded))
-
 /* A page that has passed its gate. */
 typedef struct KeptPage
 {
@@ -134,21 +131,13 @@ LinkPage(const KeptPage *page, PCacheRebuildTotals *totals)
 }
 
 /*
- * Have the headers of n slots in this process's page table.  A prefetch never
- * causes a page fault, so those of headers would be lost.
- */
-static void
-MapHeaders(uint32 first, uint32 n)
-{
-	for (uint32 i = 0; i < n; i += HEADERS_PER_PAGE)
-		(void) *(volatile int *) &GetBufferDescriptor(first + i)->buf_id;
-	(void) *(volatile int *) &GetBufferDescriptor(first + n - 1)->buf_id;
-}
-
-/*
  * Judge n slots, beginning with slot first, at most PCACHE_SLOTS_PER_CHUNK, put
  * the pages that are kept into the mapping table, and add them all to totals, as
  * if no slot claimed the page of another one.  No lock is required.
+ *
+ * Nobody has initialized these buffer headers: that they are touched for the
+ * first time here shares the page faults among the helpers, and brings the
+ * headers into this processor's cache.
  */
 void
 PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
@@ -160,13 +149,11 @@ PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
 
 	Assert(n > 0 && n <= PCACHE_SLOTS_PER_CHUNK);
 	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, descs);
-	MapHeaders(first, n);
+	InitBufferHeaders(first, n);
 	for (uint32 i = 0; i < n; i++)
 	{
-		PCachePageVerdict verdict;
+		PCachePageVerdict verdict = PCachePageGate(&descs[i], first + i, facts);
 
-		__builtin_prefetch(GetBufferDescriptor(first + i), 1);
-		verdict = PCachePageGate(&descs[i], first + i, facts);
 		totals->pages[verdict]++;
 		if (verdict == PCACHE_PAGE_KEPT)
 			pages[npages++].slot = first + i;

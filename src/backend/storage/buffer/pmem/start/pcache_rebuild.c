@@ -34,6 +34,9 @@
 /* A lost wakeup costs that much. */
 #define WAIT_MSEC				10
 
+/* More than there are processes that map chunks, see ClaimChunk(). */
+#define REGIONS					16
+
 PCacheRebuildControl *PCacheRebuildCtl = NULL;
 
 /* In the startup process: those who were asked to help. */
@@ -177,11 +180,39 @@ LeaveRebuild(int code, Datum arg)
 	ConditionVariableBroadcast(&rebuild->changed);
 }
 
+/*
+ * Claim a chunk of nslots slots, beginning with *first.  Returns how many slots it
+ * has; 0 if no chunk is left.
+ *
+ * Consecutive claims are in different regions of the slots.  Otherwise all
+ * processes would need the same huge page of headers next, and wait for the one
+ * that has caused the page fault.
+ */
+static uint32
+ClaimChunk(uint32 nslots, uint32 *first)
+{
+	uint32		nchunks = (nslots + PCACHE_SLOTS_PER_CHUNK - 1) / PCACHE_SLOTS_PER_CHUNK;
+	uint32		region_size = (nchunks + REGIONS - 1) / REGIONS;
+	uint32		claim;
+	uint32		chunk;
+
+	do
+	{
+		if (PCacheClaimSlots(&PCacheRebuildCtl->next_slot,
+							 REGIONS * region_size * PCACHE_SLOTS_PER_CHUNK,
+							 PCACHE_SLOTS_PER_CHUNK, &claim) == 0)
+			return 0;
+		claim /= PCACHE_SLOTS_PER_CHUNK;
+		chunk = claim % REGIONS * region_size + claim / REGIONS;
+	} while (chunk >= nchunks);
+	*first = chunk * PCACHE_SLOTS_PER_CHUNK;
+	return Min(PCACHE_SLOTS_PER_CHUNK, nslots - *first);
+}
+
 /* Entry point of a helper. */
 void
 PersistentCacheRebuildMain(Datum main_arg)
 {
-	pg_atomic_uint64 *next = &PCacheRebuildCtl->next_slot;
 	PCacheMediaReport no_bad_blocks = {0};
 	PCachePageFacts facts;
 	uint32		nslots = 0;
@@ -198,7 +229,7 @@ PersistentCacheRebuildMain(Datum main_arg)
 	facts.sizes = PCacheRelSizesCreate();
 
 	while (!ShutdownRequestPending && PostmasterIsAlive() &&
-		   (n = PCacheClaimSlots(next, nslots, PCACHE_SLOTS_PER_CHUNK, &first)) > 0)
+		   (n = ClaimChunk(nslots, &first)) > 0)
 	{
 		helper_in_chunk = true;
 		PCacheMapChunk(&facts, first, n, &helper_totals);
@@ -251,11 +282,10 @@ WaitForHelpers(void)
 static void
 MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *totals)
 {
-	pg_atomic_uint64 *next = &PCacheRebuildCtl->next_slot;
 	uint32		first;
 	uint32		n;
 
-	while ((n = PCacheClaimSlots(next, nslots, PCACHE_SLOTS_PER_CHUNK, &first)) > 0)
+	while ((n = ClaimChunk(nslots, &first)) > 0)
 	{
 		PCacheMapChunk(facts, first, n, totals);
 		INJECTION_POINT("persistent-cache-rebuilding", NULL);
@@ -306,6 +336,7 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 	}
 	else
 		AddTotals(&totals, &rebuild->totals);
+	InitBufferHeaders(nslots, NBuffers - nslots);
 	PCacheForgetDuplicates(nslots, &totals);
 
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)

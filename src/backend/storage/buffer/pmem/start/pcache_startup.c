@@ -276,6 +276,16 @@ StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
 	pg_atomic_write_membarrier_u64(&PCacheCtl->attached, 1);
 }
 
+/* Whichever way this start has taken, each buffer header is initialized. */
+static void
+AssertHeadersAreInitialized(void)
+{
+#ifdef USE_ASSERT_CHECKING
+	for (int i = 0; i < NBuffers; i++)
+		Assert(GetBufferDescriptor(i)->wait_backend_pgprocno == INVALID_PROC_NUMBER);
+#endif
+}
+
 static uint64
 ElapsedMicroseconds(instr_time start)
 {
@@ -311,6 +321,9 @@ PersistentCacheStartup(bool have_backup_label)
 	if (!PersistentCacheEnabled())
 	{
 		INJECTION_POINT("persistent-cache-run-without", NULL);
+		if (PersistentCacheConfigured())
+			InitBufferHeaders(0, NBuffers);
+		AssertHeadersAreInitialized();
 		PCacheNoteRunWithout();
 		return;
 	}
@@ -354,12 +367,15 @@ PersistentCacheStartup(bool have_backup_label)
 	}
 
 	INSTR_TIME_SET_CURRENT(rebuild_start);
-	RetireBadSlots();
 	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 	{
 		max_lsn = PCacheRebuildMapping(&facts, slots_used);
 		PCacheRelSizesFree(facts.sizes);
 	}
+	else
+		InitBufferHeaders(0, NBuffers);
+	AssertHeadersAreInitialized();
+	RetireBadSlots();
 	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM || PCacheCtl->start.retired > 0)
 		StrategyRebuildFreeList(NBuffers - PCacheCtl->start.pages[PCACHE_PAGE_KEPT] - PCacheCtl->start.retired);
 	if (PersistentCacheDescriptors != NULL)
