@@ -97,16 +97,6 @@ CountingStat(const char *path, struct stat *st)
 	return 0;
 }
 
-void
-InitBufferHeaders(int first, int n)
-{
-	for (int i = first; i < first + n; i++)
-	{
-		assert_int_equal(pg_atomic_read_u32(&buffers[i].bufferdesc.state), 0);
-		buffers[i].bufferdesc.buf_id = i;
-	}
-}
-
 bool
 PCacheReadDescriptors(int fd, uint32 first, uint32 n, PCacheDescriptor *to)
 {
@@ -286,6 +276,7 @@ Forge(Forger forge, uint32 n)
 	InitBufTable(MAX_SLOTS);
 	for (uint32 slot = 0; slot < n; slot++)
 	{
+		buffers[slot].bufferdesc.buf_id = slot;
 		descs[slot].spc_oid = DEFAULTTABLESPACE_OID;
 		descs[slot].db_oid = 5;
 		descs[slot].rel_number = REL;

@@ -181,6 +181,7 @@ extern bool RealWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 #define PCACHE_SLOTS_PER_CHECK	4
 #undef PCACHE_SLOTS_PER_CHUNK
 #define PCACHE_SLOTS_PER_CHUNK	4
+#define MAX_CLAIMED				400
 #include "pcache_mapping.c"
 #include "pcache_rebuild.c"
 #define MOVES_PER_DRAIN	2
@@ -1061,6 +1062,7 @@ InitBufferHeaders(int first, int n)
 		assert_int_equal(pg_atomic_read_u32(&buf->state), 0);
 		buf->buf_id = i;
 		buf->wait_backend_pgprocno = INVALID_PROC_NUMBER;
+		buf->freeNext = i + 1 < NBuffers ? i + 1 : FREENEXT_END_OF_LIST;
 	}
 }
 
@@ -2746,10 +2748,40 @@ TestMutants(void **state)
 	assert_int_equal(wrong, 0);
 }
 
+/* Each buffer is in one chunk, and claims that follow each other are far apart. */
+static void
+TestClaims(void **state)
+{
+	static PCacheRebuildControl control;
+	static int	claimed[MAX_CLAIMED];
+	uint32		first;
+	uint32		n;
+
+	PCacheRebuildCtl = &control;
+	for (NBuffers = 1; NBuffers <= MAX_CLAIMED; NBuffers++)
+	{
+		uint32		region_size = NBuffers / PCACHE_SLOTS_PER_CHUNK / REGIONS * PCACHE_SLOTS_PER_CHUNK;
+
+		memset(claimed, 0, sizeof(claimed));
+		pg_atomic_write_u64(&PCacheRebuildCtl->next_slot, 0);
+		for (uint32 claim = 0; (n = ClaimChunk(&first)) > 0; claim++)
+		{
+			if (claim < REGIONS && region_size > 0)
+				assert_int_equal(first, claim * region_size);
+			for (uint32 i = first; i < first + n; i++)
+				claimed[i]++;
+		}
+		for (int i = 0; i < MAX_CLAIMED; i++)
+			assert_int_equal(claimed[i], i < NBuffers ? 1 : 0);
+	}
+	NBuffers = N_SLOTS;
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(TestClaims),
 		cmocka_unit_test(TestStartStop),
 		cmocka_unit_test(TestMutants),
 	};

@@ -47,7 +47,7 @@ typedef struct PCacheRebuildControl
 	PCacheRebuildTotals totals; /* of helpers that have ended */
 	ConditionVariable changed;
 
-	/* The first slot that nobody has claimed yet. */
+	/* For how many slots chunks have been claimed, see ClaimChunk(). */
 	pg_atomic_uint64 next_slot pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 } PCacheRebuildControl;
 

@@ -198,7 +198,7 @@ pcache_inject_help(const char *name, const void *private_data, void *arg)
 	{
 		/* the startup process is at work as long as it can claim chunks */
 		for (int i = 0; i < 6000 &&
-			 pg_atomic_read_u64(&PCacheRebuildCtl->next_slot) < PCacheRebuildCtl->nslots; i++)
+			 pg_atomic_read_u64(&PCacheRebuildCtl->next_slot) < NBuffers; i++)
 			pg_usleep(10000);
 		write_stderr("pcache_inject: PID %d is stuck in a chunk\n", MyProcPid);
 		/* less than pg_ctl waits for a stop */

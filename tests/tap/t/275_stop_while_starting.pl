@@ -108,6 +108,39 @@ $standby->start;
 is(start_outcome($standby, $offset)->{kept}, $verdict->{pages}{kept}, 'standby: it is warm');
 $node->wait_for_replay_catchup($standby);
 contents_right($standby, $expected, 'standby');
+
+# It is stopped before anybody has looked at the pool: the first file of the archive
+# does not come.
+my $asked = $standby->basedir . '/asked';
+for my $how ('immediate', 'fast')
+{
+	my $name = "in restore_command after $how stop";
+
+	warm_up($standby);
+	$standby->stop($how);
+	my $control = control_file($standby);
+	$verdict = verify_json($standby);
+	cmp_ok($verdict->{pages}{kept}, '>', 100, "$name: there is something to lose");
+	$standby->append_conf('postgresql.conf', "restore_command = 'touch $asked && sleep 600 # %f %p'");
+	start_nowait($standby);
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if -e $asked;
+		usleep(100_000);
+	}
+	ok(-e $asked, "$name: the archive is asked");
+	stop_nowait($standby, 'fast');
+	wait_until_gone($standby);
+	unlink $asked;
+	$standby->append_conf('postgresql.conf', "restore_command = ''");
+	is(control_file($standby), $control, "$name: pg_control is as it was");
+	is_deeply(verify_json($standby)->{pages}, $verdict->{pages}, "$name: the pool is as it was");
+	$offset = log_offset($standby);
+	$standby->start;
+	is(start_outcome($standby, $offset)->{kept}, $verdict->{pages}{kept}, "$name: it is warm");
+	$node->wait_for_replay_catchup($standby);
+	contents_right($standby, $expected, $name);
+}
 $standby->stop;
 
 # The postmaster waits for who has locked the pool.

@@ -154,8 +154,9 @@ PCachePromoteAgain(void)
 }
 
 /*
- * Has the startup process given up before it changed anything?  Then there is
- * nothing to write, in the pool, in data files, or in pg_control.
+ * Has the startup process given up before it changed anything, or before it came
+ * to the pool, as while restore_command runs?  Then there is nothing to write, in
+ * the pool, in data files, or in pg_control.
  *
  * Asked by the checkpointer when the server is stopped, after the startup
  * process is gone.
@@ -163,5 +164,6 @@ PCachePromoteAgain(void)
 bool
 PersistentCacheStartGivenUp(void)
 {
-	return PCacheCtl != NULL && PCacheCtl->start.given_up;
+	return PCacheCtl != NULL &&
+		(PCacheCtl->start.given_up || PCacheCtl->start.started_at == 0);
 }

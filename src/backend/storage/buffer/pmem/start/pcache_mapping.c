@@ -40,11 +40,11 @@ typedef struct KeptPage
  * Fill the header of a buffer whose page passed its gate, dirty if its file may
  * not have it.
  *
- * The background writer may be looking at headers already, but it writes
- * nothing yet, nor does the checkpointer: kept_limit is unknown
- * (PersistentCacheAheadOfReplay), and the pool not in use.  So it does not
- * matter that the page is not in the mapping table yet, or that another slot
- * may claim to have it.
+ * Neither the background writer nor the checkpointer writes anything yet:
+ * kept_limit is unknown (PersistentCacheAheadOfReplay), and the pool not in use.
+ * So it does not matter that the page is not in the mapping table yet, or that
+ * another slot may claim to have it.  The lock is for who looks at any header,
+ * such as a worker of an extension.
  *
  * Nobody is allocating buffers, so freeNext can be set without the lock that
  * protects it.  StrategyRebuildFreeList() relies on its being set.
@@ -133,11 +133,8 @@ LinkPage(const KeptPage *page, PCacheRebuildTotals *totals)
 /*
  * Judge n slots, beginning with slot first, at most PCACHE_SLOTS_PER_CHUNK, put
  * the pages that are kept into the mapping table, and add them all to totals, as
- * if no slot claimed the page of another one.  No lock is required.
- *
- * Nobody has initialized these buffer headers: that they are touched for the
- * first time here shares the page faults among the helpers, and brings the
- * headers into this processor's cache.
+ * if no slot claimed the page of another one.  Their buffer headers must be
+ * initialized.  No lock is required.
  */
 void
 PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
@@ -149,7 +146,6 @@ PCacheMapChunk(const PCachePageFacts *facts, uint32 first, uint32 n,
 
 	Assert(n > 0 && n <= PCACHE_SLOTS_PER_CHUNK);
 	(void) PCacheReadDescriptors(PCacheThePool.fd, first, n, descs);
-	InitBufferHeaders(first, n);
 	for (uint32 i = 0; i < n; i++)
 	{
 		PCachePageVerdict verdict = PCachePageGate(&descs[i], first + i, facts);

@@ -34,8 +34,10 @@
 /* A lost wakeup costs that much. */
 #define WAIT_MSEC				10
 
-/* More than there are processes that map chunks, see ClaimChunk(). */
+/* More than there are processes by default, see ClaimChunk(). */
+#ifndef REGIONS
 #define REGIONS					16
+#endif
 
 PCacheRebuildControl *PCacheRebuildCtl = NULL;
 
@@ -181,32 +183,41 @@ LeaveRebuild(int code, Datum arg)
 }
 
 /*
- * Claim a chunk of nslots slots, beginning with *first.  Returns how many slots it
+ * Claim a chunk of the buffers, beginning with *first.  Returns how many buffers it
  * has; 0 if no chunk is left.
  *
- * Consecutive claims are in different regions of the slots.  Otherwise all
- * processes would need the same huge page of headers next, and wait for the one
- * that has caused the page fault.
+ * As far as possible, consecutive claims are in different regions of the buffers.
+ * Otherwise all processes would need the same huge page of headers next, and wait
+ * for the one that has caused the page fault.
  */
 static uint32
-ClaimChunk(uint32 nslots, uint32 *first)
+ClaimChunk(uint32 *first)
 {
-	uint32		nchunks = (nslots + PCACHE_SLOTS_PER_CHUNK - 1) / PCACHE_SLOTS_PER_CHUNK;
-	uint32		region_size = (nchunks + REGIONS - 1) / REGIONS;
-	uint32		claim;
+	uint32		region_size = NBuffers / PCACHE_SLOTS_PER_CHUNK / REGIONS;
 	uint32		chunk;
 
-	do
-	{
-		if (PCacheClaimSlots(&PCacheRebuildCtl->next_slot,
-							 REGIONS * region_size * PCACHE_SLOTS_PER_CHUNK,
-							 PCACHE_SLOTS_PER_CHUNK, &claim) == 0)
-			return 0;
-		claim /= PCACHE_SLOTS_PER_CHUNK;
-		chunk = claim % REGIONS * region_size + claim / REGIONS;
-	} while (chunk >= nchunks);
-	*first = chunk * PCACHE_SLOTS_PER_CHUNK;
-	return Min(PCACHE_SLOTS_PER_CHUNK, nslots - *first);
+	if (PCacheClaimSlots(&PCacheRebuildCtl->next_slot, NBuffers,
+						 PCACHE_SLOTS_PER_CHUNK, first) == 0)
+		return 0;
+	chunk = *first / PCACHE_SLOTS_PER_CHUNK;
+	if (chunk < REGIONS * region_size)
+		*first = (chunk % REGIONS * region_size + chunk / REGIONS) * PCACHE_SLOTS_PER_CHUNK;
+	return Min(PCACHE_SLOTS_PER_CHUNK, NBuffers - *first);
+}
+
+/*
+ * Initialize the headers of a chunk, and map what is below nslots.
+ *
+ * That nobody has touched the headers before shares the page faults with the
+ * helpers, and what is to be filled is in this processor's cache.
+ */
+static void
+MapChunk(const PCachePageFacts *facts, uint32 nslots, uint32 first, uint32 n,
+		 PCacheRebuildTotals *totals)
+{
+	InitBufferHeaders(first, n);
+	if (first < nslots)
+		PCacheMapChunk(facts, first, Min(n, nslots - first), totals);
 }
 
 /* Entry point of a helper. */
@@ -229,10 +240,10 @@ PersistentCacheRebuildMain(Datum main_arg)
 	facts.sizes = PCacheRelSizesCreate();
 
 	while (!ShutdownRequestPending && PostmasterIsAlive() &&
-		   (n = ClaimChunk(nslots, &first)) > 0)
+		   (n = ClaimChunk(&first)) > 0)
 	{
 		helper_in_chunk = true;
-		PCacheMapChunk(&facts, first, n, &helper_totals);
+		MapChunk(&facts, nslots, first, n, &helper_totals);
 		helper_in_chunk = false;
 	}
 	proc_exit(0);
@@ -285,9 +296,9 @@ MapChunks(const PCachePageFacts *facts, uint32 nslots, PCacheRebuildTotals *tota
 	uint32		first;
 	uint32		n;
 
-	while ((n = ClaimChunk(nslots, &first)) > 0)
+	while ((n = ClaimChunk(&first)) > 0)
 	{
-		PCacheMapChunk(facts, first, n, totals);
+		MapChunk(facts, nslots, first, n, totals);
 		INJECTION_POINT("persistent-cache-rebuilding", NULL);
 		PCacheStartInterrupts();
 	}
@@ -336,7 +347,6 @@ PCacheRebuildMapping(const PCachePageFacts *facts, uint64 slots_used)
 	}
 	else
 		AddTotals(&totals, &rebuild->totals);
-	InitBufferHeaders(nslots, NBuffers - nslots);
 	PCacheForgetDuplicates(nslots, &totals);
 
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)

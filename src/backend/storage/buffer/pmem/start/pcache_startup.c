@@ -276,13 +276,24 @@ StartProtocol(const ControlFileData *control, const PCacheGateFacts *facts,
 	pg_atomic_write_membarrier_u64(&PCacheCtl->attached, 1);
 }
 
-/* Whichever way this start has taken, each buffer header is initialized. */
+/*
+ * Whichever way this start has taken, each buffer header is initialized, and no
+ * buffer that is in use counts as one of the free list.
+ */
 static void
-AssertHeadersAreInitialized(void)
+AssertHeadersAreRight(void)
 {
 #ifdef USE_ASSERT_CHECKING
 	for (int i = 0; i < NBuffers; i++)
-		Assert(GetBufferDescriptor(i)->wait_backend_pgprocno == INVALID_PROC_NUMBER);
+	{
+		BufferDesc *buf = GetBufferDescriptor(i);
+		uint32		state = pg_atomic_read_u32(&buf->state);
+
+		Assert(buf->buf_id == i);
+		Assert(buf->wait_backend_pgprocno == INVALID_PROC_NUMBER);
+		Assert(((state & BM_TAG_VALID) == 0 && BUF_STATE_GET_REFCOUNT(state) == 0) ||
+			   buf->freeNext == FREENEXT_NOT_IN_LIST);
+	}
 #endif
 }
 
@@ -323,7 +334,7 @@ PersistentCacheStartup(bool have_backup_label)
 		INJECTION_POINT("persistent-cache-run-without", NULL);
 		if (PersistentCacheConfigured())
 			InitBufferHeaders(0, NBuffers);
-		AssertHeadersAreInitialized();
+		AssertHeadersAreRight();
 		PCacheNoteRunWithout();
 		return;
 	}
@@ -374,8 +385,8 @@ PersistentCacheStartup(bool have_backup_label)
 	}
 	else
 		InitBufferHeaders(0, NBuffers);
-	AssertHeadersAreInitialized();
 	RetireBadSlots();
+	AssertHeadersAreRight();
 	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM || PCacheCtl->start.retired > 0)
 		StrategyRebuildFreeList(NBuffers - PCacheCtl->start.pages[PCACHE_PAGE_KEPT] - PCacheCtl->start.retired);
 	if (PersistentCacheDescriptors != NULL)
