@@ -38,6 +38,7 @@ use lib $FindBin::RealBin;
 
 use File::Path qw(make_path remove_tree);
 use Getopt::Long;
+use List::Util qw(max);
 use Time::HiRes qw(sleep time);
 
 use Walk::Client;
@@ -159,30 +160,29 @@ sub draw_event
 sub steered_event
 {
 	my ($place, $r) = @_;
-	my (%weights, %fresh, $gains);
+	my (%gains, %weights);
 	for my $name (sort keys %EVENTS)
 	{
 		for my $c (candidates($name))
 		{
 			my $gain = $coverage->gain($c, $name);
-			my $weight = $EVENTS{$name}{weight};
-			$weight = $weight->($walk, $c) if ref $weight;
-			$gains += $gain;
 
 			# what comes later is not counted
 			$gain = 0 if $name eq 'damage_wal' && $place < 20;
 
 			# what has happened to files is to be judged soon
 			my @history = @{ $c->{history} // [] };
-			$gain += 40 if $name eq 'start' && @history > 3 && !grep { $_ eq 'start' } @history[ -4 .. -1 ];
-			$weights{"$name\@$c->{name}"} = $gain + 0.02 * $weight;
-			$fresh{"$name\@$c->{name}"} = $gain if $gain >= 10;
+			$gain *= 2 if $name eq 'start' && @history > 3 && !grep { $_ eq 'start' } @history[ -4 .. -1 ];
+			$gains{"$name\@$c->{name}"} = $gain;
 		}
 	}
-	return if !%weights || !$gains && !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
+	my $best = max(0, values %gains);
+	return if !$best && !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
 
-	# mostly what is new at once; what only leads there is for the rest
-	return parse_event(Walk::Coverage::weighted($r, %fresh && $r->real < 0.8 ? \%fresh : \%weights), $place);
+	# mostly what is among the best
+	$weights{$_} = 0.001 + ($best ? ($gains{$_} / $best)**8 : 0) for keys %gains;
+	return if !%weights;
+	return parse_event(Walk::Coverage::weighted($r, \%weights), $place);
 }
 
 sub run_event

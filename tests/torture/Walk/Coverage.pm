@@ -44,6 +44,9 @@ use Walk::Events;
 our @MODES = qw(always planned_restart off);
 our @ROLES = qw(primary standby);
 
+# What is seen an event later is worth that much of what is seen now.
+my $LATER = 0.8;
+
 # ---------------------------------------------------------------------------
 # What cannot be
 # ---------------------------------------------------------------------------
@@ -272,6 +275,7 @@ sub merge
 	}
 	close $lock;
 	$self->read_counts;
+	$self->{values} = {};
 	return;
 }
 
@@ -340,16 +344,68 @@ sub gain
 	return $gain + ($name =~ /^(?:restore|put_back)$/ ? 5 : 0) if $c->{lossy};
 
 	# and by what may come after it
-	my ($mode, $last) = (mode_of($c), ($c->{history} // [])->[-1]);
-	my $role = { promote => 'primary', demote => 'standby', rewind => 'standby' }->{$name} // $c->{role};
-	my $left = 0;
-	for my $next (keys %EVENTS)
+	my @after = after(mode_of($c), $c->{role}, ($c->{history} // [])->[-1], $name);
+	my $values = $self->values_of_states(Walk::Events::alone($c->{walk}));
+	return $gain + 10 * $LATER * sum(map { $values->{$_} // 0 } @after) / @after;
+}
+
+# What an event leaves: mode, role and last event, and of a start what was before.
+# Several states if chance decides.
+sub after
+{
+	my ($mode, $role, $last, $name) = @_;
+	$role = { promote => 'primary', demote => 'standby', rewind => 'standby' }->{$name} // $role;
+	my $what = $name eq 'start' && defined $last ? "$last start" : $name;
+	return map { "$_ $role $what" } $name eq 'mode' ? grep { $_ ne $mode } @MODES : $mode;
+}
+
+# Each state with what may come next: what would be seen, and the states after it.
+sub edges
+{
+	my ($self, $alone) = @_;
+	my $others = expand($alone ? '[for several clusters]' : '[for one cluster]');
+	my @names = grep { !$others->{$_} } $self->names;
+	my %edges;
+	for my $pair (grep { wanted_pair(@$_) } all_pairs(@names))
 	{
-		$left++ if wanted_pair($mode, $role, $name, $next) && !$self->{seen}{"pair $mode $role $name $next"};
-		$left++
-		  if $name eq 'start' && defined $last && wanted_triple($mode, $role, $last, $next) && !$self->{seen}{"triple $mode $role $last $next"};
+		my ($mode, $role, $first, $next) = @$pair;
+		my $seen = "pair $mode $role $first $next";
+		my @after = after($mode, $role, $first, $next);
+		push @{ $edges{"$mode $role $first"} }, [ [$seen], \@after ];
+		next if $first ne 'start';
+		for my $before (@names)
+		{
+			my $triple = wanted_triple($mode, $role, $before, $next);
+			push @{ $edges{"$mode $role $before start"} }, [ [ $seen, $triple ? "triple $mode $role $before $next" : () ], \@after ];
+		}
 	}
-	return $gain + ($left ? 1 + 0.2 * $left : 0);
+	return \%edges;
+}
+
+# How much there is to see from each state on, if what is best can always be next: value
+# iteration (Bellman, "Dynamic Programming", 1957).  Good until others have seen more.
+sub values_of_states
+{
+	my ($self, $alone) = @_;
+	my $edges = $self->{edges}{$alone} //= $self->edges($alone);
+	return $self->{values}{$alone} if $self->{values}{$alone};
+	my $values = {};
+	for (1 .. 6)
+	{
+		my %better;
+		for my $state (keys %$edges)
+		{
+			for my $edge (@{ $edges->{$state} })
+			{
+				my ($seen, $after) = @$edge;
+				my $value = grep { !$self->{seen}{$_} } @$seen;
+				$value += $LATER * sum(map { $values->{$_} // 0 } @$after) / @$after;
+				$better{$state} = $value if $value > ($better{$state} // 0);
+			}
+		}
+		$values = \%better;
+	}
+	return $self->{values}{$alone} = $values;
 }
 
 # ---------------------------------------------------------------------------
