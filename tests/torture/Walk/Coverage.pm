@@ -35,7 +35,7 @@ use warnings FATAL => 'all';
 
 use Fcntl qw(:flock);
 use File::Path qw(make_path);
-use List::Util qw(sum);
+use List::Util qw(min sum);
 use Text::Wrap qw(wrap);
 
 use Programs;
@@ -43,6 +43,9 @@ use Walk::Events;
 
 our @MODES = qw(always planned_restart off);
 our @ROLES = qw(primary standby);
+
+# What makes other events possible, and stays so until they happen.
+my %ENABLES = (archive_hide => 'archive_fill', pool_break => 'pool_mend', pool_drop => 'pool_mend', pool_copy => 'pool_back', damage_file => 'repair_file', snapshot => 'put_back', backup => 'restore');
 
 # What is seen an event later is worth that much of what is seen now.
 my $LATER = 0.8;
@@ -276,6 +279,7 @@ sub merge
 	close $lock;
 	$self->read_counts;
 	$self->{values} = {};
+	delete $self->{lacking};
 	return;
 }
 
@@ -283,7 +287,7 @@ sub merge
 # Steering
 # ---------------------------------------------------------------------------
 
-# What is missing by a property: the share of it that was not yet seen.
+# How many pairs and triples with a property are missing.  Some have several.
 sub missing
 {
 	my ($self, $which) = @_;
@@ -293,9 +297,11 @@ sub missing
 		$self->{wanted}{$kind} //= [ wanted($kind, $self->names) ];
 		for my $w (@{ $self->{wanted}{$kind} })
 		{
-			my $key = $which->($kind, @$w);
-			$all{$key}++;
-			$missing{$key}++ if !$self->{seen}{"$kind @$w"};
+			for my $key ($which->($kind, @$w))
+			{
+				$all{$key}++;
+				$missing{$key}++ if !$self->{seen}{"$kind @$w"};
+			}
 		}
 	}
 	return { map { $_ => ($missing{$_} // 0) } keys %all };
@@ -317,7 +323,7 @@ sub weighted
 }
 
 # Arguments of a walk's setup: the mode and the number of clusters of which most is
-# missing; loads are brief.
+# missing, mostly with an archive, to which something can happen; loads are brief.
 sub setup_arguments
 {
 	my ($self, $r) = @_;
@@ -326,7 +332,8 @@ sub setup_arguments
 	my $n = weighted($r, $self->missing(
 			sub { my ($kind, $mode, $role, $first, $next) = @_; return $role eq 'standby' || $several->{$first} || $several->{$next} ? 2 : 1 }));
 	$n = 3 if $n == 2 && $r->real < 0.25;
-	return "n=$n,mode=$mode,brief=1";
+	my $archive = $r->real < 0.8 ? 'on' : 'off';
+	return "n=$n,mode=$mode,archive=$archive,brief=1";
 }
 
 # How much is there to see if this event happens to this cluster now?
@@ -346,7 +353,13 @@ sub gain
 	# and by what may come after it
 	my @after = after(mode_of($c), $c->{role}, ($c->{history} // [])->[-1], $name);
 	my $values = $self->values_of_states(Walk::Events::alone($c->{walk}));
-	return $gain + 10 * $LATER * sum(map { $values->{$_} // 0 } @after) / @after;
+	$gain += 10 * $LATER * sum(map { $values->{$_} // 0 } @after) / @after;
+
+	# and by what cannot happen before this has
+	my $enabled = $ENABLES{$name};
+	return $gain if !$enabled || $EVENTS{$enabled}{when}->($c->{walk}, $c);
+	$self->{lacking} //= $self->missing(sub { my ($kind, $mode, $role, $first, $next) = @_; return $first eq $next ? $first : ($first, $next) });
+	return $gain + min(15, $self->{lacking}{$enabled} / 10);
 }
 
 # What an event leaves: mode, role and last event, and of a start what was before.

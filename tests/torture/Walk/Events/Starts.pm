@@ -183,6 +183,7 @@ $EVENTS{other_run} = {
 		}
 		my $seen = watch($c, goal => goal_of($c));
 		if ($seen->{end} eq 'exit') { $c->{ended} = $c->{exit} eq '0' ? 'target' : 'dead'; after_start($w, $c); return "ended: $c->{exit}" }
+		if ($seen->{end} eq 'waits') { cut($c, 'all'); after_start($w, $c); return 'waits for WAL' }
 		after_start($w, $c);
 		report($c, check_invariants($c));
 		run_load($c, $seconds, %load) if $load{kind} ne 'none' && $c->{role} eq 'primary' && !$c->{recovery};
