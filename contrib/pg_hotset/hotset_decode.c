@@ -16,10 +16,17 @@
 #include "postgres.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
+
+/*
+ * A page may be a bit of a list, but is some 40 bytes of memory in a round.  So
+ * there is a limit, which a server of 16 times the size keeps.
+ */
+#define MAX_PAGES		Max((uint64) NBuffers * 16, 1024 * 1024)
 #else
 #include "postgres_fe.h"
 #define CHECK_FOR_INTERRUPTS()	((void) 0)
 #define MemoryContextAllocHuge(context, size)	pg_malloc(size)
+#define MAX_PAGES		PG_UINT32_MAX
 #endif
 
 #include "hotset_format.h"
@@ -125,8 +132,7 @@ GetRelation(BitReader *reader, HotsetSet *set, HotsetRelation *relation, uint32 
 	code = GetBits(reader, 2);
 	heat = GetBits(reader, HOTSET_HEAT_BITS);
 	if (reader->failed || code > HEAT_CHANGES || relation->npages == 0 || relation->npages > room ||
-		relation->fork.number >= INIT_FORKNUM ||
-		!OidIsValid(relation->fork.locator.spcOid) || !RelFileNumberIsValid(relation->fork.locator.relNumber) ||
+		!HotsetForkCanBe(&relation->fork) ||
 		(before != NULL && HotsetForkCompare(&before->fork, &relation->fork) >= 0))
 		return false;
 
@@ -135,7 +141,7 @@ GetRelation(BitReader *reader, HotsetSet *set, HotsetRelation *relation, uint32 
 		block += (uint64) GetRice(reader, k) + (i > 0);
 		if (code == HEAT_EACH || (code == HEAT_CHANGES && GetBits(reader, 1) == 1))
 			heat = GetBits(reader, HOTSET_HEAT_BITS);
-		if (reader->failed || block > MaxBlockNumber)
+		if (reader->failed || block > MaxBlockNumber || heat > HOTSET_MAX_HEAT)
 			return false;
 		set->pages[set->npages++] = HotsetPage(block, heat);
 	}
@@ -193,8 +199,15 @@ HotsetDecode(const void *data, Size length, const char **problem)
 	*problem = "The list contradicts itself.";
 	nbits = (length - sizeof(header) - sizeof(crc)) * 8;
 	if (header.npages > nbits || header.nrelations > nbits / 77 || header.nrelations > header.npages ||
-		header.reserved != 0)
+		header.reserved != 0 ||
+		!IS_VALID_TIMESTAMP(header.taken) || !IS_VALID_TIMESTAMP(header.server_start))
 		return NULL;
+
+	if (header.npages > MAX_PAGES)
+	{
+		*problem = "The list is of a server that has more than 16 times as many shared buffers as this one.";
+		return NULL;
+	}
 
 	set = palloc0(sizeof(HotsetSet));
 	set->origin.system_identifier = header.system_identifier;

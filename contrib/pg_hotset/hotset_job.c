@@ -124,6 +124,7 @@ HotsetRunJob(HotsetPlan *plan, HotsetCounts *counts, HotsetStopCheck stop)
 	dsm_segment *segment;
 	HotsetJob  *job;
 	Oid			any_database = Template1DbOid;
+	bool		done = false;
 
 	if (missing->npages == 0)
 		return;
@@ -145,11 +146,15 @@ HotsetRunJob(HotsetPlan *plan, HotsetCounts *counts, HotsetStopCheck stop)
 	{
 		const RelFileLocator *locator = &missing->relations[r].fork.locator;
 
-		/* They are sorted, and shared relations are first. */
-		if (r > 0 && locator->dbOid == missing->relations[r - 1].fork.locator.dbOid)
+		/*
+		 * They are sorted, and shared relations are first.  A database need
+		 * not be in the tablespace of its first relation.
+		 */
+		if (r == 0 || locator->dbOid != missing->relations[r - 1].fork.locator.dbOid)
+			done = false;
+		if (done || !DatabaseExists(locator))
 			continue;
-		if (!DatabaseExists(locator))
-			continue;
+		done = true;
 		args.database = locator->dbOid;
 		args.connection = OidIsValid(locator->dbOid) ? locator->dbOid : any_database;
 		if (!RunWorker(&args, stop))

@@ -32,7 +32,7 @@
 /* bits of a key, from the left: number of the fork, block, usage count */
 #define FORK_SHIFT		(32 + HOTSET_HEAT_BITS)
 
-StaticAssertDecl(BM_MAX_USAGE_COUNT <= HOTSET_HEAT_MASK, "a usage count has more bits");
+StaticAssertDecl(BM_MAX_USAGE_COUNT == HOTSET_MAX_HEAT && HOTSET_MAX_HEAT <= HOTSET_HEAT_MASK, "usage counts have another maximum");
 
 /* A page of a fork that has a number, as HotsetSort() wants it. */
 uint64
@@ -173,10 +173,10 @@ HotsetScan(void)
 		 */
 		if ((pg_atomic_read_u32(&header->state) & (wanted | BM_LOCKED)) != wanted)
 			continue;
-		if (BufTagGetForkNum(&tag) < 0 || BufTagGetForkNum(&tag) >= INIT_FORKNUM || tag.blockNum == InvalidBlockNumber)
-			continue;
 		fork.locator = BufTagGetRelFileLocator(&tag);
 		fork.number = BufTagGetForkNum(&tag);
+		if (!HotsetForkCanBe(&fork) || tag.blockNum == InvalidBlockNumber)
+			continue;
 		keys[nkeys++] = HotsetKey(HotsetForkMapAdd(map, &fork), tag.blockNum, BUF_STATE_GET_USAGECOUNT(state));
 		if (i % 65536 == 0)
 			CHECK_FOR_INTERRUPTS();

@@ -25,15 +25,17 @@
 /*
  * How warm a promotion would be now, for pg_pcache check: a line with the time
  * of the last round and the one at which its list was taken, in seconds since
- * 1970, and percent.  It is there while a standby follows its primary.  Base
- * backups and pg_rewind leave out what is in pg_stat_tmp.
+ * 1970, percent, and the worker's PID, without which it says nothing.  It is
+ * there while a standby follows its primary.  Base backups and pg_rewind leave
+ * out what is in pg_stat_tmp.
  */
 #define HOTSET_SHARE_FILE	"pg_stat_tmp/pg_hotset.share"
-#define HOTSET_SHARE_FORMAT "%lld %lld %lf\n"	/* for printf and scanf */
+#define HOTSET_SHARE_FORMAT "%lld %lld %lf %d\n"	/* for printf and scanf */
 
 /* A page is one number: its block, and its usage count in the low bits. */
 #define HOTSET_HEAT_BITS	3
 #define HOTSET_HEAT_MASK	((1 << HOTSET_HEAT_BITS) - 1)
+#define HOTSET_MAX_HEAT		5	/* BM_MAX_USAGE_COUNT */
 #define HotsetPage(block, heat) (((uint64) (block) << HOTSET_HEAT_BITS) | (heat))
 #define HotsetBlock(page)	((BlockNumber) ((page) >> HOTSET_HEAT_BITS))
 #define HotsetHeat(page)	((int) ((page) & HOTSET_HEAT_MASK))

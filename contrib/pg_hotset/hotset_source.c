@@ -18,8 +18,10 @@
 
 #include "access/xlogrecovery.h"
 #include "hotset.h"
+#include "common/string.h"
 #include "libpq-fe.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
@@ -28,15 +30,22 @@
 
 /* more than a conninfo can have, and those that we add */
 #define MAX_OPTIONS		100
+/* of a message, so much goes to the log */
+#define MAX_MESSAGE		500
 
-/* Wait for the socket.  False if the time is over, or if the server stops. */
+/* Wait for the socket.  False if the time is over since a step began, or if the server stops. */
 static bool
-WaitFor(PGconn *conn, int events, TimestampTz deadline, StringInfo problem)
+WaitFor(PGconn *conn, int events, instr_time began, StringInfo problem)
 {
 	for (;;)
 	{
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+		instr_time	elapsed;
+		long		left;
 		int			rc;
+
+		INSTR_TIME_SET_CURRENT(elapsed);
+		INSTR_TIME_SUBTRACT(elapsed, began);
+		left = hotset_timeout * 1000L - (long) INSTR_TIME_GET_MILLISEC(elapsed);
 
 		if (ShutdownRequestPending)
 		{
@@ -60,18 +69,25 @@ WaitFor(PGconn *conn, int events, TimestampTz deadline, StringInfo problem)
 	}
 }
 
-/* libpq's message, on one line. */
+/*
+ * libpq's message, on one line.  It may be the other server's, in whatever language
+ * and encoding, and as long as that likes.
+ */
 static void
 AppendMessage(StringInfo problem, const char *message)
 {
-	int			start = problem->len;
+	char	   *line = pnstrdup(message, MAX_MESSAGE);
+	char	   *clean;
 
-	appendStringInfoString(problem, message);
-	while (problem->len > start && isspace((unsigned char) problem->data[problem->len - 1]))
-		problem->data[--problem->len] = '\0';
-	for (char *c = problem->data + start; *c != '\0'; c++)
-		if (*c == '\n' || *c == '\t')
+	for (char *c = line; *c != '\0'; c++)
+		if (isspace((unsigned char) *c))
 			*c = ' ';
+	while (line[0] != '\0' && line[strlen(line) - 1] == ' ')
+		line[strlen(line) - 1] = '\0';
+	clean = pg_clean_ascii(line, 0);
+	appendStringInfoString(problem, clean);
+	pfree(clean);
+	pfree(line);
 }
 
 /*
@@ -120,13 +136,19 @@ ConnectionOptions(const char **keywords, const char **values, StringInfo problem
 	return true;
 }
 
+/* What the other server has to say is not for this one's log. */
+static void
+IgnoreNotice(void *arg, const char *message)
+{
+}
+
 /* Connect.  The connection is NULL, or has to be finished by Disconnect(). */
 static PGconn *
 Connect(StringInfo problem)
 {
 	const char *keywords[MAX_OPTIONS];
 	const char *values[MAX_OPTIONS];
-	TimestampTz deadline = TimestampTzPlusSeconds(GetCurrentTimestamp(), hotset_timeout);
+	instr_time	began;
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 	PGconn	   *conn;
 
@@ -137,6 +159,7 @@ Connect(StringInfo problem)
 		appendStringInfoString(problem, "there are too many open files");
 		return NULL;
 	}
+	INSTR_TIME_SET_CURRENT(began);
 	conn = PQconnectStartParams(keywords, values, false);
 	if (conn == NULL)
 	{
@@ -144,12 +167,13 @@ Connect(StringInfo problem)
 		appendStringInfoString(problem, "out of memory");
 		return NULL;
 	}
+	PQsetNoticeProcessor(conn, IgnoreNotice, NULL);
 	if (PQstatus(conn) == CONNECTION_BAD)
 		status = PGRES_POLLING_FAILED;
 	while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
 	{
 		if (!WaitFor(conn, status == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE,
-					 deadline, problem))
+					 began, problem))
 			return conn;
 		status = PQconnectPoll(conn);
 	}
@@ -175,9 +199,10 @@ Disconnect(PGconn *conn)
 static PGresult *
 Run(PGconn *conn, const char *query, int format, StringInfo problem)
 {
-	TimestampTz deadline = TimestampTzPlusSeconds(GetCurrentTimestamp(), hotset_timeout);
+	instr_time	began;
 	PGresult   *result;
 
+	INSTR_TIME_SET_CURRENT(began);
 	if (!PQsendQueryParams(conn, query, 0, NULL, NULL, NULL, NULL, format))
 	{
 		AppendMessage(problem, PQerrorMessage(conn));
@@ -185,7 +210,7 @@ Run(PGconn *conn, const char *query, int format, StringInfo problem)
 	}
 	while (PQisBusy(conn))
 	{
-		if (!WaitFor(conn, WL_SOCKET_READABLE, deadline, problem))
+		if (!WaitFor(conn, WL_SOCKET_READABLE, began, problem))
 			return NULL;
 		if (!PQconsumeInput(conn))
 			break;
@@ -194,14 +219,18 @@ Run(PGconn *conn, const char *query, int format, StringInfo problem)
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
 		AppendMessage(problem, result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn));
+		if (problem->len == 0)
+			appendStringInfoString(problem, "the server has no list");
 		PQclear(result);
 		return NULL;
 	}
 	/* The end of the query. */
 	while (PQisBusy(conn))
 	{
-		if (!WaitFor(conn, WL_SOCKET_READABLE, deadline, problem) || !PQconsumeInput(conn))
+		if (!WaitFor(conn, WL_SOCKET_READABLE, began, problem) || !PQconsumeInput(conn))
 		{
+			if (problem->len == 0)
+				AppendMessage(problem, PQerrorMessage(conn));
 			PQclear(result);
 			return NULL;
 		}

@@ -17,6 +17,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "hotset.h"
+#include "miscadmin.h"
 #include "storage/dsm_registry.h"
 #include "storage/fd.h"
 #include "utils/builtins.h"
@@ -106,7 +107,7 @@ HotsetWriteShare(void)
 		return;
 	}
 	written = fprintf(file, HOTSET_SHARE_FORMAT, (long long) timestamptz_to_time_t(stats->compared),
-					  (long long) timestamptz_to_time_t(stats->origin.taken), PercentWarm(stats)) > 0;
+					  (long long) timestamptz_to_time_t(stats->origin.taken), PercentWarm(stats), MyProcPid) > 0;
 	if (FreeFile(file) != 0 || !written || rename(temporary, HOTSET_SHARE_FILE) != 0)
 	{
 		ereport(WARNING,

@@ -192,10 +192,16 @@ WarmSlice(WarmState *warm)
 	void	   *data;
 
 	StartTransactionCommand();
-	MakeRoom(warm->job, warm->budget);
-	relation = have_free_buffer() ? OpenRelation(&warm->relation->fork.locator) : NULL;
-	if (relation == NULL || !smgrexists(RelationGetSmgr(relation), fork))
+	relation = OpenRelation(&warm->relation->fork.locator);
+	if (relation != NULL && smgrexists(RelationGetSmgr(relation), fork))
+		MakeRoom(warm->job, warm->budget);
+	else
+		warm->budget = 0;
+	if (warm->budget == 0 || !have_free_buffer())
 	{
+		/* at the end of the transaction, its lock goes as well */
+		if (relation != NULL)
+			relation_close(relation, NoLock);
 		warm->pos = RelationEnd(warm);
 		CommitTransactionCommand();
 		return;
@@ -222,25 +228,32 @@ WarmSlice(WarmState *warm)
 }
 
 /*
- * A slice that fails costs the rest of the relation, in this round.  It may be a
- * page that cannot be read, or replay that does not want to wait any longer.
+ * A slice that fails costs the rest of the relation, in this round: replay may not
+ * want to wait any longer.  But what is behind a page that cannot be read is not
+ * left out.
  */
 static void
 TryWarmSlice(WarmState *warm)
 {
+	uint32		first = warm->pos;
+
 	PG_TRY();
 	{
 		WarmSlice(warm);
 	}
 	PG_CATCH();
 	{
+		int			code = geterrcode();
+
 		MemoryContextSwitchTo(TopMemoryContext);
 		HOLD_INTERRUPTS();
 		EmitErrorReport();
 		AbortCurrentTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();
-		warm->pos = RelationEnd(warm);
+		if ((code != ERRCODE_DATA_CORRUPTED && ERRCODE_TO_CATEGORY(code) != ERRCODE_SYSTEM_ERROR) ||
+			warm->pos == first)
+			warm->pos = RelationEnd(warm);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(TopMemoryContext);

@@ -22,6 +22,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/procsignal.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -31,6 +32,8 @@
 #define SETTLED_AFTER_S		300
 /* so many lists in a row that are much shorter than before are believed */
 #define SHORT_LISTS			10
+/* ms, after which a worker that waits looks whether it still follows a primary */
+#define LOOK_INTERVAL		5000
 
 /* What lasts from round to round */
 typedef struct Leader
@@ -46,10 +49,11 @@ typedef struct Leader
 
 PGDLLEXPORT void hotset_worker_main(Datum main_arg);
 
+/* A server that was promoted decides itself what it has in shared buffers. */
 static bool
 ShouldStop(void)
 {
-	return ShutdownRequestPending;
+	return ShutdownRequestPending || !RecoveryInProgress();
 }
 
 /* Note why there is no new list.  The log has it when it is another reason than before. */
@@ -186,7 +190,8 @@ Warm(Leader *leader)
 		HotsetRunJob(plan, &counts, ShouldStop);
 	}
 	HotsetRemember(set, comparison, plan, &leader->memory);
-	here = comparison->nhere + counts.read;
+	/* what was evicted for other pages may have been of the list, too */
+	here = counts.evicted > 0 ? HotsetCompare(set, false)->nhere : comparison->nhere + counts.read;
 
 	LWLockAcquire(&stats->lock, LW_EXCLUSIVE);
 	stats->pages_here = here;
@@ -197,7 +202,8 @@ Warm(Leader *leader)
 	stats->evicted += counts.evicted;
 	stats->evicted_again += plan->evicted_again;
 	LWLockRelease(&stats->lock);
-	HotsetWriteShare();
+	if (!ShouldStop())
+		HotsetWriteShare();
 	if (counts.read > 0)
 		ereport(LOG,
 				(errmsg("pg_hotset read " UINT64_FORMAT " pages in %.1f s: %.1f %% of the hot set is in shared buffers",
@@ -256,6 +262,7 @@ WaitForNextRound(TimestampTz last, bool standby)
 	{
 		wait = TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
 											   TimestampTzPlusSeconds(last, hotset_interval));
+		wait = Min(wait, LOOK_INTERVAL);
 		events |= WL_TIMEOUT;
 	}
 	if (wait != 0)
@@ -275,6 +282,8 @@ hotset_worker_main(Datum main_arg)
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	/* the postmaster tells so that a worker has ended */
+	pqsignal(SIGUSR1, procsignal_sigusr1_handler);
 	BackgroundWorkerUnblockSignals();
 
 	MemoryContextSwitchTo(TopMemoryContext);
@@ -299,6 +308,9 @@ hotset_worker_main(Datum main_arg)
 			ProcessConfigFile(PGC_SIGHUP);
 			last = 0;
 		}
+		/* the clock may have been set back */
+		if (last > GetCurrentTimestamp())
+			last = 0;
 		if (standby && hotset_interval > 0 &&
 			TimestampDifferenceExceeds(last, GetCurrentTimestamp(), hotset_interval * 1000))
 		{
@@ -308,7 +320,7 @@ hotset_worker_main(Datum main_arg)
 				UseFile(&leader);
 			first = false;
 			Ask(&leader);
-			if (!ShutdownRequestPending)
+			if (!ShouldStop())
 				Warm(&leader);
 			MemoryContextSwitchTo(TopMemoryContext);
 			MemoryContextReset(round_context);

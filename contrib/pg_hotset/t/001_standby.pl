@@ -48,7 +48,7 @@ like(stat_of($standby, "list_from || ' ' || (list_bytes > 0) || ' ' || (taken <=
 	qr/:\d+ true true/, 'the view says of whom the list is');
 ok(-s $standby->data_dir . '/pg_hotset.list', 'the list is kept');
 my $share = $standby->data_dir . '/pg_stat_tmp/pg_hotset.share';
-like(slurp_file($share), qr/^\d{10} \d{10} \d+\.\d+\n\z/, 'so is the share that is warm');
+like(slurp_file($share), qr/^\d{10} \d{10} \d+\.\d+ \d+\n\z/, 'so is the share that is warm');
 like(
 	slurp_file($standby->logfile),
 	qr/pg_hotset read \d+ pages in .*% of the hot set is in shared buffers/,

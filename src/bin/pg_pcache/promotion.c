@@ -16,6 +16,9 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
+#include <signal.h>
+
 #include "hotset_set.h"
 #include "pg_pcache.h"
 #include "utils/pidfile.h"
@@ -30,25 +33,30 @@ ServerStart(const char *pgdata)
 }
 
 /*
- * What the worker of the server that runs has left.  A server that was killed has
- * left something, too, and the next one need not have a worker.
+ * What the worker of the server that runs has left, if it still runs.  A server that
+ * was killed has left something, too, and so has a worker that a crash has ended,
+ * until the server can be asked again.
  */
 Promotion
 ReadPromotion(const char *pgdata)
 {
 	Promotion	promotion = {0};
 	char	   *path = psprintf("%s/%s", pgdata, HOTSET_SHARE_FILE);
-	FILE	   *file = fopen(path, "r");
+	int			fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+	FILE	   *file = fd >= 0 ? fdopen(fd, "r") : NULL;
 	long long	start = ServerStart(pgdata);
 	long long	compared;
 	long long	taken;
 	double		percent;
+	int			pid;
 
 	if (file == NULL && errno != ENOENT)
 		pg_log_warning("could not open file \"%s\" for reading: %m", path);
 	if (file == NULL)
 		return promotion;
-	if (fscanf(file, HOTSET_SHARE_FORMAT, &compared, &taken, &percent) == 3 && start >= 0 && compared >= start)
+	if (fscanf(file, HOTSET_SHARE_FORMAT, &compared, &taken, &percent, &pid) == 4 &&
+		start >= 0 && compared >= start && percent >= 0 && percent <= 100 &&
+		pid > 1 && (kill(pid, 0) == 0 || errno == EPERM))
 	{
 		promotion.known = true;
 		promotion.percent_warm = percent;

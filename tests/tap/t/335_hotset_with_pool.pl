@@ -10,6 +10,7 @@ use warnings FATAL => 'all';
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use POSIX ();
 use Test::More;
 use Time::HiRes qw(usleep);
 
@@ -148,6 +149,17 @@ $standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
 $standby->start;
 ok(-s $share, '... which stays without a worker');
 is(promotion($standby), undef, '... and check does not take it for that of the server that runs');
+
+# What a worker has left that runs no longer says nothing, and neither does nonsense.
+for my $case ([ "99.0 $$", 99, 'of a process that runs' ], [ '99.0 ' . dead_pid(), undef, 'of one that has ended' ],
+	[ "101.0 $$", undef, 'more than everything' ], [ "nan $$", undef, 'no number' ], [ '99.0', undef, 'of nobody' ])
+{
+	my $line = sprintf("%d %d %s\n", time + 100, time, $case->[0]);
+	append_to_file("$share.new", $line);
+	rename("$share.new", $share) or die "could not rename $share.new: $!";
+	my $promotion = promotion($standby);
+	is($promotion && $promotion->{percent_warm}, $case->[1], "a share $case->[2]");
+}
 $standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_hotset'\n");
 $standby->restart;
 wait_for_list('with a worker again');
@@ -159,3 +171,12 @@ is(promotion($standby), undef, '... and check no longer does');
 $standby->stop;
 $primary->stop;
 done_testing();
+
+# Nobody has this PID any more.
+sub dead_pid
+{
+	my $pid = fork() // die "could not fork: $!";
+	POSIX::_exit(0) if $pid == 0;
+	waitpid($pid, 0);
+	return $pid;
+}
