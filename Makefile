@@ -52,7 +52,7 @@ fetch: $(ROOT_DEPS) ## PostgreSQL's source, verified, into build/download
 tree: fetch ## the patched work tree build/postgres
 	@$(RUN) tools/prepare-tree postgres
 
-build: tree
+build: tree ## the same as all
 	@$(RUN) tools/build-tree postgres
 
 docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: HTML and man pages, in build/docs

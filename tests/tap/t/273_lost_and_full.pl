@@ -1,9 +1,10 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# A pool that was lost with its memory file system, which has no room for it any
-# more or may not be written to: the server does not start, and pg_pcache verify
-# says so.
+# A pool was lost with its memory file system, which has no room for it any more or
+# may not be written to.  A server that requires its pool does not start then, and
+# pg_pcache verify says so.  new_node() has persistent_cache_required on;
+# 293_unavailable.pl is about servers that do not require theirs.
 
 use strict;
 use warnings FATAL => 'all';
