@@ -12,6 +12,7 @@ use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 need_inject_module();
 
