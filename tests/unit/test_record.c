@@ -108,7 +108,7 @@ TestRoundTrip(void **state)
 	s = MakeState();
 	s.capacity = 1;
 	RoundTrip(&s);
-	s.capacity = PG_UINT64_MAX;
+	s.capacity = PCACHE_MAX_CAPACITY;
 	RoundTrip(&s);
 	s.incarnation = 0;
 	RoundTrip(&s);
@@ -140,7 +140,7 @@ TestRoundTrip(void **state)
 	{
 		RandomBytes(s.pool_uuid, sizeof(s.pool_uuid));
 		RandomBytes(s.image, sizeof(s.image));
-		s.capacity = Random() | 1;
+		s.capacity = (Random() | 1) % PCACHE_MAX_CAPACITY + 1;
 		s.incarnation = Random();
 		RoundTrip(&s);
 	}
@@ -318,6 +318,9 @@ TestInvalid(void **state)
 		"version = \n" D C U F I,
 		"version = 0\n" D C U F I,
 		V D "capacity = 0\n" U F I,
+		V D "capacity = -1\n" U F I,
+		V D "capacity = 2147483648\n" U F I,
+		V D "capacity = 18446744073709551615\n" U F I,
 		V D "capacity = \n" U F I,
 		V D "capacity = many\n" U F I,
 		V D C "pool_uuid = 00112233445566778899aabbccddeef\n" F I,

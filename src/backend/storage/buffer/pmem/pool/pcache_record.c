@@ -103,7 +103,7 @@ ParseRecord(const char *text, PCacheRecord *record)
 		!is_absolute_path(record->directory))
 		return false;
 	if (!GetValue(text, "capacity", value, sizeof(value)) ||
-		sscanf(value, "%llu", &number) != 1 || number == 0)
+		sscanf(value, "%llu", &number) != 1 || number == 0 || number > PCACHE_MAX_CAPACITY)
 		return false;
 	record->capacity = number;
 	if (!GetValue(text, "pool_uuid", value, sizeof(value)) ||
@@ -230,9 +230,10 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 
 	if (!PCacheRecordMayBeWritten(datadir, record->directory, err))
 		return false;
-	if (record->capacity == 0)
+	if (record->capacity == 0 || record->capacity > PCACHE_MAX_CAPACITY)
 	{
-		PCacheSetError(err, _("a persistent cache cannot have a capacity of 0 blocks"));
+		PCacheSetError(err, _("a persistent cache cannot have a capacity of %llu blocks"),
+					   (unsigned long long) record->capacity);
 		return false;
 	}
 	FormatHex(record->pool_uuid, PCACHE_UUID_LEN, uuid);
