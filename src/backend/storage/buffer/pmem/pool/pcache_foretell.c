@@ -179,9 +179,12 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 			PCacheForecast *forecast)
 {
 	uint64		retired = 0;
+	uint64		nslots = 0;
 
-	for (uint64 slot = 0; facts->media->bad.n_ranges > 0 && sb != NULL &&
-		 slot < Min(config->nbuffers, sb->capacity); slot++)
+	/* a superblock may be damaged, and the file has no more blocks than that */
+	if (facts->media->bad.n_ranges > 0 && sb != NULL)
+		nslots = Min(Min(config->nbuffers, sb->capacity), pool->file_size / BLCKSZ);
+	for (uint64 slot = 0; slot < nslots; slot++)
 		retired += PCacheMediaRangeIsBad(facts->media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
 			PCacheMediaRangeIsBad(facts->media,
 								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
