@@ -1310,7 +1310,7 @@ PCacheNoteRunWithout(void)
 bool
 PersistentCacheStartGivenUp(void)
 {
-	return PCacheCtl->start.given_up;
+	return PCacheCtl->start.started_at == 0;
 }
 
 void
@@ -1373,11 +1373,11 @@ PCacheReadsEndWithProcess(const char *io_method, const char *debug_io_direct,
 	return true;
 }
 
-/* only shown */
+/* shown, and not 0 once the pool is taken up */
 TimestampTz
 GetCurrentTimestamp(void)
 {
-	return 0;
+	return 1;
 }
 
 void

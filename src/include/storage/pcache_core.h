@@ -46,14 +46,13 @@ typedef struct PCacheOutcome
 	uint64		cut_off;		/* saved pages that the file had lost by then */
 
 	PCacheVerdict verdict;
-	TimestampTz started_at;		/* when the verdict was known */
+	TimestampTz started_at;		/* when the pool was taken up; 0: not yet */
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		kept_dirty;		/* of the pages kept */
 	uint64		moved;			/* pages, to slots that stay */
 	uint64		startup_usec;	/* spent on all of it */
 	uint64		rebuild_usec;	/* of it, on the mapping table and freelist */
 	uint32		retired;		/* slots on bad blocks, never to be used */
-	bool		given_up;		/* by the startup process */
 	PCacheAgain again;			/* said by the startup process before it ends */
 } PCacheOutcome;
 

@@ -201,8 +201,8 @@ pcache_inject_help(const char *name, const void *private_data, void *arg)
 			 pg_atomic_read_u64(&PCacheRebuildCtl->next_slot) < NBuffers; i++)
 			pg_usleep(10000);
 		write_stderr("pcache_inject: PID %d is stuck in a chunk\n", MyProcPid);
-		/* less than pg_ctl waits for a stop */
-		for (int i = 0; i < 2000 && !PCacheCtl->start.given_up; i++)
+		/* until the pool is given back, but less than pg_ctl waits for a stop */
+		for (int i = 0; i < 2000 && PCacheCtl->superblock.state == PCACHE_STATE_ATTACHING; i++)
 			pg_usleep(10000);
 	}
 }

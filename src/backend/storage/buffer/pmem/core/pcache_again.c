@@ -67,7 +67,6 @@ PCacheStartAgain(PCacheAgainHow how, const PCacheError *why)
 	 */
 	if (how == PCACHE_AGAIN_WITHOUT)
 	{
-		PCacheCtl->start.given_up = true;
 		SaveStatistics();
 		if (persistent_cache_required)
 			PCacheReportError(FATAL, why);
@@ -154,9 +153,9 @@ PCachePromoteAgain(void)
 }
 
 /*
- * Has the startup process given up before it changed anything, or before it came
- * to the pool, as while restore_command runs?  Then there is nothing to write, in
- * the pool, in data files, or in pg_control.
+ * Has the startup process ended before it had taken up the pool?  It may have
+ * given up, or not have come to the pool, as while restore_command runs.  Then
+ * there is nothing to write, in the pool, in data files, or in pg_control.
  *
  * Asked by the checkpointer when the server is stopped, after the startup
  * process is gone.
@@ -164,6 +163,5 @@ PCachePromoteAgain(void)
 bool
 PersistentCacheStartGivenUp(void)
 {
-	return PCacheCtl != NULL &&
-		(PCacheCtl->start.given_up || PCacheCtl->start.started_at == 0);
+	return PCacheCtl != NULL && PCacheCtl->start.started_at == 0;
 }

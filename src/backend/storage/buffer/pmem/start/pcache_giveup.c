@@ -102,8 +102,6 @@ GiveUpAtExit(int code, Datum arg)
 	if (!asking || !IsStartupShutdownRequested())
 		return;
 
-	/* first: the checkpointer is going to ask */
-	PCacheCtl->start.given_up = true;
 	given_back = GiveBackPool();
 	ereport(LOG,
 			(errmsg("persistent cache: the start was given up, because the server is to be stopped"),
