@@ -30,10 +30,13 @@
 
 /* more than a conninfo can have, and those that we add */
 #define MAX_OPTIONS		100
-/* of a message, so much goes to the log */
+/* No more bytes of a message than this go to the log. */
 #define MAX_MESSAGE		500
 
-/* Wait for the socket.  False if the time is over since a step began, or if the server stops. */
+/*
+ * Wait for the socket.  Returns false if the step, which began at that time, has
+ * taken too long, or if the server stops.
+ */
 static bool
 WaitFor(PGconn *conn, int events, instr_time began, StringInfo problem)
 {
@@ -70,8 +73,8 @@ WaitFor(PGconn *conn, int events, instr_time began, StringInfo problem)
 }
 
 /*
- * libpq's message, on one line.  It may be the other server's, in whatever language
- * and encoding, and as long as that likes.
+ * Append libpq's message, on one line.  The other server may have written it, in any
+ * language and encoding and of any length.  So it is shortened and made ASCII.
  */
 static void
 AppendMessage(StringInfo problem, const char *message)
@@ -136,7 +139,7 @@ ConnectionOptions(const char **keywords, const char **values, StringInfo problem
 	return true;
 }
 
-/* What the other server has to say is not for this one's log. */
+/* Drop the notices of the other server, which libpq would write to stderr, our log. */
 static void
 IgnoreNotice(void *arg, const char *message)
 {
@@ -219,8 +222,6 @@ Run(PGconn *conn, const char *query, int format, StringInfo problem)
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
 		AppendMessage(problem, result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn));
-		if (problem->len == 0)
-			appendStringInfoString(problem, "the server has no list");
 		PQclear(result);
 		return NULL;
 	}
@@ -278,17 +279,14 @@ HotsetFetch(StringInfo list, StringInfo from, StringInfo problem)
 	conn = Connect(problem);
 	if (problem->len == 0 && (query = ListQuery(conn, problem)) != NULL)
 		result = Run(conn, query, 1, problem);
-	if (result != NULL)
+	if (result != NULL && PQntuples(result) == 1 && PQnfields(result) == 1 && !PQgetisnull(result, 0, 0))
 	{
-		if (PQntuples(result) == 1 && PQnfields(result) == 1 && !PQgetisnull(result, 0, 0))
-		{
-			appendBinaryStringInfo(list, PQgetvalue(result, 0, 0), PQgetlength(result, 0, 0));
-			appendStringInfo(from, "%s:%s", PQhost(conn), PQport(conn));
-		}
-		else
-			appendStringInfoString(problem, "the server has no list");
-		PQclear(result);
+		appendBinaryStringInfo(list, PQgetvalue(result, 0, 0), PQgetlength(result, 0, 0));
+		appendStringInfo(from, "%s:%s", PQhost(conn), PQport(conn));
 	}
+	else if (problem->len == 0)
+		appendStringInfoString(problem, "the server has no list");
+	PQclear(result);
 	Disconnect(conn);
 	return problem->len == 0;
 }

@@ -187,21 +187,20 @@ WarmSlice(WarmState *warm)
 {
 	ForkNumber	fork = warm->relation->fork.number;
 	Relation	relation;
+	bool		exists;
 	ReadStream *stream;
 	Buffer		buffer;
 	void	   *data;
 
 	StartTransactionCommand();
 	relation = OpenRelation(&warm->relation->fork.locator);
-	if (relation != NULL && smgrexists(RelationGetSmgr(relation), fork))
+	exists = relation != NULL && smgrexists(RelationGetSmgr(relation), fork);
+	if (exists)
 		MakeRoom(warm->job, warm->budget);
-	else
-		warm->budget = 0;
-	if (warm->budget == 0 || !have_free_buffer())
+	if (!exists || !have_free_buffer())
 	{
-		/* at the end of the transaction, its lock goes as well */
 		if (relation != NULL)
-			relation_close(relation, NoLock);
+			relation_close(relation, AccessShareLock);
 		warm->pos = RelationEnd(warm);
 		CommitTransactionCommand();
 		return;
@@ -228,9 +227,9 @@ WarmSlice(WarmState *warm)
 }
 
 /*
- * A slice that fails costs the rest of the relation, in this round: replay may not
- * want to wait any longer.  But what is behind a page that cannot be read is not
- * left out.
+ * If a slice fails, the rest of the relation is skipped in this round, because
+ * replay may be waiting for our lock.  But if a page could not be read, the next
+ * slice continues behind the pages that were requested.
  */
 static void
 TryWarmSlice(WarmState *warm)

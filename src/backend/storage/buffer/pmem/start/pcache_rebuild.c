@@ -34,10 +34,8 @@
 /* A lost wakeup costs that much. */
 #define WAIT_MSEC				10
 
-/* More than there are processes by default, see ClaimChunk(). */
-#ifndef REGIONS
+/* There are more regions than processes by default, see ClaimChunk(). */
 #define REGIONS					16
-#endif
 
 PCacheRebuildControl *PCacheRebuildCtl = NULL;
 
@@ -208,8 +206,8 @@ ClaimChunk(uint32 *first)
 /*
  * Initialize the headers of a chunk, and map what is below nslots.
  *
- * That nobody has touched the headers before shares the page faults with the
- * helpers, and what is to be filled is in this processor's cache.
+ * Nobody has touched the headers before, so the helpers take their share of the
+ * page faults.  And the headers are in this processor's cache when they are filled.
  */
 static void
 MapChunk(const PCachePageFacts *facts, uint32 nslots, uint32 first, uint32 n,
