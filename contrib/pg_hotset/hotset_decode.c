@@ -18,8 +18,9 @@
 #include "utils/memutils.h"
 
 /*
- * A page may be a bit of a list, but is some 40 bytes of memory in a round.  So
- * there is a limit, which a server of 16 times the size keeps.
+ * A page may take one bit in a list, but some 40 bytes of memory in a round.  So
+ * the number of pages is limited.  A list from a server with up to 16 times as
+ * many shared buffers is accepted.
  */
 #define MAX_PAGES		Max((uint64) NBuffers * 16, 1024 * 1024)
 #else

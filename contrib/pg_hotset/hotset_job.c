@@ -147,8 +147,9 @@ HotsetRunJob(HotsetPlan *plan, HotsetCounts *counts, HotsetStopCheck stop)
 		const RelFileLocator *locator = &missing->relations[r].fork.locator;
 
 		/*
-		 * They are sorted, and shared relations are first.  A database need
-		 * not be in the tablespace of its first relation.
+		 * Relations are sorted by database, and shared ones are first.
+		 * DatabaseExists() looks only into the relation's tablespace, so it
+		 * is asked for each relation until it has found the database.
 		 */
 		if (r == 0 || locator->dbOid != missing->relations[r - 1].fork.locator.dbOid)
 			done = false;

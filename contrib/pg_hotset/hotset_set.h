@@ -23,11 +23,11 @@
 #include "storage/relfilelocator.h"
 
 /*
- * How warm a promotion would be now, for pg_pcache check: a line with the time
- * of the last round and the one at which its list was taken, in seconds since
- * 1970, percent, and the worker's PID, without which it says nothing.  It is
- * there while a standby follows its primary.  Base backups and pg_rewind leave
- * out what is in pg_stat_tmp.
+ * How warm a promotion would be now, for pg_pcache check.  The file has one line:
+ * when the last round was, and when its list was taken, in seconds since 1970; the
+ * percentage; and the worker's PID.  The line is ignored if no process has this PID.
+ * The file exists while a standby follows its primary.  Base backups and pg_rewind
+ * leave out what is in pg_stat_tmp.
  */
 #define HOTSET_SHARE_FILE	"pg_stat_tmp/pg_hotset.share"
 #define HOTSET_SHARE_FORMAT "%lld %lld %lf %d\n"	/* for printf and scanf */

@@ -32,7 +32,7 @@
 #define SETTLED_AFTER_S		300
 /* so many lists in a row that are much shorter than before are believed */
 #define SHORT_LISTS			10
-/* ms, after which a worker that waits looks whether it still follows a primary */
+/* A worker that waits checks this often whether it still follows a primary, in ms. */
 #define LOOK_INTERVAL		5000
 
 /* What lasts from round to round */
@@ -49,7 +49,7 @@ typedef struct Leader
 
 PGDLLEXPORT void hotset_worker_main(Datum main_arg);
 
-/* A server that was promoted decides itself what it has in shared buffers. */
+/* Should the round end?  After a promotion, the list must not decide what is read. */
 static bool
 ShouldStop(void)
 {
@@ -282,7 +282,7 @@ hotset_worker_main(Datum main_arg)
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	/* the postmaster tells so that a worker has ended */
+	/* with this signal, the postmaster says that a worker has ended */
 	pqsignal(SIGUSR1, procsignal_sigusr1_handler);
 	BackgroundWorkerUnblockSignals();
 

@@ -33,9 +33,9 @@ ServerStart(const char *pgdata)
 }
 
 /*
- * What the worker of the server that runs has left, if it still runs.  A server that
- * was killed has left something, too, and so has a worker that a crash has ended,
- * until the server can be asked again.
+ * Read the share that the worker has left, if this worker still runs.  A server
+ * that was killed leaves its file behind.  So does a worker that ended in a crash,
+ * until it is started again.  Such files do not count.
  */
 Promotion
 ReadPromotion(const char *pgdata)

@@ -47,7 +47,7 @@ typedef struct PCacheRebuildControl
 	PCacheRebuildTotals totals; /* of helpers that have ended */
 	ConditionVariable changed;
 
-	/* For how many slots chunks have been claimed, see ClaimChunk(). */
+	/* Chunks have been claimed for this number of buffers, see ClaimChunk(). */
 	pg_atomic_uint64 next_slot pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 } PCacheRebuildControl;
 

@@ -1,10 +1,11 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# A pool was lost with its memory file system, which has no room for it any more or
-# may not be written to.  A server that requires its pool does not start then, and
-# pg_pcache verify says so.  new_node() has persistent_cache_required on;
-# 293_unavailable.pl is about servers that do not require theirs.
+# A pool was lost with its memory file system, and the new one is smaller or may not
+# be written to.  If there is room for shared_buffers, the server starts with a new
+# pool.  Otherwise a server that requires its pool does not start, and pg_pcache
+# verify says why.  new_node() has persistent_cache_required on; 293_unavailable.pl
+# is about servers that do not require theirs.
 
 use strict;
 use warnings FATAL => 'all';

@@ -150,9 +150,9 @@ $standby->start;
 ok(-s $share, '... which stays without a worker');
 is(promotion($standby), undef, '... and check does not take it for that of the server that runs');
 
-# What a worker has left that runs no longer says nothing, and neither does nonsense.
-for my $case ([ "99.0 $$", 99, 'of a process that runs' ], [ '99.0 ' . dead_pid(), undef, 'of one that has ended' ],
-	[ "101.0 $$", undef, 'more than everything' ], [ "nan $$", undef, 'no number' ], [ '99.0', undef, 'of nobody' ])
+# A share does not count if its worker has ended, or if the line is not valid.
+for my $case ([ "99.0 $$", 99, 'of a process that runs' ], [ '99.0 ' . dead_pid(), undef, 'of a process that has ended' ],
+	[ "101.0 $$", undef, 'that is above 100 %' ], [ "nan $$", undef, 'that is not a number' ], [ '99.0', undef, 'without a PID' ])
 {
 	my $line = sprintf("%d %d %s\n", time + 100, time, $case->[0]);
 	append_to_file("$share.new", $line);

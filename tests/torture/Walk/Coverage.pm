@@ -44,10 +44,12 @@ use Walk::Events;
 our @MODES = qw(always planned_restart off);
 our @ROLES = qw(primary standby);
 
-# What makes other events possible, and stays so until they happen.
+# Each of these events makes another one possible.  The other event stays possible
+# until it happens.
 my %ENABLES = (archive_hide => 'archive_fill', pool_break => 'pool_mend', pool_drop => 'pool_mend', pool_copy => 'pool_back', damage_file => 'repair_file', snapshot => 'put_back', backup => 'restore');
 
-# What is seen an event later is worth that much of what is seen now.
+# A pair that is seen one event later counts this much less than one that is seen now
+# (a factor).
 my $LATER = 0.8;
 
 # ---------------------------------------------------------------------------
@@ -287,7 +289,8 @@ sub merge
 # Steering
 # ---------------------------------------------------------------------------
 
-# How many pairs and triples with a property are missing.  Some have several.
+# For each property, how many pairs and triples that have it are missing.  A pair or
+# triple may have several properties.
 sub missing
 {
 	my ($self, $which) = @_;
@@ -322,8 +325,9 @@ sub weighted
 	return (sort keys %$weights)[0];
 }
 
-# Arguments of a walk's setup: the mode and the number of clusters of which most is
-# missing, mostly with an archive, to which something can happen; loads are brief.
+# Arguments of a walk's setup.  The mode and the number of clusters are mostly those of
+# which most pairs are missing.  Most walks have an archive, because some events need
+# one.  Loads are brief.
 sub setup_arguments
 {
 	my ($self, $r) = @_;
@@ -362,8 +366,9 @@ sub gain
 	return $gain + min(15, $self->{lacking}{$enabled} / 10);
 }
 
-# What an event leaves: mode, role and last event, and of a start what was before.
-# Several states if chance decides.
+# The states that an event may lead to.  A state is the mode, the role and the last
+# event; for a start, it also has the event before it.  There are several states if
+# chance decides.
 sub after
 {
 	my ($mode, $role, $last, $name) = @_;
@@ -372,7 +377,8 @@ sub after
 	return map { "$_ $role $what" } $name eq 'mode' ? grep { $_ ne $mode } @MODES : $mode;
 }
 
-# Each state with what may come next: what would be seen, and the states after it.
+# For each state, the events that may follow.  Each has the pairs and triples that would
+# be seen, and the states that it leads to.
 sub edges
 {
 	my ($self, $alone) = @_;
@@ -395,8 +401,9 @@ sub edges
 	return \%edges;
 }
 
-# How much there is to see from each state on, if what is best can always be next: value
-# iteration (Bellman, "Dynamic Programming", 1957).  Good until others have seen more.
+# For each state, how many pairs and triples can still be seen, if the best event always
+# follows.  This is value iteration (Bellman, "Dynamic Programming", 1957).  The result
+# is kept until merge() reads what other walks have seen.
 sub values_of_states
 {
 	my ($self, $alone) = @_;

@@ -181,7 +181,10 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	uint64		retired = 0;
 	uint64		nslots = 0;
 
-	/* a superblock may be damaged, and the file has no more blocks than that */
+	/*
+	 * the superblock may be damaged, so the size of the file is a limit as
+	 * well
+	 */
 	if (facts->media->bad.n_ranges > 0 && sb != NULL)
 		nslots = Min(Min(config->nbuffers, sb->capacity), pool->file_size / BLCKSZ);
 	for (uint64 slot = 0; slot < nslots; slot++)
