@@ -2777,11 +2777,38 @@ TestClaims(void **state)
 	NBuffers = N_SLOTS;
 }
 
+/* A walreceiver that fetches the checkpoint does not publish what it flushes. */
+static void
+TestWalReceiverBeforeStart(void **state)
+{
+	static char before[sizeof(pool)];
+
+	store_size = 32;
+	downwards = false;
+	for (int attached = 0; attached <= 1; attached++)
+	{
+		XLogRecPtr	flushed;
+
+		StoppedAlways();
+		OpenServer();
+		pg_atomic_write_u64(&PCacheCtl->attached, attached);
+		flushed = world.control.checkPoint + 0x8000;
+		assert_true(PCacheWatermarkFromDisk(&PCacheWatermarkCtl->written, 1, flushed,
+											wal_segment_size));
+		memcpy(before, pool, sizeof(pool));
+		MyBackendType = B_WAL_RECEIVER;
+		PersistentCacheWalFlushed(flushed, 1);
+		MyBackendType = B_STARTUP;
+		assert_int_equal(memcmp(before, pool, sizeof(pool)) != 0, attached);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(TestClaims),
+		cmocka_unit_test(TestWalReceiverBeforeStart),
 		cmocka_unit_test(TestStartStop),
 		cmocka_unit_test(TestMutants),
 	};

@@ -143,6 +143,13 @@ PersistentCacheWalPagesWritten(const char *buffers, int nbuffers,
 							  npages * (Size) XLOG_BLCKSZ, end, valid, timeline);
 }
 
+/* That of the last server is needed to judge the pool, and is in the same slots. */
+static bool
+LastWatermarkIsJudged(void)
+{
+	return pg_atomic_read_u64(&PCacheCtl->attached) != 0;
+}
+
 /*
  * WAL is durable up to flushed, and others are about to be told: publish that
  * first.  Nobody may rely on WAL, as hint bits do, that a restored snapshot
@@ -161,9 +168,13 @@ PersistentCacheWalFlushed(XLogRecPtr flushed, TimeLineID timeline)
 	if (flushed == watermark->flushed && timeline == watermark->timeline)
 		return;
 
-	/* a walreceiver begins with the segment, most of which we have already */
+	/*
+	 * A walreceiver may have to fetch the checkpoint before there is a start.
+	 * And it begins with the segment, most of which we have already.
+	 */
 	if (AmWalReceiverProcess() &&
-		!PCacheWatermarkIsBehind(watermark, timeline, flushed))
+		(!LastWatermarkIsJudged() ||
+		 !PCacheWatermarkIsBehind(watermark, timeline, flushed)))
 		return;
 
 	/* not written in this life, or XLogWrite has not come to flush it yet */
@@ -218,9 +229,7 @@ AdvanceFromDisk(XLogRecPtr durable, TimeLineID timeline)
 {
 	PCacheWatermark watermark;
 
-	/* the watermark of the last server must be judged first */
-	if (PersistentCacheDescriptors == NULL ||
-		pg_atomic_read_u64(&PCacheCtl->attached) == 0)
+	if (PersistentCacheDescriptors == NULL || !LastWatermarkIsJudged())
 		return;
 	if (!PCacheWatermarkIsBehind(&PCacheWatermarkCtl->watermark, timeline, durable) ||
 		!PCacheWatermarkFromDisk(&watermark, timeline, durable, wal_segment_size))
