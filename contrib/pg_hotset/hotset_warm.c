@@ -57,6 +57,8 @@
 #define SLICE_MS		50
 /* pages of a slice, if the rate has no limit */
 #define SLICE_MAX_PAGES	1024
+/* so many pages that cannot be read are enough for a relation and a round */
+#define MAX_UNREADABLE	3
 
 typedef struct WarmState
 {
@@ -70,6 +72,7 @@ typedef struct WarmState
 	int			budget;			/* pages that it may still read */
 	BlockNumber nblocks;
 	TimestampTz started;
+	int			unreadable;		/* slices of the relation that have failed so */
 } WarmState;
 
 PGDLLEXPORT void hotset_warm_main(Datum main_arg);
@@ -121,16 +124,21 @@ TakeOverHeat(Buffer buffer, int heat)
 }
 
 /*
- * Move up to "wanted" buffers of the plan to the free list, if that is empty.
- * A buffer that was evicted but is not there would be found only by a clock
- * sweep, which lowers the usage counts of others on its way.
+ * Move as many buffers of the plan as the slice may read to the free list, if
+ * that is empty, until the slice's time is over.  A buffer that was evicted but is
+ * not there would be found only by a clock sweep, which lowers the usage counts of
+ * others on its way.
  */
 static void
-MakeRoom(HotsetJob *job, int wanted)
+MakeRoom(WarmState *warm)
 {
+	HotsetJob  *job = warm->job;
+	int			wanted = warm->budget;
+
 	if (have_free_buffer())
 		return;
-	while (wanted > 0 && job->next_victim < job->nvictims)
+	while (wanted > 0 && job->next_victim < job->nvictims &&
+		   !TimestampDifferenceExceeds(warm->started, GetCurrentTimestamp(), SLICE_MS))
 	{
 		BufferDesc *header = GetBufferDescriptor(HotsetJobVictims(job)[job->next_victim++]);
 		uint32		state = pg_atomic_read_u32(&header->state);
@@ -196,8 +204,12 @@ WarmSlice(WarmState *warm)
 	relation = OpenRelation(&warm->relation->fork.locator);
 	exists = relation != NULL && smgrexists(RelationGetSmgr(relation), fork);
 	if (exists)
-		MakeRoom(warm->job, warm->budget);
-	if (!exists || !have_free_buffer())
+	{
+		warm->started = GetCurrentTimestamp();
+		MakeRoom(warm);
+	}
+	if (!exists ||
+		(!have_free_buffer() && warm->job->next_victim >= warm->job->nvictims))
 	{
 		if (relation != NULL)
 			relation_close(relation, AccessShareLock);
@@ -209,7 +221,6 @@ WarmSlice(WarmState *warm)
 	InvalidateCatalogSnapshot();
 	warm->nblocks = RelationGetNumberOfBlocksInFork(relation, fork);
 	HOTSET_INJECTION_POINT("pg-hotset-locked");
-	warm->started = GetCurrentTimestamp();
 	stream = read_stream_begin_relation(READ_STREAM_MAINTENANCE | READ_STREAM_DEFAULT | READ_STREAM_USE_BATCHING,
 										NULL, relation, fork, NextBlock, warm, sizeof(uint32));
 	while ((buffer = read_stream_next_buffer(stream, &data)) != InvalidBuffer)
@@ -229,7 +240,8 @@ WarmSlice(WarmState *warm)
 /*
  * If a slice fails, the rest of the relation is skipped in this round, because
  * replay may be waiting for our lock.  But if a page could not be read, the next
- * slice continues behind the pages that were requested.
+ * slice continues behind the pages that were requested, unless there are many
+ * such pages.
  */
 static void
 TryWarmSlice(WarmState *warm)
@@ -250,8 +262,8 @@ TryWarmSlice(WarmState *warm)
 		AbortCurrentTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();
-		if ((code != ERRCODE_DATA_CORRUPTED && ERRCODE_TO_CATEGORY(code) != ERRCODE_SYSTEM_ERROR) ||
-			warm->pos == first)
+		if ((code != ERRCODE_DATA_CORRUPTED && code != ERRCODE_IO_ERROR) ||
+			++warm->unreadable >= MAX_UNREADABLE || warm->pos == first)
 			warm->pos = RelationEnd(warm);
 	}
 	PG_END_TRY();
@@ -317,6 +329,7 @@ hotset_warm_main(Datum main_arg)
 		if (warm.relation->fork.locator.dbOid != args.database)
 			continue;
 		warm.pos = warm.relation->first;
+		warm.unreadable = 0;
 		while (warm.pos < RelationEnd(&warm))
 		{
 			uint64		before = warm.job->counts.read;
