@@ -38,13 +38,13 @@ use lib $FindBin::RealBin;
 
 use File::Path qw(make_path remove_tree);
 use Getopt::Long;
-use List::Util qw(max);
 use Time::HiRes qw(sleep time);
 
 use Walk::Client;
 use Walk::Cluster;
 use Walk::Coverage;
 use Walk::Events;
+use Walk::Plan;
 use Walk::Random;
 use Walk::Setup;
 use Walk::Shrink;
@@ -156,33 +156,30 @@ sub draw_event
 	return;
 }
 
-# The same, by what was not yet seen.
+# The same, by what was not yet seen; at times at random, so that no wrong plan is
+# repeated for ever.
 sub steered_event
 {
 	my ($place, $r) = @_;
-	my (%gains, %weights);
-	for my $name (sort keys %EVENTS)
+	my %possible;
+	for my $name (grep { $_ ne 'damage_wal' || $place >= 20 } sort keys %EVENTS)
 	{
-		for my $c (candidates($name))
-		{
-			my $gain = $coverage->gain($c, $name);
-
-			# what comes later is not counted
-			$gain = 0 if $name eq 'damage_wal' && $place < 20;
-
-			# what has happened to files is to be judged soon
-			my @history = @{ $c->{history} // [] };
-			$gain *= 2 if $name eq 'start' && @history > 3 && !grep { $_ eq 'start' } @history[ -4 .. -1 ];
-			$gains{"$name\@$c->{name}"} = $gain;
-		}
+		push @{ $possible{ $_->{name} } }, $name for candidates($name);
 	}
-	my $best = max(0, values %gains);
-	return if !$best && !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
-
-	# mostly what is among the best
-	$weights{$_} = 0.001 + ($best ? ($gains{$_} / $best)**8 : 0) for keys %gains;
-	return if !%weights;
-	return parse_event(Walk::Coverage::weighted($r, \%weights), $place);
+	return if !%possible || !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
+	my @names = grep { $_ ne 'damage_wal' || $place >= 20 } $coverage->names;
+	my ($best, $on, $value) = (undef, undef, 0);
+	for my $c ($r->real < 0.1 ? () : map { $walk->{clusters}{$_} } sort keys %possible)
+	{
+		my ($first, $worth) = plan($coverage->lacking, $walk, $c, \@names, $possible{ $c->{name} });
+		($best, $on, $value) = ($first, $c->{name}, $worth) if $worth > $value;
+	}
+	if (!$best)
+	{
+		$on = (sort keys %possible)[ int($r->real * keys %possible) ];
+		$best = [ $possible{$on}[ int($r->real * @{ $possible{$on} }) ] ];
+	}
+	return parse_event("$best->[0]\@$on" . (defined $best->[1] ? ":to=$best->[1]" : ''), $place);
 }
 
 sub run_event

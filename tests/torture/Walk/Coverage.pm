@@ -35,7 +35,7 @@ use warnings FATAL => 'all';
 
 use Fcntl qw(:flock);
 use File::Path qw(make_path);
-use List::Util qw(min sum);
+use List::Util qw(sum);
 use Text::Wrap qw(wrap);
 
 use Programs;
@@ -43,14 +43,6 @@ use Walk::Events;
 
 our @MODES = qw(always planned_restart off);
 our @ROLES = qw(primary standby);
-
-# Each of these events makes another one possible.  The other event stays possible
-# until it happens.
-my %ENABLES = (archive_hide => 'archive_fill', pool_break => 'pool_mend', pool_drop => 'pool_mend', pool_copy => 'pool_back', damage_file => 'repair_file', snapshot => 'put_back', backup => 'restore');
-
-# A pair that is seen one event later counts this much less than one that is seen now
-# (a factor).
-my $LATER = 0.8;
 
 # ---------------------------------------------------------------------------
 # What cannot be
@@ -224,6 +216,7 @@ sub see
 {
 	my ($self, $kind, $mode, $role, $method, $first, $next) = @_;
 	$self->{seen}{"$kind $mode $role $first $next"}++;
+	delete $self->{lacking}{"$kind $mode $role $first $next"} if $self->{lacking};
 	$self->{seen}{"$kind $method $first $next"}++;
 	return;
 }
@@ -280,7 +273,6 @@ sub merge
 	}
 	close $lock;
 	$self->read_counts;
-	$self->{values} = {};
 	delete $self->{lacking};
 	return;
 }
@@ -340,92 +332,11 @@ sub setup_arguments
 	return "n=$n,mode=$mode,archive=$archive,brief=1";
 }
 
-# How much is there to see if this event happens to this cluster now?
-sub gain
+# The pairs and triples that are missing, "kind mode role first next".
+sub lacking
 {
-	my ($self, $c, $name) = @_;
-	my $gain = 0;
-	for my $s (seen_by($c, $name))
-	{
-		my ($kind, $mode, $role, $method, $first, $next) = @$s;
-		my $wanted = $kind eq 'pair' ? wanted_pair($mode, $role, $first, $next) : wanted_triple($mode, $role, $first, $next);
-		$gain += 10 if $wanted && !$self->{seen}{"$kind $mode $role $first $next"};
-		$gain += 0.5 if $wanted && !$self->{seen}{"$kind $method $first $next"};
-	}
-	return $gain + ($name =~ /^(?:restore|put_back)$/ ? 5 : 0) if $c->{lossy};
-
-	# and by what may come after it
-	my @after = after(mode_of($c), $c->{role}, ($c->{history} // [])->[-1], $name);
-	my $values = $self->values_of_states(Walk::Events::alone($c->{walk}));
-	$gain += 10 * $LATER * sum(map { $values->{$_} // 0 } @after) / @after;
-
-	# and by what cannot happen before this has
-	my $enabled = $ENABLES{$name};
-	return $gain if !$enabled || $EVENTS{$enabled}{when}->($c->{walk}, $c);
-	$self->{lacking} //= $self->missing(sub { my ($kind, $mode, $role, $first, $next) = @_; return $first eq $next ? $first : ($first, $next) });
-	return $gain + min(15, $self->{lacking}{$enabled} / 10);
-}
-
-# The states that an event may lead to.  A state is the mode, the role and the last
-# event; for a start, it also has the event before it.  There are several states if
-# chance decides.
-sub after
-{
-	my ($mode, $role, $last, $name) = @_;
-	$role = { promote => 'primary', demote => 'standby', rewind => 'standby' }->{$name} // $role;
-	my $what = $name eq 'start' && defined $last ? "$last start" : $name;
-	return map { "$_ $role $what" } $name eq 'mode' ? grep { $_ ne $mode } @MODES : $mode;
-}
-
-# For each state, the events that may follow.  Each has the pairs and triples that would
-# be seen, and the states that it leads to.
-sub edges
-{
-	my ($self, $alone) = @_;
-	my $others = expand($alone ? '[for several clusters]' : '[for one cluster]');
-	my @names = grep { !$others->{$_} } $self->names;
-	my %edges;
-	for my $pair (grep { wanted_pair(@$_) } all_pairs(@names))
-	{
-		my ($mode, $role, $first, $next) = @$pair;
-		my $seen = "pair $mode $role $first $next";
-		my @after = after($mode, $role, $first, $next);
-		push @{ $edges{"$mode $role $first"} }, [ [$seen], \@after ];
-		next if $first ne 'start';
-		for my $before (@names)
-		{
-			my $triple = wanted_triple($mode, $role, $before, $next);
-			push @{ $edges{"$mode $role $before start"} }, [ [ $seen, $triple ? "triple $mode $role $before $next" : () ], \@after ];
-		}
-	}
-	return \%edges;
-}
-
-# For each state, how many pairs and triples can still be seen, if the best event always
-# follows.  This is value iteration (Bellman, "Dynamic Programming", 1957).  The result
-# is kept until merge() reads what other walks have seen.
-sub values_of_states
-{
-	my ($self, $alone) = @_;
-	my $edges = $self->{edges}{$alone} //= $self->edges($alone);
-	return $self->{values}{$alone} if $self->{values}{$alone};
-	my $values = {};
-	for (1 .. 6)
-	{
-		my %better;
-		for my $state (keys %$edges)
-		{
-			for my $edge (@{ $edges->{$state} })
-			{
-				my ($seen, $after) = @$edge;
-				my $value = grep { !$self->{seen}{$_} } @$seen;
-				$value += $LATER * sum(map { $values->{$_} // 0 } @$after) / @$after;
-				$better{$state} = $value if $value > ($better{$state} // 0);
-			}
-		}
-		$values = \%better;
-	}
-	return $self->{values}{$alone} = $values;
+	my ($self) = @_;
+	return $self->{lacking} //= $self->missing(sub { return join ' ', @_ });
 }
 
 # ---------------------------------------------------------------------------
