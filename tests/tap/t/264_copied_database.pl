@@ -31,8 +31,9 @@ sub counts
 		my $db = $_;
 		"$db: " . join '/', map {
 			my ($stdout, $stderr);
-			my $rc = $node->psql($db, "SET enable_seqscan = $_; SET enable_indexscan = on; SET enable_bitmapscan = off;
-				SELECT count(*) FROM t WHERE i > 0", stdout => \$stdout, stderr => \$stderr);
+
+			# not by standard input: psql ends before it reads that if there is no such database
+			my $rc = $node->psql($db, '', stdout => \$stdout, stderr => \$stderr, extra_params => [ map { ('-c', $_) } "SET enable_seqscan = $_", 'SET enable_indexscan = on', 'SET enable_bitmapscan = off', 'SELECT count(*) FROM t WHERE i > 0' ]);
 			$rc == 0 ? $stdout : $stderr =~ s/.*FATAL: //r;
 		} 'on', 'off'
 	} @databases;
