@@ -15,6 +15,7 @@ need_inject_module();
 
 my $helpers = 2;
 my $given_up = qr/LOG:  persistent cache: the start was given up, because the server is to be stopped/;
+my $heat_sql = 'SELECT sum(usagecount) FROM pg_buffercache WHERE relfilenode >= 16384';
 my ($expected, $valid, $offset, $outcome, $log);
 
 for my $mode (qw(planned_restart always))
@@ -40,11 +41,13 @@ CREATE TABLE more WITH (fillfactor = 10) AS
 
 		warm_up($node);
 		$node->safe_psql('postgres', q{SELECT pg_prewarm('more')});
+		my $heat = $node->safe_psql('postgres', $heat_sql);
 		$node->stop;
 		$all = verify_json($node)->{pages}{kept};
 		cmp_ok($all, '>', 3 * 1024, "$name: more than three chunks of slots hold pages");
 		($outcome, $log) = start_with($node, $what);
 		is($outcome->{kept}, $all, "$name: all pages are kept");
+		is($node->safe_psql('postgres', $heat_sql), $heat, "$name: with their usage counts");
 		if ($what eq 'gone')
 		{
 			cmp_ok(told($log), '>', 0, "$name: the log tells of one that kept pages");
