@@ -177,9 +177,9 @@ sub steered_event
 	if (!$best)
 	{
 		$on = (sort keys %possible)[ int($r->real * keys %possible) ];
-		$best = [ $possible{$on}[ int($r->real * @{ $possible{$on} }) ] ];
+		$best = $possible{$on}[ int($r->real * @{ $possible{$on} }) ];
 	}
-	return parse_event("$best->[0]\@$on" . (defined $best->[1] ? ":to=$best->[1]" : ''), $place);
+	return parse_event($best =~ s/^\w+\K/\@$on/r, $place);
 }
 
 sub run_event

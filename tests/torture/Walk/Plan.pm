@@ -29,9 +29,10 @@ use Walk::Coverage;
 
 our @EXPORT = qw(plan);
 
-# What the search keeps of each length, how far it looks, and what a pair counts that is
-# seen a second later.
-my ($WIDTH, $DEPTH, $LATER) = (24, 8, 0.85);
+# What the search keeps of each length, or, if that finds little, in a second search; how
+# far it looks; and what a pair counts that is seen a second later.
+my @WIDTHS = (24, 150);
+my ($LITTLE, $DEPTH, $LATER) = (2, 8, 0.85);
 
 # After so many events while the server is stopped, a start is due, which judges them.
 my $UNJUDGED = 6;
@@ -40,8 +41,9 @@ my @FLAGS = qw(up pool copy broken dropped without damaged clean hidden archived
 my %BIT = map { $FLAGS[$_] => 1 << $_ } 0 .. $#FLAGS;
 
 # needs: flags, "!" for not; also "on" and "always" (the mode), "primary" and "standby".
-# leaves: flags that are set or, with "!", cleared.  In seconds: how long it takes, if
-# that is not next to nothing.
+# leaves: flags that are set or, with "!", cleared.  ways: arguments, with what the event
+# leaves then, and what else that needs.  seconds: how long it takes, if that is not next
+# to nothing.
 my %MODEL = (
 	load => { needs => 'up primary !recovery', seconds => 0.4 },
 	checkpoint => { needs => 'up' },
@@ -49,9 +51,9 @@ my %MODEL = (
 	copy_database => { needs => 'up primary !recovery', seconds => 0.2 },
 	hotset => { needs => 'up' },
 	seal => { needs => 'up always !without' },
-	stop => { needs => 'up', leaves => '!up clean', seconds => 0.5 },
+	stop => { needs => 'up', ways => { '' => '!up !clean', 'mode=fast' => '!up clean' }, seconds => 0.5 },
 	crash => { needs => 'up', leaves => '!up !clean', seconds => 0.5 },
-	kill_one => { needs => 'up', leaves => '!up !clean', seconds => 1 },
+	kill_one => { needs => 'up', ways => { 'restart=0' => '!up !clean !restarts', 'restart=1' => '!clean restarts' }, seconds => 1 },
 	stop_cut => { needs => 'up', leaves => '!up !clean', seconds => 0.5 },
 	stop_at_store => { needs => 'up on pool !without', leaves => '!up !clean', seconds => 1 },
 	fill_wal => { needs => 'up primary !recovery !restarts', leaves => '!up !clean', seconds => 1 },
@@ -69,17 +71,17 @@ my %MODEL = (
 	start => { needs => '!up', leaves => 'up !clean', seconds => 1.3 },
 	start_cut => { needs => '!up', leaves => '!clean', seconds => 0.3 },
 	start_at_store => { needs => '!up on pool !without', leaves => '!clean', seconds => 0.5 },
-	other_run => { needs => '!up', leaves => '!clean', seconds => 0.5 },
-	mode => { needs => '!up' },
+	other_run => { needs => '!up', ways => { '' => '!clean', 'end=fast' => 'clean' }, seconds => 0.5 },
+	mode => { needs => '!up', ways => { map { ("to=$_" => '') } @Walk::Coverage::MODES } },
 	settings => { needs => '!up' },
 	wal_method => { needs => 'methods' },
-	restore => { needs => '!up alone backup', leaves => '!clean !damaged', seconds => 0.1 },
+	restore => { needs => '!up alone backup', ways => { '' => '!clean !damaged !recovery', 'from=backup,target=immediate,action=pause' => '!clean !damaged recovery' }, seconds => 0.1 },
 	snapshot => { needs => '!up alone', leaves => 'snapshot', seconds => 0.1 },
 	put_back => { needs => '!up alone snapshot', seconds => 0.1 },
 	pg_checksums => { needs => '!up alone clean !recovery !damaged', seconds => 0.2 },
 	pg_resetwal => { needs => '!up alone clean !recovery !damaged', seconds => 0.1 },
 	damage_wal => { needs => '!up !clean', leaves => 'lossy' },
-	damage_file => { needs => '!up', leaves => 'damaged !pool !broken !dropped' },
+	damage_file => { needs => '!up', ways => { 'pool_lost=1' => 'damaged !pool !broken !dropped', 'pool_lost=0' => 'damaged' } },
 	repair_file => { needs => '!up damaged', leaves => '!damaged' },
 	archive_hide => { needs => 'archived !hidden', leaves => 'hidden' },
 	archive_fill => { needs => 'hidden', leaves => '!hidden' },
@@ -96,21 +98,35 @@ my %MODEL = (
 # The table, with masks of bits.
 my %EVENT = map { $_ => compile($_, $MODEL{$_}) } keys %MODEL;
 
+sub masks
+{
+	my (@flags) = @_;
+	my ($set, $clear) = (0, 0);
+	for (@flags)
+	{
+		if (/^!(.*)/) { $clear |= $BIT{$1} // die "no such flag: $1" }
+		else { $set |= $BIT{$_} // die "no such flag: $_" }
+	}
+	return ($set, $clear);
+}
+
 sub compile
 {
 	my ($name, $model) = @_;
-	my %e = (name => $name, set => 0, clear => 0, yes => 0, no => 0, seconds => $model->{seconds} // 0.05, to => $model->{role});
+	my %e = (name => $name, seconds => $model->{seconds} // 0.05, to => $model->{role});
+	my @flags;
 	for (split ' ', $model->{needs})
 	{
 		if (/^(on|always)$/) { $e{mode} = $1 }
 		elsif (/^(primary|standby)$/) { $e{role} = $1 }
-		elsif (/^!(.*)/) { $e{no} |= $BIT{$1} // die }
-		else { $e{yes} |= $BIT{$_} // die }
+		else { push @flags, $_ }
 	}
-	for (split ' ', $model->{leaves} // '')
+	@e{qw(yes no)} = masks(@flags);
+	my $ways = $model->{ways} // { '' => $model->{leaves} // '' };
+	for my $args (sort keys %$ways)
 	{
-		if (/^!(.*)/) { $e{clear} |= $BIT{$1} // die }
-		else { $e{set} |= $BIT{$_} // die }
+		my ($set, $clear) = masks(split ' ', $ways->{$args});
+		push @{ $e{ways} }, { args => $args, set => $set, clear => $clear, mode => $name eq 'mode' ? $args =~ s/to=//r : undef };
 	}
 	return \%e;
 }
@@ -155,35 +171,50 @@ sub seen_on_the_way
 # The state after an event, with what it is worth to get there.
 sub follow
 {
-	my ($missing, $s, $e, $mode) = @_;
-	my (%new, $before);
+	my ($missing, $s, $e, $way) = @_;
+	my %new;
 	if ($s->{last} ne '')
 	{
 		my @keys = "pair $s->{mode} $s->{role} $s->{last} $e->{name}";
 		push @keys, "triple $s->{mode} $s->{role} $s->{before} $e->{name}" if $s->{last} eq 'start';
 		for my $key (@keys) { $new{$key} = 1 if $missing->{$key} && !seen_on_the_way($s, $key) }
 	}
-	my $flags = $s->{flags} & ~$e->{clear} | $e->{set};
+	my $flags = $s->{flags} & ~$way->{clear} | $way->{set};
 	if ($e->{name} =~ /^start/)
 	{
 		$flags &= ~$BIT{without};
 		$flags |= $flags & $BIT{broken} ? $BIT{without} : $s->{mode} ne 'off' ? $BIT{pool} : 0;
 	}
 	my $seconds = $s->{seconds} + $e->{seconds};
-	return { mode => $mode // $s->{mode}, role => $e->{to} // $s->{role}, last => $e->{name}, before => $s->{last}, flags => $flags,
+	return { mode => $way->{mode} // $s->{mode}, role => $e->{to} // $s->{role}, last => $e->{name}, before => $s->{last}, flags => $flags,
 		unjudged => $e->{name} eq 'start' ? 0 : $s->{unjudged} + ($e->{no} & $BIT{up} ? 1 : 0), seconds => $seconds, parent => $s, new => \%new,
-		value => $s->{value} + keys(%new) * $LATER**$seconds, first => $s->{first} // [ $e->{name}, $mode ] };
+		value => $s->{value} + (keys(%new) + ($e->{name} eq 'promote' ? $missing->{another} : 0)) * $LATER**$seconds,
+		first => $s->{first} // $e->{name} . ($way->{args} ne '' ? ":$way->{args}" : '') };
 }
 
-# The best first event for a cluster, by what is missing (a hash of "pair mode role
-# first next" and of triples), as [ name, mode that it sets ], and what it is worth.
-# names are the events that can happen in these walks, and now are those that can happen
-# now.
+# The best first event for a cluster, with arguments if it needs some, and what it is
+# worth, by what is missing (a hash of "pair mode role first next" and of triples).  names
+# are the events that can happen in these walks, and now are those that can happen now.
 sub plan
 {
 	my ($missing, $w, $c, $names, $now) = @_;
-	my @beam = state_of($w, $c);
-	my $best = { value => 0, first => undef };
+	my ($first, $value);
+
+	# only another primary allows these
+	local $missing->{another} = (grep { /(?:demote|rewind)/ && $missing->{$_} } keys %$missing) ? 1 : 0;
+	for my $width (@WIDTHS)
+	{
+		($first, $value) = search($missing, state_of($w, $c), $names, $now, $width);
+		last if $value > $LITTLE;
+	}
+	return ($first, $value);
+}
+
+sub search
+{
+	my ($missing, $root, $names, $now, $width) = @_;
+	my @beam = ($root);
+	my $best = $root;
 	for my $depth (1 .. $DEPTH)
 	{
 		my %next;
@@ -199,16 +230,17 @@ sub plan
 				# what the model believes in vain must not be waited for
 				next if $depth == 1 && $name eq $s->{last} && !$missing->{"pair $s->{mode} $s->{role} $name $name"};
 				next if $s->{last} ne '' && Walk::Coverage::impossible_pair($s->{mode}, $s->{role}, $s->{last}, $name);
-				for my $mode ($name eq 'mode' ? grep { $_ ne $s->{mode} } @Walk::Coverage::MODES : undef)
+				for my $way (@{ $e->{ways} })
 				{
-					my $t = follow($missing, $s, $e, $mode);
+					next if defined $way->{mode} && $way->{mode} eq $s->{mode};
+					my $t = follow($missing, $s, $e, $way);
 					my $key = "$t->{mode} $t->{role} $t->{flags} $t->{last} " . ($t->{last} eq 'start' ? $t->{before} : '');
 					$next{$key} = $t if !$next{$key} || $next{$key}{value} < $t->{value};
 				}
 			}
 		}
 		@beam = sort { $b->{value} <=> $a->{value} || $a->{seconds} <=> $b->{seconds} } map { $next{$_} } sort keys %next;
-		$#beam = $WIDTH - 1 if @beam > $WIDTH;
+		$#beam = $width - 1 if @beam > $width;
 		$best = $beam[0] if @beam && $beam[0]{value} > $best->{value};
 	}
 	return ($best->{first}, $best->{value});
