@@ -42,8 +42,7 @@ my %BIT = map { $FLAGS[$_] => 1 << $_ } 0 .. $#FLAGS;
 
 # needs: flags, "!" for not; also "on" and "always" (the mode), "primary" and "standby".
 # leaves: flags that are set or, with "!", cleared.  ways: arguments, with what the event
-# leaves then, and what else that needs.  seconds: how long it takes, if that is not next
-# to nothing.
+# leaves then.  seconds: how long it takes, if that is not next to nothing.
 my %MODEL = (
 	load => { needs => 'up primary !recovery', seconds => 0.4 },
 	checkpoint => { needs => 'up' },
