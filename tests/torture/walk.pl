@@ -164,9 +164,9 @@ sub steered_event
 	my %possible;
 	for my $name (grep { $_ ne 'damage_wal' || $place >= 20 } sort keys %EVENTS)
 	{
-		push @{ $possible{ $_->{name} } }, $name for candidates($name);
+		push @{ $possible{ $_->{name} } }, $name for grep { !$_->{dead} } candidates($name);
 	}
-	return if !%possible || !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
+	return if !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
 	my @names = grep { $_ ne 'damage_wal' || $place >= 20 } $coverage->names;
 	my ($best, $on, $value) = (undef, undef, 0);
 	for my $c ($r->real < 0.1 ? () : map { $walk->{clusters}{$_} } sort keys %possible)

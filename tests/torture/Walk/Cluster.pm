@@ -169,6 +169,9 @@ sub write_conf
 # The programs to use: "ours" or "stock".
 sub bin { my ($c, $who) = @_; return ($who // 'ours') eq 'stock' ? $c->{walk}{vanilla} : $c->{walk}{bin}; }
 
+# A pool is found by PGDATA's record, or behind the link of a copy.
+sub knows_pool { my ($c) = @_; return -e "$c->{data}/pg_pcache/pool" || -e "$c->{data}/pg_pcache.state"; }
+
 # Start a postmaster, and do not wait for it.  bin, conf, and plain as above;
 # limited: what pg_wal has room for is as before.
 sub spawn
@@ -188,9 +191,7 @@ sub spawn
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
 
-	# the server finds a pool by PGDATA's record, or behind the link of a copy
-	my $gone = !-e "$c->{data}/pg_pcache/pool" && !-e "$c->{data}/pg_pcache.state";
-	$c->{without} = $gone ? 'not known to PGDATA' : ($c->{broken} // '') eq 'dropped' ? undef : $c->{broken};
+	$c->{without} = !$c->knows_pool ? 'not known to PGDATA' : ($c->{broken} // '') eq 'dropped' ? undef : $c->{broken};
 	$c->{clean} = 0;
 	return;
 }

@@ -179,6 +179,7 @@ sub follow
 		for my $key (@keys) { $new{$key} = 1 if $missing->{$key} && !seen_on_the_way($s, $key) }
 	}
 	my $flags = $s->{flags} & ~$way->{clear} | $way->{set};
+	$flags |= $BIT{lossy} if $e->{name} eq 'demote' && !($flags & $BIT{clean});
 	if ($e->{name} =~ /^start/)
 	{
 		$flags &= ~$BIT{without};

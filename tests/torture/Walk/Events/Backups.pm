@@ -39,7 +39,7 @@ $EVENTS{backup} = {
 		must_run($c->{out}, "$w->{bin}/pg_basebackup", '-h', $w->{sockets}, '-p', $c->{port}, '-U', 'postgres', '-D', "$w->{dir}/backup", '-X', 'fetch', '-c', 'fast', '--no-sync');
 		end_load($pids);
 		quiesce($c);
-		$w->{backup} = { targets => [] };
+		$w->{backup} = { targets => [], checksums => $w->{checksums} };
 		return;
 	}
 };
@@ -74,6 +74,7 @@ $EVENTS{restore} = {
 			remove_tree($c->{data});
 			copy_dir($c->{out}, "$w->{dir}/backup", $c->{data});
 			after_copy($c);
+			$w->{checksums} = $w->{backup}{checksums};
 			delete @$c{qw(damaged lossy zeroed)};
 		}
 		$c->{clean} = 0;
@@ -99,6 +100,7 @@ $EVENTS{snapshot} = {
 		remove_tree("$w->{dir}/snapshot");
 		copy_dir($c->{out}, $c->{data}, "$w->{dir}/snapshot");
 		$w->{snapshot} = { map { $_ => $c->{$_} } qw(role recovery target clean damaged lossy zeroed) };
+		$w->{snapshot_checksums} = $w->{checksums};
 		return;
 	}
 };
@@ -111,6 +113,7 @@ $EVENTS{put_back} = {
 		remove_tree($c->{data});
 		copy_dir($c->{out}, "$w->{dir}/snapshot", $c->{data});
 		@$c{ keys %{ $w->{snapshot} } } = values %{ $w->{snapshot} };
+		$w->{checksums} = $w->{snapshot_checksums};
 		unlink "$c->{data}/postmaster.pid";
 		return;
 	}

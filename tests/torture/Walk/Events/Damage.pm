@@ -135,7 +135,7 @@ $EVENTS{pool_lose} = {
 # The user takes the pool away, and makes a new one later (pool_mend).
 $EVENTS{pool_drop} = {
 	weight => 2,
-	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool"; },
+	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]->knows_pool; },
 	run => sub {
 		my ($w, $c) = @_;
 		$c->{broken} = 'dropped';

@@ -58,11 +58,18 @@ sub follow
 	return;
 }
 
-# A primary becomes a standby of another one, as it is.
+# A primary becomes a standby of another one, as it is.  If it has crashed, PostgreSQL may
+# replay more of its WAL than the new primary has, and not notice.  So its copy may
+# be wrong as well, as if its WAL were damaged.
 $EVENTS{demote} = {
 	weight => 25,
 	when => sub { return down(@_) && $_[1]{role} eq 'primary' && !$_[1]{recovery} && other_primary(@_); },
-	run => sub { my ($w, $c) = @_; follow($c, other_primary($w, $c)); return "follows $c->{upstream}" }
+	run => sub {
+		my ($w, $c) = @_;
+		$c->{lossy} = 1 if !$c->{clean};
+		follow($c, other_primary($w, $c));
+		return "follows $c->{upstream}";
+	}
 };
 
 $EVENTS{rewind} = {
