@@ -359,9 +359,11 @@ sub standby_pages
 	compare_pool($c);
 	$c->spawn;
 	my $seen = watch($c, goal => $goal);
-	if ($c->{lossy} && $seen->{end} eq 'exit')
+	my $forked = qr/FATAL: .*requested timeline \d+ (?:is not a child|does not contain minimum recovery point)/;
+	if ($seen->{end} eq 'exit' && ($c->{lossy} || $c->log_since =~ $forked))
 	{
-		# it may have replayed WAL of a timeline that is not its own
+		# it may have replayed WAL of a timeline that is not its own, or another server
+		# was promoted meanwhile, from an earlier point
 		$c->{dead} = 1;
 		$w->say("$c->{name}: does not start again");
 		return;

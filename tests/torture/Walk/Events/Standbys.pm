@@ -31,9 +31,12 @@ $EVENTS{promote} = {
 
 	# often where the primary is gone
 	weight => sub { my ($w, @c) = @_; return (grep { $_->{upstream} && !$w->{clusters}{ $_->{upstream} }{up} } @c) ? 15 : 3 },
-	when => \&standby_up,
+
+	# without an archive, who is promoted does not know whose timeline has a number already
+	when => sub { return standby_up(@_) && ($_[0]{archiving} || !$_[0]{promoted}); },
 	run => sub {
 		my ($w, $c, $r) = @_;
+		$w->{promoted} = 1;
 
 		# a promotion may cancel the statement that asks for it
 		my $deadline = time + 60;
