@@ -75,6 +75,7 @@ $EVENTS{restore} = {
 			copy_dir($c->{out}, "$w->{dir}/backup", $c->{data});
 			after_copy($c);
 			$w->{checksums} = $w->{backup}{checksums};
+			$c->limit_wal;
 			delete @$c{qw(damaged lossy zeroed)};
 		}
 		$c->{clean} = 0;
@@ -114,6 +115,7 @@ $EVENTS{put_back} = {
 		copy_dir($c->{out}, "$w->{dir}/snapshot", $c->{data});
 		@$c{ keys %{ $w->{snapshot} } } = values %{ $w->{snapshot} };
 		$w->{checksums} = $w->{snapshot_checksums};
+		$c->limit_wal;
 		unlink "$c->{data}/postmaster.pid";
 		return;
 	}
