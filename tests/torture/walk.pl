@@ -162,12 +162,12 @@ sub steered_event
 {
 	my ($place, $r) = @_;
 	my %possible;
-	for my $name (grep { $_ ne 'damage_wal' || $place >= 20 } sort keys %EVENTS)
+	my @names = grep { $_ ne 'damage_wal' || $place >= 20 } $coverage->names;
+	for my $name (@names)
 	{
 		push @{ $possible{ $_->{name} } }, $name for grep { !$_->{dead} } candidates($name);
 	}
 	return if !grep { !$_->{dead} && !$_->{lossy} } values %{ $walk->{clusters} };
-	my @names = grep { $_ ne 'damage_wal' || $place >= 20 } $coverage->names;
 	my ($best, $on, $value) = (undef, undef, 0);
 	for my $c ($r->real < 0.1 ? () : map { $walk->{clusters}{$_} } sort keys %possible)
 	{

@@ -20,7 +20,6 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
-use List::Util qw(min);
 
 use Walk::Util;
 
@@ -77,7 +76,7 @@ sub damage_wal
 {
 	my ($c, $at, $within, $how, $archive) = @_;
 	my @names = wal_segments($c) or return;
-	my $name = $names[ min(int($at * @names), $#names) ];
+	my $name = $names[ int($at * @names) ];
 	for my $file ("$c->{data}/pg_wal/$name", $archive ? "$c->{walk}{archive}/$name" : ())
 	{
 		next if !-e $file;

@@ -58,10 +58,11 @@ sub number
 	return $self->keep($name, $lo + int($self->real * ($hi - $lo + 1)));
 }
 
+# In [0, $most), rounded down, so that a fraction of a list is in the list.
 sub fraction
 {
 	my ($self, $name, $most) = @_;
-	return $self->keep($name, sprintf('%.3f', $self->real * ($most // 1)));
+	return $self->keep($name, sprintf('%.3f', int($self->real * ($most // 1) * 1000) / 1000));
 }
 
 sub chance

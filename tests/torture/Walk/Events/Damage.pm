@@ -19,7 +19,6 @@ use strict;
 use warnings FATAL => 'all';
 
 use File::Path qw(remove_tree make_path);
-use List::Util qw(min);
 use Time::HiRes qw(sleep time);
 
 use Walk::Damage;
@@ -48,7 +47,7 @@ $EVENTS{archive_hide} = {
 		my ($w, $c, $r) = @_;
 		my @names = archived($w);
 		my $at = $r->fraction('at', 1);
-		my $name = $names[ min(int($at * @names), $#names) ];
+		my $name = $names[ int($at * @names) ];
 		make_path("$w->{dir}/hidden");
 		rename("$w->{archive}/$name", "$w->{dir}/hidden/$name") or die "$name: $!";
 		$w->{hidden} = $name;
