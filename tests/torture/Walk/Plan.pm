@@ -130,6 +130,13 @@ sub compile
 	return \%e;
 }
 
+# How many events a start has not judged yet: those that need a stopped server count.
+sub unjudged_after
+{
+	my ($unjudged, $e) = @_;
+	return $e->{name} eq 'start' ? 0 : $unjudged + ($e->{no} & $BIT{up} ? 1 : 0);
+}
+
 # A cluster as it is now.
 sub state_of
 {
@@ -144,7 +151,7 @@ sub state_of
 	my $flags = 0;
 	for (@FLAGS) { $flags |= $BIT{$_} if $have{$_} }
 	my $unjudged = 0;
-	for (@last) { $unjudged = $_ eq 'start' ? 0 : $unjudged + ($EVENT{$_}{no} & $BIT{up} ? 1 : 0) }
+	$unjudged = unjudged_after($unjudged, $EVENT{$_}) for @last;
 	return { mode => Walk::Coverage::mode_of($c), role => $c->{role}, last => $last[-1] // '', before => $last[-2] // '',
 		flags => $flags, unjudged => $unjudged, value => 0, seconds => 0 };
 }
@@ -187,7 +194,7 @@ sub follow
 	}
 	my $seconds = $s->{seconds} + $e->{seconds};
 	return { mode => $way->{mode} // $s->{mode}, role => $e->{to} // $s->{role}, last => $e->{name}, before => $s->{last}, flags => $flags,
-		unjudged => $e->{name} eq 'start' ? 0 : $s->{unjudged} + ($e->{no} & $BIT{up} ? 1 : 0), seconds => $seconds, parent => $s, new => \%new,
+		unjudged => unjudged_after($s->{unjudged}, $e), seconds => $seconds, parent => $s, new => \%new,
 		value => $s->{value} + (keys(%new) + ($e->{name} eq 'promote' ? $missing->{another} : 0)) * $LATER**$seconds,
 		first => $s->{first} // $e->{name} . ($way->{args} ne '' ? ":$way->{args}" : '') };
 }
