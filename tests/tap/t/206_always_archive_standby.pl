@@ -47,6 +47,21 @@ warm_after_crash($standby, $valid, 'reads, crash');
 wait_for_replay($lsn);
 is(checksums($standby, tables => [LOGGED]), $expected, 'reads, crash: contents are right');
 
+# After a clean restart: the segment with the redo point was restored before the
+# pool was judged, and no other one comes.
+$primary->safe_psql('postgres', 'CHECKPOINT; UPDATE t_heap SET grp = grp + 1 WHERE id < 10');
+$expected = checksums($primary, tables => [LOGGED]);
+$lsn = $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
+wait_for_replay($lsn);
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$standby->restart;
+wait_for_replay($lsn);
+$valid = seal_and_kill($standby);
+$outcome = warm_after_crash($standby, $valid, 'one segment, crash');
+is_deeply($outcome->{dropped}, {}, 'one segment, crash: nothing was dropped');
+wait_for_replay($lsn);
+is(checksums($standby, tables => [LOGGED]), $expected, 'one segment, crash: contents are right');
+
 $standby->promote;
 $standby->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 4');
 $expected = checksums($standby, tables => [LOGGED]);
@@ -54,6 +69,34 @@ $valid = seal_and_kill($standby);
 warm_after_crash($standby, $valid, 'promoted, crash');
 is(checksums($standby, tables => [LOGGED]), $expected, 'promoted, crash: contents are right');
 $standby->stop;
+
+# A standby that lags on purpose.  After a clean restart it replays pg_wal for a long
+# time, in which a restartpoint moves the redo point.
+{
+	$primary->backup('later');
+	my $lagging = new_standby('lagging', $primary, 'later', mode => 'always', init => { has_streaming => 1 });
+	my $offset;
+
+	$lagging->start;
+	$primary->wait_for_replay_catchup($lagging);
+	$lagging->append_conf('postgresql.conf', 'recovery_min_apply_delay = 1h');
+	$lagging->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	$lagging->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'no pause';
+	$primary->safe_psql('postgres', 'BEGIN; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 2; CHECKPOINT; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 3; COMMIT');
+	$primary->wait_for_catchup($lagging, 'flush', $primary->lsn('flush'));
+	$lagging->restart;
+	$lagging->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'RecoveryApplyDelay'}) or die 'no delay';
+	$lagging->safe_psql('postgres', 'CHECKPOINT');
+	seal_and_kill($lagging);
+	$offset = log_offset($lagging);
+	$lagging->start;
+	is(start_outcome($lagging, $offset)->{start}, 'warm', 'lagging, crash: warm start');
+	$lagging->append_conf('postgresql.conf', 'recovery_min_apply_delay = 0');
+	$lagging->reload;
+	$primary->wait_for_replay_catchup($lagging);
+	is(checksums($lagging, tables => [LOGGED]), checksums($primary, tables => [LOGGED]), 'lagging, crash: contents are right');
+	$lagging->stop;
+}
 $primary->stop;
 done_testing();
 

@@ -255,15 +255,22 @@ PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline)
 }
 
 /*
- * All WAL in pg_wal was replayed, and a walreceiver is about to be started.
- * If the primary has nothing new, it will not flush anything.
+ * A standby has replayed all WAL that it has, or a record that the next
+ * restartpoint may name.  Called by the startup process.  While a walreceiver
+ * runs, that one tells.  But if the primary has nothing new, or if there is
+ * none, nobody else does; and a redo point beyond the watermark would make the
+ * start after a crash cold.
  */
 void
 PersistentCacheWalReplayed(void)
 {
 	TimeLineID	timeline;
-	XLogRecPtr	replayed = GetXLogReplayRecPtr(&timeline);
+	XLogRecPtr	replayed;
 
+	if (PersistentCacheDescriptors == NULL || !StandbyMode ||
+		IsInstallXLogFileSegmentActive())
+		return;
+	replayed = GetXLogReplayRecPtr(&timeline);
 	if (!XLogRecPtrIsInvalid(replayed))
 		AdvanceFromDisk(replayed, timeline);
 }

@@ -102,6 +102,8 @@ JudgePool(const ControlFileData *control, bool have_backup_label,
 	PCacheSignals signals;
 
 	memset(facts, 0, sizeof(*facts));
+	/* what follows a start needs it, whatever the pool is */
+	facts->backup_label = have_backup_label;
 	if (PCacheCtl->start.opened.refusal != PCACHE_WARM)
 		return PCacheCtl->start.opened;
 
