@@ -147,7 +147,7 @@ WarnOfMode(const PCacheOptions *options)
 
 	if (mode != NULL && strcmp(mode, "off") != 0)
 	{
-		pg_log_warning("\"%s\" is \"%s\", so the next start of the server will create the pool again, or fail",
+		pg_log_warning("\"%s\" is \"%s\", so the next start of the server may create the pool again",
 					   "persistent_cache_mode", mode);
 		pg_log_warning_hint("Set it to \"off\", or remove the settings of the persistent cache from the configuration.");
 	}

@@ -22,6 +22,7 @@
 
 #include "common/logging.h"
 #include "pg_pcache.h"
+#include "storage/pcache_late_read.h"
 #include "storage/pcache_resize.h"
 
 /* A superblock that a server is just writing looks damaged, but not long. */
@@ -139,6 +140,38 @@ JudgePool(Rebuild *r)
 	QueryMedia(&r->pool, &r->judge.media);
 	PCacheGatherFacts(&r->pool, &r->judge.media, &r->judge.facts);
 	r->judge.verdict = PCacheSuperblocksGate(&r->superblocks, &r->judge.facts);
+}
+
+/*
+ * Does the configuration let the server use a pool in that place?  No pool is used
+ * if a read could go on after its server, see pcache_late_read.c.
+ */
+bool
+SettingsAllowPool(const Rebuild *r, PCacheError *err)
+{
+	const Configuration *conf = &r->conf;
+
+	if (conf->io_method != NULL && conf->debug_io_direct != NULL &&
+		!PCacheReadsEndWithProcess(conf->io_method, conf->debug_io_direct, err))
+		return false;
+	return r->options->directory != NULL ||
+		PCacheDirectoryIsAllowed(r->options->pgdata, conf->directory, r->directory, err);
+}
+
+/* What the server's next start makes of the open pool, which JudgePool() has judged. */
+void
+ForetellStart(const Rebuild *r, PCacheForecast *forecast)
+{
+	PCacheNextConfig config = NextConfig(&r->conf);
+	bool		ours = false;
+
+	memset(forecast, 0, sizeof(*forecast));
+	if (SettingsAllowPool(r, &forecast->error))
+	{
+		PCacheForetellPool(&r->pool, &r->superblocks, &r->judge.facts, &config, r->event, forecast);
+		ours = PCachePoolIsOurs(r->directory, r->judge.facts.record);
+	}
+	PCacheForetellWithout(r->directory, &config, ours, forecast);
 }
 
 /* Where the server will look for the pool. */

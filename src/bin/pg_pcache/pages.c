@@ -134,7 +134,7 @@ DifferInHintsOnly(const PGIOAlignedBlock *a, const PGIOAlignedBlock *b)
 /*
  * Has a page nothing but its header, without an LSN, and its special space?
  * SP-GiST prepares pages for later and leaves them clean, so their file may still
- * have zeros.
+ * have zeros, or the page as it was when it became empty.
  */
 static bool
 IsOnlyPrepared(const PGIOAlignedBlock *page)
@@ -188,13 +188,16 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 		return CheckPage(stored, desc->block_number, checksums) == PAGE_BAD_CHECKSUM ?
 			PAGE_STORED_CHECKSUM : PAGE_EQUAL;
 
+	if (IsOnlyPrepared(cached) &&
+		(IsAllZeros(stored) ||
+		 ((const PageHeaderData *) stored->data)->pd_lower == SizeOfPageHeaderData))
+		return PAGE_HINTS;
 	if (PageLsn(cached) < PageLsn(stored))
 		return PAGE_IMPOSSIBLE;
 	if (PageLsn(cached) == PageLsn(stored))
 	{
 		/* all of a free space map is a hint */
 		if (desc->fork_number == FSM_FORKNUM ||
-			(IsAllZeros(stored) && IsOnlyPrepared(cached)) ||
 			DifferInHintsOnly(cached, stored))
 			return PAGE_HINTS;
 	}

@@ -481,6 +481,8 @@ extern void ReadLiveSuperblocks(const PCachePool *pool,
 extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
 extern void GatherClusterFacts(const Rebuild *r, bool in_use, Judge *judge);
 extern void JudgePool(Rebuild *r);
+extern bool SettingsAllowPool(const Rebuild *r, PCacheError *err);
+extern void ForetellStart(const Rebuild *r, PCacheForecast *forecast);
 extern void OpenAndJudge(const PCacheOptions *options, Rebuild *r);
 extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   const Configuration *conf,
@@ -496,6 +498,7 @@ extern uint32 RecoveryTimeline(const PCacheOptions *options,
 							   bool archive_recovery, bool *archive_decides);
 
 /* scan.c */
+extern uint64 HashSeed(void);
 extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress,
 					  PageScan *scan);
 extern const char *ColdForWantOfPages(const PCacheSuperblock *sb,

@@ -107,6 +107,22 @@ ChooseCapacity(const Rebuild *r)
 	return capacity;
 }
 
+/* The pool is in order: can the server use it? */
+static void
+ConcludeByServer(const Rebuild *r, RebuildResult *result)
+{
+	PCacheForecast forecast;
+	const char *why = forecast.verdict.detail;
+
+	ForetellStart(r, &forecast);
+	if (!forecast.starts)
+		why = forecast.error.message;
+	else if (forecast.verdict.refusal == PCACHE_WARM)
+		return;
+	result->next_start = NEXT_START_COLD;
+	strlcpy(result->detail, why, sizeof(result->detail));
+}
+
 /* What the next start will make of it now. */
 void
 ConcludeRebuild(Rebuild *r)
@@ -131,6 +147,8 @@ ConcludeRebuild(Rebuild *r)
 			strlcpy(result->detail, _("the server's configuration could not be read"),
 					sizeof(result->detail));
 		}
+		else
+			ConcludeByServer(r, result);
 		FreeScan(&scan);
 	}
 	else

@@ -30,7 +30,8 @@
 #define SH_ELEMENT_TYPE	RelationCount
 #define SH_KEY_TYPE		RelFileLocator
 #define SH_KEY			rlocator
-#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(RelFileLocator))
+#define SH_HASH_KEY(tb, k) \
+	((uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(RelFileLocator), HashSeed()))
 #define SH_EQUAL(tb, a, b)	RelFileLocatorEquals(a, b)
 #define SH_SCOPE		static inline
 #define SH_RAW_ALLOCATOR	pg_malloc0

@@ -20,9 +20,6 @@
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
-/* So that nobody can forge a pool whose pages have the same hash values. */
-static uint64 hash_seed;
-
 /* A page that passed its gate; to find duplicates. */
 typedef struct KeptPage
 {
@@ -37,7 +34,7 @@ typedef struct KeptPage
 #define SH_KEY_TYPE		PCachePageKey
 #define SH_KEY			key
 #define SH_HASH_KEY(tb, k) \
-	((uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(PCachePageKey), hash_seed))
+	((uint32) hash_bytes_extended((const unsigned char *) &(k), sizeof(PCachePageKey), HashSeed()))
 #define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(PCachePageKey)) == 0)
 #define SH_SCOPE		static inline
 #define SH_RAW_ALLOCATOR	pg_malloc0
@@ -49,6 +46,17 @@ struct PageSet
 {
 	kept_hash  *pages;
 };
+
+/* So that nobody can forge a pool whose pages or relations have the same hash values. */
+uint64
+HashSeed(void)
+{
+	static uint64 seed;
+
+	if (seed == 0 && !pg_strong_random(&seed, sizeof(seed)))
+		pg_fatal("could not generate a random number");
+	return seed;
+}
 
 /* Remember what the page gates say. */
 static void
@@ -132,8 +140,6 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	kept_hash  *pages;
 	bool		found;
 
-	if (hash_seed == 0 && !pg_strong_random(&hash_seed, sizeof(hash_seed)))
-		pg_fatal("could not generate a random number");
 	pages = kept_create(1024, NULL);
 
 	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);

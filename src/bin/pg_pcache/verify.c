@@ -19,7 +19,6 @@
 
 #include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_late_read.h"
 
 /* Pages that are named one by one; the others are only counted. */
 #define MAX_PAGES_TOLD	20
@@ -97,15 +96,12 @@ JudgeMissingPool(Rebuild *r, VerifyResult *result)
 static void
 JudgeForResult(const Rebuild *r, VerifyResult *result)
 {
-	PCacheNextConfig config = NextConfig(&r->conf);
 	PCacheForecast forecast;
 
-	PCacheForetellPool(&r->pool, &r->superblocks, &r->judge.facts, &config, r->event, &forecast);
+	ForetellStart(r, &forecast);
 	if (r->superblocks.source == PCACHE_SB_COPY && r->event == PCACHE_NEXT_NOTHING)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
 					r->superblocks.first_error.message);
-	PCacheForetellWithout(r->directory, &config,
-						  PCachePoolIsOurs(r->directory, r->judge.facts.record), &forecast);
 	ConcludeForecast(result, &forecast);
 }
 
@@ -179,14 +175,6 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
-/* No pool is used if a read could go on after its server, see pcache_late_read.c. */
-static bool
-ReadsEnd(const Configuration *conf, PCacheError *err)
-{
-	return conf->io_method == NULL || conf->debug_io_direct == NULL ||
-		PCacheReadsEndWithProcess(conf->io_method, conf->debug_io_direct, err);
-}
-
 /* Look at the pool, as the server will at its next start. */
 static void
 Verify(Rebuild *r, VerifyResult *result)
@@ -196,9 +184,7 @@ Verify(Rebuild *r, VerifyResult *result)
 	const char *cold;
 	char		detail[sizeof(result->detail)];
 
-	if (!ReadsEnd(&r->conf, &err) ||
-		(options->directory == NULL &&
-		 !PCacheDirectoryIsAllowed(options->pgdata, r->conf.directory, r->directory, &err)))
+	if (!SettingsAllowPool(r, &err))
 	{
 		JudgeUnavailable(r, &err, result);
 		return;

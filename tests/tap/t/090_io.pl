@@ -93,6 +93,8 @@ debug_io_direct = 'wal, data'};
 	my ($out, $err, $rc) = run_command([ 'pg_pcache', '-D', $node->data_dir, 'verify' ]);
 	like($err, qr/error: a persistent cache cannot be used with "io_method" = "io_uring"/,
 		'io_uring and direct I/O: verify foretells that');
+	command_checks_all([ 'pg_pcache', '-D', $node->data_dir, 'rebuild' ], 2,
+		[ qr/COLD.*cannot be used with "io_method" = "io_uring"/s ], [], 'io_uring and direct I/O: rebuild foretells that, too');
 	$node->append_conf('postgresql.conf', q{debug_io_direct = 'wal'});
 	command_ok([ 'pg_pcache', '-D', $node->data_dir, 'verify' ], 'io_uring and direct I/O for WAL: verify');
 	move($off, $node->data_dir . '/postgresql.conf') or die "$off: $!";

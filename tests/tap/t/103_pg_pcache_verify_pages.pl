@@ -113,6 +113,8 @@ for my $case (
 	[ 'a prune hint, a checksum', sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; substr($p, 20, 4) = 'zzzz'; $p }, undef, 'hint_bits', 0 ],
 	[ 'a bit that is no hint', sub { my $p = $_[0]; substr($p, $tuple + 21, 1) = chr(ord(substr $p, $tuple + 21, 1) ^ 0x20); $p }, undef, 'impossible', 1 ],
 	[ 'a page that was only prepared', sub { $prepared }, sub { "\0" x BLCKSZ }, 'hint_bits', 0 ],
+	[ 'a page that was only prepared, and was empty before', sub { $prepared }, sub { $with_lsn->($prepared, $lsn_of->($_[0])) }, 'hint_bits', 0 ],
+	[ 'a page that was only prepared, and was not empty before', sub { $prepared }, undef, 'impossible', 1 ],
 	[ 'a prepared page that was used', sub { substr(my $p = $prepared, 5000, 1) = 'x'; $p }, sub { "\0" x BLCKSZ }, 'impossible', 1 ],
 	[ 'another line pointer', sub { my $p = $_[0]; substr($p, 24, 4) = pack 'L', $item ^ 0x8; $p }, undef, 'impossible', 1 ],
 	[ 'a checksum in the pool, which has none', sub { my $p = $_[0]; substr($p, 8, 2) = 'zz'; $p }, undef, 'equal', 0 ],
