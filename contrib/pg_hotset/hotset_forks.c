@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "common/pg_prng.h"
 #include "hotset.h"
 
 typedef struct ForkEntry
@@ -21,26 +22,29 @@ typedef struct ForkEntry
 	char		status;
 } ForkEntry;
 
-#define SH_PREFIX		forktable
-#define SH_ELEMENT_TYPE	ForkEntry
-#define SH_KEY_TYPE		HotsetFork
-#define SH_KEY			fork
-#define SH_HASH_KEY(tb, key) hash_bytes((const unsigned char *) &(key), sizeof(HotsetFork))
-#define SH_EQUAL(tb, a, b) (memcmp(&(a), &(b), sizeof(HotsetFork)) == 0)
-#define SH_SCOPE		static inline
-#define SH_DEFINE
-#define SH_DECLARE
-#include "lib/simplehash.h"
-
 /* Neighbouring buffers often have pages of one relation, so the last is remembered. */
 struct HotsetForkMap
 {
-	forktable_hash *table;
+	struct forktable_hash *table;
+	uint64		seed;			/* so that no list can have forks of one hash
+								 * value */
 	uint32		count;
 	bool		last_valid;
 	HotsetFork	last;
 	uint32		last_number;
 };
+
+#define SH_PREFIX		forktable
+#define SH_ELEMENT_TYPE	ForkEntry
+#define SH_KEY_TYPE		HotsetFork
+#define SH_KEY			fork
+#define SH_HASH_KEY(tb, key) \
+	((uint32) hash_bytes_extended((const unsigned char *) &(key), sizeof(HotsetFork), ((HotsetForkMap *) (tb)->private_data)->seed))
+#define SH_EQUAL(tb, a, b) (memcmp(&(a), &(b), sizeof(HotsetFork)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DEFINE
+#define SH_DECLARE
+#include "lib/simplehash.h"
 
 /* An empty map in the current memory context. */
 HotsetForkMap *
@@ -48,7 +52,8 @@ HotsetForkMapCreate(void)
 {
 	HotsetForkMap *map = palloc0(sizeof(HotsetForkMap));
 
-	map->table = forktable_create(CurrentMemoryContext, 256, NULL);
+	map->seed = pg_prng_uint64(&pg_global_prng_state);
+	map->table = forktable_create(CurrentMemoryContext, 256, map);
 	return map;
 }
 

@@ -20,8 +20,10 @@
 #include "hotset.h"
 #include "utils/memutils.h"
 
-/* rounds that a page waits that was evicted again */
-#define ROUNDS_TO_WAIT		HOTSET_HEAT_MASK
+/* rounds that a page waits that was evicted again; the memory has one less */
+#define ROUNDS_TO_WAIT		(HOTSET_MAX_HEAT + 1)
+StaticAssertDecl(ROUNDS_TO_WAIT - 1 <= HOTSET_MAX_HEAT, "the memory is no list");
+
 /* a page that we have not brought, and that was not here */
 #define NOT_REMEMBERED		UINT8_MAX
 
@@ -45,8 +47,10 @@ Recall(const HotsetSet *list, const StringInfo memory)
 	uint32		o = 0;
 
 	memset(waits, NOT_REMEMBERED, list->npages);
-	if (memory->len == 0 || (old = HotsetDecode(memory->data, memory->len, &problem)) == NULL)
+	if (memory->len == 0)
 		return waits;
+	if ((old = HotsetDecode(memory->data, memory->len, &problem)) == NULL)
+		elog(ERROR, "could not decode what pg_hotset remembers: %s", problem);
 	for (uint32 r = 0; r < list->nrelations; r++)
 	{
 		const HotsetRelation *relation = &list->relations[r];

@@ -96,10 +96,11 @@ AppendMessage(StringInfo problem, const char *message)
 /*
  * What to connect to: pg_hotset.source or, if that is empty, primary_conninfo,
  * with pg_hotset.dbname as the database if the string names none, or if it is
- * primary_conninfo, whose database means something else.
+ * primary_conninfo, whose database means something else.  any_host: of several
+ * hosts, begin with any, unless the string says which.
  */
 static bool
-ConnectionOptions(const char **keywords, const char **values, StringInfo problem)
+ConnectionOptions(const char **keywords, const char **values, bool any_host, StringInfo problem)
 {
 	bool		own = hotset_source[0] != '\0';
 	const char *conninfo = own ? hotset_source : PrimaryConnInfo;
@@ -118,7 +119,12 @@ ConnectionOptions(const char **keywords, const char **values, StringInfo problem
 		appendStringInfo(problem, "%s is no connection string", own ? "pg_hotset.source" : "primary_conninfo");
 		return false;
 	}
-	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS - 4; option++)
+	if (any_host)
+	{
+		keywords[n] = "load_balance_hosts";
+		values[n++] = "random";
+	}
+	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS - 3; option++)
 	{
 		if (option->val == NULL || option->val[0] == '\0' || strcmp(option->keyword, "replication") == 0 ||
 			strcmp(option->keyword, "application_name") == 0 || (!own && strcmp(option->keyword, "dbname") == 0))
@@ -154,8 +160,13 @@ Connect(StringInfo problem)
 	instr_time	began;
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 	PGconn	   *conn;
+	static bool host_was_silent = false;
 
-	if (!ConnectionOptions(keywords, values, problem))
+	/*
+	 * libpq goes on to the next host if one refuses, but not if it says
+	 * nothing
+	 */
+	if (!ConnectionOptions(keywords, values, host_was_silent, problem))
 		return NULL;
 	if (!AcquireExternalFD())
 	{
@@ -177,9 +188,13 @@ Connect(StringInfo problem)
 	{
 		if (!WaitFor(conn, status == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE,
 					 began, problem))
+		{
+			host_was_silent = true;
 			return conn;
+		}
 		status = PQconnectPoll(conn);
 	}
+	host_was_silent = false;
 	if (status == PGRES_POLLING_FAILED)
 	{
 		AppendMessage(problem, PQerrorMessage(conn));

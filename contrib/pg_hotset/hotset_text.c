@@ -156,7 +156,7 @@ ReadLine(HotsetText *text, char *line)
 	text->fork.locator.relNumber = numbers[HOTSET_RELATION];
 	text->fork.number = Min(numbers[HOTSET_FORK], INIT_FORKNUM);
 	text->block = numbers[HOTSET_BLOCK];
-	text->heat = Min(numbers[HOTSET_HEAT], HOTSET_HEAT_MASK);
+	text->heat = Min(numbers[HOTSET_HEAT], HOTSET_MAX_HEAT);
 	return LINE_PAGE;
 }
 

@@ -26,6 +26,7 @@
 #include "catalog/pg_class.h"
 #include "hotset.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/buf_internals.h"
@@ -270,28 +271,41 @@ TryWarmSlice(WarmState *warm)
 	MemoryContextSwitchTo(TopMemoryContext);
 }
 
+/* Microseconds since some time, which no change of the clock moves. */
+static int64
+MonotonicTime(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}
+
 /* Wait until so many pages per second are not more than the setting allows. */
 static void
-Throttle(TimestampTz *due, uint64 npages)
+Throttle(int64 *due, uint64 npages)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	int64		wait;
+	int64		began = Max(*due, MonotonicTime() - SLICE_MS * INT64CONST(1000));
 
-	if (ConfigReloadPending)
+	for (;;)
 	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
-	if (hotset_max_rate == 0)
-		return;
-	*due = Max(*due, now - SLICE_MS * INT64CONST(1000)) +
-		(int64) (npages * BLCKSZ * INT64CONST(1000000) / ((uint64) hotset_max_rate * 1024 * 1024));
-	while ((wait = (*due - now) / 1000) > 0)
-	{
+		int64		wait;
+
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		*due = began;
+		if (hotset_max_rate == 0)
+			return;
+		*due += (int64) (npages * BLCKSZ * INT64CONST(1000000) / ((uint64) hotset_max_rate * 1024 * 1024));
+		wait = (*due - MonotonicTime()) / 1000;
+		if (wait <= 0)
+			return;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
-		now = GetCurrentTimestamp();
 	}
 }
 
@@ -303,7 +317,7 @@ hotset_warm_main(Datum main_arg)
 	WarmState	warm = {0};
 	dsm_segment *segment;
 	const char *problem;
-	TimestampTz due = 0;
+	int64		due = 0;
 
 	memcpy(&args, MyBgworkerEntry->bgw_extra, sizeof(args));
 	pqsignal(SIGTERM, die);

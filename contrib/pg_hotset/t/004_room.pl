@@ -83,6 +83,7 @@ $standby->safe_psql('postgres',
 wait_until($standby, 'evicted_again >= 290', 'pages that were evicted again are counted');
 wait_for_rounds($standby, 10);
 is_warm($standby, $primary, 'evicted', 'hot_later');
+ok(!$standby->log_contains('could not decode'), '... and each round knows what was evicted before it');
 
 # With room for all, nobody needs the clock sweep.
 $standby->append_conf('postgresql.conf', "shared_buffers = 32MB\n");
