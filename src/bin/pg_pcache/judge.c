@@ -191,8 +191,8 @@ FindPoolDirectory(Rebuild *r)
 }
 
 /*
- * The server won't start on a pool that has no room for shared_buffers, unless
- * it can make it larger: tell so, as an error or a warning.  Without media it
+ * The server cannot use a pool that has no room for shared_buffers, unless it
+ * can make it larger: tell so, as an error or a warning.  Without media it
  * matters only that there is no room now.
  */
 bool

@@ -223,15 +223,14 @@ PCacheSeedWatermark(const ControlFileData *control, PCacheWatermark *watermark)
 								   control->xlog_seg_size);
 }
 
-/* WAL on disk is durable up to an LSN.  For the startup process. */
+/* WAL on disk is durable up to an LSN.  For the startup process, with a pool. */
 static void
 AdvanceFromDisk(XLogRecPtr durable, TimeLineID timeline)
 {
 	PCacheWatermark watermark;
 
-	if (PersistentCacheDescriptors == NULL || !LastWatermarkIsJudged())
-		return;
-	if (!PCacheWatermarkIsBehind(&PCacheWatermarkCtl->watermark, timeline, durable) ||
+	if (!LastWatermarkIsJudged() ||
+		!PCacheWatermarkIsBehind(&PCacheWatermarkCtl->watermark, timeline, durable) ||
 		!PCacheWatermarkFromDisk(&watermark, timeline, durable, wal_segment_size))
 		return;
 	PCacheWatermarkCtl->watermark = watermark;
