@@ -7,6 +7,7 @@
 use strict;
 use warnings FATAL => 'all';
 
+use File::Copy;
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -71,10 +72,14 @@ is(checksums($standby, tables => [LOGGED]), $expected, 'promoted, crash: content
 $standby->stop;
 
 # A standby that lags on purpose.  After a clean restart it replays pg_wal for a long
-# time, in which a restartpoint moves the redo point.
+# time, in which a restartpoint moves the redo point.  That of a shutdown checkpoint is
+# its own record, and begins a segment.
+foreach my $case ('an online checkpoint', 'a shutdown checkpoint')
 {
-	$primary->backup('later');
-	my $lagging = new_standby('lagging', $primary, 'later', mode => 'always', init => { has_streaming => 1 });
+	my $name = $case =~ s/.* (\w+) .*/$1/r;
+
+	$primary->backup($name);
+	my $lagging = new_standby("lagging_$name", $primary, $name, mode => 'always', init => { has_streaming => 1 });
 	my $offset;
 
 	$lagging->start;
@@ -82,19 +87,34 @@ $standby->stop;
 	$lagging->append_conf('postgresql.conf', 'recovery_min_apply_delay = 1h');
 	$lagging->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 	$lagging->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'no pause';
-	$primary->safe_psql('postgres', 'BEGIN; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 2; CHECKPOINT; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 3; COMMIT');
-	$primary->wait_for_catchup($lagging, 'flush', $primary->lsn('flush'));
-	$lagging->restart;
+	if ($name eq 'online')
+	{
+		$primary->safe_psql('postgres', 'BEGIN; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 2; CHECKPOINT; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 3; COMMIT');
+		$primary->wait_for_catchup($lagging, 'flush', $primary->lsn('flush'));
+		$lagging->stop;
+	}
+	else
+	{
+		my $segment;
+
+		# no walreceiver comes again while replay is paused, so we bring the rest
+		$primary->restart;
+		$primary->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id = 2');
+		$segment = $primary->safe_psql('postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
+		$lagging->stop;
+		copy($primary->data_dir . "/pg_wal/$segment", $lagging->data_dir . "/pg_wal/$segment") or die "copy: $!";
+	}
+	$lagging->start;
 	$lagging->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'RecoveryApplyDelay'}) or die 'no delay';
 	$lagging->safe_psql('postgres', 'CHECKPOINT');
 	seal_and_kill($lagging);
 	$offset = log_offset($lagging);
 	$lagging->start;
-	is(start_outcome($lagging, $offset)->{start}, 'warm', 'lagging, crash: warm start');
+	is(start_outcome($lagging, $offset)->{start}, 'warm', "lagging, $case, crash: warm start");
 	$lagging->append_conf('postgresql.conf', 'recovery_min_apply_delay = 0');
 	$lagging->reload;
 	$primary->wait_for_replay_catchup($lagging);
-	is(checksums($lagging, tables => [LOGGED]), checksums($primary, tables => [LOGGED]), 'lagging, crash: contents are right');
+	is(checksums($lagging, tables => [LOGGED]), checksums($primary, tables => [LOGGED]), "lagging, $case, crash: contents are right");
 	$lagging->stop;
 }
 $primary->stop;

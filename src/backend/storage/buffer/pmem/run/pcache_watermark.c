@@ -269,7 +269,8 @@ PersistentCacheWalReplayed(void)
 	if (PersistentCacheDescriptors == NULL || !StandbyMode ||
 		IsInstallXLogFileSegmentActive())
 		return;
-	replayed = GetXLogReplayRecPtr(&timeline);
+	/* with the record that is being replayed: that is there as well */
+	replayed = GetCurrentReplayRecPtr(&timeline);
 	if (!XLogRecPtrIsInvalid(replayed))
 		AdvanceFromDisk(replayed, timeline);
 }
