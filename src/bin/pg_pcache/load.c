@@ -438,6 +438,7 @@ static void
 LoadImage(Loading *l)
 {
 	const Rebuild *r = &l->r;
+	PCacheError err;
 	char		why[512];
 	const char *hint = "";
 
@@ -445,6 +446,11 @@ LoadImage(Loading *l)
 	l->result.saved_pages = l->image.superblock.saved_pages;
 	if (ModeIsOff(&r->conf))
 		ConcludeCold(l, _("persistent_cache_mode is off"));
+	else if (!SettingsAllowPool(r, &err))
+	{
+		ConcludeCold(l, err.message);
+		strlcpy(l->result.hint, err.hint, sizeof(l->result.hint));
+	}
 	else if (!ImageIsWarm(r, &l->image, why, sizeof(why), &hint))
 	{
 		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
