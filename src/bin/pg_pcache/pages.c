@@ -131,10 +131,25 @@ DifferInHintsOnly(const PGIOAlignedBlock *a, const PGIOAlignedBlock *b)
 	return memcmp(masked[0].data, masked[1].data, BLCKSZ) == 0;
 }
 
+/* The last two bytes of a page of SP-GiST, see access/spgist_private.h. */
+#define SPGIST_ID	0xFF82
+
+/* Is it an SP-GiST page that became empty? */
+static bool
+IsEmptySpGist(const PGIOAlignedBlock *page)
+{
+	const PageHeaderData *header = (const PageHeaderData *) page->data;
+	uint16		id;
+
+	memcpy(&id, page->data + BLCKSZ - sizeof(id), sizeof(id));
+	return id == SPGIST_ID && header->pd_lower == SizeOfPageHeaderData;
+}
+
 /*
  * Has a page nothing but its header, without an LSN, and its special space?
- * SP-GiST prepares pages for later and leaves them clean, so their file may still
- * have zeros, or the page as it was when it became empty.
+ * Indexes prepare pages for later and leave them clean, so their file may still
+ * have zeros.  With SP-GiST it may also have the page as it was when it became
+ * empty.
  */
 static bool
 IsOnlyPrepared(const PGIOAlignedBlock *page)
@@ -189,8 +204,7 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 			PAGE_STORED_CHECKSUM : PAGE_EQUAL;
 
 	if (IsOnlyPrepared(cached) &&
-		(IsAllZeros(stored) ||
-		 ((const PageHeaderData *) stored->data)->pd_lower == SizeOfPageHeaderData))
+		(IsAllZeros(stored) || (IsEmptySpGist(cached) && IsEmptySpGist(stored))))
 		return PAGE_HINTS;
 	if (PageLsn(cached) < PageLsn(stored))
 		return PAGE_IMPOSSIBLE;

@@ -99,7 +99,7 @@ my $file_page = read_bytes("$data/$heap", $file_offset, BLCKSZ);
 my $lsn_of = sub { my ($hi, $lo) = unpack 'LL', $_[0]; ($hi << 32) + $lo };
 my $with_lsn = sub { my ($bytes, $lsn) = @_; pack('LL', $lsn >> 32, $lsn & 0xFFFFFFFF) . substr $bytes, 8 };
 my $item = unpack 'L', substr $page, 24, 4;
-my $prepared = pack "x10 S5 x4 x8160 a8", 0, 24, 8184, 8184, 0x2004, 'special!';
+my $prepared = pack 'x10 S5 x4 x8160 S4', 0, 24, 8184, 8184, 0x2004, 0, 0, 0, 0xFF82;
 my $tuple = $item & 0x7FFF;
 
 for my $case (
@@ -114,6 +114,8 @@ for my $case (
 	[ 'a bit that is no hint', sub { my $p = $_[0]; substr($p, $tuple + 21, 1) = chr(ord(substr $p, $tuple + 21, 1) ^ 0x20); $p }, undef, 'impossible', 1 ],
 	[ 'a page that was only prepared', sub { $prepared }, sub { "\0" x BLCKSZ }, 'hint_bits', 0 ],
 	[ 'a page that was only prepared, and was empty before', sub { $prepared }, sub { $with_lsn->($prepared, $lsn_of->($_[0])) }, 'hint_bits', 0 ],
+	[ 'a page of another kind that was only prepared, and was empty before', sub { substr(my $p = $prepared, -1) = 'x'; $p },
+		sub { $with_lsn->(substr($prepared, 0, -1) . 'x', $lsn_of->($_[0])) }, 'impossible', 1 ],
 	[ 'a page that was only prepared, and was not empty before', sub { $prepared }, undef, 'impossible', 1 ],
 	[ 'a prepared page that was used', sub { substr(my $p = $prepared, 5000, 1) = 'x'; $p }, sub { "\0" x BLCKSZ }, 'impossible', 1 ],
 	[ 'another line pointer', sub { my $p = $_[0]; substr($p, 24, 4) = pack 'L', $item ^ 0x8; $p }, undef, 'impossible', 1 ],
