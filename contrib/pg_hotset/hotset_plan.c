@@ -22,7 +22,6 @@
 
 /* rounds that a page waits that was evicted again; the memory has one less */
 #define ROUNDS_TO_WAIT		(HOTSET_MAX_HEAT + 1)
-StaticAssertDecl(ROUNDS_TO_WAIT - 1 <= HOTSET_MAX_HEAT, "the memory is no list");
 
 /* a page that we have not brought, and that was not here */
 #define NOT_REMEMBERED		UINT8_MAX

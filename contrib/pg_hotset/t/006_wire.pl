@@ -1,8 +1,8 @@
 # Copyright (c) 2026, the persistent-cache developers
 
 # A list that comes slowly, or only in part, and one in a format that is not
-# known, cost nothing but the list.  So does a standby that is killed while it
-# warms.  A standby follows a new primary on its timeline.
+# known, cost nothing but the list.  So does a host that says nothing, and a standby
+# that is killed while it warms.  A standby follows a new primary on its timeline.
 
 use strict;
 use warnings FATAL => 'all';
@@ -154,9 +154,18 @@ foreach my $case ([ 'cut', $closed ], [ 'hold', $silent ], [ 'slow', $silent ])
 	behave('pass');
 	wait_until($standby, 'problem IS NULL', "$how: it goes on");
 }
+
+# The first of several hosts takes connections, and says nothing.  libpq would wait for it forever.
+my $mute = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100) or die $!;
+my $lists = stat_of($standby, 'lists');
+set("pg_hotset.source = 'host=127.0.0.1,127.0.0.1 port=@{[ $mute->sockport ]},@{[ $listener->sockport ]}'");
+wait_until($standby, $silent, 'a host that says nothing');
+wait_until($standby, "lists > $lists + 1 AND problem IS NULL", '... and lists come from the next');
+set("pg_hotset.source = 'host=127.0.0.1 port=@{[ $listener->sockport ]}'");
+
 set('pg_hotset.timeout = 60s');
 behave('slow');
-my $lists = stat_of($standby, 'lists');
+$lists = stat_of($standby, 'lists');
 # one may have been on its way
 wait_until($standby, "lists > $lists + 1 AND problem IS NULL", 'who has the patience gets a slow list');
 
