@@ -34,7 +34,12 @@ all_sections() { awk 'NF {print $1}' <<<"$sections_table"; }
 file_of() { awk -v s="$1" '$1 == s {print $2}' <<<"$sections_table"; }
 title_of() { awk -v s="$1" '$1 == s {$1 = $2 = ""; sub(/^ +/, ""); print}' <<<"$sections_table"; }
 load_section() { # FILE
+	local f
 	unset -f plot
+	# what one defines would be there for the next one
+	while read -r f; do
+		[[ " ${shared_functions[*]} " != *" $f "* ]] || die "tools/bench/sections/$1 defines $f(), which all sections use"
+	done < <(sed -nE 's/^([a-z_0-9]+)\(\).*/\1/p' "$ROOT/tools/bench/sections/$1")
 	# shellcheck disable=SC1090 # one of the files in tools/bench/sections
 	. "$ROOT/tools/bench/sections/$1"
 }
@@ -471,3 +476,6 @@ gnuplot_run() {
 		warn "gnuplot failed: $(tail -n 1 "$work/gnuplot.log")"
 	fi
 }
+
+# what load_section protects
+mapfile -t shared_functions < <(compgen -A function)
