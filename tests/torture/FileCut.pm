@@ -216,11 +216,15 @@ sub rebuild
 }
 
 # The units of a server with these settings.  full_page_writes = off promises that
-# pages are written as a whole, and persistent memory loses lines.
+# pages are written as a whole, and persistent memory loses lines.  With wal_level =
+# minimal an unpatched server depends on whole pages, too: CREATE DATABASE (wal_log) and
+# SET TABLESPACE copy pages without WAL and with their LSN, which may be beyond the redo
+# point, so the next change of the copy has no full page image.
 sub cut_units
 {
 	my ($conf) = @_;
-	return (($conf->{full_page_writes} // 'on') eq 'on' ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512);
+	my $torn = ($conf->{full_page_writes} // 'on') eq 'on' && ($conf->{wal_level} // '') ne 'minimal';
+	return ($torn ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512);
 }
 
 # Simulates the power cut: replaces each root by what the next boot finds.  No process

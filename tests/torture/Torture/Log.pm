@@ -25,10 +25,11 @@ use Torture::State;
 
 our @EXPORT = qw($TOMBSTONE outcome redo_seconds check_log);
 
-# What an unpatched server says as well: an unlogged table was created, and its
-# transaction rolled back without that being durable.  Redo makes its init fork again, beside the empty main
-# fork that waits for a checkpoint.
-our $TOMBSTONE = qr/FATAL:  could not create file "base\/[\d\/]+": File exists/;
+# What an unpatched server says as well, at its first start: redo makes the init fork of
+# an unlogged table, whose main fork is there already.  Its transaction had rolled back
+# without that being durable, and left an empty file; or a power cut took the name of the
+# init fork only.
+our $TOMBSTONE = qr/FATAL:  could not create file "(?:base|pg_tblspc\/\d+\/PG_\w+)\/[\d\/]+": File exists/;
 
 # What the last start in it made of the pool, and what it dropped: two texts.
 sub outcome

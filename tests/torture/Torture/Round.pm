@@ -259,7 +259,8 @@ sub judge_recovery
 	if ($cold)
 	{
 		if ($s->{mode} eq 'planned_restart' && $s->{kill} =~ /^(?:save|stopping|recovery)$/ && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
-		elsif (($s->{kill} eq 'cold' || killed_before_it_was_ready()) && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
+		# a marker's server has a slow sealer as well, and all pages may have been evicted
+		elsif (($s->{kill} =~ /^(?:cold|marker)$/ || killed_before_it_was_ready()) && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
 		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
 		else { problem("A is cold: $line") }
 	}
