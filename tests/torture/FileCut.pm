@@ -217,9 +217,9 @@ sub rebuild
 
 # The units of a server with these settings.  full_page_writes = off promises that
 # pages are written as a whole, and persistent memory loses lines.  With wal_level =
-# minimal an unpatched server depends on whole pages, too: CREATE DATABASE (wal_log) and
-# SET TABLESPACE copy pages without WAL and with their LSN, which may be beyond the redo
-# point, so the next change of the copy has no full page image.
+# minimal an unpatched server depends on whole pages, too: CREATE DATABASE (wal_log)
+# copies pages without WAL and with their LSN, which may be beyond the redo point, so the
+# next change of the copy has no full page image.
 sub cut_units
 {
 	my ($conf) = @_;

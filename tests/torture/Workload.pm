@@ -34,6 +34,7 @@ my $TABLES = 5;
 my $ROWS = 3000;    # at most, per INSERT
 my $BRIN = 1;
 my $DROP_CHECKPOINT = 0;
+my $MOVES = 1;
 my $STRESS = 0;
 
 # Once per cluster, in database postgres.
@@ -141,7 +142,7 @@ sub read_rows
 sub maintain
 {
 	my ($t) = @_;
-	return pick(
+	my $statement = pick(
 		"VACUUM $t;", "VACUUM $t;", "VACUUM (FREEZE, ANALYZE) $t;",
 		"VACUUM (INDEX_CLEANUP on, DISABLE_PAGE_SKIPPING) $t;",
 		"VACUUM FULL $t;", "CLUSTER $t USING ${t}_a;", "REINDEX TABLE $t;",
@@ -153,6 +154,8 @@ sub maintain
 		"VACUUM shared_t;", "REINDEX TABLE shared_t;", "VACUUM pgbench_tellers;",
 		"VACUUM pgbench_accounts;", "SELECT brin_summarize_new_values('${t}_br');",
 		"SELECT gin_clean_pending_list('${t}_arr');");
+
+	return $MOVES || $statement !~ /SET TABLESPACE/ ? $statement : "ANALYZE $t;";
 }
 
 sub copy_rows
@@ -260,6 +263,7 @@ sub sql_stream
 	$ROWS = $load->{rows};
 	$BRIN = $load->{brin};
 	$DROP_CHECKPOINT = $load->{drop_checkpoint};
+	$MOVES = $load->{moves} // 1;
 	$STRESS = $load->{stress};
 	my @out = ("SET lock_timeout = '1s';", 'SET client_min_messages = error;');
 	my @prepared;
