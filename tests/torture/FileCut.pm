@@ -219,22 +219,27 @@ sub rebuild
 # pages are written as a whole, and persistent memory loses lines.  With wal_level =
 # minimal an unpatched server depends on whole pages, too: CREATE DATABASE (wal_log)
 # copies pages without WAL and with their LSN, which may be beyond the redo point, so the
-# next change of the copy has no full page image.
+# next change of the copy has no full page image.  The third value: may names and lengths
+# be lost?  If a table is dropped during a checkpoint, that does not write it any more.  If
+# it comes back, redo meets pages that lack changes from before the redo point, which only
+# full page images mend; an unpatched server fails as well.
 sub cut_units
 {
 	my ($conf) = @_;
 	my $torn = ($conf->{full_page_writes} // 'on') eq 'on' && ($conf->{wal_level} // '') ne 'minimal';
-	return ($torn ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512);
+	return ($torn ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512, ($conf->{full_page_writes} // 'on') eq 'on');
 }
 
 # Simulates the power cut: replaces each root by what the next boot finds.  No process
 # uses them any more.  $unit is how many bytes the disk writes as a whole, and
-# $wal_unit the same for WAL.  The numbers are random, by rand().
+# $wal_unit the same for WAL.  The numbers are random, by rand(), but without $names all
+# names arrive.
 # Returns a text.
 sub cut_files
 {
-	my ($shadow, $unit, $wal_unit, @roots) = @_;
+	my ($shadow, $unit, $wal_unit, $names, @roots) = @_;
 	%cut = (shadow => $shadow, unit => $unit, wal_unit => $wal_unit, names => share(), contents => share(), live => {}, built => {}, count => {});
+	$cut{names} = 1024 if !$names;
 	for my $root (@roots)
 	{
 		$cut{live}{ (stat $root)[1] } = $root;
