@@ -72,14 +72,15 @@ is(checksums($standby, tables => [LOGGED]), $expected, 'promoted, crash: content
 $standby->stop;
 
 # A standby that lags on purpose.  After a clean restart it replays pg_wal for a long
-# time, in which a restartpoint moves the redo point.  That of a shutdown checkpoint is
-# its own record, and begins a segment.
-foreach my $case ('an online checkpoint', 'a shutdown checkpoint')
+# time, in which a restartpoint moves the redo point.  A shutdown checkpoint is its own
+# redo point, and its record begins a segment here, since the primary archives.
+# Both standbys stream, so a checkpoint must not remove WAL that they have not fetched.
+$primary->append_conf('postgresql.conf', 'wal_keep_size = 100MB');
+$primary->reload;
+foreach my $kind ('online', 'shutdown')
 {
-	my $name = $case =~ s/.* (\w+) .*/$1/r;
-
-	$primary->backup($name);
-	my $lagging = new_standby("lagging_$name", $primary, $name, mode => 'always', init => { has_streaming => 1 });
+	$primary->backup($kind);
+	my $lagging = new_standby("lagging_$kind", $primary, $kind, mode => 'always', init => { has_streaming => 1 });
 	my $offset;
 
 	$lagging->start;
@@ -87,7 +88,7 @@ foreach my $case ('an online checkpoint', 'a shutdown checkpoint')
 	$lagging->append_conf('postgresql.conf', 'recovery_min_apply_delay = 1h');
 	$lagging->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 	$lagging->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'}) or die 'no pause';
-	if ($name eq 'online')
+	if ($kind eq 'online')
 	{
 		$primary->safe_psql('postgres', 'BEGIN; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 2; CHECKPOINT; UPDATE t_heap SET grp = grp + 1 WHERE id % 101 = 3; COMMIT');
 		$primary->wait_for_catchup($lagging, 'flush', $primary->lsn('flush'));
@@ -110,11 +111,11 @@ foreach my $case ('an online checkpoint', 'a shutdown checkpoint')
 	seal_and_kill($lagging);
 	$offset = log_offset($lagging);
 	$lagging->start;
-	is(start_outcome($lagging, $offset)->{start}, 'warm', "lagging, $case, crash: warm start");
+	is(start_outcome($lagging, $offset)->{start}, 'warm', "lagging, $kind checkpoint, crash: warm start");
 	$lagging->append_conf('postgresql.conf', 'recovery_min_apply_delay = 0');
 	$lagging->reload;
 	$primary->wait_for_replay_catchup($lagging);
-	is(checksums($lagging, tables => [LOGGED]), checksums($primary, tables => [LOGGED]), "lagging, $case, crash: contents are right");
+	is(checksums($lagging, tables => [LOGGED]), checksums($primary, tables => [LOGGED]), "lagging, $kind checkpoint, crash: contents are right");
 	$lagging->stop;
 }
 $primary->stop;
