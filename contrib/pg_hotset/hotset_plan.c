@@ -20,7 +20,7 @@
 #include "hotset.h"
 #include "utils/memutils.h"
 
-/* rounds that a page waits that was evicted again; the memory has one less */
+/* rounds that a page waits after it was evicted again; one less is remembered, as a usage count */
 #define ROUNDS_TO_WAIT		(HOTSET_MAX_HEAT + 1)
 
 /* a page that we have not brought, and that was not here */

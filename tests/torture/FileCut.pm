@@ -219,15 +219,18 @@ sub rebuild
 # pages are written as a whole, and persistent memory loses lines.  With wal_level =
 # minimal an unpatched server depends on whole pages, too: CREATE DATABASE (wal_log)
 # copies pages without WAL and with their LSN, which may be beyond the redo point, so the
-# next change of the copy has no full page image.  The third value: may names and lengths
-# be lost?  If a table is dropped during a checkpoint, that does not write it any more.  If
-# it comes back, redo meets pages that lack changes from before the redo point, which only
-# full page images mend; an unpatched server fails as well.
+# next change of the copy has no full page image.
+#
+# The third value: may names and lengths be lost?  A checkpoint does not write a table that
+# is dropped meanwhile.  If a power cut brings its file back, redo meets pages that lack
+# changes from before the redo point.  Only full page images mend that, so without them an
+# unpatched server does not start, either.
 sub cut_units
 {
 	my ($conf) = @_;
-	my $torn = ($conf->{full_page_writes} // 'on') eq 'on' && ($conf->{wal_level} // '') ne 'minimal';
-	return ($torn ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512, ($conf->{full_page_writes} // 'on') eq 'on');
+	my $images = ($conf->{full_page_writes} // 'on') eq 'on';
+	my $torn = $images && ($conf->{wal_level} // '') ne 'minimal';
+	return ($torn ? 512 : 8192, ($conf->{wal_sync_method} // '') eq 'pmem' ? 64 : 512, $images);
 }
 
 # Simulates the power cut: replaces each root by what the next boot finds.  No process

@@ -1,8 +1,9 @@
 # Copyright (c) 2026, the persistent-cache developers
 
 # A list that comes slowly, or only in part, and one in a format that is not
-# known, cost nothing but the list.  So does a host that says nothing, and a standby
-# that is killed while it warms.  A standby follows a new primary on its timeline.
+# known, cost nothing but the list.  A host that says nothing costs no more, and
+# neither does a standby that is killed while it warms.  A standby follows a new
+# primary on its timeline.
 
 use strict;
 use warnings FATAL => 'all';

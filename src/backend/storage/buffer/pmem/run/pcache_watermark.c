@@ -254,11 +254,11 @@ PersistentCacheWalRestored(XLogSegNo segno, TimeLineID timeline)
 }
 
 /*
- * A standby has replayed all WAL that it has, or a record that the next
- * restartpoint may name.  Called by the startup process.  While a walreceiver
- * runs, that one tells.  But if the primary has nothing new, or if there is
- * none, nobody else does; and a redo point beyond the watermark would make the
- * start after a crash cold.
+ * A standby has replayed all WAL that it has, or is replaying a record that
+ * the next restartpoint may name.  Called by the startup process.  While a
+ * walreceiver runs, that one tells.  But if the primary has nothing new, or if
+ * there is none, nobody else does; and a redo point beyond the watermark would
+ * make the start after a crash cold.
  */
 void
 PersistentCacheWalReplayed(void)
@@ -269,7 +269,7 @@ PersistentCacheWalReplayed(void)
 	if (PersistentCacheDescriptors == NULL || !StandbyMode ||
 		IsInstallXLogFileSegmentActive())
 		return;
-	/* with the record that is being replayed: that is there as well */
+	/* including the record that is being replayed, which is on disk as well */
 	replayed = GetCurrentReplayRecPtr(&timeline);
 	if (!XLogRecPtrIsInvalid(replayed))
 		AdvanceFromDisk(replayed, timeline);
