@@ -10,6 +10,7 @@ export LONG LIMITS_MB LIMITS_ROUNDS WARM_SIZES WARM_T WARM_ROUNDS RESTARTS OUTAG
 export SIZES STARTS HELPERS HUGE_PAGES LARGE_SIZES LARGE_HELPERS LARGE_STARTS CRASH_WAL CRASHES CRASH_SCALE WAL_ROUNDS IMAGE_MB IMAGE_ROUNDS
 export LOOKUPS_GB LOOKUPS_ROUNDS LOOKUPS_T LOOKUPS_SESSIONS LOOKUPS LOOKUPS_MANY
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST METHODS PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
+export PG_CONFIG DESTDIR
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE SUITE EXTRA_SOURCES REVISION VERSION SUITES DEBFULLNAME DEBEMAIL
 
 ifeq ($(shell id -u),0)
@@ -19,8 +20,28 @@ ROOT_DEPS_DOCS := deps-docs
 endif
 
 .DEFAULT_GOAL := all
+
+# Where nothing can be built in the clone, make goes on in a copy of it.
+# bash, because programs cannot be run on some mounts.
+ELSEWHERE :=
+ifneq ($(filter-out help deps deps-docs,$(or $(MAKECMDGOALS),all)),)
+ELSEWHERE := $(shell bash tools/copy)
+ifneq ($(.SHELLSTATUS),0)
+$(error nothing can be built here)
+endif
+endif
+
+ifneq ($(ELSEWHERE),)
+.PHONY: elsewhere $(MAKECMDGOALS)
+$(or $(MAKECMDGOALS),all): elsewhere
+	@:
+elsewhere:
+	+@bash tools/copy --make $(MAKECMDGOALS)
+else
+
 .PHONY: all help deps deps-docs fetch tree build docs vanilla deb deb-hotset image repo install dist port release demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
+.PHONY: module install-module installcheck-module
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
@@ -38,7 +59,8 @@ help: ## this text
 	'  MODE=...             check-regress: persistent_cache_mode (planned_restart)' \
 	'  KEY=NAME             repo: the key that signs, in your GNUPGHOME or in a file' \
 	'  PCACHE_USER=NAME     the user to build and test as when root runs make (pcache)' \
-	'  CCACHE_DIR=DIR       where ccache keeps its files'
+	'  CCACHE_DIR=DIR       where ccache keeps its files' \
+	'  PG_CONFIG=FILE       module: pg_config of the unpatched server'
 
 deps: ## install the Debian packages needed (normal user: say what is missing)
 	@tools/deps
@@ -54,6 +76,15 @@ tree: fetch ## the patched work tree build/postgres
 
 build: tree ## the same as all
 	@$(RUN) tools/build-tree postgres
+
+module: ## the library for an unpatched server 15 to 18, and pg_pcache, into build/module/MAJOR; PG_CONFIG=/usr/lib/postgresql/17/bin/pg_config
+	@$(RUN) tools/build-module "$(PG_CONFIG)"
+
+install-module: ## the same, installed by you into that server; PG_CONFIG=, DESTDIR=
+	@tools/install-module "$(PG_CONFIG)"
+
+installcheck-module: ## tests of the library that is installed; PG_CONFIG=, TESTS="..." selects
+	@$(RUN) tests/run-module --installed "$(PG_CONFIG)" $(TESTS)
 
 docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: HTML and man pages, in build/docs
 	@$(RUN) tools/build-docs
@@ -98,11 +129,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root dist-full repo-full deb deb-hotset image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -130,6 +161,9 @@ check-outside: all ## workloads that others wrote, over kept pages: sysbench, sq
 
 check-image: ## the image of "make image" as a container: new clusters, secrets, stops, kills, owners; is the cache warm?
 	@tests/image/run || [ $$? -eq 77 ]
+
+check-clones: ## clones in places of all kinds (root): make finds a way in each, or says why there is none; FULL=--full: builds and suites in each
+	@tests/clones/run $(FULL) || [ $$? -eq 77 ]
 
 check-monitoring: all ## what is in monitoring/, with a server and the programs that read it: queries, rules, alerts, lines of the log
 	@$(RUN) tests/monitoring/run
@@ -221,5 +255,7 @@ clean-tree: ## remove build/postgres, local edits and commits in it too
 clean: ## remove all but the downloaded source
 	@[ ! -d build ] || $(RUN) find build -mindepth 1 -maxdepth 1 ! -name download -exec rm -rf {} +
 
-distclean: ## remove build/
+distclean: ## remove build/, and the copy of the clone, where there is one
 	@[ ! -d build ] || { $(RUN) find build -mindepth 1 -delete && rmdir build; }
+
+endif

@@ -16,6 +16,9 @@ JOBS=${JOBS:-$(nproc)}
 # shellcheck disable=SC2034
 RUN_AS=$ROOT/tools/ndctl-setup/lib/run-as
 
+# Suites make programs in temporary directories, and /tmp may be mounted noexec.
+case ,$(findmnt -n -o OPTIONS -T "${TMPDIR:-/tmp}" 2>/dev/null || true), in *,noexec,*) export TMPDIR=/var/tmp ;; esac
+
 say() { printf '==> %s\n' "$*"; }
 warn() { printf '%s: warning: %s\n' "${0##*/}" "$*" >&2; }
 
@@ -35,6 +38,17 @@ skip_suite() {
 	printf '%s: 0 passed, 0 failed\n' "$1"
 	shift
 	skip "$@"
+}
+
+# build_user: who builds and tests if root runs make; is made when there is none
+build_user() {
+	local user=${PCACHE_USER:-pcache}
+	if ! getent passwd "$user" >/dev/null; then
+		say "creating the system user $user" >&2
+		useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin "$user"
+	fi
+	[ "$(id -u "$user")" -ne 0 ] || die "PCACHE_USER=$user is root" "name an unprivileged user"
+	echo "$user"
 }
 
 # as_unprivileged ARGUMENT...: a script that works in build/ goes on as the user
@@ -69,6 +83,20 @@ need_container_user() {
 apt_get() {
 	apt-get -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false \
 		-o Acquire::AllowWeakRepositories=false -o Acquire::AllowDowngradeToInsecureRepositories=false "$@"
+}
+
+# warn_expired LISTS: say which archive's Release in this directory of apt's has expired.
+# apt is silent where Acquire::Check-Valid-Until is off, and what is newer is missing then.
+warn_expired() {
+	local file until
+	for file in "$1"/*Release; do
+		[ -r "$file" ] || continue
+		until=$(sed -n '/^Valid-Until: */ {s///p; q}' "$file")
+		[ -n "$until" ] || continue
+		until=$(date -u -d "$until" '+%s %F' 2>/dev/null) || continue
+		[ "${until% *}" -ge "$(date +%s)" ] ||
+			warn "${file##*/} expired on ${until#* }, so the archive may lack newer releases, also of security fixes"
+	done
 }
 
 # How apt reaches its archives here, as a configuration for another release's apt
@@ -292,8 +320,47 @@ build_module() {
 # build_powercut DIR: the power cut shim
 build_powercut() { make -s -C "$ROOT/tests/powercut" OUT="$1" || die "could not build tests/powercut"; }
 
+# module_server PG_CONFIG: sets major to that of a server that the library can be built for, or dies
+module_server() {
+	local usage="make module PG_CONFIG=/usr/lib/postgresql/17/bin/pg_config"
+	[ -n "$1" ] || die "PG_CONFIG is not set" "$usage"
+	[ -x "$1" ] || die "PG_CONFIG=$1 is no program" "$usage"
+	major=$("$1" --version | sed -nE 's/^PostgreSQL ([0-9]+).*/\1/p')
+	case $major in
+	15 | 16 | 17 | 18) ;;
+	*) die "the library knows PostgreSQL 15 to 18, and this is $("$1" --version)" ;;
+	esac
+	[ -r "$("$1" --pgxs)" ] || die "extensions cannot be built for $("$1" --version)" "as root: apt-get install postgresql-server-dev-$major"
+	# One that is only there to build for, as in a chroot, may lack the server.
+	[ ! -x "$("$1" --bindir)/postgres" ] || ! has_cache "$("$1" --bindir)" ||
+		die "$("$1" --version) has the cache built in, and needs no library"
+}
+
 # Milliseconds, of which only differences say something.
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+
+# machine_lacks LOG: one line that says what the machine had too little of when the suite
+# failed that has written LOG, and how to get it; nothing if its end names nothing of the
+# kind.  Tests provoke some of these messages, so it is a hint, and quotes the message.
+machine_lacks() {
+	local end pattern what
+	end=$(tail -n 400 "$1" | LC_ALL=C tr -cd '\11\12\40-\176' | grep -v '^ok ' || true)
+	while IFS='|' read -r what pattern; do
+		pattern=$(grep -m 1 -oE ".{0,80}($pattern).{0,80}" <<<"$end") || continue
+		# shellcheck disable=SC2001 # any program
+		printf 'the machine: %s: "%s"\n' "${what//NAME/$(sed -E "s/^(.*[ :'\"])?([^ :'\"]+)['\"]?: (command )?not found.*/\2/" <<<"$pattern")}" "$(sed 's/^ *//' <<<"$pattern")"
+		return
+	done <<'END'
+no room for System V shared memory or semaphores (ipcs -u; ipcrm what nobody uses; sysctl kernel.shmmni)|shmget|semget
+/dev/shm is too small (mount -o remount,size=2G /dev/shm; docker run --shm-size=2g)|/dev/shm has [0-9]+ MB left|/dev/shm.*(No space left on device|Bus error)|shared memory.*No space left on device
+no room on a disk (df -h, df -i; make clean removes what is built)|No space left on device|Disk quota exceeded
+not enough memory (free -m; JOBS=1 compiles less at a time; TORTURE_JOBS=1)|Cannot allocate memory|[Oo]ut of memory|virtual memory exhausted|Killed signal terminated program|MB of memory, [0-9]+ MB are free
+no more processes (ulimit -u; cat /sys/fs/cgroup/pids.max; docker run --pids-limit)|fork(: retry|ed)?[^|]*Resource temporarily unavailable|[Cc]annot fork|could not fork
+no more open files (ulimit -n; sysctl fs.file-max)|Too many open files
+the program NAME is missing (make deps, as root; or apt-get install what has it)|[^ ]+: command not found|sh: [0-9]+: [^ ]+: not found
+no network to a package archive (the proxy and the DNS of apt)|Temporary failure (in name resolution|resolving)|Could not resolve|Network is unreachable
+END
+}
 
 # ---------------------------------------------------------------- what suites have counted
 
