@@ -1642,6 +1642,46 @@ TestPageOrder(void **state)
 	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.holes = hole);
 }
 
+/* The library's rule for entries of its ledger, see JudgeEntry(). */
+static void
+TestLedger(void **state)
+{
+	PCacheDescriptor desc;
+	PCachePageFacts facts;
+
+#define EXPECT_ENTRY(expected, written, ...) \
+	EXPECT_PAGE(expected, facts.is_ledger = true, facts.all_written = written, \
+				desc.page_lsn = facts.redo - 1, __VA_ARGS__)
+
+	/* a shutdown checkpoint has written everything, whatever the LSN is */
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, true, (void) 0);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, true, desc.page_lsn = PG_UINT64_MAX);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, true, desc.page_lsn = 0);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, true, desc.flags |= PCACHE_DESC_LSN_BOUND);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, true, desc.fork_number = FSM_FORKNUM, desc.block_number = 2);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, true, facts.drop_unlogged = true);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, true, desc.flags = 0);
+	EXPECT_ENTRY(PCACHE_PAGE_UNLOGGED, true, desc.flags = 0, facts.drop_unlogged = true);
+
+	/* a restartpoint has written what is older */
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, (void) 0);
+	EXPECT_ENTRY(PCACHE_PAGE_YOUNGER, false, desc.page_lsn++);
+	EXPECT_ENTRY(PCACHE_PAGE_YOUNGER, false, desc.page_lsn = PG_UINT64_MAX);
+	EXPECT_ENTRY(PCACHE_PAGE_NO_LSN, false, desc.page_lsn = 0);
+	EXPECT_ENTRY(PCACHE_PAGE_NO_LSN, false, desc.page_lsn = 1);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, desc.page_lsn = 2);
+	EXPECT_ENTRY(PCACHE_PAGE_NO_LSN, false, desc.flags |= PCACHE_DESC_LSN_BOUND);
+	EXPECT_ENTRY(PCACHE_PAGE_FORK, false, desc.fork_number = FSM_FORKNUM, desc.block_number = 2);
+	EXPECT_ENTRY(PCACHE_PAGE_FORK, false, desc.fork_number = VISIBILITYMAP_FORKNUM);
+	EXPECT_ENTRY(PCACHE_PAGE_UNLOGGED, false, desc.flags = 0, facts.drop_unlogged = true);
+
+	/* epochs, and what the patched server knows of WAL, play no role */
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, desc.dirty_epoch = PG_UINT64_MAX);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, facts.lsn_limit = 0);
+	EXPECT_ENTRY(PCACHE_PAGE_NO_FILE, true, desc.rel_number = 16390);
+	EXPECT_ENTRY(PCACHE_PAGE_BEYOND_EOF, false, desc.block_number = 10);
+}
+
 static void
 TestAllPageVerdictsSeen(void **state)
 {
@@ -1764,6 +1804,7 @@ main(void)
 		cmocka_unit_test(TestBadBlocks),
 		cmocka_unit_test(TestPageFlips),
 		cmocka_unit_test(TestPageOrder),
+		cmocka_unit_test(TestLedger),
 		cmocka_unit_test(TestAllPageVerdictsSeen),
 	};
 	int			failed;

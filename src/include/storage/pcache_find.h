@@ -13,8 +13,10 @@
 #define PCACHE_FIND_H
 
 #include "storage/pcache_record.h"
+#include "storage/pcache_setting.h"
 
 extern bool PCacheIsDefaultDirectory(const char *configured);
+extern bool PCacheCanonicalDirectory(char *directory, PCacheError *err);
 extern void PCacheFindDirectory(const char *pgdata, const char *configured,
 								const PCacheRecord *record, char *directory);
 extern bool PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,

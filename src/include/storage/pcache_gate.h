@@ -124,6 +124,8 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_UNLOGGED,
 	PCACHE_PAGE_LSN,
 	PCACHE_PAGE_NO_LSN,
+	PCACHE_PAGE_FORK,			/* only pages of main forks have an LSN */
+	PCACHE_PAGE_YOUNGER,		/* than the redo point: not known to be synced */
 	PCACHE_PAGE_COPIED,			/* redo copies the files of its database */
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
@@ -143,6 +145,8 @@ typedef struct PCachePageFacts
 	 */
 	uint64		completed_epoch;	/* PG_UINT64_MAX: all are */
 	uint64		redo;
+	bool		is_ledger;		/* JudgeEntry() decides */
+	bool		all_written;	/* pg_control is that of a shutdown checkpoint */
 	uint32		n_copied;		/* databases that redo copies once more */
 	uint32		copied[PCACHE_MAX_COPY_NOTES];
 	struct PCacheRelSizes *sizes;

@@ -17,6 +17,7 @@
  *		12 KiB			memory errors that processes died of
  *		16 KiB			databases whose files redo has copied
  *		2 MiB			descriptor array, one cache line per slot
+ *		(2 MiB bound)	the server's buffer headers; pools of the library only
  *		(2 MiB bound)	blocks, BLCKSZ per slot
  *
  * See src/backend/storage/buffer/pmem/README for who may write which field,
@@ -36,7 +37,20 @@
 #define PCACHE_POOL_FILE		"pool"
 #define PCACHE_POOL_FILE_TMP	"pool.tmp"	/* one that is being created */
 #define PCACHE_POOL_FILE_OLD	"pool.old"	/* one that is being replaced */
-#define PCACHE_FORMAT_VERSION	2
+
+/*
+ * There are pools of the patched server, and pools of the library for any
+ * server.  Both have the same layout, but the latter have the buffer headers as
+ * well, which are as large in all majors.  Who compiles this says which it means.
+ */
+#define PCACHE_PATCHED_FORMAT	2
+#define PCACHE_LIBRARY_FORMAT	3
+#ifndef PCACHE_SERVER_FORMAT
+#define PCACHE_SERVER_FORMAT	PCACHE_PATCHED_FORMAT
+#endif
+#define PCACHE_FORMAT_VERSION	PCACHE_SERVER_FORMAT
+#define PCacheIsLibrary()		(PCACHE_SERVER_FORMAT == PCACHE_LIBRARY_FORMAT)
+#define PCACHE_HEADER_SIZE		(PCacheIsLibrary() ? 64 : 0)
 
 #define PCACHE_MAGIC_HEAD		"PGPCACHE"
 #define PCACHE_MAGIC_TAIL		"EHCACPGP"

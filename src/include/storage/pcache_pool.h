@@ -55,6 +55,7 @@ typedef enum PCacheOpenMode
 typedef struct PCacheGeometry
 {
 	uint64		capacity;		/* in blocks */
+	uint64		headers_offset; /* in bytes, of the library's headers */
 	uint64		blocks_offset;	/* in bytes */
 	uint64		pool_size;		/* of the file, in bytes */
 } PCacheGeometry;

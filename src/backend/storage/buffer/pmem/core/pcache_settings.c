@@ -12,8 +12,8 @@
  */
 #include "postgres.h"
 
-#include "port.h"
 #include "storage/pcache_core.h"
+#include "storage/pcache_find.h"
 #include "utils/guc_hooks.h"
 
 int			persistent_cache_mode = PERSISTENT_CACHE_OFF;
@@ -59,48 +59,14 @@ const struct config_enum_entry persistent_cache_on_media_unknown_options[] = {
 	{NULL, 0, false}
 };
 
-/*
- * GUC check hook for persistent_cache_directory.
- *
- * The place of the pool must not depend on where the server is started, nor on
- * what ".." means beyond a symbolic link.
- */
+/* GUC check hook for persistent_cache_directory */
 bool
 check_persistent_cache_directory(char **newval, void **extra, GucSource source)
 {
-	char		canonical[MAXPGPATH];
+	PCacheError err;
 
-	for (const char *name = *newval; name != NULL; name = strchr(name, '/'))
-	{
-		name += strspn(name, "/");
-		if (strncmp(name, "..", 2) == 0 && (name[2] == '/' || name[2] == '\0'))
-		{
-			GUC_check_errdetail("The path must not contain \"..\".");
-			return false;
-		}
-	}
-
-	/* the data directory could not remember it */
-	if (strchr(*newval, '\n') != NULL)
-	{
-		GUC_check_errdetail("The path must not contain a newline.");
-		return false;
-	}
-
-	if (strlcpy(canonical, *newval, sizeof(canonical)) >= MAXPGPATH - PCACHE_PATH_RESERVE)
-	{
-		GUC_check_errdetail("The path must be shorter than %d bytes.",
-							MAXPGPATH - PCACHE_PATH_RESERVE);
-		return false;
-	}
-	canonicalize_path(canonical);
-	if (!is_absolute_path(canonical) &&
-		strcmp(canonical, PCACHE_DEFAULT_DIRECTORY) != 0)
-	{
-		GUC_check_errdetail("The directory must be an absolute path, or \"%s\", which stands for the directory of that name in the data directory.",
-							PCACHE_DEFAULT_DIRECTORY);
-		return false;
-	}
-	strcpy(*newval, canonical); /* which is not longer */
-	return true;
+	if (PCacheCanonicalDirectory(*newval, &err))
+		return true;
+	GUC_check_errdetail("%s", err.message);
+	return false;
 }

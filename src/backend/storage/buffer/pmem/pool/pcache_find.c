@@ -23,15 +23,70 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "port.h"
 #include "storage/pcache_dir.h"
 #include "storage/pcache_find.h"
 #include "storage/pcache_record.h"
+#include "storage/pcache_setting.h"
 
-/* Is persistent_cache_directory the default?  NULL stands for that, too. */
+/*
+ * Is persistent_cache_directory the default?  NULL stands for that, too.  The
+ * library has no default.
+ */
 bool
 PCacheIsDefaultDirectory(const char *configured)
 {
-	return configured == NULL || strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0;
+	return !PCacheIsLibrary() &&
+		(configured == NULL || strcmp(configured, PCACHE_DEFAULT_DIRECTORY) == 0);
+}
+
+/*
+ * Is this a name that a setting may have for the pool's directory?  If so, it is
+ * made canonical, and is not longer then.
+ *
+ * The place of the pool must not depend on where the server is started, nor on
+ * what ".." means beyond a symbolic link.  Sets err, to a detail, if not.
+ */
+bool
+PCacheCanonicalDirectory(char *directory, PCacheError *err)
+{
+	char		canonical[MAXPGPATH];
+
+	for (const char *name = directory; name != NULL; name = strchr(name, '/'))
+	{
+		name += strspn(name, "/");
+		if (strncmp(name, "..", 2) == 0 && (name[2] == '/' || name[2] == '\0'))
+		{
+			PCacheSetError(err, _("The path must not contain \"..\"."));
+			return false;
+		}
+	}
+
+	/* the data directory could not remember it */
+	if (strchr(directory, '\n') != NULL)
+	{
+		PCacheSetError(err, _("The path must not contain a newline."));
+		return false;
+	}
+
+	if (strlcpy(canonical, directory, sizeof(canonical)) >= MAXPGPATH - PCACHE_PATH_RESERVE)
+	{
+		PCacheSetError(err, _("The path must be shorter than %d bytes."),
+					   MAXPGPATH - PCACHE_PATH_RESERVE);
+		return false;
+	}
+	canonicalize_path(canonical);
+	if (is_absolute_path(canonical) || PCacheIsDefaultDirectory(canonical))
+	{
+		strcpy(directory, canonical);
+		return true;
+	}
+	if (PCacheIsLibrary())
+		PCacheSetError(err, _("The directory must be an absolute path."));
+	else
+		PCacheSetError(err, _("The directory must be an absolute path, or \"%s\", which stands for the directory of that name in the data directory."),
+					   PCACHE_DEFAULT_DIRECTORY);
+	return false;
 }
 
 /*
@@ -52,7 +107,7 @@ PCacheFindDirectory(const char *pgdata, const char *configured,
 
 	if (!PCacheIsDefaultDirectory(configured))
 	{
-		strlcpy(directory, configured, MAXPGPATH);
+		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
 		return;
 	}
 	snprintf(directory, MAXPGPATH, "%s/%s", pgdata, PCACHE_DEFAULT_DIRECTORY);
@@ -78,6 +133,18 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
 
 	if (PCacheIsDefaultDirectory(configured))
 		return true;
+	if (PCacheIsLibrary() && directory[0] == '\0')
+	{
+		PCacheSetError(err, _("\"%s\" is not set"), PCacheSetting("directory"));
+		PCacheSetHint(err, _("Set it to a directory on tmpfs, hugetlbfs or fsdax that belongs to the user that owns the server process."));
+		return false;
+	}
+	if (PCacheIsLibrary() && !is_absolute_path(directory))
+	{
+		PCacheSetError(err, _("\"%s\" is not an absolute path: \"%s\""),
+					   PCacheSetting("directory"), directory);
+		return false;
+	}
 	if (realpath(directory, real_directory) == NULL)
 		strlcpy(real_directory, directory, sizeof(real_directory));
 	if (realpath(pgdata, real_pgdata) == NULL)
@@ -86,7 +153,10 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
 		return true;
 	PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
 				   directory);
-	PCacheSetHint(err, _("Set \"persistent_cache_directory\" to \"%s\", or to a directory outside."),
-				  PCACHE_DEFAULT_DIRECTORY);
+	if (PCacheIsLibrary())
+		PCacheSetHint(err, _("Choose a directory outside."));
+	else
+		PCacheSetHint(err, _("Set \"persistent_cache_directory\" to \"%s\", or to a directory outside."),
+					  PCACHE_DEFAULT_DIRECTORY);
 	return false;
 }

@@ -30,6 +30,7 @@
 #include "storage/pcache_fs.h"
 #include "storage/pcache_missing.h"
 #include "storage/pcache_resize.h"
+#include "storage/pcache_setting.h"
 #include "storage/pcache_without.h"
 
 static void ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal,
@@ -64,8 +65,8 @@ PCacheKindSurvives(PCacheFsKind kind, const char *path, PCacheError *err)
 #endif
 	if (why == NULL)
 		return true;
-	PCacheSetError(err, _("\"persistent_cache_mode\" cannot be \"always\" with pool \"%s\": %s"),
-				   path, why);
+	PCacheSetError(err, _("\"%s\" cannot be \"always\" with pool \"%s\": %s"),
+				   PCacheSetting("mode"), path, why);
 	PCacheSetHint(err, _("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\"."));
 	return false;
 }
@@ -76,7 +77,8 @@ PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err)
 {
 	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
 				   pool->path);
-	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\", or set \"persistent_cache_mode\" to \"off\"."));
+	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\", or set \"%s\" to \"off\"."),
+				  PCacheSetting("mode"));
 }
 
 /* A pool with this capacity is too small, and why says why it cannot grow. */
@@ -162,8 +164,8 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 		PCacheComputeGeometry(needed, pool->page_size).pool_size >
 		(uint64) vfs.f_blocks * vfs.f_frsize)
 	{
-		PCacheSetError(&forecast->error, _("the file system of persistent cache pool \"%s\" is too small for \"shared_buffers\" and \"persistent_cache_size\""),
-					   pool->path);
+		PCacheSetError(&forecast->error, _("the file system of persistent cache pool \"%s\" is too small for \"shared_buffers\" and \"%s\""),
+					   pool->path, PCacheSetting("size"));
 		PCacheSetHint(&forecast->error, _("Make the file system larger, or decrease these settings."));
 		return;
 	}
@@ -321,6 +323,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 /*
  * A forecast says that the pool cannot be used.  The server starts without it,
  * unless persistent_cache_required is on, or there is no memory for its buffers.
+ * The library takes the buffers that its server has anyway.
  *
  * directory is that of the pool.  The pool is ours if PGDATA's record has its
  * UUID, and nobody but the server has it locked.
@@ -334,7 +337,8 @@ PCacheForetellWithout(const char *directory, const PCacheNextConfig *config,
 	if (forecast->starts || config->required)
 		return;
 	strlcpy(message, forecast->error.message, sizeof(message));
-	if (PCacheMemoryForBuffers(directory, config->nbuffers * BLCKSZ,
+	if (PCacheIsLibrary() ||
+		PCacheMemoryForBuffers(directory, config->nbuffers * BLCKSZ,
 							   config->huge_pages, ours, &forecast->error))
 		ForetellCold(forecast, PCACHE_UNAVAILABLE, "%s", message);
 }

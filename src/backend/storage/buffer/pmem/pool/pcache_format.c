@@ -37,17 +37,17 @@ PCacheCapacityFor(uint64 file_size)
 	uint64		capacity;
 
 	file_size -= file_size % PCACHE_ALIGNMENT;
-	capacity = file_size / (BLCKSZ + sizeof(PCacheDescriptor));
+	capacity = file_size / (BLCKSZ + sizeof(PCacheDescriptor) + PCACHE_HEADER_SIZE);
 	while (capacity > 0)
 	{
-		uint64		blocks_offset = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).blocks_offset;
-		uint64		fitting = file_size > blocks_offset ?
-			(file_size - blocks_offset) / BLCKSZ : 0;
+		PCacheGeometry g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
+		uint64		fitting = file_size > g.blocks_offset ?
+			(file_size - g.blocks_offset) / BLCKSZ : 0;
 
 		if (fitting >= capacity)
 		{
 			/* what is left over, as far as there are descriptors for it */
-			capacity = Min(fitting, (blocks_offset - PCACHE_DESCRIPTORS_OFFSET) /
+			capacity = Min(fitting, (g.headers_offset - PCACHE_DESCRIPTORS_OFFSET) /
 						   sizeof(PCacheDescriptor));
 			break;
 		}

@@ -125,6 +125,9 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		return Refuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
 					  _("the pool belongs to the cluster with system identifier %llu"),
 					  (unsigned long long) sb->system_identifier);
+	if (PCacheIsLibrary())
+		return sb->state == PCACHE_STATE_EMPTY ?
+			Refuse(PCACHE_COLD_NEW, _("the pool is empty")) : Refuse(PCACHE_WARM, "%s", "");
 	if (facts->record == NULL)
 		return Refuse(PCACHE_COLD_INCARNATION,
 					  _("the data directory has no record of a pool"));
@@ -521,6 +524,8 @@ PCacheSetCompleted(PCachePageFacts *facts, const PCacheSuperblock *sb,
 	const PCacheControlSeen *seen;
 
 	facts->redo = gate_facts->control->checkPointCopy.redo;
+	facts->is_ledger = PCacheIsLibrary();
+	facts->all_written = gate_facts->control->state == DB_SHUTDOWNED;
 	if (sb->state == PCACHE_STATE_CLEAN)
 	{
 		facts->completed_epoch = PG_UINT64_MAX;
@@ -568,6 +573,63 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 }
 
 /*
+ * The library's rule: is the page what a start without the pool would read?
+ *
+ * An entry says: when I was written, at the end of a clean stop, this page was
+ * valid, clean, unlocked and not in I/O.  The gates have found that pg_control is
+ * what that stop left.
+ *
+ * If pg_control says "shut down", the shutdown checkpoint has written and synced
+ * whatever was dirty before it, and what was made dirty after it has no entry.
+ * So the file has this content, whatever the page's LSN is, and whether or not
+ * this start is going to replay WAL.  Only unlogged relations do not stay: a
+ * start that enters recovery resets them below the buffer manager.
+ *
+ * If it says "shut down in recovery", the last restartpoint may be older than what
+ * was written since, and that was not synced.  The file durably has what was
+ * logged before the restartpoint's redo point, and replay repeats the rest.
+ * A page with an LSN below redo was last changed before that.  It must have an
+ * LSN, so it must be of a main fork: maps are changed without one.
+ */
+static PCachePageVerdict
+JudgeEntry(const PCacheDescriptor *desc, const PCachePageFacts *facts)
+{
+	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0)
+		return facts->drop_unlogged ? PCACHE_PAGE_UNLOGGED : PCACHE_PAGE_KEPT;
+	if (facts->all_written)
+		return PCACHE_PAGE_KEPT;
+	if (desc->fork_number != MAIN_FORKNUM)
+		return PCACHE_PAGE_FORK;
+	if (desc->page_lsn <= GIST_BUILD_LSN || (desc->flags & PCACHE_DESC_LSN_BOUND) != 0)
+		return PCACHE_PAGE_NO_LSN;
+	if (desc->page_lsn >= facts->redo)
+		return PCACHE_PAGE_YOUNGER;
+	return PCACHE_PAGE_KEPT;
+}
+
+/* Likewise, the patched server's rule. */
+static PCachePageVerdict
+JudgeDescriptor(const PCacheDescriptor *desc, const PCachePageFacts *facts)
+{
+	if (IsCopied(desc, facts))
+		return PCACHE_PAGE_COPIED;
+
+	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0)
+		return facts->drop_unlogged ? PCACHE_PAGE_UNLOGGED : PCACHE_PAGE_KEPT;
+	if (desc->page_lsn > facts->lsn_limit)
+		return PCACHE_PAGE_LSN;
+	if (desc->page_lsn <= GIST_BUILD_LSN &&
+		desc->fork_number != FSM_FORKNUM &&
+		PCachePageIsDirty(desc, facts))
+		return PCACHE_PAGE_NO_LSN;
+	if ((desc->flags & PCACHE_DESC_NAMES_BLOCKS) != 0 &&
+		facts->host_restarted &&
+		PCachePageIsDirty(desc, facts))
+		return PCACHE_PAGE_NO_LSN;
+	return PCACHE_PAGE_KEPT;
+}
+
+/*
  * Can the page in this slot be kept?  Duplicates, and pages that there is no
  * slot for, are for the caller to see.
  */
@@ -575,6 +637,7 @@ PCachePageVerdict
 PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 			   const PCachePageFacts *facts)
 {
+	PCachePageVerdict verdict;
 	RelFileLocator rlocator;
 	uint64		block_start;
 	int64		nblocks;
@@ -591,24 +654,9 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 		return PCACHE_PAGE_CRC;
 	if (!PCacheDescriptorHasSaneTag(desc))
 		return PCACHE_PAGE_TAG;
-	if (IsCopied(desc, facts))
-		return PCACHE_PAGE_COPIED;
-
-	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0)
-	{
-		if (facts->drop_unlogged)
-			return PCACHE_PAGE_UNLOGGED;
-	}
-	else if (desc->page_lsn > facts->lsn_limit)
-		return PCACHE_PAGE_LSN;
-	else if (desc->page_lsn <= GIST_BUILD_LSN &&
-			 desc->fork_number != FSM_FORKNUM &&
-			 PCachePageIsDirty(desc, facts))
-		return PCACHE_PAGE_NO_LSN;
-	else if ((desc->flags & PCACHE_DESC_NAMES_BLOCKS) != 0 &&
-			 facts->host_restarted &&
-			 PCachePageIsDirty(desc, facts))
-		return PCACHE_PAGE_NO_LSN;
+	verdict = facts->is_ledger ? JudgeEntry(desc, facts) : JudgeDescriptor(desc, facts);
+	if (verdict != PCACHE_PAGE_KEPT)
+		return verdict;
 
 	block_start = facts->blocks_offset + (uint64) slot * BLCKSZ;
 	if (block_start + BLCKSZ > facts->file_size ||
@@ -651,6 +699,10 @@ PCachePageVerdictName(PCachePageVerdict verdict)
 			return "WAL not durable";
 		case PCACHE_PAGE_NO_LSN:
 			return "no LSN";
+		case PCACHE_PAGE_FORK:
+			return "not a main fork";
+		case PCACHE_PAGE_YOUNGER:
+			return "younger than redo";
 		case PCACHE_PAGE_COPIED:
 			return "copied database";
 		case PCACHE_PAGE_BAD_BLOCK:

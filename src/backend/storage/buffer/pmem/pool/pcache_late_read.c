@@ -38,12 +38,14 @@ IsDirectForData(const char *debug_io_direct)
 /*
  * Does no read outlive its process, with these values of the settings
  * io_method and debug_io_direct?  If one may, returns false, with the error.
+ * A setting that the server does not know is NULL.
  */
 bool
 PCacheReadsEndWithProcess(const char *io_method, const char *debug_io_direct,
 						  PCacheError *err)
 {
-	if (pg_strcasecmp(io_method, "io_uring") != 0 || !IsDirectForData(debug_io_direct))
+	if (io_method == NULL || debug_io_direct == NULL ||
+		pg_strcasecmp(io_method, "io_uring") != 0 || !IsDirectForData(debug_io_direct))
 		return true;
 	PCacheSetError(err, _("a persistent cache cannot be used with \"io_method\" = \"io_uring\" and \"debug_io_direct\" = \"data\", because a read that a killed server has started may still overwrite a page of the next one"));
 	PCacheSetHint(err, _("Set \"io_method\" to \"worker\" or \"sync\", or remove \"data\" from \"debug_io_direct\"."));

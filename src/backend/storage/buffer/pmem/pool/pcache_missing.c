@@ -32,6 +32,7 @@
 #include "storage/pcache_fs.h"
 #include "storage/pcache_missing.h"
 #include "storage/pcache_pool.h"
+#include "storage/pcache_setting.h"
 
 /* Would a pool in the directory, of which that part exists, be in PGDATA? */
 static bool
@@ -122,7 +123,8 @@ PCacheMayCreateMissing(const char *directory, bool is_default,
 		record = NULL;
 	if (is_default && record == NULL)
 	{
-		PCacheSetHint(err, _("Run \"pg_pcache init\" to choose size and place of the persistent cache, set \"persistent_cache_directory\" to a directory on tmpfs, hugetlbfs or fsdax, or set \"persistent_cache_mode\" to \"off\"."));
+		PCacheSetHint(err, _("Run \"pg_pcache init\" to choose size and place of the persistent cache, set \"%s\" to a directory on tmpfs, hugetlbfs or fsdax, or set \"%s\" to \"off\"."),
+					  PCacheSetting("directory"), PCacheSetting("mode"));
 		return false;
 	}
 	if (is_default && !PCacheFsIsMemory(record->fs_kind))

@@ -28,6 +28,7 @@
 #include "storage/pcache_file.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
+#include "storage/pcache_setting.h"
 
 /* How often to look whether a lock is free, and how long. */
 #define LOCK_STEP_MS	10
@@ -56,9 +57,11 @@ PCacheComputeGeometry(uint64 capacity, uint64 page_size)
 	PCacheGeometry g;
 
 	g.capacity = capacity;
+	g.headers_offset = TYPEALIGN64(PCACHE_ALIGNMENT,
+								   PCACHE_DESCRIPTORS_OFFSET +
+								   capacity * sizeof(PCacheDescriptor));
 	g.blocks_offset = TYPEALIGN64(PCACHE_ALIGNMENT,
-								  PCACHE_DESCRIPTORS_OFFSET +
-								  capacity * sizeof(PCacheDescriptor));
+								  g.headers_offset + capacity * PCACHE_HEADER_SIZE);
 	g.pool_size = TYPEALIGN64(page_size, g.blocks_offset + capacity * BLCKSZ);
 	return g;
 }
@@ -308,8 +311,8 @@ PCachePoolIsCopied(const PCachePool *pool, const PCacheSuperblock *sb,
 		return false;
 	PCacheSetError(err, _("persistent cache pool \"%s\" is a copy of one that was on %s"),
 				   pool->path, PCacheFsKindName(sb->fs_kind));
-	PCacheSetHint(err, _("A tool that copied the data directory has copied the pool, too.  Remove directory \"%s\", and set \"persistent_cache_directory\" to a directory on tmpfs, hugetlbfs or fsdax that no other cluster uses."),
-				  pool->directory);
+	PCacheSetHint(err, _("A tool that copied the data directory has copied the pool, too.  Remove directory \"%s\", and set \"%s\" to a directory on tmpfs, hugetlbfs or fsdax that no other cluster uses."),
+				  pool->directory, PCacheSetting("directory"));
 	return true;
 }
 

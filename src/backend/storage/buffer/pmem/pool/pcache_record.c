@@ -8,6 +8,8 @@
  * from a pool that never was, and so that a PGDATA that was put back from
  * somewhere else does not match the pool any more.
  *
+ * The library has none: unpatched pg_basebackup and pg_rewind would copy it.
+ *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
@@ -151,6 +153,8 @@ PCacheRecordRead(const char *datadir, PCacheRecord *record,
 	char	   *crc_line;
 
 	memset(record, 0, sizeof(*record));
+	if (PCacheIsLibrary())
+		return PCACHE_RECORD_MISSING;
 	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_RECORD_FILE);
 	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
@@ -198,7 +202,7 @@ PCacheRecordMayBeWritten(const char *datadir, const char *directory, PCacheError
 		PCacheSetHint(err, _("Choose another directory for the persistent cache."));
 		return false;
 	}
-	for (int i = 0; datadir != NULL && i < lengthof(suffixes); i++)
+	for (int i = 0; !PCacheIsLibrary() && datadir != NULL && i < lengthof(suffixes); i++)
 	{
 		char		path[MAXPGPATH];
 		struct stat st;
@@ -228,6 +232,8 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 	int			len;
 	int			fd;
 
+	if (PCacheIsLibrary())
+		return true;
 	if (!PCacheRecordMayBeWritten(datadir, record->directory, err))
 		return false;
 	if (record->capacity == 0 || record->capacity > PCACHE_MAX_CAPACITY)
