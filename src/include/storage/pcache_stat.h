@@ -58,10 +58,20 @@ typedef struct PersistentCacheRelation
 	uint32		kept;			/* of them, over the last start */
 } PersistentCacheRelation;
 
+/*
+ * The server and the library have these each, in pcache_tell.c.  In the server
+ * they are in the files that are named here.
+ *
+ * pcache_shared.c
+ */
+extern bool PersistentCacheEnabled(void);
+
 /* pcache_unavailable.c */
 extern const char *PersistentCacheUnavailable(void);
 
 /* pcache_stat.c */
+extern const char *PersistentCacheModeName(void);
+extern bool PersistentCacheHasProtocol(void);
 extern void PersistentCacheGetStats(PersistentCacheStats *stats);
 
 /* pcache_relations.c */

@@ -41,6 +41,26 @@ GetProtocolStats(PersistentCacheStats *stats)
 	stats->watermark_timeline = PCacheWatermarkCtl->watermark.timeline;
 }
 
+/* The value of persistent_cache_mode. */
+const char *
+PersistentCacheModeName(void)
+{
+	for (const struct config_enum_entry *entry = persistent_cache_mode_options;
+		 entry->name != NULL; entry++)
+	{
+		if (entry->val == persistent_cache_mode)
+			return entry->name;
+	}
+	return "unknown";
+}
+
+/* Are pages sealed while the server runs? */
+bool
+PersistentCacheHasProtocol(void)
+{
+	return PersistentCacheDescriptors != NULL;
+}
+
 /*
  * All that is known of the cache.  Only if PersistentCacheEnabled().
  */
@@ -65,7 +85,7 @@ PersistentCacheGetStats(PersistentCacheStats *stats)
 	stats->startup_usec = PCacheCtl->start.startup_usec;
 	stats->rebuild_usec = PCacheCtl->start.rebuild_usec;
 
-	stats->protocol = PersistentCacheDescriptors != NULL;
+	stats->protocol = PersistentCacheHasProtocol();
 	if (stats->protocol)
 		GetProtocolStats(stats);
 }

@@ -1,0 +1,415 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_views.c
+ *	  SQL access to what the persistent cache does and holds.
+ *
+ * The patched server's module has this file, and so has the library for others.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ *	  contrib/pg_pcache/pcache_views.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/statvfs.h>
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/pcache_fs.h"
+#include "storage/pcache_setting.h"
+#include "storage/pcache_stat.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/pg_lsn.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+/* Number of output arguments (columns) of each function that returns rows */
+#define PG_PCACHE_POOL_COLS			30
+/* of them, between buffers and last_start */
+#define PG_PCACHE_POOL_PLACE_COLS	7
+#define PG_STAT_PCACHE_COLS			11
+#define PG_PCACHE_RELATIONS_COLS	7
+#define PG_PCACHE_NEXT_START_COLS	4
+#define PG_PCACHE_MAX_COLS			30	/* maximum of above */
+
+/* A row's columns, which are filled in from left to right. */
+typedef struct Row
+{
+	Datum		values[PG_PCACHE_MAX_COLS];
+	bool		nulls[PG_PCACHE_MAX_COLS];
+	int			n;				/* columns filled in so far */
+} Row;
+
+/* All columns are null until something else is said of them. */
+static void
+InitRow(Row *row)
+{
+	memset(row->values, 0, sizeof(row->values));
+	memset(row->nulls, true, sizeof(row->nulls));
+	row->n = 0;
+}
+
+static void
+AddNull(Row *row)
+{
+	row->n++;
+}
+
+static void
+AddDatum(Row *row, Datum value)
+{
+	row->nulls[row->n] = false;
+	row->values[row->n++] = value;
+}
+
+static void
+AddText(Row *row, const char *text)
+{
+	AddDatum(row, CStringGetTextDatum(text));
+}
+
+/* "" stands for nothing to say */
+static void
+AddDetail(Row *row, const char *text)
+{
+	if (text[0] == '\0')
+		AddNull(row);
+	else
+		AddText(row, text);
+}
+
+/* The row as a function's result; columns that were not filled in are null. */
+static Datum
+RowToDatum(FunctionCallInfo fcinfo, Row *row, int ncols)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (tupdesc->natts != ncols)
+		elog(ERROR, "incorrect number of output arguments");
+	Assert(row->n <= ncols);
+	return HeapTupleGetDatum(heap_form_tuple(tupdesc, row->values, row->nulls));
+}
+
+static const char *
+StateName(uint32 state)
+{
+	switch ((PCacheState) state)
+	{
+		case PCACHE_STATE_EMPTY:
+			return "empty";
+		case PCACHE_STATE_ATTACHING:
+			return "attaching";
+		case PCACHE_STATE_DIRTY:
+			return "dirty";
+		case PCACHE_STATE_CLEAN:
+			return "clean";
+	}
+	return "unknown";
+}
+
+/* A name that is made for readers, as a key; pg_pcache's JSON has the same keys. */
+static void
+AppendKey(StringInfo json, const char *name)
+{
+	for (; *name != '\0'; name++)
+		appendStringInfoChar(json, *name == ' ' ? '_' : pg_ascii_tolower((unsigned char) *name));
+}
+
+/* The reasons, named as by pg_pcache verify --json, with their counts. */
+static Datum
+DroppedByReason(const PersistentCacheStats *stats)
+{
+	StringInfoData json;
+	const char *separator = "";
+
+	initStringInfo(&json);
+	appendStringInfoChar(&json, '{');
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		if (i == PCACHE_PAGE_KEPT || i == PCACHE_PAGE_FREE)
+			continue;
+		appendStringInfo(&json, "%s\"", separator);
+		AppendKey(&json, PCachePageVerdictName(i));
+		appendStringInfo(&json, "\": " UINT64_FORMAT, stats->pages[i]);
+		separator = ", ";
+	}
+	appendStringInfoChar(&json, '}');
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
+}
+
+/*
+ * The size of the pool's file system, and what is free of it.  Null if it has no
+ * size of its own, as a tmpfs without a limit, or if the pool is gone.
+ */
+static void
+AddRoom(Row *row, const char *path)
+{
+	struct statvfs vfs;
+
+	if (statvfs(path, &vfs) < 0 || vfs.f_blocks == 0)
+	{
+		AddNull(row);
+		AddNull(row);
+		return;
+	}
+	AddDatum(row, Int64GetDatum((int64) vfs.f_blocks * vfs.f_frsize));
+	AddDatum(row, Int64GetDatum((int64) vfs.f_bavail * vfs.f_frsize));
+}
+
+static void
+AddLastStart(Row *row, const PersistentCacheStats *stats)
+{
+	uint64		dropped = 0;
+	bool		warm = stats->start.refusal == PCACHE_WARM;
+
+	AddText(row, warm ? "warm" : "cold");
+	AddDatum(row, TimestampTzGetDatum(stats->started_at));
+	if (warm)
+	{
+		AddNull(row);
+		AddNull(row);
+	}
+	else
+	{
+		AddText(row, PCacheRefusalName(stats->start.refusal));
+		AddDetail(row, stats->start.detail);
+	}
+
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		if (i != PCACHE_PAGE_KEPT && i != PCACHE_PAGE_FREE)
+			dropped += stats->pages[i];
+	}
+	AddDatum(row, Int64GetDatum(stats->pages[PCACHE_PAGE_KEPT]));
+	AddDatum(row, Int64GetDatum(stats->kept_dirty));
+	AddDatum(row, Int64GetDatum(dropped));
+	AddDatum(row, DroppedByReason(stats));
+	AddDatum(row, Int32GetDatum(stats->retired));
+	AddDatum(row, Float8GetDatum(stats->startup_usec / 1000.0));
+	AddDatum(row, Float8GetDatum(stats->rebuild_usec / 1000.0));
+}
+
+/* The pool is configured, and the server runs without it. */
+static void
+AddUnavailable(Row *row)
+{
+	for (int i = 0; i < PG_PCACHE_POOL_PLACE_COLS; i++)
+		AddNull(row);
+	AddText(row, PCacheRefusalName(PCACHE_UNAVAILABLE));
+	AddDatum(row, TimestampTzGetDatum(PgStartTime));
+	AddText(row, PCacheRefusalName(PCACHE_UNAVAILABLE));
+	AddDetail(row, PersistentCacheUnavailable());
+}
+
+static void
+AddMedia(Row *row, const PCacheMediaSummary *media)
+{
+	char		health[PCACHE_MEDIA_HEALTH_LEN];
+	char		devices[PCACHE_PLACE_TEXT_LEN];
+
+	if (media->checked_at == 0)
+		return;
+
+	AddDatum(row, TimestampTzGetDatum(media->checked_at));
+	AddText(row, PCacheMediaAnswerName(media->blocks));
+	AddDetail(row, media->blocks_why);
+	if (media->blocks == PCACHE_MEDIA_UNKNOWN || media->bad_truncated)
+		AddNull(row);
+	else
+		AddDatum(row, Int64GetDatum(media->bad_bytes));
+	AddText(row, PCacheMediaAnswerName(media->dimms_state));
+	AddDetail(row, media->dimms_why);
+	if (media->n_dimms == 0)
+		AddNull(row);
+	else
+		AddText(row, PCacheMediaHealthText(media->health, health, sizeof(health)));
+	AddText(row, PCachePersistenceDomainName(media->domain));
+	if (PCacheNumaNode(media->place.numa_nodes) < 0)
+		AddNull(row);
+	else
+		AddDatum(row, Int32GetDatum(PCacheNumaNode(media->place.numa_nodes)));
+	AddDetail(row, PCachePlaceText(&media->place, devices, sizeof(devices)));
+}
+
+/*
+ * One row with the pool: how it is configured, what the last start made of it,
+ * and what is known of its media.
+ */
+PG_FUNCTION_INFO_V1(pg_pcache_pool);
+
+Datum
+pg_pcache_pool(PG_FUNCTION_ARGS)
+{
+	Row			row;
+	PersistentCacheStats *stats;
+
+	InitRow(&row);
+	AddText(&row, PersistentCacheModeName());
+	AddDatum(&row, Int32GetDatum(NBuffers));
+	if (!PersistentCacheEnabled())
+	{
+		if (PersistentCacheUnavailable() != NULL)
+			AddUnavailable(&row);
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
+	}
+
+	stats = palloc(sizeof(PersistentCacheStats));
+	PersistentCacheGetStats(stats);
+	AddText(&row, stats->path);
+	AddText(&row, PCacheFsKindName(stats->superblock.fs_kind));
+	AddDatum(&row, Int64GetDatum(stats->superblock.capacity));
+	AddDatum(&row, Int64GetDatum(stats->superblock.pool_size));
+	AddRoom(&row, stats->path);
+	AddText(&row, StateName(stats->superblock.state));
+	AddLastStart(&row, stats);
+	AddMedia(&row, &stats->media);
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
+}
+
+/*
+ * One row with what the server does: the sealer, its counters since the start,
+ * and how much is sealed.  Only mode always seals while the server runs; in the
+ * other modes all columns are null.
+ */
+PG_FUNCTION_INFO_V1(pg_stat_pcache);
+
+Datum
+pg_stat_pcache(PG_FUNCTION_ARGS)
+{
+	Row			row;
+	PersistentCacheStats *stats;
+
+	InitRow(&row);
+	if (!PersistentCacheEnabled())
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
+
+	stats = palloc(sizeof(PersistentCacheStats));
+	PersistentCacheGetStats(stats);
+	if (!stats->protocol)
+		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
+
+	if (stats->sealer_pid == 0)
+		AddNull(&row);
+	else
+		AddDatum(&row, Int32GetDatum(stats->sealer_pid));
+	AddDatum(&row, Int64GetDatum(stats->marks));
+	AddDatum(&row, Int64GetDatum(stats->seals));
+	AddDatum(&row, Int64GetDatum(stats->failed_seals));
+	AddDatum(&row, Int64GetDatum(stats->flushed_bytes));
+	AddDatum(&row, Int64GetDatum(stats->drains));
+	AddDatum(&row, Int64GetDatum(stats->queued));
+	AddDatum(&row, Int64GetDatum(stats->sealed));
+	AddDatum(&row, Float8GetDatum((double) stats->sealed / NBuffers));
+	if (!XLogRecPtrIsInvalid(stats->watermark))
+	{
+		AddDatum(&row, LSNGetDatum(stats->watermark));
+		AddDatum(&row, Int32GetDatum(stats->watermark_timeline));
+	}
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
+}
+
+/*
+ * A row for each relation fork that has pages in shared buffers.
+ */
+PG_FUNCTION_INFO_V1(pg_pcache_relations);
+
+Datum
+pg_pcache_relations(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		protocol = PersistentCacheHasProtocol();
+	PersistentCacheRelation *relations;
+	uint32		n;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (rsinfo->setDesc->natts != PG_PCACHE_RELATIONS_COLS)
+		elog(ERROR, "incorrect number of output arguments");
+	relations = PersistentCacheGetRelations(&n);
+	for (uint32 i = 0; i < n; i++)
+	{
+		const PersistentCacheRelation *relation = &relations[i];
+		Row			row;
+
+		InitRow(&row);
+		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.relNumber));
+		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.spcOid));
+		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.dbOid));
+		AddDatum(&row, Int16GetDatum(relation->fork));
+		AddDatum(&row, Int64GetDatum(relation->buffers));
+		if (protocol)
+		{
+			AddDatum(&row, Int64GetDatum(relation->sealed));
+			AddDatum(&row, Int64GetDatum(relation->kept));
+		}
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc,
+							 row.values, row.nulls);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * Seal all that can be sealed.  Returns how many permanent pages are left; NULL
+ * if nothing is sealed in this mode.
+ */
+PG_FUNCTION_INFO_V1(pg_pcache_seal);
+
+Datum
+pg_pcache_seal(PG_FUNCTION_ARGS)
+{
+	static uint32 wait_event_info = 0;
+
+	if (!PersistentCacheHasProtocol())
+		PG_RETURN_NULL();
+	if (wait_event_info == 0)
+		wait_event_info = WaitEventExtensionNew("PgPcacheSeal");
+	PG_RETURN_INT64(PersistentCacheSealNow(wait_event_info));
+}
+
+/*
+ * How will the next start be, after what the argument names?
+ */
+PG_FUNCTION_INFO_V1(pg_pcache_next_start);
+
+static PCacheNextEvent
+GetEvent(const char *what)
+{
+	if (strcmp(what, "restart") == 0)
+		return PCACHE_NEXT_RESTART;
+	if (strcmp(what, "crash") == 0)
+		return PCACHE_NEXT_CRASH;
+	if (strcmp(what, "host crash") == 0)
+		return PCACHE_NEXT_HOST_CRASH;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized event: \"%s\"", what),
+			 errhint("Valid events are \"restart\", \"crash\", and \"host crash\".")));
+}
+
+Datum
+pg_pcache_next_start(PG_FUNCTION_ARGS)
+{
+	Row			row;
+	PCacheForecast *forecast = palloc_object(PCacheForecast);
+	PCacheRefusal refusal;
+
+	PersistentCacheNextStart(GetEvent(text_to_cstring(PG_GETARG_TEXT_PP(0))), forecast);
+	refusal = forecast->verdict.refusal;
+
+	InitRow(&row);
+	AddDatum(&row, BoolGetDatum(forecast->starts && !forecast->is_off &&
+								refusal == PCACHE_WARM));
+	AddText(&row, !forecast->starts ? "refused" :
+			forecast->is_off ? "off" : PCacheRefusalName(refusal));
+	AddDetail(&row, !forecast->starts ? forecast->error.message :
+			  forecast->is_off ? PCacheSetting("mode") " is off" : forecast->verdict.detail);
+	AddDetail(&row, forecast->starts && refusal != PCACHE_UNAVAILABLE ? "" :
+			  forecast->error.hint);
+	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
+}
