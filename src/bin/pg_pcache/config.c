@@ -12,6 +12,9 @@
  */
 #include "postgres_fe.h"
 
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -19,6 +22,72 @@
 #include "fe_utils/string_utils.h"
 #include "pg_pcache.h"
 
+/* For servers whose settings it knows by heart, only the makefile knows this. */
+#ifndef PCACHE_SERVER_BINDIR
+#define PCACHE_SERVER_BINDIR ""
+#endif
+
+/* What shared_preload_libraries must have. */
+#define LIBRARY_NAME		"pg_pcache"
+
+/*
+ * What the library's settings are if the configuration is silent.  "postgres -C"
+ * loads no library, so it knows only those that the configuration has.
+ */
+static const struct
+{
+	const char *name;
+	const char *value;			/* NULL if there is no default */
+}			library_defaults[] =
+
+{
+	{"pcache.mode", PCACHE_DEFAULT_MODE},
+	{"pcache.directory", NULL},
+	{"pcache.size", "0"},
+	{"pcache.on_media_unknown", "use"},
+	{"pcache.required", "off"},
+};
+
+/*
+ * The same as find_other_exec(), but another minor version will do: the library's
+ * program is not updated together with the server.  It need not be installed, so
+ * the server may also be where it was when this was compiled.
+ */
+static int
+FindAnyMinor(const PCacheOptions *options, char *path)
+{
+	const char *version = "postgres (PostgreSQL) " PG_MAJORVERSION;
+	int			rc = -1;
+
+	for (int i = 0; i < 2 && rc != 0; i++)
+	{
+		char		command[MAXPGPATH + 32];
+		char		line[128];
+		FILE	   *pipe;
+
+		if (i == 0)
+		{
+			if (find_my_exec(options->argv0, path) < 0)
+				continue;
+			*last_dir_separator(path) = '\0';
+		}
+		else
+			strlcpy(path, PCACHE_SERVER_BINDIR, MAXPGPATH);
+		strlcat(path, "/postgres", MAXPGPATH);
+		if (access(path, X_OK) < 0)
+			continue;
+		snprintf(command, sizeof(command), "\"%s\" -V", path);
+		fflush(NULL);
+		pipe = popen(command, "r");
+		if (pipe == NULL)
+			continue;
+		rc = fgets(line, sizeof(line), pipe) != NULL &&
+			strncmp(line, version, strlen(version)) == 0 &&
+			!isdigit((unsigned char) line[strlen(version)]) ? 0 : -2;
+		(void) pclose(pipe);
+	}
+	return rc;
+}
 
 /* Find the server's executable, once. */
 static const char *
@@ -30,8 +99,8 @@ FindPostgres(const PCacheOptions *options)
 
 	if (!searched)
 	{
-		int			rc = find_other_exec(options->argv0, "postgres",
-										 PG_BACKEND_VERSIONSTR, path);
+		int			rc = PCacheIsLibrary() ? FindAnyMinor(options, path) :
+			find_other_exec(options->argv0, "postgres", PG_BACKEND_VERSIONSTR, path);
 
 		searched = true;
 		found = (rc == 0);
@@ -44,6 +113,9 @@ FindPostgres(const PCacheOptions *options)
 	}
 	return found ? path : NULL;
 }
+
+/* Could the configuration be read when somebody asked last? */
+static bool readable = true;
 
 /* What the server that runs was started with, for a shell. */
 static const char *server_arguments = "";
@@ -85,17 +157,11 @@ StartPostgres(const char *postgres, const char *directory, const char *config_fi
 }
 
 /*
- * The values that n configuration parameters have in a server that is started
- * with -D directory, and with this configuration file if that is not NULL, by
- * asking "postgres -C".  Each gets a copy, or NULL, after a warning, if that is
- * unknown.
- *
- * "postgres -C" takes one name, so it runs once for each, all at a time.  If the
- * first one is not known, for example since the configuration has an error, the
- * others count as unknown, too, and only the first one says why.
+ * Have "postgres -C" print n configuration parameters.  It takes one name, so it
+ * runs once for each, all at a time.
  */
-void
-AskPostgres(const PCacheOptions *options, const char *directory,
+static void
+RunPostgres(const PCacheOptions *options, const char *directory,
 			const char *config_file, int n, const char *const names[],
 			char *values[])
 {
@@ -120,7 +186,7 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 			(void) pg_strip_crlf(line);
 			values[i] = line;
 		}
-		else if (i == 0 || values[0] != NULL)
+		else if (i == 0 || (values[0] != NULL && !PCacheIsLibrary()))
 		{
 			pg_log_warning("could not read \"%s\" from the cluster's configuration",
 						   names[i]);
@@ -130,6 +196,69 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 	}
 	pg_free(pipes);
 	pg_free(commands);
+}
+
+/* The default of a setting of the library, or NULL. */
+static char *
+DefaultOf(const char *name)
+{
+	for (int i = 0; i < lengthof(library_defaults); i++)
+	{
+		if (strcmp(library_defaults[i].name, name) == 0 && library_defaults[i].value != NULL)
+			return pg_strdup(library_defaults[i].value);
+	}
+	return NULL;
+}
+
+/*
+ * The values that n configuration parameters have in a server that is started
+ * with -D directory, and with this configuration file if that is not NULL, by
+ * asking "postgres -C".  Each gets a copy, or NULL, after a warning, if that is
+ * unknown.  Returns false if the configuration cannot be read.
+ *
+ * If the first one is not known, for example since the configuration has an error,
+ * the others count as unknown, too, and only the first one says why.  So the
+ * library's program asks for one first that each server knows.  What such a server
+ * then does not know of ours is not set; and of its own, that it has no such setting.
+ */
+bool
+AskPostgres(const PCacheOptions *options, const char *directory,
+			const char *config_file, int n, const char *const names[],
+			char *values[])
+{
+	const char **asked;
+	char	  **answers;
+	bool		known;
+
+	if (!PCacheIsLibrary())
+	{
+		RunPostgres(options, directory, config_file, n, names, values);
+		return values[0] != NULL;
+	}
+	asked = pg_malloc_array(const char *, n + 1);
+	answers = pg_malloc_array(char *, n + 1);
+	asked[0] = "data_directory";
+	memcpy(asked + 1, names, n * sizeof(*names));
+	RunPostgres(options, directory, config_file, n + 1, asked, answers);
+	known = (answers[0] != NULL);
+	for (int i = 0; i < n; i++)
+	{
+		values[i] = answers[i + 1];
+		/* as the server does with what it knows as a path */
+		if (values[i] != NULL && strcmp(names[i], PCacheSetting("directory")) == 0)
+		{
+			if (values[i][0] == '\0')
+				values[i] = NULL;
+			else
+				canonicalize_path(values[i]);
+		}
+		if (values[i] == NULL && known)
+			values[i] = DefaultOf(names[i]);
+	}
+	free(answers[0]);
+	pg_free(asked);
+	pg_free(answers);
+	return known;
 }
 
 /*
@@ -149,8 +278,8 @@ ReadSettings(const PCacheOptions *options, int n, const char *const names[],
 	if (!located)
 		config_file = LocateConfigFile(options);
 	located = true;
-	AskPostgres(options, options->pgdata, config_file, n, names, values);
-	if (values[0] == NULL && FindPostgres(options) != NULL &&
+	readable = AskPostgres(options, options->pgdata, config_file, n, names, values);
+	if (!readable && FindPostgres(options) != NULL &&
 		(options->verb & (VERB_CHECK | VERB_VERIFY)) != 0 &&
 		access(config_file != NULL ? config_file :
 			   psprintf("%s/postgresql.conf", options->pgdata), R_OK) == 0)
@@ -168,28 +297,174 @@ ReadSetting(const PCacheOptions *options, const char *name)
 }
 
 /*
- * What "postgres -C" says of a size, shared_buffers or persistent_cache_size, in
+ * Parse a size as the server does, into blocks, or -1.  "postgres -C" prints a
+ * setting that it knows in blocks, and one of the library as somebody has written it.
+ */
+static double
+ParseSizeSetting(const char *value)
+{
+	static const struct
+	{
+		const char *name;
+		double		blocks;
+	}			units[] =
+	{
+		{"TB", 1024.0 * 1024 * 1024 * 1024 / BLCKSZ},
+		{"GB", 1024.0 * 1024 * 1024 / BLCKSZ},
+		{"MB", 1024.0 * 1024 / BLCKSZ},
+		{"kB", 1024.0 / BLCKSZ},
+		{"B", 1.0 / BLCKSZ},
+	};
+	char	   *end;
+	double		blocks;
+	size_t		len;
+
+	errno = 0;
+	blocks = strtol(value, &end, 0);
+	if (*end == '.' || *end == 'e' || *end == 'E' || errno == ERANGE)
+	{
+		errno = 0;
+		blocks = strtod(value, &end);
+	}
+	if (end == value || errno == ERANGE || isnan(blocks))
+		return -1;
+	while (isspace((unsigned char) *end))
+		end++;
+	len = strcspn(end, " \t\r\n\v\f");
+	if (end[len + strspn(end + len, " \t\r\n\v\f")] != '\0')
+		return -1;
+	if (len == 0)
+		return rint(blocks);
+	for (int i = 0; i < lengthof(units); i++)
+	{
+		if (strlen(units[i].name) != len || strncmp(units[i].name, end, len) != 0)
+			continue;
+		blocks *= units[i].blocks;
+		/* a fraction is one of the next smaller unit */
+		if (i + 1 < lengthof(units))
+			blocks = rint(blocks / units[i + 1].blocks) * units[i + 1].blocks;
+		return rint(blocks);
+	}
+	return -1;
+}
+
+/*
+ * What "postgres -C" says of a size, shared_buffers or that of the pool, in
  * blocks, or -1 if that is unknown.
  */
 static int64
 ParseBlocks(const char *name, const char *value)
 {
-	char	   *end;
-	int			blocks;
+	double		blocks;
 
 	if (value == NULL)
 		return -1;
-
-	/* "postgres -C" prints integers in the parameter's own unit */
-	errno = 0;
-	blocks = strtoint(value, &end, 10);
-	if (errno != 0 || end == value || *end != '\0' || blocks < 0)
+	blocks = ParseSizeSetting(value);
+	if (blocks < 0 || blocks > INT_MAX)
 	{
 		pg_log_warning("could not understand the value \"%s\" of \"%s\"",
 					   value, name);
-		blocks = -1;
+		return -1;
 	}
-	return blocks;
+	return (int64) blocks;
+}
+
+/*
+ * Is this value of a Boolean setting true?  The library's is as somebody has
+ * written it.
+ */
+static bool
+IsTrue(const char *value)
+{
+	size_t		len = value != NULL ? strlen(value) : 0;
+
+	return len > 0 &&
+		(pg_strncasecmp(value, "true", len) == 0 || pg_strncasecmp(value, "yes", len) == 0 ||
+		 pg_strcasecmp(value, "on") == 0 || strcmp(value, "1") == 0);
+}
+
+/*
+ * The mode as everybody writes it.  The library takes its default for a value that
+ * it does not know.
+ */
+static char *
+CanonicalMode(char *mode)
+{
+	static const char *const modes[] = {"off", "planned_restart", "always"};
+
+	if (!PCacheIsLibrary() || mode == NULL)
+		return mode;
+	for (int i = 0; i < lengthof(modes); i++)
+	{
+		if (pg_strcasecmp(mode, modes[i]) == 0)
+			return pg_strdup(modes[i]);
+	}
+	pg_log_warning("could not understand the value \"%s\" of \"%s\"",
+				   mode, PCacheSetting("mode"));
+	return pg_strdup(PCACHE_DEFAULT_MODE);
+}
+
+/* Is this element of shared_preload_libraries our library? */
+static bool
+IsOurLibrary(char *element)
+{
+	char	   *name;
+	size_t		len;
+
+	while (isspace((unsigned char) *element) || *element == '"')
+		element++;
+	len = strlen(element);
+	while (len > 0 && (isspace((unsigned char) element[len - 1]) || element[len - 1] == '"'))
+		element[--len] = '\0';
+	name = strrchr(element, '/') != NULL ? strrchr(element, '/') + 1 : element;
+	return strcmp(name, LIBRARY_NAME) == 0 || strcmp(name, LIBRARY_NAME DLSUFFIX) == 0;
+}
+
+/* Does the server load the library?  If that is not known, we say yes. */
+static bool
+IsPreloaded(const char *libraries)
+{
+	char	   *list;
+	char	   *rest = NULL;
+	bool		found = false;
+
+	if (libraries == NULL)
+		return true;
+	list = pg_strdup(libraries);
+	for (char *element = strtok_r(list, ",", &rest); element != NULL && !found;
+		 element = strtok_r(NULL, ",", &rest))
+		found = IsOurLibrary(element);
+	free(list);
+	return found;
+}
+
+/*
+ * A server that is to load the library does not start without it.  The verbs that
+ * foretell a start have nothing more to say then.  Where the library is, we only
+ * know if nobody has given directories to look in.
+ */
+static void
+RequireLibrary(const PCacheOptions *options, const char *libraries,
+			   const char *library_path)
+{
+	char		directory[MAXPGPATH];
+	const char *postgres = FindPostgres(options);
+	char	   *file;
+
+	if ((options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 || postgres == NULL ||
+		libraries == NULL || strstr(libraries, "/" LIBRARY_NAME) != NULL ||
+		library_path == NULL || strcmp(library_path, "$libdir") != 0)
+		return;
+	get_pkglib_path(postgres, directory);
+	file = psprintf("%s/%s%s", directory, LIBRARY_NAME, DLSUFFIX);
+	if (access(file, R_OK) < 0)
+	{
+		pg_log_error("the server does not start: \"%s\" has \"%s\", but there is no file \"%s\"",
+					 "shared_preload_libraries", LIBRARY_NAME, file);
+		pg_log_error_hint("Install the library for this server, or take its name out of the list.");
+		exit(EXIT_ERROR);
+	}
+	pfree(file);
 }
 
 /* A size at the next start, in blocks, or -1 if that is unknown. */
@@ -203,45 +478,103 @@ ReadSizeSetting(const PCacheOptions *options, const char *name)
 	return blocks;
 }
 
+/*
+ * The library has no place for the pool but what the configuration says, so give up
+ * if that cannot be read.
+ */
+void
+RequireReadableConfiguration(void)
+{
+	if (!PCacheIsLibrary() || readable)
+		return;
+	pg_log_error("could not find out where the pool is: the server's configuration could not be read");
+	pg_log_error_hint("Give the directory of the pool with %s, if the verb has this option, or mend the configuration.",
+					  "--directory");
+	exit(EXIT_ERROR);
+}
+
+/*
+ * The directory of the pool, or NULL if the configuration names none.  For verbs
+ * that look for the pool that there is: if the library's server was last started
+ * with a directory on its command line, the pool is there.
+ */
+char *
+ReadPoolDirectory(const PCacheOptions *options)
+{
+	char	   *directory = ReadSetting(options, PCacheSetting("directory"));
+
+	if (directory == NULL && PCacheIsLibrary())
+	{
+		RequireReadableConfiguration();
+		AskWithServerArguments(options);
+		directory = ReadSetting(options, PCacheSetting("directory"));
+	}
+	return directory;
+}
+
 /* What the cluster will use the pool with, as far as that is known. */
 void
 ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 {
 	static const char *const names[] = {
-		"persistent_cache_mode", "persistent_cache_directory", "shared_buffers",
-		"persistent_cache_size", "persistent_cache_on_media_unknown",
-		"persistent_cache_required", "huge_pages", "io_method", "debug_io_direct",
+		PCacheSetting("mode"), PCacheSetting("directory"), "shared_buffers",
+		PCacheSetting("size"), PCacheSetting("on_media_unknown"),
+		PCacheSetting("required"), "huge_pages", "io_method", "debug_io_direct",
+		/* the library's program only */
+		"shared_preload_libraries", "dynamic_library_path"
 	};
-	char	   *values[lengthof(names)];
+	char	   *values[lengthof(names)] = {0};
 
-	ReadSettings(options, lengthof(names), names, values);
-	conf->mode = values[0];
+	ReadSettings(options, PCacheIsLibrary() ? lengthof(names) : lengthof(names) - 2,
+				 names, values);
+	conf->mode = CanonicalMode(values[0]);
 	conf->directory = values[1];
 	conf->nbuffers = ParseBlocks(names[2], values[2]);
 	conf->pool_size = Max(ParseBlocks(names[3], values[3]), 0);
-	conf->cold_on_media_unknown = values[4] != NULL && strcmp(values[4], "cold") == 0;
-	conf->required = values[5] != NULL && strcmp(values[5], "on") == 0;
+	conf->cold_on_media_unknown = values[4] != NULL && pg_strcasecmp(values[4], "cold") == 0;
+	conf->required = IsTrue(values[5]);
 	conf->huge_pages = values[6] == NULL || strcmp(values[6], "off") != 0;
 	conf->io_method = values[7];
 	conf->debug_io_direct = values[8];
+	conf->preloaded = !PCacheIsLibrary() || IsPreloaded(values[9]);
+	if (PCacheIsLibrary() && conf->preloaded)
+		RequireLibrary(options, values[9], values[10]);
 	for (int i = 3; i < 7; i++)
 		free(values[i]);
 	free(values[2]);
+	free(values[9]);
+	free(values[10]);
 }
 
-/* Is it known that the next start does without the pool? */
+/*
+ * If it is known that the next start does without the pool, returns why, else
+ * NULL.
+ */
+const char *
+WhyOff(const Configuration *conf)
+{
+	if (conf->mode != NULL && strcmp(conf->mode, "off") == 0)
+		return psprintf(_("%s is off"), PCacheSetting("mode"));
+	if (!conf->preloaded)
+		return _("\"shared_preload_libraries\" does not have \"pg_pcache\", without which the settings of the cache have no effect");
+	return NULL;
+}
+
 bool
 ModeIsOff(const Configuration *conf)
 {
-	return conf->mode != NULL && strcmp(conf->mode, "off") == 0;
+	return WhyOff(conf) != NULL;
 }
 
-/* The configuration, as the questions about the next start want it. */
+/*
+ * The configuration, as the questions about the next start want it.  The library
+ * has no mode always yet.
+ */
 PCacheNextConfig
 NextConfig(const Configuration *conf)
 {
 	PCacheNextConfig config = {
-		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 ?
+		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 && !PCacheIsLibrary() ?
 		PERSISTENT_CACHE_ALWAYS : PERSISTENT_CACHE_PLANNED_RESTART,
 		.directory = conf->directory,
 		.size = conf->pool_size,

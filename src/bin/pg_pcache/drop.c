@@ -143,12 +143,12 @@ CarryOut(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 static void
 WarnOfMode(const PCacheOptions *options)
 {
-	char	   *mode = ReadSetting(options, "persistent_cache_mode");
+	char	   *mode = ReadSetting(options, PCacheSetting("mode"));
 
-	if (mode != NULL && strcmp(mode, "off") != 0)
+	if (mode != NULL && pg_strcasecmp(mode, "off") != 0)
 	{
 		pg_log_warning("\"%s\" is \"%s\", so the next start of the server may create the pool again",
-					   "persistent_cache_mode", mode);
+					   PCacheSetting("mode"), mode);
 		pg_log_warning_hint("Set it to \"off\", or remove the settings of the persistent cache from the configuration.");
 	}
 	free(mode);
@@ -165,7 +165,10 @@ WarnOfImage(const PCacheOptions *options)
 	if (lstat(path, &st) < 0)
 		return;
 	pg_log_warning("image \"%s\" is left", path);
-	pg_log_warning_hint("Remove it, too: it holds pages of the cluster, and without the pool no load accepts it.");
+	if (PCacheIsLibrary())
+		pg_log_warning_hint("It holds pages of the cluster.  Remove it, too, if you are not going to load it.");
+	else
+		pg_log_warning_hint("Remove it, too: it holds pages of the cluster, and without the pool no load accepts it.");
 }
 
 static bool

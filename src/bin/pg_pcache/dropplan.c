@@ -38,8 +38,9 @@ ReadRecord(const PCacheOptions *options, DropPlan *plan)
 
 	snprintf(plan->record_path, sizeof(plan->record_path), "%s/%s",
 			 options->pgdata, PCACHE_RECORD_FILE);
-	snprintf(plan->default_directory, sizeof(plan->default_directory), "%s/%s",
-			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
+	if (!PCacheIsLibrary())
+		snprintf(plan->default_directory, sizeof(plan->default_directory), "%s/%s",
+				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
 	plan->record_result = PCacheRecordRead(options->pgdata, &plan->record, &err);
 	if (plan->record_result == PCACHE_RECORD_ERROR && !options->force)
 	{
@@ -66,7 +67,13 @@ ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 		directory = plan->record.directory;
 	else
 	{
-		configured = ReadSetting(options, "persistent_cache_directory");
+		configured = ReadPoolDirectory(options);
+		if (PCacheIsLibrary() && configured == NULL)
+		{
+			pg_log_error("\"%s\" is not set", PCacheSetting("directory"));
+			pg_log_error_hint("Give the directory of the pool with %s.", "--directory");
+			exit(EXIT_ERROR);
+		}
 		if (!PCacheIsDefaultDirectory(configured))
 			directory = configured;
 	}
@@ -114,7 +121,9 @@ ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
  *
  * A copy of the cluster, such as a standby, has the same system identifier.  If
  * its record was copied as well, only the incarnation tells that another server
- * has used the pool since.
+ * has used the pool since.  The library has no record.  Whoever drops the pool of
+ * the server that this one was copied from, while that is down, costs it a warm
+ * start.
  */
 static const char *
 WhyForeign(const DropPlan *plan, const PCacheSuperblocks *superblocks)
@@ -127,6 +136,8 @@ WhyForeign(const DropPlan *plan, const PCacheSuperblocks *superblocks)
 		return psprintf(_("It belongs to another cluster, with system identifier %llu; this one has %llu."),
 						(unsigned long long) sb->system_identifier,
 						(unsigned long long) plan->control->system_identifier);
+	if (PCacheIsLibrary())
+		return NULL;
 	if (plan->record_result != PCACHE_RECORD_OK)
 		return _("The data directory has no record of it.");
 	if (memcmp(sb->pool_uuid, plan->record.pool_uuid, PCACHE_UUID_LEN) != 0)

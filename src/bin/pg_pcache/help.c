@@ -53,10 +53,10 @@ static const HelpLine help_lines[] = {
 					 "                           the cluster's\n")},
 	{"directory", VERB_INIT,
 		gettext_noop("      --directory=DIR      create the pool there (default: by\n"
-					 "                           persistent_cache_directory)\n")},
+					 "                           " PCacheSetting("directory") ")\n")},
 	{"size", VERB_INIT,
 		gettext_noop("      --size=SIZE          how much data to cache at most, in kB, MB, GB or TB\n"
-					 "                           (default: by persistent_cache_size, or\n"
+					 "                           (default: by " PCacheSetting("size") ", or\n"
 					 "                           shared_buffers if that is larger)\n")},
 	{"force", VERB_INIT,
 	gettext_noop("      --force              replace the pool that there is\n")},

@@ -78,10 +78,15 @@ ImageDigest(const PCacheImageHeader *header, const PCacheSuperblock *sb,
 /*
  * Is an image that was opened, and so has the digest that its header says, the
  * one that PGDATA's record names?  record is NULL if there is none.
+ *
+ * The library has no record, so it trusts an image as it trusts a pool: nobody
+ * else may write to the file, nor exchange it, see OpenFile().
  */
 bool
 ImageIsNamed(const Image *image, const PCacheRecord *record)
 {
+	if (PCacheIsLibrary())
+		return image->header.kind == PCACHE_IMAGE_PAGES;
 	return record != NULL &&
 		memcmp(image->header.digest, record->image, PCACHE_DIGEST_LEN) == 0;
 }

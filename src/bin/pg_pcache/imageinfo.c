@@ -170,7 +170,7 @@ JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 	else if (ModeIsOff(&r.conf))
 	{
 		info->next_start = NEXT_START_COLD;
-		strlcpy(info->detail, _("persistent_cache_mode is off"), sizeof(info->detail));
+		strlcpy(info->detail, WhyOff(&r.conf), sizeof(info->detail));
 	}
 }
 
@@ -198,6 +198,7 @@ PrintInfo(const ImageInfo *info)
 	PrintField("image uuid", "image_uuid", AsString(FormatUuid(header->image_uuid)));
 	PrintField("named", "named",
 			   Shown(AsBoolean(info->named), is_list ? _("no, a list need not be") :
+					 PCacheIsLibrary() ? _("no, an image need not be") :
 					 info->named ? _("yes, by the data directory") : _("no")));
 	PrintField("pool uuid", "pool_uuid", AsString(FormatUuid(sb->pool_uuid)));
 	PrintField("system identifier", "system_identifier", AsIdentifier(header->system_identifier));
@@ -251,8 +252,9 @@ ShowImage(const PCacheOptions *options)
 			FailWith(&err);
 	}
 	/* a record that cannot be read names none; verify says why, below */
-	info.named = PCacheRecordRead(options->pgdata, &record, &err) == PCACHE_RECORD_OK &&
-		ImageIsNamed(image, &record);
+	info.named = ImageIsNamed(image,
+							  PCacheRecordRead(options->pgdata, &record, &err) == PCACHE_RECORD_OK ?
+							  &record : NULL);
 	if (info.verified)
 	{
 		RefuseRunningServer(options->pgdata);

@@ -129,7 +129,7 @@ ChooseCapacity(const PCacheOptions *options)
 		return ParseSize(options->size, "--size");
 
 	/* as the server does */
-	size = ReadSizeSetting(options, "persistent_cache_size");
+	size = ReadSizeSetting(options, PCacheSetting("size"));
 	nbuffers = ReadSizeSetting(options, "shared_buffers");
 	blocks = Max(size, nbuffers);
 	if (blocks <= 0)
@@ -149,7 +149,7 @@ static void
 ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 {
 	char		directory[MAXPGPATH];
-	char	   *configured = ReadSetting(options, "persistent_cache_directory");
+	char	   *configured = ReadSetting(options, PCacheSetting("directory"));
 	PCacheRecord record;
 	PCacheError err;
 
@@ -175,6 +175,13 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 
 		PCacheFindDirectory(options->pgdata, configured,
 							result == PCACHE_RECORD_OK ? &record : NULL, directory);
+		if (PCacheIsLibrary())
+		{
+			RequireReadableConfiguration();
+			canonicalize_path(directory);
+			if (!PCacheDirectoryIsAllowed(options->pgdata, configured, directory, &err))
+				FailWith(&err);
+		}
 		/* no reason to fill the disk below the data directory */
 		if (result == PCACHE_RECORD_ERROR && configured == NULL &&
 			!FileExists(options->pgdata, PCACHE_DEFAULT_DIRECTORY))
@@ -205,7 +212,8 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		pg_fatal("directory name \"%s\" contains a newline or carriage return character",
 				 plan->directory);
 
-	plan->is_default = (strcmp(plan->directory, plan->default_directory) == 0);
+	plan->is_default = !PCacheIsLibrary() &&
+		strcmp(plan->directory, plan->default_directory) == 0;
 	if (configured != NULL)
 	{
 		char		resolved[MAXPGPATH];
@@ -215,7 +223,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		if (!plan->is_configured)
 		{
 			pg_log_error("\"%s\" is \"%s\", so the server would not use a pool in \"%s\"",
-						 "persistent_cache_directory", configured, plan->directory);
+						 PCacheSetting("directory"), configured, plan->directory);
 			pg_log_error_hint("Leave out %s, or change the setting.", "--directory");
 			exit(EXIT_ERROR);
 		}
@@ -225,8 +233,11 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 	{
 		pg_log_error("directory \"%s\" is inside the data directory",
 					 plan->directory);
-		pg_log_error_hint("Choose a directory outside, or leave out %s.",
-						  "--directory");
+		if (PCacheIsLibrary())
+			pg_log_error_hint("Choose a directory outside.");
+		else
+			pg_log_error_hint("Choose a directory outside, or leave out %s.",
+							  "--directory");
 		exit(EXIT_ERROR);
 	}
 }
@@ -243,7 +254,7 @@ CheckDefaultDirectory(const InitPlan *plan)
 	char		target[MAXPGPATH];
 	struct stat st;
 
-	if (plan->is_default || plan->is_configured)
+	if (PCacheIsLibrary() || plan->is_default || plan->is_configured)
 		return;
 	if (lstat(path, &st) < 0)
 	{
@@ -576,8 +587,25 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		PCachePoolClose(&plan->old_pool);
 }
 
+/* What shared_preload_libraries has to be, or NULL if it is. */
+static char *
+PreloadLibraries(const PCacheOptions *options)
+{
+	Configuration conf;
+	char	   *libraries;
+
+	if (!PCacheIsLibrary())
+		return NULL;
+	ReadConfiguration(options, &conf);
+	if (conf.preloaded)
+		return NULL;
+	libraries = ReadSetting(options, "shared_preload_libraries");
+	return libraries == NULL || libraries[0] == '\0' ? pg_strdup("pg_pcache") :
+		psprintf("%s, pg_pcache", libraries);
+}
+
 static void
-PrintResult(const InitResult *result)
+PrintResult(const InitResult *result, const char *libraries)
 {
 	uint64		data_size = result->geometry.capacity * BLCKSZ;
 
@@ -598,12 +626,16 @@ PrintResult(const InitResult *result)
 		PrintField("huge pages", "huge_pages", AsBoolean(result->huge_pages));
 
 	Text(_("\nTo use it, put this into postgresql.conf:\n\n"));
+	if (libraries != NULL)
+		Text("    shared_preload_libraries = '%s'\n", escape_single_quotes_ascii(libraries));
 	Text("    pcache.mode = planned_restart\n");
 	if (!result->is_default)
 		Text("    pcache.directory = '%s'\n",
 			 escape_single_quotes_ascii(result->directory));
 	Text("    shared_buffers = %s\n", FormatSetting(data_size));
 	OpenObject("settings");
+	if (libraries != NULL)
+		PrintField(NULL, "shared_preload_libraries", AsString(libraries));
 	PrintField(NULL, "pcache.mode", AsString("planned_restart"));
 	if (!result->is_default)
 		PrintField(NULL, "pcache.directory", AsString(result->directory));
@@ -649,7 +681,7 @@ DoInit(const PCacheOptions *options)
 	}
 
 	BeginOutput(options);
-	PrintResult(&result);
+	PrintResult(&result, PreloadLibraries(options));
 	EndOutput();
 	return 0;
 }

@@ -174,6 +174,32 @@ ForetellStart(const Rebuild *r, PCacheForecast *forecast)
 	PCacheForetellWithout(r->directory, &config, ours, forecast);
 }
 
+/*
+ * The library has no record in PGDATA.  What goes by a record here is right for a
+ * pool in the configured directory with the cluster's system identifier, which is
+ * all that the server asks for.
+ */
+static void
+TakeRecordFromPool(Rebuild *r)
+{
+	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	PCacheRecord *record = &r->record;
+
+	if (!PCacheIsLibrary() || r->superblocks.source == PCACHE_SB_NONE ||
+		sb->system_identifier != r->control->system_identifier)
+		return;
+	memset(record, 0, sizeof(*record));
+	strlcpy(record->directory, r->pool.directory, sizeof(record->directory));
+	memcpy(record->pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
+	record->fs_kind = r->pool.fs_kind;
+	if (sb->format_version == PCACHE_FORMAT_VERSION)
+	{
+		record->capacity = sb->capacity;
+		record->incarnation = sb->incarnation;
+	}
+	r->have_record = true;
+}
+
 /* Where the server will look for the pool. */
 static void
 FindPoolDirectory(Rebuild *r)
@@ -186,7 +212,17 @@ FindPoolDirectory(Rebuild *r)
 	else if (strlcpy(r->directory, given, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", given);
 	canonicalize_path(r->directory);
-	if (!is_absolute_path(r->directory))
+	/* verify and check tell how the library's server starts without one */
+	if (PCacheIsLibrary() && given == NULL)
+	{
+		PCacheError err;
+
+		RequireReadableConfiguration();
+		if ((r->options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 &&
+			!PCacheDirectoryIsAllowed(r->options->pgdata, r->conf.directory, r->directory, &err))
+			FailWith(&err);
+	}
+	else if (!is_absolute_path(r->directory))
 		pg_fatal("persistent cache directory location must be an absolute path");
 }
 
@@ -326,11 +362,15 @@ OpenAndJudge(const PCacheOptions *options, Rebuild *r)
 
 	r->have_record = ReadClusterRecord(options, &r->record, &r->record_error);
 	FindPoolDirectory(r);
+	/* the caller says why there can be none */
+	if (!is_absolute_path(r->directory))
+		return;
 	r->opened = OpenPool(r);
 	if (!looks && (r->opened == PCACHE_OPEN_LOCKED || r->opened == PCACHE_OPEN_ERROR))
 		FailWith(&r->open_error);
 	if (r->opened != PCACHE_OPEN_OK)
 		return;
+	TakeRecordFromPool(r);
 	if (!looks)
 	{
 		strlcpy(r->directory, r->pool.directory, sizeof(r->directory));

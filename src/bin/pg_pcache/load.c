@@ -445,7 +445,7 @@ LoadImage(Loading *l)
 	l->result.image_size = l->image.header.image_size;
 	l->result.saved_pages = l->image.superblock.saved_pages;
 	if (ModeIsOff(&r->conf))
-		ConcludeCold(l, _("persistent_cache_mode is off"));
+		ConcludeCold(l, WhyOff(&r->conf));
 	else if (!SettingsAllowPool(r, &err))
 	{
 		ConcludeCold(l, err.message);

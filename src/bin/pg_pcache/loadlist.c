@@ -32,7 +32,7 @@ ListIsWarm(const Rebuild *cluster, const Image *image, char *detail, size_t size
 	uint64		capacity = Max(image->superblock.capacity, Max(r.conf.nbuffers, 0));
 	PCacheVerdict verdict;
 
-	if (record == NULL)
+	if (record == NULL && !PCacheIsLibrary())
 	{
 		strlcpy(detail, _("the data directory has no record of a pool"), size);
 		return false;
@@ -46,8 +46,9 @@ ListIsWarm(const Rebuild *cluster, const Image *image, char *detail, size_t size
 	GatherClusterFacts(cluster, false, &r.judge);
 	r.judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	r.judge.facts.media = &r.judge.media;
-	r.record = *record;
-	r.pool.fs_kind = record->fs_kind;
+	if (record != NULL)
+		r.record = *record;
+	r.pool.fs_kind = record != NULL ? record->fs_kind : PCACHE_FS_TMPFS;
 	/* whether it is known is another question */
 	r.conf.nbuffers = capacity;
 	verdict = JudgeWarming(&r, capacity);

@@ -174,12 +174,13 @@ typedef struct Configuration
 	char	   *mode;			/* NULL if unknown */
 	char	   *directory;		/* NULL if unknown */
 	int64		nbuffers;		/* -1 if unknown */
-	uint64		pool_size;		/* persistent_cache_size, in blocks */
+	uint64		pool_size;		/* of a pool that is created, in blocks */
 	bool		cold_on_media_unknown;
-	bool		required;		/* persistent_cache_required */
+	bool		required;		/* the server does not start without it */
 	bool		huge_pages;		/* huge_pages is not off */
 	char	   *io_method;		/* NULL if unknown */
 	char	   *debug_io_direct;	/* NULL if unknown */
+	bool		preloaded;		/* somebody honors our settings */
 } Configuration;
 
 /* Facts for the gates; see JudgePool(). */
@@ -459,14 +460,17 @@ extern uint64 ParseSize(const char *size, const char *option);
 
 /* config.c */
 extern void AskWithServerArguments(const PCacheOptions *options);
-extern void AskPostgres(const PCacheOptions *options, const char *directory,
+extern bool AskPostgres(const PCacheOptions *options, const char *directory,
 						const char *config_file, int n,
 						const char *const names[], char *values[]);
+extern void RequireReadableConfiguration(void);
+extern char *ReadPoolDirectory(const PCacheOptions *options);
 extern void ReadSettings(const PCacheOptions *options, int n,
 						 const char *const names[], char *values[]);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern int64 ReadSizeSetting(const PCacheOptions *options, const char *name);
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
+extern const char *WhyOff(const Configuration *conf);
 extern bool ModeIsOff(const Configuration *conf);
 extern PCacheNextConfig NextConfig(const Configuration *conf);
 

@@ -42,6 +42,9 @@ CheckIdentity(const Rebuild *r)
 				 _("It belongs to another cluster, with system identifier %llu; this one has %llu."),
 				 (unsigned long long) sb->system_identifier,
 				 (unsigned long long) r->control->system_identifier);
+	else if (PCacheIsLibrary() && !known)
+		snprintf(detail, sizeof(detail),
+				 _("Its superblock is damaged, so the cluster it belongs to is not known."));
 	else if (!r->have_record)
 		snprintf(detail, sizeof(detail),
 				 _("The data directory has no record of a pool."));
@@ -159,7 +162,7 @@ ConcludeRebuild(Rebuild *r)
 	if (ModeIsOff(&r->conf))
 	{
 		result->next_start = NEXT_START_COLD;
-		strlcpy(result->detail, _("persistent_cache_mode is off"), sizeof(result->detail));
+		strlcpy(result->detail, WhyOff(&r->conf), sizeof(result->detail));
 	}
 	else
 	{

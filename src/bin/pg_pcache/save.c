@@ -298,7 +298,7 @@ IsWorthSaving(Saving *s)
 	if (r->opened == PCACHE_OPEN_MISSING)
 		why = r->open_error.message;
 	else if (ModeIsOff(&r->conf))
-		why = _("persistent_cache_mode is off");
+		why = WhyOff(&r->conf);
 	else if (verdict->refusal != PCACHE_WARM)
 		why = verdict->detail;
 	else if (r->superblocks.chosen.state != PCACHE_STATE_CLEAN)

@@ -165,7 +165,9 @@ PrintState(const StatusResult *result)
 									 ModeName(sb->mode)));
 	PrintField("incarnation", "incarnation",
 			   AsString(psprintf("%016llx", (unsigned long long) sb->incarnation)));
-	if (result->record_result == PCACHE_RECORD_OK)
+	if (PCacheIsLibrary())
+		PrintField(NULL, "cluster_incarnation", AsString(NULL));
+	else if (result->record_result == PCACHE_RECORD_OK)
 		PrintField("cluster's incarnation", "cluster_incarnation",
 				   AsString(psprintf("%016llx", (unsigned long long) result->record.incarnation)));
 	else
@@ -290,6 +292,20 @@ FindDirectory(const PCacheOptions *options, const StatusResult *result,
 	}
 	else if (result->record_result == PCACHE_RECORD_OK)
 		strlcpy(directory, result->record.directory, MAXPGPATH);
+	else if (PCacheIsLibrary())
+	{
+		char	   *configured;
+		PCacheError err;
+
+		if (result->server_pid != 0)
+			AskWithServerArguments(options);
+		configured = ReadPoolDirectory(options);
+		PCacheFindDirectory(options->pgdata, configured, NULL, directory);
+		if (!PCacheDirectoryIsAllowed(options->pgdata, configured, directory, &err))
+			FailWith(&err);
+		canonicalize_path(directory);
+		free(configured);
+	}
 	else
 		snprintf(directory, MAXPGPATH, "%s/%s",
 				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);

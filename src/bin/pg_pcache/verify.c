@@ -325,8 +325,12 @@ DoVerify(const PCacheOptions *options)
 
 	OpenAndJudge(options, &r);
 	if (ModeIsOff(&r.conf))
-		Conclude(&result, NEXT_START_COLD, "off",
-				 _("persistent_cache_mode is off"));
+	{
+		Conclude(&result, NEXT_START_COLD, "off", "%s", WhyOff(&r.conf));
+		if (!r.conf.preloaded && strcmp(r.conf.mode != NULL ? r.conf.mode : "", "off") != 0)
+			strlcpy(result.hint, _("Add \"pg_pcache\" to \"shared_preload_libraries\"."),
+					sizeof(result.hint));
+	}
 	else
 		Verify(&r, &result);
 

@@ -23,7 +23,7 @@
 #include "warm.h"
 #include "workers.h"
 
-StaticAssertDecl(BLOCKS_PER_TASK <= PG_IOV_MAX, "a task is one read");
+StaticAssertDecl(BLOCKS_PER_TASK <= IOV_MAX, "a task is one read");
 
 /* What all threads look at. */
 typedef struct Reading
