@@ -1,0 +1,376 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_attach.c
+ *	  How the postmaster takes up its pool, or does without.
+ *
+ * The postmaster alone decides, in shmem_startup_hook: shared memory has just been
+ * made, and nobody has used a buffer.  All facts are on disk.  Until shared buffers
+ * are replaced, which is the last step and cannot fail, the server's own are
+ * there, and whatever goes wrong has it run with these.
+ *
+ * Children inherit the mapping, and with the file descriptor the lock.  A crash
+ * restart comes here once more, in the same process.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pcache_attach.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/mman.h>
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/pcache.h"
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_library.h"
+#include "storage/pcache_without.h"
+#include "storage/pg_shmem.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+PCachePool	PCacheThePool = {.fd = -1};
+PCacheLibraryControl *PCacheLibrary = NULL;
+PCacheLibraryStart PCacheStart;
+
+/*
+ * Is this process to run with a pool?  Neither single-user mode, nor a server that
+ * pg_upgrade starts.  That they ran shows in pg_control.
+ */
+static bool
+IsWanted(void)
+{
+	return pcache_mode != PERSISTENT_CACHE_OFF && IsPostmasterEnvironment &&
+		!IsUnderPostmaster && !IsBinaryUpgrade;
+}
+
+/*
+ * The size of shared memory is about to be computed: open and lock the pool, if
+ * there is one, and do nothing to it yet.
+ *
+ * What the server reserves for shared buffers is never touched if they lie in the
+ * pool.  But huge pages would be taken for it nevertheless.
+ */
+void
+PCacheOpenForServer(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(PCacheLibraryControl)));
+	if (!IsWanted() || !PCacheServerIsKnown(&PCacheStart.unavailable) ||
+		!PCacheOpenLibraryPool(&PCacheThePool, &PCacheStart.unavailable))
+		return;
+	PCacheStart.unavailable.message[0] = '\0';
+	if (huge_pages == HUGE_PAGES_OFF)
+		return;
+	ereport(LOG,
+			(errmsg("persistent cache: \"huge_pages\" is turned off for the rest of shared memory"),
+			 errdetail("Shared buffers are in huge pages if those of the pool are.")));
+	SetConfigOption("huge_pages", "off", PGC_POSTMASTER, PGC_S_OVERRIDE);
+}
+
+/*
+ * What the gates look at, from pg_control as it is on disk.  facts must be zeroed, and
+ * media be in it.  Used for a start, and for the answer about the next one.
+ */
+bool
+PCacheReadLibraryFacts(const PCachePool *pool, ControlFileData *control,
+					   PCacheGateFacts *facts, PCacheSignals *signals, PCacheError *err)
+{
+	bool		crc_ok;
+	ControlFileData *on_disk = get_controlfile(DataDir, &crc_ok);
+
+	*control = *on_disk;
+	pfree(on_disk);
+	if (!crc_ok)
+	{
+		PCacheSetError(err, _("incorrect checksum in control file"));
+		return false;
+	}
+	PCacheGatherFacts(pool, facts->media, facts);
+	facts->control = control;
+	facts->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
+	PCacheReadSignals(DataDir, signals);
+	PCacheSetRecovery(facts, signals, recoveryTarget != RECOVERY_TARGET_UNSET,
+					  control->checkPointCopy.ThisTimeLineID);
+	return true;
+}
+
+static void
+SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
+{
+	memset(summary, 0, sizeof(*summary));
+	summary->checked_at = GetCurrentTimestamp();
+	summary->blocks = report->blocks;
+	strlcpy(summary->blocks_why, report->blocks_why, sizeof(summary->blocks_why));
+	summary->bad_ranges = report->bad.n_ranges;
+	for (uint32 i = 0; i < report->bad.n_ranges; i++)
+		summary->bad_bytes += report->bad.ranges[i].length;
+	summary->bad_truncated = report->bad.truncated;
+	summary->dimms_state = report->dimms_state;
+	strlcpy(summary->dimms_why, report->dimms_why, sizeof(summary->dimms_why));
+	summary->n_dimms = report->n_dimms;
+	summary->health = report->health;
+	summary->domain = report->domain;
+	summary->place = report->place;
+}
+
+/*
+ * Can what a server writes whatever it caches be written, and are enough slots
+ * left?  A store to a bad block would be SIGBUS.
+ */
+static bool
+MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
+			const PCacheMediaReport *media, PCacheError *err)
+{
+	if (PCacheMediaIsUsable(media, false) &&
+		!PCacheMediaRangeIsBad(media, 0, sb->blocks_offset) &&
+		PCacheStart.media.bad_bytes / BLCKSZ <= NBuffers / 2)
+		return true;
+	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
+				   pool->path);
+	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\"."));
+	return false;
+}
+
+/*
+ * A start that used the pool did not get as far as to accept connections.  If what it
+ * had kept was the reason, the next one would end in the same way.  So this one
+ * goes without, and the one after it starts with an empty pool.
+ */
+static bool
+WasCutOff(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+{
+	if (sb->state != PCACHE_STATE_ATTACHING ||
+		sb->system_identifier != GetSystemIdentifier())
+		return false;
+	if (!PCachePoolMarkEmpty(pool, sb, err))
+		return true;
+	PCacheSetError(err, _("the last start with persistent cache pool \"%s\" did not become ready, or pg_pcache was interrupted while it changed the pool"),
+				   pool->path);
+	PCacheSetHint(err, _("The next start will use the pool again, and be cold."));
+	return true;
+}
+
+/*
+ * Make the pool ours: from here on a crash before the server is ready will show.
+ */
+static bool
+AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control,
+		  const PCacheMediaReport *media, PCacheError *err)
+{
+	if (!PCacheSuperblockAdopt(sb, control, pool->fs_kind,
+							   PERSISTENT_CACHE_PLANNED_RESTART, NBuffers))
+	{
+		PCacheSetError(err, _("could not generate an incarnation for the persistent cache"));
+		return false;
+	}
+	PCacheMediaRememberDimms(media, sb);
+	if (PCacheSuperblockStore(&pool->map, sb))
+		return true;
+	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
+	return false;
+}
+
+/*
+ * The server's reservation for shared buffers is not used.  Map the pool over it, to
+ * be read only, so that whoever looks at all of shared memory
+ * (pg_shmem_allocations_numa) does not allocate it, and keep it out of core dumps.
+ * If that fails it costs memory, and only then.
+ */
+static void
+CoverReservation(const PCachePool *pool, const PCacheSuperblock *sb, char *reserved)
+{
+#ifdef __linux__
+	char	   *start = (char *) TYPEALIGN(pool->page_size > PCACHE_ALIGNMENT ? pool->page_size : BLCKSZ, reserved);
+	char	   *end = (char *) TYPEALIGN_DOWN(BLCKSZ, reserved + (Size) NBuffers * BLCKSZ);
+	void	   *cover;
+
+	if (end <= start)
+		return;
+	(void) madvise(start, end - start, MADV_DONTDUMP);
+	cover = mmap(NULL, end - start, PROT_READ, MAP_SHARED, pool->fd, sb->blocks_offset);
+	if (cover == MAP_FAILED)
+		return;
+	if (mremap(cover, end - start, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED)
+		(void) munmap(cover, end - start);
+	else
+		(void) madvise(start, end - start, MADV_DONTDUMP);
+#endif
+}
+
+/*
+ * Take up the pool.  Returns false with err filled in if it cannot be used; then
+ * nothing of the server's has changed, and its mapping table is empty.
+ */
+static bool
+AttachPool(PCacheMediaReport *media, PCacheError *err)
+{
+	PCachePool *pool = &PCacheThePool;
+	PCacheSuperblock *sb = &PCacheLibrary->superblock;
+	ControlFileData control;
+	PCacheGateFacts *gate_facts = palloc0(sizeof(*gate_facts));
+	PCachePageFacts *facts = palloc0(sizeof(*facts));
+	PCacheSignals signals;
+	uint64		slots_used;
+	char	   *reserved = BufferBlocks;
+	instr_time	start;
+	instr_time	elapsed;
+
+	if (pool->map.base != NULL)
+		PCacheUnmap(&pool->map);
+	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, err) ||
+		WasCutOff(pool, sb, err))
+		return false;
+	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
+	SummarizeMedia(media, &PCacheStart.media);
+	if (!MediaWillDo(pool, sb, media, err) ||
+		(sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, err)))
+		return false;
+
+	gate_facts->media = media;
+	if (!PCacheReadLibraryFacts(pool, &control, gate_facts, &signals, err))
+		return false;
+	if (PCacheStart.verdict.refusal == PCACHE_WARM)
+		PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
+	if (PCacheStart.verdict.refusal == PCACHE_WARM)
+	{
+		PCacheStart.found = sb->saved_pages;
+		PCacheSetCompleted(facts, sb, gate_facts);
+		facts->drop_unlogged = control.state != DB_SHUTDOWNED ||
+			signals.standby || signals.recovery || signals.backup_label;
+		facts->sizes = PCacheRelSizesCreate();
+		facts->media = media;
+		facts->blocks_offset = sb->blocks_offset;
+		facts->file_size = pool->file_size;
+		PCacheListHoles(pool, &facts->holes);
+	}
+	slots_used = sb->slots_used;
+	if (!AdoptPool(pool, sb, &control, media, err))
+		return false;
+
+	INSTR_TIME_SET_CURRENT(start);
+	if (PCacheStart.verdict.refusal == PCACHE_WARM && slots_used > NBuffers)
+		PCacheStart.moved = PCacheMoveHottest(pool, sb, facts, slots_used, PCacheStart.pages);
+	memcpy(PCacheHeadersOf(pool, sb), BufferDescriptors,
+		   sizeof(BufferDescPadded) * (Size) NBuffers);
+	if (PCacheStart.verdict.refusal == PCACHE_WARM)
+	{
+		PCacheFillTable(pool, sb, facts, slots_used, PCacheStart.pages);
+		PCacheStart.verdict = PCacheEmptyGate(true, PCacheStart.found);
+	}
+	free(facts->holes.ranges);
+	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);
+	PCacheUseHeaders(pool, sb);
+	PCacheStart.in_use = true;
+	CoverReservation(pool, sb, reserved);
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	PCacheStart.rebuild_usec = INSTR_TIME_GET_MICROSEC(elapsed);
+	return true;
+}
+
+/*
+ * Likewise, but whatever is thrown is an error like others: it would end the
+ * postmaster.
+ */
+static void
+AttachOrGiveUp(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	MemoryContext context = AllocSetContextCreate(old_context, "pg_pcache start",
+												  ALLOCSET_DEFAULT_SIZES);
+	PCacheMediaReport media = {0};
+	PCacheError err = {{0}};
+
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		if (!AttachPool(&media, &err))
+			PCacheStart.unavailable = err;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		PCacheSetError(&PCacheStart.unavailable, "%s", error->message);
+	}
+	PG_END_TRY();
+	PCacheMediaReportFree(&media);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+}
+
+/*
+ * The pool cannot be used: the server runs with its own buffers, unless
+ * pcache.required is on.  A pool in memory that is ours gives its memory back.
+ */
+static void
+RunWithout(const PCacheError *err)
+{
+	const PCacheSuperblock *sb = &PCacheLibrary->superblock;
+	PCacheError failure;
+
+	if (pcache_required)
+		PCacheReportError(FATAL, err);
+	if (PCacheThePool.fd >= 0 && sb->format_version == PCACHE_FORMAT_VERSION &&
+		sb->system_identifier == GetSystemIdentifier() &&
+		!PCachePoolGiveBack(&PCacheThePool, &failure))
+		PCacheReportError(LOG, &failure);
+	PCachePoolClose(&PCacheThePool);
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg_internal("%s", err->message),
+			 errdetail("The server starts without the persistent cache."),
+			 err->hint[0] != '\0' ? errhint_internal("%s", err->hint) : 0));
+}
+
+/*
+ * Shared memory has been made.  For children of a postmaster there is nothing to do.
+ */
+void
+PCacheStartServer(void)
+{
+	PCacheError unavailable = PCacheStart.unavailable;
+	instr_time	start;
+	instr_time	elapsed;
+	bool		found;
+
+	PCacheLibrary = ShmemInitStruct("pg_pcache", sizeof(PCacheLibraryControl), &found);
+	if (found || IsUnderPostmaster)
+		return;
+	memset(PCacheLibrary, 0, sizeof(*PCacheLibrary));
+	pg_atomic_init_u32(&PCacheLibrary->read_errors_ignored, PCacheReadErrorsAreIgnored());
+	memset(&PCacheStart, 0, sizeof(PCacheStart));
+	PCacheStart.unavailable = unavailable;
+	if (!IsWanted())
+		return;
+
+	INSTR_TIME_SET_CURRENT(start);
+	if (unavailable.message[0] == '\0' &&
+		PCacheHeadersAreKnown(&PCacheStart.unavailable))
+		AttachOrGiveUp();
+	if (!PCacheStart.in_use)
+	{
+		RunWithout(&PCacheStart.unavailable);
+		return;
+	}
+	on_shmem_exit(PCacheSaveAtExit, (Datum) 0);
+	PCacheStart.started_at = GetCurrentTimestamp();
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	PCacheStart.startup_usec = INSTR_TIME_GET_MICROSEC(elapsed);
+	PCacheLogStart();
+}

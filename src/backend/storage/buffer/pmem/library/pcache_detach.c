@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_detach.c
+ *	  A clean stop: the ledger is made of the buffer headers.
+ *
+ * Runs in the postmaster, as an on_shmem_exit() callback.  All its children are
+ * gone by then, and shared memory is still there.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pcache_detach.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/file.h>
+
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+#include "storage/pcache_descriptor.h"
+#include "storage/pcache_library.h"
+#include "utils/timestamp.h"
+
+#define PREFETCH_DISTANCE	16
+
+/*
+ * Can this page be kept?  A dirty one has a change that its file does not have,
+ * as a hint bit that was set after the shutdown checkpoint.  Whoever had an I/O
+ * that did not end, or a lock, is gone.
+ */
+static inline bool
+CanBeKept(uint32 state)
+{
+	return (state & (BM_VALID | BM_TAG_VALID)) == (BM_VALID | BM_TAG_VALID) &&
+		(state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_IO_ERROR | BM_LOCKED)) == 0 &&
+		BUF_STATE_GET_REFCOUNT(state) == 0;
+}
+
+/*
+ * Make the ledger of the headers.  Returns how many pages are in it.  Nobody
+ * believes it before the superblock says that the pool is clean.
+ *
+ * After the shutdown checkpoint of a primary no LSN is needed, so that no page is
+ * touched: lsn_bound is that checkpoint.  It is invalid on a standby.
+ */
+static uint64
+Harvest(const PCachePool *pool, const PCacheSuperblock *sb, XLogRecPtr lsn_bound)
+{
+	const BufferDescPadded *headers = PCacheHeadersOf(pool, sb);
+	const char *blocks = pool->map.base + sb->blocks_offset;
+	PCacheDescriptor *ledger = PCacheLedgerOf(pool);
+	bool		flush = pool->map.kind == PCACHE_PERSIST_PMEM;
+	uint64		saved = 0;
+
+	for (uint32 slot = 0; slot < NBuffers; slot++)
+	{
+		BufferDesc *buf = unconstify(BufferDesc *, &headers[slot].bufferdesc);
+		PCacheDescriptor *entry = &ledger[slot];
+		const char *page = blocks + (Size) slot * BLCKSZ;
+		uint32		state = pg_atomic_read_u32(&buf->state);
+
+		if (slot + PREFETCH_DISTANCE < NBuffers)
+		{
+			__builtin_prefetch(&headers[slot + PREFETCH_DISTANCE], 0);
+			__builtin_prefetch(entry + PREFETCH_DISTANCE, 1);
+		}
+		if (!CanBeKept(state))
+		{
+			if (entry->seq != PCACHE_DESC_FREE_SEQ)
+				PCacheDescriptorSetFree(entry);
+			continue;
+		}
+		memset(entry, 0, sizeof(*entry));
+		memcpy(&entry->spc_oid, &buf->tag, sizeof(BufferTag));
+		entry->slot = slot;
+		entry->version = PCACHE_DESC_VERSION;
+		entry->flags = (state & BM_PERMANENT) ? PCACHE_DESC_PERMANENT : 0;
+		if (!XLogRecPtrIsInvalid(lsn_bound))
+		{
+			entry->page_lsn = lsn_bound;
+			entry->flags |= PCACHE_DESC_LSN_BOUND;
+		}
+		else
+			entry->page_lsn = PageGetLSN((Page) page);
+		entry->usage_count = BUF_STATE_GET_USAGECOUNT(state);
+		PCacheDescriptorSetSealed(entry);
+		if (flush)
+			PCacheFlush(&pool->map, page, BLCKSZ);
+		saved++;
+	}
+	PCacheFlush(&pool->map, ledger, sizeof(PCacheDescriptor) * (Size) NBuffers);
+	return saved;
+}
+
+/*
+ * Why is nothing saved at this exit?  NULL if all is right.
+ */
+static const char *
+WhyNotSaved(const ControlFileData *control, bool crc_ok)
+{
+	if (!crc_ok ||
+		(control->state != DB_SHUTDOWNED && control->state != DB_SHUTDOWNED_IN_RECOVERY))
+		return _("the cluster was not shut down cleanly");
+	if (pg_atomic_read_u32(&PCacheLibrary->read_errors_ignored) != 0)
+		return _("pages may have been read with \"zero_damaged_pages\" or \"ignore_checksum_failure\"");
+	return NULL;
+}
+
+/* Save all pages, and say so in the superblock. */
+static void
+Save(const ControlFileData *control)
+{
+	PCacheSuperblock *sb = &PCacheLibrary->superblock;
+	uint64		saved;
+	instr_time	start;
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(start);
+	saved = Harvest(&PCacheThePool, sb,
+					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr);
+	PCacheSuperblockSetClean(sb, control, saved);
+	if (!PCacheDrain(&PCacheThePool.map) ||
+		!PCacheSuperblockStore(&PCacheThePool.map, sb))
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("persistent cache: not saved: could not write pool \"%s\": %m",
+						PCacheThePool.path)));
+		return;
+	}
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	ereport(LOG,
+			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms",
+					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed))));
+}
+
+/*
+ * The postmaster exits, or is about to make shared memory again after a crash.
+ *
+ * A postmaster that ends before it has a child, as for a mistake in pg_hba.conf,
+ * has changed nothing: what it found is saved again.  A start that was stopped before
+ * it was ready is none that the next one has to be careful for.
+ *
+ * The lock is released here.  Otherwise a start that follows at once would find the
+ * pool locked, until the kernel has unmapped it.
+ */
+void
+PCacheSaveAtExit(int code, Datum arg)
+{
+	PCacheSuperblock *sb = &PCacheLibrary->superblock;
+	ControlFileData *control;
+	const char *why;
+	bool		crc_ok;
+
+	if (IsUnderPostmaster || !PCacheStart.in_use || (code != 0 && PgStartTime != 0))
+		return;
+	control = get_controlfile(DataDir, &crc_ok);
+	why = WhyNotSaved(control, crc_ok);
+	if (why == NULL)
+		Save(control);
+	else
+	{
+		ereport(LOG, (errmsg("persistent cache: not saved: %s", why)));
+		sb->state = PCACHE_STATE_EMPTY;
+		(void) PCacheSuperblockStore(&PCacheThePool.map, sb);
+	}
+	pfree(control);
+	(void) flock(PCacheThePool.fd, LOCK_UN);
+}

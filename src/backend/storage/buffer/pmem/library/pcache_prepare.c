@@ -1,0 +1,271 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_prepare.c
+ *	  Have a pool with room for shared buffers: open, create, format, mend it
+ *	  or make it larger.
+ *
+ * Nothing here judges whether what is in the pool can be kept.  A pool that was
+ * created or formatted has a verdict, which is cold, and everything that is
+ * wrong with the set-up is an error, with which the server starts without it.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pcache_prepare.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "catalog/catversion.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_create.h"
+#include "storage/pcache_find.h"
+#include "storage/pcache_format.h"
+#include "storage/pcache_fs.h"
+#include "storage/pcache_late_read.h"
+#include "storage/pcache_library.h"
+#include "storage/pcache_missing.h"
+#include "storage/pcache_setting.h"
+#include "utils/guc.h"
+
+static void
+SetCold(PCacheVerdict *verdict, PCacheRefusal refusal, const char *detail)
+{
+	verdict->refusal = refusal;
+	strlcpy(verdict->detail, detail, sizeof(verdict->detail));
+}
+
+/*
+ * Open and lock the pool that pcache.directory names.  Returns false with err
+ * filled in if there is something that is no usable pool.  Otherwise pool->fd is
+ * -1 if there is none.
+ */
+bool
+PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err)
+{
+	PCacheDirPgdata = DataDir;
+	if (!PCacheReadsEndWithProcess(GetConfigOption("io_method", true, false),
+								   GetConfigOption("debug_io_direct", true, false),
+								   err) ||
+		!PCacheDirectoryIsAllowed(DataDir, pcache_directory, pcache_directory, err))
+		return false;
+	switch (PCachePoolOpen(pcache_directory, PCACHE_OPEN_WRITE, pool, err))
+	{
+		case PCACHE_OPEN_OK:
+		case PCACHE_OPEN_MISSING:
+			return true;
+		case PCACHE_OPEN_LOCKED:
+		case PCACHE_OPEN_ERROR:
+			break;
+	}
+	return false;
+}
+
+/*
+ * Create the pool.  One on tmpfs gets no blocks here, which could take many
+ * seconds: the worker allocates them while the server runs.
+ */
+static bool
+CreatePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
+		   PCacheError *err)
+{
+	PCacheMissing plan;
+	PCacheCreation creation;
+
+	/* it is going to say why the pool could not be opened */
+	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, pool, err);
+	if (!PCacheMayCreateMissing(pcache_directory, false, NULL, pcache_size, NBuffers,
+								&plan, err) ||
+		!PCacheMakeDirectory(plan.directory, plan.fs_kind, err) ||
+		!PCachePoolBeginCreate(&creation, plan.directory, false, true, plan.capacity,
+							   GetSystemIdentifier(), CATALOG_VERSION_NO, pool, sb, err))
+		return false;
+	creation.sparse = false;
+	if (!PCachePoolFinishCreate(&creation, err))
+		return false;
+	SetCold(verdict, PCACHE_COLD_NEW, _("the pool was created by this start"));
+	ereport(LOG,
+			(errmsg("created persistent cache pool \"%s\", for %llu blocks",
+					pool->path, (unsigned long long) plan.capacity)));
+	return true;
+}
+
+/* The pool cannot be used as it is: make it an empty one. */
+static bool
+ReformatPool(PCachePool *pool, PCacheSuperblock *sb, PCacheRefusal refusal,
+			 const char *detail, PCacheVerdict *verdict, PCacheError *err)
+{
+	uint64		capacity = PCacheReformatCapacity(pool, NULL, Max(NBuffers, pcache_size));
+	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
+
+	if (!PCachePoolMayFormat(pool, NULL, err))
+		return false;
+	SetCold(verdict, refusal, detail);
+
+	/* a superblock that is believed must not speak of what is allocated anew */
+	if (sb->format_version == PCACHE_FORMAT_VERSION &&
+		!PCachePoolMarkEmpty(pool, sb, err))
+		return false;
+	if (pool->map.base != NULL)
+		PCacheUnmap(&pool->map);
+	if ((pool->file_size != g.pool_size || PCachePoolHasHoles(pool)) &&
+		!PCachePoolSetSize(pool, g.pool_size, err))
+		return false;
+	return PCachePoolMap(pool, err) &&
+		PCachePoolFormat(pool, capacity, GetSystemIdentifier(), CATALOG_VERSION_NO,
+						 sb, err);
+}
+
+/*
+ * The file was cut off, or has holes where no store must fail.  What is missing
+ * is allocated, empty; but the blocks of a pool on tmpfs are left to the worker.
+ */
+static bool
+MendPool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
+		 PCacheError *err)
+{
+	bool		head_is_lost = PCachePoolHeadIsLost(pool);
+	uint64		lost = 0;
+
+	*verdict = PCacheHoleGate(head_is_lost);
+	if (head_is_lost && !PCachePoolMarkEmpty(pool, sb, err))
+		return false;
+	if (pool->file_size == sb->pool_size && pool->fs_kind == PCACHE_FS_TMPFS)
+		return PCachePoolMap(pool, err) &&
+			PCachePoolAllocate(pool, 0, sb->blocks_offset, err);
+
+	ereport(LOG,
+			(errmsg("persistent cache pool \"%s\" is incomplete: it has %llu of %llu bytes, or holes",
+					pool->path, (unsigned long long) pool->file_size,
+					(unsigned long long) sb->pool_size)));
+	if (!PCachePoolRestoreSize(pool, sb, &lost, err) || !PCachePoolMap(pool, err))
+		return false;
+	PCacheStart.pages[PCACHE_PAGE_BAD_BLOCK] = lost;
+	return true;
+}
+
+/*
+ * Which blocks of the pool's file were never allocated?  There is no page.  A pool
+ * whose worker had no time to allocate it has some, and so has one that
+ * somebody has punched.
+ */
+void
+PCacheListHoles(const PCachePool *pool, PCacheRangeList *holes)
+{
+	uint64		start;
+	uint64		end = 0;
+
+	if (!PCachePoolHasHoles(pool))
+		return;
+	while (PCachePoolNextHole(pool, end, &start, &end))
+		PCacheRangeAdd(holes, start, end - start);
+	PCacheRangeMerge(holes);
+}
+
+/* Where the pages lie that PCacheMakeLarger() may keep. */
+typedef struct Blocks
+{
+	uint64		offset;
+	PCacheRangeList holes;
+} Blocks;
+
+/* A block that was never allocated is going to be, and would be taken for a page. */
+static bool
+IsAllocated(uint64 slot, void *arg)
+{
+	const Blocks *blocks = arg;
+
+	return !PCacheRangeOverlaps(&blocks->holes, blocks->offset + slot * BLCKSZ, BLCKSZ);
+}
+
+/*
+ * The pool has become too small for shared_buffers: make it larger.  Only
+ * pg_pcache clears bad blocks, which must not be met here.
+ */
+bool
+PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
+				 const PCacheMediaReport *media, PCacheError *err)
+{
+	uint64		old_capacity = sb->capacity;
+	uint32		state = sb->state;
+	Blocks		blocks = {.offset = sb->blocks_offset};
+	PCacheResize resize = {.media = media,.keep = IsAllocated,.arg = &blocks};
+	PCacheError why;
+	bool		done;
+
+	if (!PCachePoolMayGrow(pool, NBuffers, pcache_size, media, &resize.capacity, &why))
+	{
+		PCacheSetError(err, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
+					   pool->path, (unsigned long long) old_capacity,
+					   (unsigned long long) NBuffers);
+		PCacheSetHint(err, "%s  %s", why.message, why.hint);
+		return false;
+	}
+	PCacheListHoles(pool, &blocks.holes);
+	done = PCachePoolResize(pool, sb, &resize, err);
+	free(blocks.holes.ranges);
+	if (!done)
+		return false;
+	sb->state = state;
+	if (!PCacheSuperblockStore(&pool->map, sb))
+	{
+		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
+		return false;
+	}
+	ereport(LOG,
+			(errmsg("made persistent cache pool \"%s\" larger, from %llu to %llu blocks",
+					pool->path, (unsigned long long) old_capacity,
+					(unsigned long long) resize.capacity)));
+	return true;
+}
+
+/*
+ * Have a pool, mapped and with a superblock of ours, but perhaps too small.  It was
+ * opened by PCacheOpenLibraryPool().  verdict is warm unless the pool is new,
+ * or had to be formatted.  Returns false with err filled in.
+ */
+bool
+PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
+				  PCacheError *err)
+{
+	PCacheSuperblocks *superblocks;
+	PCacheVerdict geometry;
+	char		detail[256];
+	bool		is_usable;
+
+	memset(verdict, 0, sizeof(*verdict));
+	memset(sb, 0, sizeof(*sb));
+	if (pool->fd < 0)
+		return CreatePool(pool, sb, verdict, err);
+
+	superblocks = palloc(sizeof(*superblocks));
+	PCacheReadSuperblocks(pool->fd, superblocks);
+	*sb = superblocks->chosen;
+	is_usable = superblocks->source != PCACHE_SB_NONE;
+	strlcpy(detail, superblocks->first_error.message, sizeof(detail));
+	pfree(superblocks);
+
+	if (!is_usable)
+		return ReformatPool(pool, sb, PCACHE_COLD_SUPERBLOCK, detail, verdict, err);
+	if (PCachePoolIsCopied(pool, sb, NULL, err))
+		return false;
+
+	/* the geometry decides what is touched, so it is looked at already here */
+	if (sb->format_version != PCACHE_FORMAT_VERSION)
+	{
+		snprintf(detail, sizeof(detail),
+				 _("the pool has format version %u, this server has %u"),
+				 sb->format_version, PCACHE_FORMAT_VERSION);
+		return ReformatPool(pool, sb, PCACHE_COLD_VERSION, detail, verdict, err);
+	}
+	geometry = PCacheGeometryGate(sb, pool->file_size);
+	if (geometry.refusal != PCACHE_WARM)
+		return ReformatPool(pool, sb, geometry.refusal, geometry.detail, verdict, err);
+	if (PCachePoolIsIncomplete(pool, sb->pool_size))
+		return MendPool(pool, sb, verdict, err);
+	return PCachePoolMap(pool, err);
+}

@@ -1,0 +1,96 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_report.c
+ *	  What the library says in the server's log.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pcache_report.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/pcache_library.h"
+
+void
+PCacheReportError(int elevel, const PCacheError *err)
+{
+	ereport(elevel,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg_internal("%s", err->message),
+			 err->hint[0] != '\0' ? errhint_internal("%s", err->hint) : 0));
+}
+
+/* The reasons why pages were dropped, each with its number; "" if none were. */
+static void
+ListDropped(StringInfo dropped)
+{
+	initStringInfo(dropped);
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+	{
+		if (i == PCACHE_PAGE_KEPT || i == PCACHE_PAGE_FREE || PCacheStart.pages[i] == 0)
+			continue;
+		appendStringInfo(dropped, "%s%s " UINT64_FORMAT, dropped->len > 0 ? ", " : "",
+						 PCachePageVerdictName(i), PCacheStart.pages[i]);
+	}
+}
+
+/* Warn of what the pool's place does not do. */
+static void
+LogPlace(void)
+{
+	const PCacheMediaSummary *media = &PCacheStart.media;
+
+	if (PCacheThePool.fs_kind == PCACHE_FS_FILE)
+		ereport(WARNING,
+				(errmsg("persistent cache pool \"%s\" is an ordinary file on disk",
+						PCacheThePool.path),
+				 errdetail("The kernel will write changed pages back to it while the server runs."),
+				 errhint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs.")));
+	if (PCacheStart.retired > 0)
+		ereport(WARNING,
+				(errmsg("persistent cache pool \"%s\" has bad blocks", PCacheThePool.path),
+				 errdetail_plural("%u buffer is not used.", "%u buffers are not used.",
+								  PCacheStart.retired, PCacheStart.retired)));
+	else if (media->blocks == PCACHE_MEDIA_UNKNOWN && PCacheThePool.fs_kind == PCACHE_FS_FSDAX)
+		ereport(LOG,
+				(errmsg("bad blocks of persistent cache pool \"%s\" are not known: %s",
+						PCacheThePool.path, media->blocks_why)));
+	if (pcache_mode == PERSISTENT_CACHE_ALWAYS)
+		ereport(LOG,
+				(errmsg("persistent cache: mode \"always\" is used as \"planned_restart\""),
+				 errdetail("This version of pg_pcache keeps pages over clean stops only.")));
+}
+
+/* Tell how the server starts, and why. */
+void
+PCacheLogStart(void)
+{
+	uint64		kept = PCacheStart.pages[PCACHE_PAGE_KEPT];
+	StringInfoData dropped;
+
+	LogPlace();
+	if (PCacheStart.moved > 0)
+		ereport(LOG,
+				(errmsg("persistent cache: moved " UINT64_FORMAT " pages to the %d slots that are left",
+						PCacheStart.moved, NBuffers)));
+	if (PCacheStart.verdict.refusal != PCACHE_WARM)
+	{
+		ereport(LOG,
+				(errmsg("persistent cache: starting cold: %s", PCacheStart.verdict.detail)));
+		return;
+	}
+	ListDropped(&dropped);
+	ereport(LOG,
+			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all",
+					kept, PCacheStart.found, NBuffers,
+					PCacheStart.rebuild_usec / 1000.0,
+					kept == 0 ? 0.0 : PCacheStart.rebuild_usec * 1000.0 / kept,
+					PCacheStart.startup_usec / 1000.0),
+			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
+	pfree(dropped.data);
+}

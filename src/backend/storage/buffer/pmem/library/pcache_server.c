@@ -1,0 +1,167 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_server.c
+ *	  Is this a server that the library knows?
+ *
+ * The library uses what a server keeps in memory, and that is no interface.  So it
+ * does nothing in a server that it was neither compiled for nor tried with.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pcache_server.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/pcache_library.h"
+#include "storage/pcache_setting.h"
+#include "utils/guc_tables.h"
+
+/* The minor releases that the tests have run with, beside the one compiled for. */
+static const int tried[] = {150018, 150020, 170012, 180006};
+
+static bool
+WasTried(int version)
+{
+	for (int i = 0; i < lengthof(tried); i++)
+	{
+		if (tried[i] == version)
+			return true;
+	}
+	return version == PG_VERSION_NUM;
+}
+
+static int
+NumberOf(const char *setting)
+{
+	return atoi(GetConfigOption(setting, false, false));
+}
+
+/*
+ * Can the library be used with this server?  Asked before it opens anything.
+ */
+bool
+PCacheServerIsKnown(PCacheError *err)
+{
+	int			version = NumberOf("server_version_num");
+
+#ifdef EXEC_BACKEND
+	PCacheSetError(err, _("pg_pcache does not work with a server that was built with EXEC_BACKEND"));
+	return false;
+#endif
+	if (GetConfigOption("persistent_cache_mode", true, false) != NULL)
+	{
+		PCacheSetError(err, _("this server has a persistent cache of its own, so the library pg_pcache is not used"));
+		PCacheSetHint(err, _("Set \"persistent_cache_mode\", or run an unpatched server."));
+		return false;
+	}
+	if (version / 10000 != PG_VERSION_NUM / 10000 || NumberOf("block_size") != BLCKSZ)
+	{
+		PCacheSetError(err, _("pg_pcache was built for PostgreSQL %d with blocks of %d bytes"),
+					   PG_VERSION_NUM / 10000, BLCKSZ);
+		PCacheSetHint(err, _("Install the pg_pcache that belongs to this server."));
+		return false;
+	}
+	if (pcache_allow_unknown_minor || WasTried(version))
+		return true;
+	PCacheSetError(err, _("pg_pcache was not tried with PostgreSQL %d.%d"),
+				   version / 10000, version % 10000);
+	PCacheSetHint(err, _("Install a newer pg_pcache, or set \"%s\" to \"on\"."),
+				  PCacheSetting("allow_unknown_minor"));
+	return false;
+}
+
+/*
+ * Do the buffer headers that the server has just made look as they should?
+ */
+bool
+PCacheHeadersAreKnown(PCacheError *err)
+{
+	const int	samples[] = {0, 1, NBuffers / 2, NBuffers - 1};
+
+	for (int i = 0; i < lengthof(samples); i++)
+	{
+		int			slot = samples[i];
+		BufferDesc *buf = &BufferDescriptors[slot].bufferdesc;
+
+		if (buf->buf_id != slot || pg_atomic_read_u32(&buf->state) != 0 ||
+			buf->freeNext != (slot == NBuffers - 1 ? FREENEXT_END_OF_LIST : slot + 1))
+		{
+			PCacheSetError(err, _("the buffer headers of this server are not those of PostgreSQL %s"),
+						   PG_VERSION);
+			return false;
+		}
+	}
+	return true;
+}
+
+static struct config_generic *
+FindSetting(const char *name)
+{
+	int			n;
+	struct config_generic **settings = PCacheGucVariables(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(settings[i]->name, name) == 0)
+			return settings[i];
+	}
+	return NULL;
+}
+
+/* Will the setting have another value after a restart? */
+bool
+PCacheSettingIsPending(const char *name)
+{
+	const struct config_generic *setting = FindSetting(name);
+
+	return setting != NULL && (setting->status & GUC_PENDING_RESTART) != 0;
+}
+
+static const char *const read_error_settings[] = {
+	"zero_damaged_pages", "ignore_checksum_failure"
+};
+
+/*
+ * Somebody has set zero_damaged_pages or ignore_checksum_failure.  Any page that is read
+ * from now on may not be what its file has.
+ */
+static void
+NoteReadErrors(bool newval, void *extra)
+{
+	if (newval && PCacheLibrary != NULL)
+		pg_atomic_write_u32(&PCacheLibrary->read_errors_ignored, 1);
+}
+
+/*
+ * Is one of them on?  The postmaster asks for its own value, which it has read before
+ * the library was loaded, and which its children begin with.
+ */
+bool
+PCacheReadErrorsAreIgnored(void)
+{
+	for (int i = 0; i < lengthof(read_error_settings); i++)
+	{
+		if (strcmp(GetConfigOption(read_error_settings[i], false, false), "on") == 0)
+			return true;
+	}
+	return false;
+}
+
+/* To be called once, while the server preloads libraries. */
+void
+PCacheWatchReadErrors(void)
+{
+	for (int i = 0; i < lengthof(read_error_settings); i++)
+	{
+		struct config_generic *setting = FindSetting(read_error_settings[i]);
+
+		/* no server has a hook of its own there */
+		if (setting != NULL && setting->vartype == PGC_BOOL)
+			((struct config_bool *) setting)->assign_hook = NoteReadErrors;
+	}
+}

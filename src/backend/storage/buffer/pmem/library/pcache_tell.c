@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_tell.c
+ *	  What the library tells about itself; contrib/pg_pcache/pcache_views.c shows it.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pcache_tell.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/pcache.h"
+#include "storage/pcache_library.h"
+#include "storage/pcache_stat.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+
+/* A scan can be interrupted after so many buffers. */
+#define SLOTS_PER_INTERRUPT	65536
+
+/* Does this server have its shared buffers in the pool? */
+bool
+PersistentCacheEnabled(void)
+{
+	return PCacheStart.in_use;
+}
+
+/* Why not, although it is configured?  NULL if it does, or is not. */
+const char *
+PersistentCacheUnavailable(void)
+{
+	if (PCacheLibrary == NULL)
+		return _("pg_pcache is not in \"shared_preload_libraries\"");
+	return PCacheStart.unavailable.message[0] != '\0' ? PCacheStart.unavailable.message : NULL;
+}
+
+const char *
+PersistentCacheModeName(void)
+{
+	return PCacheLibrary == NULL ? "off" : GetConfigOption("pcache.mode", false, false);
+}
+
+/* The library keeps no protocol while the server runs. */
+bool
+PersistentCacheHasProtocol(void)
+{
+	return false;
+}
+
+uint32
+PersistentCacheSealNow(uint32 wait_event_info)
+{
+	return 0;
+}
+
+/* All that is known of the cache.  Only if PersistentCacheEnabled(). */
+void
+PersistentCacheGetStats(PersistentCacheStats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	strlcpy(stats->path, PCacheThePool.path, sizeof(stats->path));
+	stats->superblock = PCacheLibrary->superblock;
+	stats->media = PCacheStart.media;
+	stats->start = PCacheStart.verdict;
+	stats->started_at = PCacheStart.started_at;
+	memcpy(stats->pages, PCacheStart.pages, sizeof(stats->pages));
+	stats->retired = PCacheStart.retired;
+	stats->startup_usec = PCacheStart.startup_usec;
+	stats->rebuild_usec = PCacheStart.rebuild_usec;
+}
+
+/* A relation fork: the first four fields of a buffer's tag */
+typedef struct ForkKey
+{
+	Oid			spc_oid;
+	Oid			db_oid;
+	Oid			rel_number;
+	int32		fork;
+} ForkKey;
+
+StaticAssertDecl(sizeof(ForkKey) == offsetof(BufferTag, blockNum), "ForkKey");
+
+typedef struct ForkCount
+{
+	ForkKey		key;
+	uint32		buffers;
+} ForkCount;
+
+/*
+ * Count the cached pages of each relation fork.  Returns a palloc'd array of *n
+ * entries, in no particular order.
+ *
+ * A header is read without its lock, so a page that is replaced just now may be
+ * counted for a relation that it does not belong to.  It is a statistic only.
+ */
+PersistentCacheRelation *
+PersistentCacheGetRelations(uint32 *n)
+{
+	HASHCTL		ctl = {.keysize = sizeof(ForkKey),.entrysize = sizeof(ForkCount)};
+	HTAB	   *counts = hash_create("relations in shared buffers", 1024, &ctl,
+									 HASH_ELEM | HASH_BLOBS);
+	ForkCount  *count = NULL;
+	HASH_SEQ_STATUS scan;
+	PersistentCacheRelation *result;
+
+	for (int slot = 0; slot < NBuffers; slot++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(slot);
+		uint32		state = pg_atomic_read_u32(&buf->state);
+		ForkKey		key;
+		bool		found;
+
+		if (slot % SLOTS_PER_INTERRUPT == 0)
+			CHECK_FOR_INTERRUPTS();
+		if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID))
+			continue;
+		memcpy(&key, &buf->tag, sizeof(key));
+		if (count == NULL || memcmp(&count->key, &key, sizeof(key)) != 0)
+		{
+			count = hash_search(counts, &key, HASH_ENTER, &found);
+			if (!found)
+				count->buffers = 0;
+		}
+		count->buffers++;
+	}
+
+	result = palloc0(sizeof(*result) * Max(hash_get_num_entries(counts), 1));
+	*n = 0;
+	hash_seq_init(&scan, counts);
+	while ((count = hash_seq_search(&scan)) != NULL)
+	{
+		memcpy(&result[*n].rlocator, &count->key, sizeof(result->rlocator));
+		result[*n].fork = count->key.fork;
+		result[(*n)++].buffers = count->buffers;
+	}
+	hash_destroy(counts);
+	return result;
+}
+
+/* The settings of this server, which the next one will have unless somebody changes them. */
+static void
+CurrentConfig(PCacheNextConfig *config)
+{
+	memset(config, 0, sizeof(*config));
+	config->mode = PERSISTENT_CACHE_PLANNED_RESTART;
+	config->directory = pcache_directory;
+	config->size = pcache_size;
+	config->nbuffers = NBuffers;
+	config->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
+	config->required = pcache_required;
+}
+
+/* Ask the gates about the pool as it is. */
+static void
+JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheForecast *forecast)
+{
+	ControlFileData control;
+	PCacheMediaReport media = {0};
+	PCacheGateFacts *facts = palloc0(sizeof(*facts));
+	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
+	PCacheSignals signals;
+
+	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd, PCacheThePool.fs_kind, &media);
+	facts->media = &media;
+	if (PCacheReadLibraryFacts(&PCacheThePool, &control, facts, &signals, &forecast->error))
+	{
+		PCacheReadSuperblocks(PCacheThePool.fd, superblocks);
+		PCacheForetellPool(&PCacheThePool, superblocks, facts, config, event, forecast);
+	}
+	PCacheMediaReportFree(&media);
+	pfree(facts);
+	pfree(superblocks);
+}
+
+/*
+ * How will the start be that follows this event?  By the settings of this server:
+ * if one waits for a restart, the answer says which.
+ */
+void
+PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+{
+	static const char *const settings[] = {
+		"pcache.mode", "pcache.directory", "pcache.size", "pcache.required", "shared_buffers"
+	};
+	PCacheNextConfig config;
+
+	memset(forecast, 0, sizeof(*forecast));
+	if (pcache_mode == PERSISTENT_CACHE_OFF || PCacheLibrary == NULL)
+	{
+		forecast->starts = forecast->is_off = true;
+		return;
+	}
+	CurrentConfig(&config);
+	if (PCacheStart.in_use)
+		JudgeNow(&config, event, forecast);
+	else
+	{
+		forecast->error = PCacheStart.unavailable;
+		PCacheForetellWithout(pcache_directory, &config, false, forecast);
+	}
+	for (int i = 0; forecast->starts && i < lengthof(settings); i++)
+	{
+		if (PCacheSettingIsPending(settings[i]))
+			PCacheSetHint(&forecast->error, _("\"%s\" will change with the restart, and this answer does not consider that."),
+						  settings[i]);
+	}
+}

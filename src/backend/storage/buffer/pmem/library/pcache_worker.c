@@ -1,0 +1,149 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_worker.c
+ *	  A background worker: says that the server is ready, and allocates a new pool.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pcache_worker.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_library.h"
+#include "utils/wait_event.h"
+
+/* How often to look whether the server is ready, in milliseconds. */
+#define READY_INTERVAL		100
+
+/* How much is allocated before we look for a signal, in bytes. */
+#define ALLOCATE_AT_ONCE	((uint64) 256 * 1024 * 1024)
+
+/*
+ * Is the server ready, as pg_ctl means that?  Without hot_standby that is so once
+ * recovery has begun.
+ */
+static bool
+IsReady(void)
+{
+	if (!RecoveryInProgress() || HotStandbyActive())
+		return true;
+	if (!EnableHotStandby)
+	{
+		bool		crc_ok;
+		ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+		bool		has_begun = crc_ok && control->state == DB_IN_ARCHIVE_RECOVERY;
+
+		pfree(control);
+		return has_begun;
+	}
+	return false;
+}
+
+/* With a status that has the postmaster start the worker again, unless it stops. */
+static void
+ExitIfRequested(void)
+{
+	if (ShutdownRequestPending)
+		proc_exit(1);
+}
+
+/*
+ * Allocate what the file of a new pool lacks.  If there is no room, a store to a
+ * buffer may end with SIGBUS, as it would on any file system that is too full, so
+ * everybody is told.
+ */
+static void
+AllocatePool(void)
+{
+	PCachePool *pool = &PCacheThePool;
+	PCacheError err;
+
+	if (!PCachePoolHasHoles(pool))
+		return;
+	for (uint64 at = 0; at < pool->file_size; at += ALLOCATE_AT_ONCE)
+	{
+		ExitIfRequested();
+		if (!PCachePoolAllocate(pool, at, Min(ALLOCATE_AT_ONCE, pool->file_size - at), &err))
+		{
+			PCacheReportError(WARNING, &err);
+			return;
+		}
+	}
+	ereport(LOG,
+			(errmsg("persistent cache: allocated pool \"%s\", %llu MB, %s",
+					pool->path, (unsigned long long) (pool->file_size >> 20),
+					PCachePoolUseHugePages(pool) ? "all of it in huge pages" : "not in huge pages")));
+}
+
+static void
+WaitFor(long milliseconds)
+{
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (milliseconds > 0 ? WL_TIMEOUT : 0),
+					 milliseconds, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	ExitIfRequested();
+}
+
+/*
+ * The server has become ready with what was kept: the next start need not be careful.
+ */
+static void
+MarkReady(void)
+{
+	PCacheSuperblock *sb = &PCacheLibrary->superblock;
+
+	sb->state = PCACHE_STATE_DIRTY;
+	if (!PCacheSuperblockStore(&PCacheThePool.map, sb))
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+void
+pg_pcache_worker_main(Datum arg)
+{
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	if (!PCacheStart.in_use)
+		proc_exit(0);
+	while (!IsReady())
+		WaitFor(READY_INTERVAL);
+	MarkReady();
+	AllocatePool();
+	for (;;)
+		WaitFor(0);
+}
+
+/*
+ * Have the postmaster start the worker, and after a crash restart again.  From
+ * _PG_init() only.
+ */
+void
+PCacheRegisterWorker(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+	worker.bgw_restart_time = 1;
+	strlcpy(worker.bgw_library_name, "pg_pcache", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "pg_pcache_worker_main", sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, "persistent cache", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "persistent cache", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}

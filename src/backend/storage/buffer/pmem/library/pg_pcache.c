@@ -1,0 +1,144 @@
+/*-------------------------------------------------------------------------
+ *
+ * pg_pcache.c
+ *	  Shared buffers that survive restarts, as a library that an unpatched server
+ *	  preloads: its settings and hooks.
+ *
+ * README.library has the rules.  Read pcache_attach.c next, for the start, and
+ * pcache_detach.c, for the stop.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/library/pg_pcache.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/pcache.h"
+#include "storage/pcache_find.h"
+#include "storage/pcache_library.h"
+#include "utils/guc.h"
+
+#ifdef PG_MODULE_MAGIC_EXT
+PG_MODULE_MAGIC_EXT(
+					.name = "pg_pcache",
+					.version = PG_VERSION
+);
+#else
+PG_MODULE_MAGIC;
+#endif
+
+extern PGDLLEXPORT void _PG_init(void);
+
+int			pcache_mode = PERSISTENT_CACHE_OFF;
+char	   *pcache_directory = NULL;
+int			pcache_size = 0;
+bool		pcache_required = false;
+int			pcache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
+bool		pcache_allow_unknown_minor = false;
+
+static const struct config_enum_entry mode_options[] = {
+	{"off", PERSISTENT_CACHE_OFF, false},
+	{"planned_restart", PERSISTENT_CACHE_PLANNED_RESTART, false},
+	{"always", PERSISTENT_CACHE_ALWAYS, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry on_media_unknown_options[] = {
+	{"use", PERSISTENT_CACHE_MEDIA_USE, false},
+	{"cold", PERSISTENT_CACHE_MEDIA_COLD, false},
+	{NULL, 0, false}
+};
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static void
+RequestSharedMemory(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	PCacheOpenForServer();
+}
+
+/* Other libraries first: they may look at shared memory as the server has made it. */
+static void
+StartSharedMemory(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	PCacheStartServer();
+}
+
+static bool
+CheckDirectory(char **newval, void **extra, GucSource source)
+{
+	PCacheError err;
+
+	if ((*newval)[0] == '\0' || PCacheCanonicalDirectory(*newval, &err))
+		return true;
+	GUC_check_errdetail("%s", err.message);
+	return false;
+}
+
+static void
+DefineSettings(void)
+{
+	DefineCustomEnumVariable("pcache.mode",
+							 "Sets which stops of the server its shared buffers survive.",
+							 NULL, &pcache_mode, PERSISTENT_CACHE_OFF, mode_options,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("pcache.directory",
+							   "Sets the directory of the pool that shared buffers lie in.",
+							   "It should be on tmpfs, hugetlbfs or fsdax.",
+							   &pcache_directory, "", PGC_POSTMASTER, 0,
+							   CheckDirectory, NULL, NULL);
+	DefineCustomIntVariable("pcache.size",
+							"Sets for how many buffers a new pool has room.",
+							"0 means as many as \"shared_buffers\".",
+							&pcache_size, 0, 0, INT_MAX / 2, PGC_POSTMASTER, GUC_UNIT_BLOCKS,
+							NULL, NULL, NULL);
+	DefineCustomBoolVariable("pcache.required",
+							 "Refuses to start without the pool.",
+							 NULL, &pcache_required, false, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("pcache.on_media_unknown",
+							 "Sets what a start does if bad blocks of the pool are not known.",
+							 NULL, &pcache_on_media_unknown, PERSISTENT_CACHE_MEDIA_USE,
+							 on_media_unknown_options, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pcache.allow_unknown_minor",
+							 "Uses the pool with a minor release that pg_pcache was not tried with.",
+							 NULL, &pcache_allow_unknown_minor, false, PGC_POSTMASTER, 0,
+							 NULL, NULL, NULL);
+	MarkGUCPrefixReserved("pcache");
+}
+
+/*
+ * The library's functions can be called without it being preloaded, and say so.
+ */
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+	{
+		ereport(WARNING,
+				(errmsg("pg_pcache does nothing unless it is in \"shared_preload_libraries\"")));
+		return;
+	}
+	DefineSettings();
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = RequestSharedMemory;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = StartSharedMemory;
+	if (pcache_mode == PERSISTENT_CACHE_OFF)
+		return;
+	PCacheWrapRedo();
+	PCacheWatchReadErrors();
+	PCacheRegisterWorker();
+}

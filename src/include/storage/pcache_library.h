@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_library.h
+ *	  What the files of the library share.
+ *
+ * The library is preloaded by an unpatched server.  Its rules are in
+ * src/backend/storage/buffer/pmem/README.library.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/include/storage/pcache_library.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_LIBRARY_H
+#define PCACHE_LIBRARY_H
+
+#include "datatype/timestamp.h"
+#include "storage/buf_internals.h"
+#include "storage/pcache_gate.h"
+#include "storage/pcache_resize.h"
+
+/* The pool has a server's headers as they are in its memory. */
+StaticAssertDecl(sizeof(BufferDescPadded) == PCACHE_HEADER_SIZE, "BufferDescPadded");
+
+/* A buffer's tag and what an entry of the ledger says of it are the same bytes. */
+StaticAssertDecl(sizeof(BufferTag) == sizeof(PCachePageKey) &&
+				 offsetof(BufferTag, forkNum) == offsetof(PCachePageKey, fork_number) &&
+				 offsetof(BufferTag, blockNum) == offsetof(PCachePageKey, block_number),
+				 "BufferTag");
+StaticAssertDecl(offsetof(PCacheDescriptor, block_number) - offsetof(PCacheDescriptor, spc_oid) ==
+				 offsetof(PCachePageKey, block_number), "PCacheDescriptor");
+
+/* Settings, see pg_pcache.c */
+extern int	pcache_mode;
+extern char *pcache_directory;
+extern int	pcache_size;
+extern bool pcache_required;
+extern int	pcache_on_media_unknown;
+extern bool pcache_allow_unknown_minor;
+
+/*
+ * What processes tell each other, in the server's shared memory.  superblock is
+ * what is on media.  The postmaster writes it before there are children and after
+ * they are gone, and the worker in between.
+ */
+typedef struct PCacheLibraryControl
+{
+	PCacheSuperblock superblock;
+
+	/*
+	 * Pages may have been taken for zeros, or read with a wrong checksum, and
+	 * are not what their files have.
+	 */
+	pg_atomic_uint32 read_errors_ignored;
+} PCacheLibraryControl;
+
+/*
+ * What the last start has made of the pool.  The postmaster fills it in, and its
+ * children inherit it.
+ */
+typedef struct PCacheLibraryStart
+{
+	bool		in_use;			/* shared buffers lie in the pool */
+	PCacheError unavailable;	/* why not, or "" */
+	PCacheVerdict verdict;
+	TimestampTz started_at;
+	uint64		found;			/* pages that were saved */
+	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
+	uint64		moved;			/* pages, to slots that stay */
+	uint32		retired;		/* slots on bad blocks, never to be used */
+	uint64		startup_usec;
+	uint64		rebuild_usec;
+	PCacheMediaSummary media;
+} PCacheLibraryStart;
+
+/* pcache_attach.c */
+extern PCachePool PCacheThePool;
+extern PCacheLibraryControl *PCacheLibrary;
+extern PCacheLibraryStart PCacheStart;
+
+extern void PCacheOpenForServer(void);
+extern void PCacheStartServer(void);
+extern bool PCacheReadLibraryFacts(const PCachePool *pool,
+								   ControlFileData *control,
+								   PCacheGateFacts *facts, PCacheSignals *signals,
+								   PCacheError *err);
+
+/* pcache_prepare.c */
+extern bool PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err);
+extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb,
+							  PCacheVerdict *verdict, PCacheError *err);
+extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
+							 const PCacheMediaReport *media, PCacheError *err);
+extern void PCacheListHoles(const PCachePool *pool, PCacheRangeList *holes);
+
+/* pcache_table.c */
+extern BufferDescPadded *PCacheHeadersOf(const PCachePool *pool,
+										 const PCacheSuperblock *sb);
+extern PCacheDescriptor *PCacheLedgerOf(const PCachePool *pool);
+extern void PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
+							const PCachePageFacts *facts, uint64 slots_used,
+							uint64 *pages);
+extern uint32 PCacheRetireSlots(const PCachePool *pool, const PCacheSuperblock *sb,
+								const PCacheMediaReport *media);
+extern void PCacheUseHeaders(const PCachePool *pool, const PCacheSuperblock *sb);
+
+/* pcache_fewer.c */
+extern uint64 PCacheMoveHottest(PCachePool *pool, const PCacheSuperblock *sb,
+								const PCachePageFacts *facts, uint64 slots_used,
+								uint64 *pages);
+
+/* pcache_detach.c */
+extern void PCacheSaveAtExit(int code, Datum arg);
+
+/* pcache_dbase.c */
+extern void PCacheWrapRedo(void);
+
+/* pcache_server.c */
+extern bool PCacheServerIsKnown(PCacheError *err);
+extern bool PCacheHeadersAreKnown(PCacheError *err);
+extern bool PCacheSettingIsPending(const char *name);
+extern bool PCacheReadErrorsAreIgnored(void);
+extern void PCacheWatchReadErrors(void);
+
+/* pcache_worker.c */
+extern void PCacheRegisterWorker(void);
+extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
+
+/* pcache_report.c */
+extern void PCacheReportError(int elevel, const PCacheError *err);
+extern void PCacheLogStart(void);
+
+#endif							/* PCACHE_LIBRARY_H */
