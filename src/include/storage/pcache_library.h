@@ -37,6 +37,7 @@ extern char *pcache_directory;
 extern int	pcache_size;
 extern bool pcache_required;
 extern int	pcache_on_media_unknown;
+extern int	pcache_scrub;
 extern bool pcache_allow_unknown_minor;
 
 /*

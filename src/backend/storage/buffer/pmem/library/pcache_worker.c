@@ -21,7 +21,9 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pcache_allocate.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
+#include "utils/guc.h"
 #include "utils/wait_event.h"
 
 /* How often to look whether the server is ready, in milliseconds. */
@@ -65,9 +67,8 @@ ExitIfRequested(void)
  * everybody is told.
  */
 static void
-AllocatePool(void)
+AllocatePool(PCachePool *pool)
 {
-	PCachePool *pool = &PCacheThePool;
 	PCacheError err;
 
 	if (!PCachePoolHasHoles(pool))
@@ -75,16 +76,32 @@ AllocatePool(void)
 	for (uint64 at = 0; at < pool->file_size; at += ALLOCATE_AT_ONCE)
 	{
 		ExitIfRequested();
-		if (!PCachePoolAllocate(pool, at, Min(ALLOCATE_AT_ONCE, pool->file_size - at), &err))
-		{
-			PCacheReportError(WARNING, &err);
-			return;
-		}
+		if (PCachePoolAllocate(pool, at, Min(ALLOCATE_AT_ONCE, pool->file_size - at), &err))
+			continue;
+		PCacheReportError(WARNING, &err);
+		return;
 	}
 	ereport(LOG,
-			(errmsg("persistent cache: allocated pool \"%s\", %llu MB, %s",
-					pool->path, (unsigned long long) (pool->file_size >> 20),
-					PCachePoolUseHugePages(pool) ? "all of it in huge pages" : "not in huge pages")));
+			(errmsg("persistent cache: allocated pool \"%s\"", pool->path)));
+}
+
+/*
+ * Have a pool on tmpfs in huge pages, as far as the kernel has some, and say how much
+ * memory there is of which kind.
+ */
+static void
+TellMemory(PCachePool *pool)
+{
+	bool		is_huge = PCachePoolUseHugePages(pool) || pool->fs_kind == PCACHE_FS_HUGETLBFS;
+	int			reserved = (Size) NBuffers * BLCKSZ >> 20;
+	int			rest = atoi(GetConfigOption("shared_memory_size", false, false)) - reserved;
+
+	ereport(LOG,
+			(errmsg("persistent cache: the pool has %llu MB on %s, %s; the rest of shared memory has %d MB, and %d MB more are reserved and not used",
+					(unsigned long long) (pool->file_size >> 20),
+					PCacheFsKindName(pool->fs_kind),
+					is_huge ? "all of them in huge pages" : "not all of them in huge pages",
+					rest, reserved)));
 }
 
 static void
@@ -123,7 +140,8 @@ pg_pcache_worker_main(Datum arg)
 	while (!IsReady())
 		WaitFor(READY_INTERVAL);
 	MarkReady();
-	AllocatePool();
+	AllocatePool(&PCacheThePool);
+	TellMemory(&PCacheThePool);
 	for (;;)
 		WaitFor(0);
 }

@@ -42,6 +42,7 @@ char	   *pcache_directory = NULL;
 int			pcache_size = 0;
 bool		pcache_required = false;
 int			pcache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
+int			pcache_scrub = PERSISTENT_CACHE_SCRUB_AUTO;
 bool		pcache_allow_unknown_minor = false;
 
 static const struct config_enum_entry mode_options[] = {
@@ -54,6 +55,15 @@ static const struct config_enum_entry mode_options[] = {
 static const struct config_enum_entry on_media_unknown_options[] = {
 	{"use", PERSISTENT_CACHE_MEDIA_USE, false},
 	{"cold", PERSISTENT_CACHE_MEDIA_COLD, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry scrub_options[] = {
+	{"auto", PERSISTENT_CACHE_SCRUB_AUTO, false},
+	{"on", PERSISTENT_CACHE_SCRUB_ON, false},
+	{"off", PERSISTENT_CACHE_SCRUB_OFF, false},
+	{"true", PERSISTENT_CACHE_SCRUB_ON, true},
+	{"false", PERSISTENT_CACHE_SCRUB_OFF, true},
 	{NULL, 0, false}
 };
 
@@ -112,6 +122,11 @@ DefineSettings(void)
 							 "Sets what a start does if bad blocks of the pool are not known.",
 							 NULL, &pcache_on_media_unknown, PERSISTENT_CACHE_MEDIA_USE,
 							 on_media_unknown_options, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("pcache.scrub",
+							 "Overwrites at a clean stop what is left in free buffers.",
+							 "\"auto\" does so on persistent memory only.",
+							 &pcache_scrub, PERSISTENT_CACHE_SCRUB_AUTO, scrub_options,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pcache.allow_unknown_minor",
 							 "Uses the pool with a minor release that pg_pcache was not tried with.",
 							 NULL, &pcache_allow_unknown_minor, false, PGC_POSTMASTER, 0,
