@@ -14,6 +14,7 @@
 #include "unit.h"
 
 #include "storage/pcache_find.h"
+#include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_gate.h"
 #include "storage/pcache_pool.h"
@@ -152,6 +153,37 @@ TestGates(void **state)
 	assert_int_equal(page_facts.redo, 0x1000);
 }
 
+/* A minor release that nobody has tried is none to look into the memory of. */
+static void
+TestMinors(void **state)
+{
+	PCacheError err;
+
+	assert_true(PCacheMinorWillDo(PG_VERSION_NUM, false, &err));
+	assert_true(PCacheMinorWillDo(150018, false, &err));
+	assert_true(PCacheMinorWillDo(150020, false, &err));
+	assert_false(PCacheMinorWillDo(150019, false, &err));
+	assert_string_equal(err.message, "pg_pcache was not tried with PostgreSQL 15.19");
+	assert_true(strstr(err.hint, "\"pcache.allow_unknown_minor\"") != NULL);
+	assert_true(PCacheMinorWillDo(150019, true, &err));
+}
+
+/* Only a pool of this cluster that a start has not left yet makes one go without. */
+static void
+TestCutOff(void **state)
+{
+	PCachePool	pool = {.path = "/pool"};
+	PCacheSuperblock sb = {.system_identifier = 42};
+	PCacheError err;
+
+	for (PCacheState s = PCACHE_STATE_EMPTY; s <= PCACHE_STATE_CLEAN; s++)
+	{
+		sb.state = s;
+		assert_int_equal(PCacheWasCutOff(&pool, &sb, 42, &err), s == PCACHE_STATE_ATTACHING);
+		assert_false(PCacheWasCutOff(&pool, &sb, 43, &err));
+	}
+}
+
 int
 main(void)
 {
@@ -160,6 +192,8 @@ main(void)
 		cmocka_unit_test(TestNoRecord),
 		cmocka_unit_test(TestDirectory),
 		cmocka_unit_test(TestGates),
+		cmocka_unit_test(TestMinors),
+		cmocka_unit_test(TestCutOff),
 	};
 
 	return cmocka_run_group_tests_name("library", tests, NULL, NULL);

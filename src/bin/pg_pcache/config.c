@@ -46,7 +46,11 @@ static const struct
 	{"pcache.size", "0"},
 	{"pcache.on_media_unknown", "use"},
 	{"pcache.required", "off"},
+	{"pcache.allow_unknown_minor", "off"},
 };
+
+/* The server's version as PG_VERSION_NUM has it, or 0 if it is unknown. */
+static int	server_version = 0;
 
 /*
  * The same as find_other_exec(), but another minor version will do: the library's
@@ -84,6 +88,8 @@ FindAnyMinor(const PCacheOptions *options, char *path)
 		rc = fgets(line, sizeof(line), pipe) != NULL &&
 			strncmp(line, version, strlen(version)) == 0 &&
 			!isdigit((unsigned char) line[strlen(version)]) ? 0 : -2;
+		if (rc == 0 && line[strlen(version)] == '.')
+			server_version = PG_VERSION_NUM / 10000 * 10000 + atoi(line + strlen(version) + 1);
 		(void) pclose(pipe);
 	}
 	return rc;
@@ -521,11 +527,11 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 		PCacheSetting("size"), PCacheSetting("on_media_unknown"),
 		PCacheSetting("required"), "huge_pages", "io_method", "debug_io_direct",
 		/* the library's program only */
-		"shared_preload_libraries", "dynamic_library_path"
+		"shared_preload_libraries", "dynamic_library_path", "pcache.allow_unknown_minor"
 	};
 	char	   *values[lengthof(names)] = {0};
 
-	ReadSettings(options, PCacheIsLibrary() ? lengthof(names) : lengthof(names) - 2,
+	ReadSettings(options, PCacheIsLibrary() ? lengthof(names) : lengthof(names) - 3,
 				 names, values);
 	conf->mode = CanonicalMode(values[0]);
 	conf->directory = values[1];
@@ -544,6 +550,9 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	free(values[2]);
 	free(values[9]);
 	free(values[10]);
+	conf->server_version = server_version;
+	conf->allow_unknown_minor = IsTrue(values[11]);
+	free(values[11]);
 }
 
 /*
@@ -582,6 +591,8 @@ NextConfig(const Configuration *conf)
 		.cold_on_media_unknown = conf->cold_on_media_unknown,
 		.required = conf->required,
 		.huge_pages = conf->huge_pages,
+		.server_version = conf->server_version,
+		.allow_unknown_minor = conf->allow_unknown_minor,
 	};
 
 	return config;

@@ -181,6 +181,8 @@ typedef struct Configuration
 	char	   *io_method;		/* NULL if unknown */
 	char	   *debug_io_direct;	/* NULL if unknown */
 	bool		preloaded;		/* somebody honors our settings */
+	int			server_version; /* as PG_VERSION_NUM; 0 if unknown */
+	bool		allow_unknown_minor;
 } Configuration;
 
 /* Facts for the gates; see JudgePool(). */

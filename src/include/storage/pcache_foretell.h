@@ -36,6 +36,9 @@ typedef struct PCacheNextConfig
 	bool		has_recovery_target;	/* only set by the server */
 	bool		required;		/* persistent_cache_required */
 	bool		huge_pages;		/* huge_pages is not off */
+	int			server_version; /* the library's only: as PG_VERSION_NUM, 0 if
+								 * unknown */
+	bool		allow_unknown_minor;	/* likewise */
 	bool		late_reads;		/* see pcache_late_read.c; only set by the
 								 * server */
 } PCacheNextConfig;
@@ -64,6 +67,9 @@ extern void PCacheForetellPool(const PCachePool *pool,
 extern void PCacheForetellWithout(const char *directory,
 								  const PCacheNextConfig *config, bool ours,
 								  PCacheForecast *forecast);
+extern bool PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err);
+extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
+							uint64 system_identifier, PCacheError *err);
 extern bool PCacheKindSurvives(PCacheFsKind kind, const char *path,
 							   PCacheError *err);
 extern void PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err);

@@ -118,6 +118,7 @@ extern void PCacheSaveAtExit(int code, Datum arg);
 extern void PCacheWrapRedo(void);
 
 /* pcache_server.c */
+extern bool PCacheServerIsPatched(PCacheError *err);
 extern bool PCacheServerIsKnown(PCacheError *err);
 extern bool PCacheHeadersAreKnown(PCacheError *err);
 extern bool PCacheSettingIsPending(const char *name);

@@ -31,6 +31,7 @@
 #include "storage/ipc.h"
 #include "storage/pcache.h"
 #include "storage/pcache_allocate.h"
+#include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_library.h"
 #include "storage/pcache_without.h"
@@ -142,22 +143,16 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	return false;
 }
 
-/*
- * A start that used the pool did not get as far as to accept connections.  If what it
- * had kept was the reason, the next one would end in the same way.  So this one
- * goes without, and the one after it starts with an empty pool.
- */
+/* Is this start to go without the pool, see PCacheWasCutOff()? */
 static bool
 WasCutOff(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
-	if (sb->state != PCACHE_STATE_ATTACHING ||
-		sb->system_identifier != GetSystemIdentifier())
+	PCacheError failure;
+
+	if (!PCacheWasCutOff(pool, sb, GetSystemIdentifier(), err))
 		return false;
-	if (!PCachePoolMarkEmpty(pool, sb, err))
-		return true;
-	PCacheSetError(err, _("the last start with persistent cache pool \"%s\" did not become ready, or pg_pcache was interrupted while it changed the pool"),
-				   pool->path);
-	PCacheSetHint(err, _("The next start will use the pool again, and be cold."));
+	if (!PCachePoolMarkEmpty(pool, sb, &failure))
+		*err = failure;
 	return true;
 }
 

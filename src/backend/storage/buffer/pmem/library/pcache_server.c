@@ -17,28 +17,28 @@
 
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/pcache_foretell.h"
 #include "storage/pcache_library.h"
-#include "storage/pcache_setting.h"
 #include "utils/guc_tables.h"
-
-/* The minor releases that the tests have run with, beside the one compiled for. */
-static const int tried[] = {150018, 150020, 170012, 180006};
-
-static bool
-WasTried(int version)
-{
-	for (int i = 0; i < lengthof(tried); i++)
-	{
-		if (tried[i] == version)
-			return true;
-	}
-	return version == PG_VERSION_NUM;
-}
 
 static int
 NumberOf(const char *setting)
 {
 	return atoi(GetConfigOption(setting, false, false));
+}
+
+/*
+ * Is this the patched server?  Then err says it.  Asked before there are settings: that
+ * server takes those of the library for its own.
+ */
+bool
+PCacheServerIsPatched(PCacheError *err)
+{
+	if (GetConfigOption("persistent_cache_mode", true, false) == NULL)
+		return false;
+	PCacheSetError(err, _("this server has a persistent cache of its own, so the library pg_pcache is not used"));
+	PCacheSetHint(err, _("Set \"persistent_cache_mode\", or run an unpatched server."));
+	return true;
 }
 
 /*
@@ -53,12 +53,6 @@ PCacheServerIsKnown(PCacheError *err)
 	PCacheSetError(err, _("pg_pcache does not work with a server that was built with EXEC_BACKEND"));
 	return false;
 #endif
-	if (GetConfigOption("persistent_cache_mode", true, false) != NULL)
-	{
-		PCacheSetError(err, _("this server has a persistent cache of its own, so the library pg_pcache is not used"));
-		PCacheSetHint(err, _("Set \"persistent_cache_mode\", or run an unpatched server."));
-		return false;
-	}
 	if (version / 10000 != PG_VERSION_NUM / 10000 || NumberOf("block_size") != BLCKSZ)
 	{
 		PCacheSetError(err, _("pg_pcache was built for PostgreSQL %d with blocks of %d bytes"),
@@ -66,13 +60,7 @@ PCacheServerIsKnown(PCacheError *err)
 		PCacheSetHint(err, _("Install the pg_pcache that belongs to this server."));
 		return false;
 	}
-	if (pcache_allow_unknown_minor || WasTried(version))
-		return true;
-	PCacheSetError(err, _("pg_pcache was not tried with PostgreSQL %d.%d"),
-				   version / 10000, version % 10000);
-	PCacheSetHint(err, _("Install a newer pg_pcache, or set \"%s\" to \"on\"."),
-				  PCacheSetting("allow_unknown_minor"));
-	return false;
+	return PCacheMinorWillDo(version, pcache_allow_unknown_minor, err);
 }
 
 /*

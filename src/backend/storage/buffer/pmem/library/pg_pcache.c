@@ -140,10 +140,17 @@ DefineSettings(void)
 void
 _PG_init(void)
 {
+	PCacheError err;
+
 	if (!process_shared_preload_libraries_in_progress)
 	{
 		ereport(WARNING,
 				(errmsg("pg_pcache does nothing unless it is in \"shared_preload_libraries\"")));
+		return;
+	}
+	if (PCacheServerIsPatched(&err))
+	{
+		PCacheReportError(WARNING, &err);
 		return;
 	}
 	DefineSettings();

@@ -48,6 +48,48 @@ ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal, const char *fmt,..
 	va_end(ap);
 }
 
+/* The minor releases that the tests have run with, beside the one compiled for. */
+static const int tried_minors[] = {150018, 150020, 170012, 180006};
+
+/*
+ * Does the library use its pool with a server of this version, which is a number
+ * like PG_VERSION_NUM?  It uses what is no interface, so only with those that it
+ * was tried with, unless the configuration allows others.
+ */
+bool
+PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err)
+{
+	bool		tried = version == PG_VERSION_NUM;
+
+	for (int i = 0; i < lengthof(tried_minors); i++)
+		tried = tried || version == tried_minors[i];
+	if (tried || allow_unknown)
+		return true;
+	PCacheSetError(err, _("pg_pcache was not tried with PostgreSQL %d.%d"),
+				   version / 10000, version % 10000);
+	PCacheSetHint(err, _("Install a newer pg_pcache, or set \"%s\" to \"on\"."),
+				  PCacheSetting("allow_unknown_minor"));
+	return false;
+}
+
+/*
+ * A start that used the library's pool did not get as far as to accept
+ * connections.  If what it had kept was the reason, the next one would end in the
+ * same way.  So this one goes without, and makes the pool empty for those after it.
+ */
+bool
+PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
+				uint64 system_identifier, PCacheError *err)
+{
+	if (!PCacheIsLibrary() || sb->state != PCACHE_STATE_ATTACHING ||
+		sb->system_identifier != system_identifier)
+		return false;
+	PCacheSetError(err, _("the last start with persistent cache pool \"%s\" did not become ready, or pg_pcache was interrupted while it changed the pool"),
+				   pool->path);
+	PCacheSetHint(err, _("The start after the next one will use the pool again, and be cold."));
+	return true;
+}
+
 /*
  * Does a pool on this kind of file system survive a crash?  Mode always promises
  * more than a file in the page cache can keep.
@@ -92,6 +134,13 @@ PCacheSetTooSmall(const PCachePool *pool, uint64 capacity, uint64 nbuffers,
 	PCacheSetHint(err, "%s  %s", why->message, why->hint);
 }
 
+static bool
+VersionWillDo(const PCacheNextConfig *config, PCacheForecast *forecast)
+{
+	return !PCacheIsLibrary() || config->server_version == 0 ||
+		PCacheMinorWillDo(config->server_version, config->allow_unknown_minor, &forecast->error);
+}
+
 /*
  * There is no pool in the directory, which open_error says: is one created?
  * directory is what PCacheFindDirectory() found.  record_error, if not NULL, says
@@ -113,7 +162,8 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 		return;
 	}
 	forecast->error = *open_error;
-	if (!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
+	if (!VersionWillDo(config, forecast) ||
+		!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
 								config->nbuffers, &plan, &forecast->error) ||
 		(config->mode == PERSISTENT_CACHE_ALWAYS &&
 		 !PCacheKindSurvives(plan.fs_kind, plan.directory, &forecast->error)))
@@ -274,7 +324,8 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	bool		formatted;
 
 	/* it is open for reading only */
-	if (!PCacheFileIsWritable(pool->fd, pool->path, &forecast->error) ||
+	if (!VersionWillDo(config, forecast) ||
+		!PCacheFileIsWritable(pool->fd, pool->path, &forecast->error) ||
 		(config->mode == PERSISTENT_CACHE_ALWAYS &&
 		 !PCacheKindSurvives(pool->fs_kind, pool->path, &forecast->error)))
 		return;
@@ -284,7 +335,9 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		return;
 	}
 	if (superblocks->source != PCACHE_SB_NONE &&
-		PCachePoolIsCopied(pool, sb, facts->record, &forecast->error))
+		(PCachePoolIsCopied(pool, sb, facts->record, &forecast->error) ||
+		 (event != PCACHE_NEXT_RESTART &&
+		  PCacheWasCutOff(pool, sb, facts->control->system_identifier, &forecast->error))))
 		return;
 	forecast->verdict = JudgeAfter(superblocks, facts, event);
 
