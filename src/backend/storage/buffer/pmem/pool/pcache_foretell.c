@@ -86,7 +86,7 @@ PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 		return false;
 	PCacheSetError(err, _("the last start with persistent cache pool \"%s\" did not become ready, or pg_pcache was interrupted while it changed the pool"),
 				   pool->path);
-	PCacheSetHint(err, _("The start after the next one will use the pool again, and be cold."));
+	PCacheSetHint(err, _("A start that finds this goes without the pool, and the one after it uses the pool again, cold."));
 	return true;
 }
 
