@@ -39,8 +39,8 @@ elsewhere:
 	+@bash tools/copy --make $(MAKECMDGOALS)
 else
 
-.PHONY: all help deps deps-docs fetch tree build docs vanilla deb deb-hotset image repo install dist port release demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-tap check-regress check-regress-short check-hotset installcheck
+.PHONY: all help deps deps-docs fetch tree build docs vanilla deb deb-hotset deb-module image repo install dist port release demo bench bench-report bench-wal
+.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-module check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: module install-module installcheck-module
 .PHONY: refresh-patches clean-tree clean distclean
 
@@ -95,6 +95,9 @@ deb: ## Debian packages of the server with the cache, in build/deb; SUITE=trixie
 deb-hotset: ## Debian packages of pg_hotset for servers without the cache, in build/deb-hotset; SUITE= as for deb
 	@tools/build-deb --hotset $(SUITE)
 
+deb-module: ## Debian packages of the library for unpatched servers, with pg_pcache, in build/deb-module; SUITE=bookworm, or another, as for deb
+	@tools/build-deb --module $(SUITE)
+
 image: ## an image for containers, of the packages in build/deb, in build/image; SUITE=trixie
 	@tools/build-image $(SUITE)
 
@@ -129,11 +132,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module tap regress-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke -- walk-short differential-short meson
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset image abi tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -177,6 +180,9 @@ check-fuzz: all ## pool files that were tampered with, for server code and pg_pc
 check-tap: all vanilla ## TAP tests; TESTS="tests/tap/t/001*.pl" selects
 	@$(RUN) tests/run-tap $(TESTS)
 
+check-module: vanilla ## the library on unpatched servers: build/pgsql-vanilla, and those that are installed; TESTS="tests/module/t/001*.pl" selects
+	@$(RUN) tests/run-module $(TESTS)
+
 check-ndctl-setup: ## plans and refusals of tools/ndctl-setup on captured machines; as root: a hostile server's user; PARTS="plans" selects
 	@$(RUN) tests/ndctl-setup/run $(PARTS)
 	@[ -n "$(PARTS)" ] || tests/ndctl-setup/attack || [ $$? -eq 77 ]
@@ -190,8 +196,8 @@ check-pool-attack: all ## another local user against the pool of a server (root)
 check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FULL=--full: demo and unit tests, too; RELEASE=
 	@tests/fresh/run $(FULL) $(RELEASE)
 
-check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; HOTSET=--hotset: those of "make deb-hotset"; SUITE=
-	@tests/deb/run $(SUITE) $(REGRESS) $(HOTSET) || [ $$? -eq 77 ]
+check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; HOTSET=--hotset: those of "make deb-hotset"; MODULE=--module: those of "make deb-module"; SUITE=
+	@tests/deb/run $(SUITE) $(REGRESS) $(HOTSET) $(MODULE) || [ $$? -eq 77 ]
 
 check-repo: ## the repository of "make repo" as apt sees it, what keeps our server, and what tells of updates; FULL=--full (root): in a chroot
 	@tests/repo/run $(FULL) || [ $$? -eq 77 ]
@@ -213,8 +219,8 @@ check-torture: all ## random DDL, random kills, recovered with and without the p
 check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and many sessions: evictions, temporary tables, restarts with half of them; DURATION=, SEED=; finds most in a build with PG_CONFIGURE_EXTRA=--enable-cassert
 	@DURATION="$${DURATION:-1800}" tests/torture/run --set stress=1 --set shared_buffers=16MB --set fewer=1 --set cycles=2 --set duration=16
 
-check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=
-	@tests/torture/walk --known --random --steer
+check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for an unpatched server with the library
+	@tests/torture/walk --known --random $(if $(LIBRARY),--library='$(LIBRARY)',--steer)
 
 check-differential: all vanilla ## the same statements and faults on the unpatched server and in each mode, the same answers; ROUNDS=, SEED=
 	@tests/torture/differential

@@ -1,0 +1,433 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+PCacheModule - clusters of an unpatched server that preloads pg_pcache
+
+=head1 SYNOPSIS
+
+  use PCacheModule;
+
+  my $node = module_node('main');      # initialized, not started
+  $node->start;
+  load_tables($node);
+  warm_restart($node, 'a restart');    # stops, asks the oracle, starts, compares
+
+=head1 DESCRIPTION
+
+It exports what "use PCache" exports, as well, of which the subs that run a patched
+server's settings (new_node, set_mode and so on) are of no use here.
+
+The oracle is a copy of the data directory that was started without the library.  It
+tells what is right.
+
+=cut
+
+package PCacheModule;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use File::Path qw(remove_tree);
+use PCache;
+use PCache::Tables qw($OUR_RELATIONS);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = (
+	@PCache::EXPORT, qw(
+	  major
+	  module_node
+	  module_settings
+	  pool_of
+	  pool_dir_of
+	  load_tables
+	  change_tables
+	  contents
+	  oracle
+	  warm_pages
+	  reads
+	  pool_entries
+	  pool_equals_files
+	  start_and_compare
+	  warm_restart
+	  cold_start
+	  start_without
+	  stop_and_save
+	  replay_until
+	  wait_for_line
+	));
+
+# The major version of the server that is tested.
+sub major
+{
+	my ($version) = run_command([ 'pg_config', '--version' ]);
+	return $version =~ /^PostgreSQL (\d+)/ ? $1 : die "no version: $version";
+}
+
+# Where a node's pool is, unless the test says something else.
+sub pool_dir_of { my ($node) = @_; return pool_root() . '/' . $node->name }
+sub pool_of { my ($node) = @_; return pool_dir_of($node) . '/pool' }
+
+=pod
+
+=item module_node(name, %params)
+
+A cluster whose server preloads the library, not started.  Its pool is made by the
+first start.
+
+  init       parameters for PostgreSQL::Test::Cluster->init
+  libraries  shared_preload_libraries (pg_pcache)
+  standby    1 if it is to be a primary with standbys
+  conf       more lines for postgresql.conf
+
+=cut
+
+sub module_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%{ $params{init} // {} });
+	$node->append_conf('postgresql.conf', q{
+wal_level = replica
+max_wal_senders = 5
+max_replication_slots = 5
+hot_standby = on
+}) if $params{standby};
+	module_settings($node, %params);
+	return $node;
+}
+
+# The same settings for a cluster that is there already.
+sub module_settings
+{
+	my ($node, %params) = @_;
+	my $libraries = $params{libraries} // 'pg_pcache';
+	my $directory = pool_dir_of($node);
+
+	# Nothing that reads or writes pages on its own account.
+	$node->append_conf('postgresql.conf', qq{
+shared_buffers = 24MB
+max_connections = 20
+autovacuum = off
+bgwriter_lru_maxpages = 0
+max_parallel_workers_per_gather = 0
+checkpoint_timeout = 1h
+max_wal_size = 1GB
+log_statement = none
+allow_in_place_tablespaces = on
+shared_preload_libraries = '$libraries'
+pcache.mode = planned_restart
+pcache.directory = '$directory'
+} . ($params{conf} // ''));
+	return;
+}
+
+# The tables of load_data(), and the extension that looks at indexes.
+sub load_tables
+{
+	my ($node) = @_;
+
+	load_data($node, rows => 10000);
+	$node->safe_psql('postgres', 'CREATE EXTENSION amcheck');
+	return;
+}
+
+my $changes = 0;
+
+# Change the logged tables, each time in another way: heap, toast, indexes, maps.
+sub change_tables
+{
+	my ($node) = @_;
+
+	$changes++;
+	$node->safe_psql('postgres', qq{
+UPDATE t_heap SET grp = grp + $changes, filler = md5(filler) WHERE id % 13 = $changes % 13;
+DELETE FROM t_heap WHERE id % 101 = $changes;
+INSERT INTO t_heap SELECT i, i % 97, 'new' FROM generate_series(100000 * $changes, 100000 * $changes + 200) i;
+UPDATE t_toast SET doc = doc || 'x' WHERE id % 10 = $changes % 10;
+UPDATE t_kinds SET id = id + 1, arr = arr || $changes WHERE id % 17 = $changes % 17;
+UPDATE t_unlogged SET filler = filler || 'x' WHERE id % 19 = $changes % 19;
+SELECT nextval('t_seq');
+VACUUM t_toast});
+	return;
+}
+
+my $replay_until = '0/0';
+
+# From now on, contents() of a standby are those that it has once it has replayed all that
+# this node has written.
+sub replay_until
+{
+	my ($node) = @_;
+
+	$replay_until = $node->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+	return;
+}
+
+=pod
+
+=item contents(node)
+
+What the tables have, read in each way there is, and what amcheck finds wrong in all
+tables and B-trees of the database, as one text.
+
+=cut
+
+sub contents
+{
+	my ($node) = @_;
+	my @tables = data_tables($node);
+	my $persistence = @tables > LOGGED ? q{('p', 'u')} : q{('p')};
+	my $sums = join ' UNION ALL ', map {
+		"SELECT '$_' AS what, count(*), coalesce(sum(hashtextextended(t::text, 0)), 0) FROM $_ t"
+	} @tables;
+
+	$node->poll_query_until('postgres', "SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= '$replay_until'")
+	  or die 'replay does not get on';
+	return $node->safe_psql('postgres', qq{
+SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
+$sums ORDER BY 1;
+SELECT 't_seq', last_value FROM t_seq;
+SET enable_seqscan = off; SET enable_indexscan = on; SET enable_indexonlyscan = on;
+SELECT 'by key', count(*), sum(hashtextextended(t::text, 0)) FROM t_heap t WHERE id > 0;
+SELECT 'toast by key', count(*), sum(hashtextextended(doc, 0)) FROM t_toast WHERE id > 0;
+SELECT 'index only', count(*), sum(grp) FROM (SELECT grp FROM t_heap WHERE grp >= 0 OFFSET 0) s;
+SELECT 'hash', count(*), sum(id) FROM t_kinds WHERE id = 777;
+SET enable_bitmapscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off;
+SELECT 'gin', count(*), sum(id) FROM t_kinds WHERE arr @> ARRAY[3];
+SELECT 'gist or spgist', count(*), sum(id) FROM t_kinds WHERE p <@ box '((0,-500),(500,0))';
+SELECT 'brin', count(*), sum(id) FROM t_kinds WHERE id BETWEEN 100 AND 300;
+RESET ALL;
+SELECT 'indexes', count(*), count(bt_index_check(c.oid, true)) FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+  WHERE a.amname = 'btree' AND c.relkind = 'i' AND c.relpersistence IN $persistence;
+SELECT c.relname, v.* FROM pg_class c, verify_heapam(c.oid) v
+  WHERE c.relkind IN ('r', 't') AND c.relpersistence IN $persistence});
+}
+
+# A copy of a data directory that no server uses, but for template0 and template1, to
+# which nobody connects.
+sub copy_cluster
+{
+	my ($data, $copy) = @_;
+
+	mkdir $copy, 0700 or die "could not create $copy: $!";
+	mkdir "$copy/base", 0700;
+	system_or_bail('cp', '-a', (grep { !m{/(base|postmaster\.pid)$} } glob "$data/*"), $copy);
+	system_or_bail('cp', '-a', (grep { !m{/[14]$} } glob "$data/base/*"), "$copy/base");
+	return;
+}
+
+# What the contents of a node that is down would be after a start without the library.
+# Another query than contents() may be given as code, and options of the server.
+sub oracle
+{
+	my ($node, %params) = @_;
+	my $copy = $node->basedir . '/oracle';
+	my $code = $params{code} // \&contents;
+	my $options = $params{options} // '';
+	my $result;
+
+	local %ENV = $node->_get_env();
+	copy_cluster($node->data_dir, $copy);
+	system_log('pg_ctl', '-D' => $copy, '-l' => $node->logfile . '.oracle', '-w',
+		'-o' => "-c shared_preload_libraries='' $options", 'start') == 0
+	  or die 'a copy without the library does not start';
+	$result = $code->($node);
+	system_or_bail('pg_ctl', '-D' => $copy, '-m' => 'immediate', '-w', 'stop');
+	remove_tree($copy);
+	return $result;
+}
+
+# Read all of our relations into shared buffers, and the catalogs that contents() asks
+# for.  Returns the number of valid buffers.
+sub warm_pages
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', "SELECT sum(pg_prewarm(rel)) FROM ($OUR_RELATIONS) r");
+	contents($node);
+	reads($node);
+	return valid_buffers($node);
+}
+
+# How many pages a new session has to read for our tables, catalogs included.
+sub reads
+{
+	my ($node) = @_;
+	my $plans = join "\n", map {
+		$node->safe_psql('postgres',
+			"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) SELECT count(*) FROM $_")
+	} data_tables($node);
+	my $reads = 0;
+
+	$reads += $1 while $plans =~ /^[^\n]*Buffers: [^\n]*shared[^\n]*?read=(\d+)/mg;
+	return $reads;
+}
+
+# The entries of a pool that is not used: a list of references to hashes, by field.
+sub pool_entries
+{
+	my ($pool) = @_;
+	my @fields = grep { $_->{name} !~ /^reserved/ } struct_fields('PCacheDescriptor');
+	my @names = map { $_->{name} } @fields;
+	my $template = join ' ', map { "\@$_->{offset} $_->{template}" } @fields;
+	my $n = read_superblock($pool)->{slots_used};
+	my $bytes = read_bytes($pool, DESCRIPTORS_OFFSET, $n * DESCRIPTOR_SIZE);
+	my @entries;
+
+	for my $slot (0 .. $n - 1)
+	{
+		my %entry;
+
+		@entry{@names} = unpack $template, substr $bytes, $slot * DESCRIPTOR_SIZE, DESCRIPTOR_SIZE;
+		push @entries, \%entry if ($entry{seq} & 1) == 0;
+	}
+	return @entries;
+}
+
+# The file of an entry's segment, and where in it the page is.
+sub file_of
+{
+	my ($node, $e) = @_;
+	my $name = $e->{rel_number} . ('', '_fsm', '_vm', '_init')[ $e->{fork_number} ];
+	my $segment = int($e->{block_number} / 131072);
+	my ($version) = $e->{spc_oid} <= 1664 ? '' : map { s{.*/}{}r } glob $node->data_dir . "/pg_tblspc/$e->{spc_oid}/PG_*";
+	my $directory = $e->{spc_oid} == 1663 ? "base/$e->{db_oid}"
+	  : $e->{spc_oid} == 1664 ? 'global'
+	  : "pg_tblspc/$e->{spc_oid}/$version/$e->{db_oid}";
+
+	return ($node->data_dir . "/$directory/$name" . ($segment ? ".$segment" : ''),
+		($e->{block_number} % 131072) * BLCKSZ);
+}
+
+# A test: the pages that were saved in a node's pool equal the files, but for checksums.
+# Free space maps are changed without being dirty, and so are pages that an index has
+# initialized for later: their files have zeros, and they no LSN.  On a standby, hints are
+# set so: with hints => 1, only the page's header is compared.  Returns the number of pages.
+sub pool_equals_files
+{
+	my ($node, $name, %params) = @_;
+	my $pool = pool_of($node);
+	my $sb = read_superblock($pool);
+	my $blocks = read_bytes($pool, $sb->{blocks_offset}, $sb->{slots_used} * BLCKSZ);
+	my (@different, %files);
+	my $n = 0;
+
+	is($sb->{state}, STATE_CLEAN, "$name: the pool is clean");
+	for my $e (pool_entries($pool))
+	{
+		my ($path, $at) = file_of($node, $e);
+		my ($page, $stored);
+
+		next if $e->{fork_number} == 1;
+		$n++;
+		$files{$path} //= -e $path ? slurp_file($path) : '';
+		$page = substr $blocks, $e->{slot} * BLCKSZ, BLCKSZ;
+		$stored = $at < length $files{$path} ? substr $files{$path}, $at, BLCKSZ : '';
+		$_ = substr $_, 0, $params{hints} ? 24 : BLCKSZ for $page, $stored;
+		length $_ and substr($_, 8, $params{hints} ? 4 : 2) = '' for $page, $stored;
+		next if $stored =~ /^\0+$/ && $page =~ /^\0{8}/;
+		push @different, "$path block $e->{block_number}" if $page ne $stored;
+	}
+	is(scalar @different, 0, "$name: the $n pages of the pool equal the files")
+	  or diag(join "\n", grep { defined } @different[ 0 .. 9 ]);
+	return $n;
+}
+
+# Wait until a file has a line, and return it.
+sub wait_for_line
+{
+	my ($path) = @_;
+
+	for (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return slurp_file($path) =~ s/\n.*//sr if -e $path && slurp_file($path) =~ /\n/;
+		select undef, undef, undef, 0.01;
+	}
+	die "no line in $path";
+}
+
+# Stop the node, and see whether it has saved what was valid, given as a number of
+# pages: dirty ones are none after a shutdown checkpoint.  Returns what it saved.
+sub stop_and_save
+{
+	my ($node, $valid, $name) = @_;
+	my $offset = log_offset($node);
+	my ($saved) = ($node->stop, slurp_file($node->logfile, $offset) =~ /persistent cache: saved (\d+) pages in /)[-1];
+
+	cmp_ok($saved // 0, '>=', 0.999 * $valid, "$name: saved " . ($saved // 0) . " of $valid pages");
+	return $saved // 0;
+}
+
+# A test: start a node that is down.  Its contents must be those that the oracle tells
+# before, unless it has been asked: right => contents.  Returns the outcome.
+sub start_and_compare
+{
+	my ($node, $name, %params) = @_;
+	my $right = $params{right} // oracle($node);
+	my $offset = log_offset($node);
+	my $outcome;
+
+	$node->start;
+	$outcome = start_outcome($node, $offset);
+	is(contents($node), $right, "$name: contents are right");
+	unlike($outcome->{log}, qr/PANIC|invalid page|TRAP|was terminated by signal/, "$name: nothing is wrong in the log");
+	return $outcome;
+}
+
+# A test: a running node is stopped and started, and all that it has saved is kept.
+# Nothing that was cached is read, and contents are right.  Parameters are those of
+# pool_equals_files().  Returns the outcome.
+sub warm_restart
+{
+	my ($node, $name, %params) = @_;
+	my $valid = warm_pages($node);
+	my $saved = stop_and_save($node, $valid, $name);
+	my $right = oracle($node);
+	my $offset = log_offset($node);
+	my ($outcome, $read);
+
+	pool_equals_files($node, $name, %params);
+	$node->start;
+	$read = reads($node);
+	$outcome = is_warm($node, $offset, $valid, $name);
+	is($outcome->{kept}, $saved, "$name: kept what was saved");
+	is($outcome->{saved}, $saved, "$name: found what was saved");
+	is($read, 0, "$name: nothing is read");
+	is(contents($node), $right, "$name: contents are right");
+	return $outcome;
+}
+
+# A test: start a node that is down: nothing is kept, with that reason (a pattern) in the
+# log, and contents are right, as for start_and_compare().  Returns the outcome.
+sub cold_start
+{
+	my ($node, $reason, $name, %params) = @_;
+	my $outcome = start_and_compare($node, $name, %params);
+
+	is($outcome->{start}, 'cold', "$name: cold");
+	like($outcome->{reason} // $outcome->{log}, $reason, "$name: for the right reason");
+	return $outcome;
+}
+
+# A test: start a node that is down: it runs without the pool, with that warning (a
+# pattern), and with the right contents.  Returns the log.
+sub start_without
+{
+	my ($node, $warning, $name, %params) = @_;
+	my $log = start_and_compare($node, $name, %params)->{log};
+
+	like($log, qr/WARNING:  [^\n]*$warning/, "$name: a warning");
+	like($log, qr/DETAIL:  The server starts without the persistent cache\./, "$name: without the pool");
+	unlike($log, qr/persistent cache: (kept|starting cold)/, "$name: nothing is kept");
+	return $log;
+}
+
+1;

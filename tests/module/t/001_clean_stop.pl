@@ -1,0 +1,106 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# After a clean stop all pages stay, also with more or fewer shared buffers.  A start
+# without the library makes the next one cold.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCacheModule;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = module_node('main');
+my ($offset, $outcome, $right, $saved, $valid);
+
+$node->start;
+like(slurp_file($node->logfile), qr/created persistent cache pool "[^"]*\/main\/pool"/, 'the first start creates the pool');
+load_tables($node);
+warm_restart($node, 'first restart');
+change_tables($node);
+warm_restart($node, 'second restart, after changes');
+
+# more buffers: all stay, in a larger pool
+$valid = warm_pages($node);
+$saved = stop_and_save($node, $valid, 'more buffers');
+$node->append_conf('postgresql.conf', 'shared_buffers = 40MB');
+$outcome = start_and_compare($node, 'more buffers');
+is($outcome->{kept}, $saved, 'more buffers: all pages stay');
+like($outcome->{log}, qr/made persistent cache pool "[^"]*" larger, from 3072 to 5120 blocks/, '... in a larger pool');
+change_tables($node);
+warm_restart($node, 'another restart with more buffers');
+
+# fewer buffers: the hottest stay.  The pool is deleted first, and made anew.  Then each
+# page is read once, and those of t_heap and its indexes more often.
+$node->stop;
+unlink pool_of($node) or die;
+$outcome = cold_start($node, qr/^the pool was created by this start$/, 'the pool was deleted');
+$node->stop;
+unlink pool_of($node) or die;
+$node->start;
+$node->safe_psql('postgres', q{SELECT count(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i', 't') AND relname !~ '^t_heap'});
+for (1 .. 6)
+{
+	$node->safe_psql('postgres', q{SELECT pg_prewarm('t_heap'), pg_prewarm('t_heap_pkey'), pg_prewarm('t_heap_grp')});
+}
+my $hot = $node->safe_psql('postgres', q{SELECT (sum(pg_relation_size(r)) / 8192)::int FROM unnest('{t_heap,t_heap_pkey,t_heap_grp}'::regclass[]) r});
+$saved = stop_and_save($node, valid_buffers($node), 'fewer buffers');
+$node->append_conf('postgresql.conf', 'shared_buffers = 8MB');
+$right = oracle($node);
+$offset = log_offset($node);
+$node->start;
+$outcome = start_outcome($node, $offset);
+is($outcome->{start}, 'warm', 'fewer buffers: warm');
+cmp_ok($outcome->{kept}, '<=', 1024, 'fewer buffers: no more than there are');
+cmp_ok($outcome->{kept}, '>=', 900, 'fewer buffers: about as many as there are');
+is($outcome->{kept} + ($outcome->{dropped}{'not fitting'} // 0), $saved, 'fewer buffers: the others do not fit');
+like($outcome->{log}, qr/persistent cache: moved [1-9]\d* pages to the 1024 slots/, 'fewer buffers: some have moved');
+cmp_ok(
+	$node->safe_psql('postgres', q{
+SELECT count(*) FROM pg_buffercache WHERE reldatabase = (SELECT oid FROM pg_database WHERE datname = 'postgres')
+  AND relfilenode IN (SELECT pg_relation_filenode(r) FROM unnest('{t_heap,t_heap_pkey,t_heap_grp}'::regclass[]) r)
+  AND relforknumber = 0}),
+	'>=', $hot, "fewer buffers: the $hot hottest stay");
+is(contents($node), $right, 'fewer buffers: contents are right');
+
+# and more again: what is in the other slots is not believed
+change_tables($node);
+$node->stop;
+pool_equals_files($node, 'more buffers again');
+$node->append_conf('postgresql.conf', 'shared_buffers = 24MB');
+$outcome = start_and_compare($node, 'more buffers again');
+is($outcome->{start}, 'warm', 'more buffers again: warm');
+cmp_ok($outcome->{kept}, '<=', 1024, 'more buffers again: no more than were saved');
+warm_restart($node, 'restart after that');
+
+# a server without the library has changed the files since
+warm_pages($node);
+$node->stop;
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+$node->start;
+change_tables($node);
+$node->restart;
+$node->stop;
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pg_pcache'");
+cold_start($node, qr/^the pool was saved at checkpoint \S+, the last checkpoint of the cluster is at /, 'after a run without the library');
+warm_restart($node, 'the restart after that');
+
+# the setting alone does so as well
+$node->append_conf('postgresql.conf', 'pcache.mode = off');
+$node->restart;
+change_tables($node);
+$node->stop;
+$node->append_conf('postgresql.conf', 'pcache.mode = planned_restart');
+cold_start($node, qr/^the pool was saved at checkpoint /, 'after a run with mode off');
+
+# mode always runs, and says what it does
+warm_pages($node);
+$node->append_conf('postgresql.conf', 'pcache.mode = always');
+$offset = log_offset($node);
+$node->restart;
+is(start_outcome($node, $offset)->{start}, 'warm', 'mode always: warm');
+is(() = slurp_file($node->logfile, $offset) =~ /mode "always" is used as "planned_restart"/g, 1, '... and says once that it is planned_restart');
+
+$node->stop;
+done_testing();

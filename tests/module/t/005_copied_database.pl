@@ -1,0 +1,101 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# Redo that copies the files of a database below the buffer manager: on a running standby
+# no replayed change is lost, and kept pages do not outlive the files that they are of.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCacheModule;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $primary = module_node('primary', standby => 1, conf => "wal_keep_size = 512MB\n");
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+
+# What a standby has of these databases, once it has replayed all.
+sub rows
+{
+	my ($node, @databases) = @_;
+	my $lsn = $primary->{_pid} ? $primary->safe_psql('postgres', 'SELECT pg_current_wal_lsn()') : '0/0';
+
+	$node->poll_query_until('postgres', "SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= '$lsn'") or die;
+	return join ', ', map {
+		my ($out, $err);
+
+		# a database may be gone
+		$node->psql($_, '', stdout => \$out, stderr => \$err,
+			extra_params => [ map { ('-c', $_) } 'SELECT count(*), sum(v) FROM t',
+				'SET enable_seqscan = off', 'SELECT count(*), sum(v) FROM t WHERE i > 0' ]);
+		"$_: " . ($err eq '' ? $out : $err =~ s/.*(FATAL|ERROR): |LINE.*//sgr)
+	} @databases;
+}
+
+$primary->start;
+$primary->safe_psql('postgres', $_) for 'CREATE DATABASE tpl', 'CREATE DATABASE moved', q{CREATE TABLESPACE ts LOCATION ''};
+$primary->safe_psql($_, q{CREATE TABLE t (i int PRIMARY KEY, v int, filler text);
+INSERT INTO t SELECT i, 0, repeat('x', 100) FROM generate_series(1, 5000) i}) for 'tpl', 'moved';
+$primary->backup('b');
+$standby->init_from_backup($primary, 'b', has_streaming => 1);
+module_settings($standby);
+$standby->start;
+rows($standby, 'tpl', 'moved');
+
+# Pages that were kept, and are changed by replay, when their database is moved: what was
+# replayed on them is not replayed again.
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$standby->restart;
+for my $there ('ts', 'pg_default')
+{
+	$primary->safe_psql('moved', 'UPDATE t SET v = v + 1 WHERE i % 2 = 0');
+	rows($standby, 'moved');
+	$primary->safe_psql('postgres', "ALTER DATABASE moved SET TABLESPACE $there");
+	is(rows($standby, 'moved'), rows($primary, 'moved'), "a database is moved to $there, and no change is lost");
+}
+
+# Replay comes to the same copy again after a restart.
+$primary->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE tpl STRATEGY file_copy');
+$primary->safe_psql($_, 'UPDATE t SET v = v + 3 WHERE i % 3 = 0') for 'copy', 'tpl';
+is(rows($standby, 'copy', 'tpl'), rows($primary, 'copy', 'tpl'), 'a copied database');
+for my $k (1 .. 2)
+{
+	$standby->stop;
+	my $right = oracle($standby, code => sub { rows($_[0], 'copy', 'tpl', 'moved') });
+	my $offset = log_offset($standby);
+	$standby->start;
+	is(start_outcome($standby, $offset)->{start}, 'warm', "restart $k: warm");
+	is(rows($standby, 'copy', 'tpl', 'moved'), $right, "restart $k: as without the library");
+	is($right, rows($primary, 'copy', 'tpl', 'moved'), "restart $k: as on the primary");
+	$primary->safe_psql($_, 'UPDATE t SET v = v + 1 WHERE i % 5 = 0') for 'copy', 'tpl';
+}
+
+# A move that is behind the redo point: the source is gone when it is replayed once more,
+# so its target becomes empty.  A page that was kept would still be there.
+$primary->safe_psql('postgres', 'CHECKPOINT');
+rows($standby, 'tpl');
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$primary->safe_psql('postgres', 'ALTER DATABASE moved SET TABLESPACE ts');
+rows($standby, 'moved');
+$standby->stop;
+$primary->stop;
+my $right = oracle($standby, code => sub { rows($_[0], 'moved') });
+$standby->start;
+is(rows($standby, 'moved'), $right, 'a move that is replayed again: as without the library');
+
+# And on a primary, which is killed.
+$standby->stop;
+$primary->start;
+$primary->safe_psql('postgres', 'CREATE DATABASE again TEMPLATE tpl STRATEGY file_copy');
+$primary->safe_psql('tpl', 'UPDATE t SET v = 1');
+rows($primary, 'again', 'tpl');
+kill_all($primary);
+$right = oracle($primary, code => sub { rows($_[0], 'again', 'tpl') });
+$primary->start;
+is(rows($primary, 'again', 'tpl'), $right, 'a primary that was killed');
+$primary->restart;
+is(rows($primary, 'again', 'tpl'), $right, '... and restarted');
+
+$primary->stop;
+done_testing();

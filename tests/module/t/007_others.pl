@@ -1,0 +1,171 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# Other libraries before and after pg_pcache, pg_pcache where it does not belong, the
+# patched server, and how much memory the server takes.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCacheModule;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $others = 'pg_stat_statements,auto_explain,pg_prewarm';
+my $node = module_node('main', libraries => "$others,pg_pcache", conf => "auto_explain.log_min_duration = 0\nauto_explain.log_analyze = on\n");
+my ($err, $offset, $outcome, $log);
+
+# Kilobytes of shared memory that a process has touched.
+sub shared_kb
+{
+	my ($pid) = @_;
+	return slurp_file("/proc/$pid/status") =~ /^RssShmem:\s+(\d+) kB/m ? $1 : die;
+}
+
+# What ps shows of the children of a process.
+sub titles
+{
+	my ($parent) = @_;
+	my @pids = map { m{/(\d+)/} } grep { (eval { slurp_file($_) } // '') =~ /^\d+ \(.*\) \S+ $parent /s } glob '/proc/[0-9]*/stat';
+
+	return map { (eval { slurp_file("/proc/$_/cmdline") } // '') } @pids;
+}
+
+$node->start;
+load_tables($node);
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements');
+for my $list ("$others,pg_pcache", "pg_pcache,$others")
+{
+	my $name = $list =~ /^pg_pcache/ ? 'pg_pcache first' : 'pg_pcache last';
+
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$list'");
+	$node->restart;
+	change_tables($node);
+	warm_restart($node, $name);
+	cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 't_heap'}), '>', 0, "$name: pg_stat_statements counts");
+	for my $worker ('persistent cache', 'autoprewarm leader')
+	{
+		ok((grep { /: $worker/ } titles($node->{_pid})), "$name: worker $worker");
+	}
+	ok(-e $node->data_dir . '/autoprewarm.blocks', "$name: autoprewarm has its list");
+	like(slurp_file($node->logfile), qr/duration: .*plan:/, "$name: auto_explain logs");
+}
+
+# autoprewarm of what is there already, and evictions
+SKIP:
+{
+	skip 'pg_buffercache_evict() is not in this version', 3 if major() < 17;
+	$node->safe_psql('postgres', 'ALTER EXTENSION pg_buffercache UPDATE');
+	my $evicted = $node->safe_psql('postgres', q{
+SELECT count(*) FILTER (WHERE (pg_buffercache_evict(bufferid))::text ~ 't') FROM pg_buffercache
+WHERE relfilenode = pg_relation_filenode('t_heap') AND bufferid % 2 = 0});
+	cmp_ok($evicted, '>', 50, 'kept pages are evicted');
+	$outcome = contents($node);
+	warm_restart($node, 'evictions');
+	is(contents($node), $outcome, 'evictions: the same contents');
+}
+$node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache});
+
+# ---------------------------------------------------------------- where it does not belong
+is($node->psql('postgres', "LOAD 'pg_pcache'", stderr => \$err), 0, 'LOAD of what is preloaded');
+is($err, '', '... has nothing to say');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+$node->restart;
+for my $where ("LOAD 'pg_pcache'", 'session_preload_libraries')
+{
+	my $sql = $where =~ /^LOAD/ ? "$where; $where; SELECT 1" : 'SELECT 1';
+
+	local $ENV{PGOPTIONS} = $where =~ /^LOAD/ ? '' : '-c session_preload_libraries=pg_pcache';
+	$offset = log_offset($node);
+	is($node->psql('postgres', $sql, stderr => \$err), 0, "$where works");
+	is(() = ($err . slurp_file($node->logfile, $offset)) =~ /WARNING:  pg_pcache does nothing unless it is in "shared_preload_libraries"/g,
+		$err =~ /WARNING/ ? 2 : 1, "$where: one warning");
+}
+is(contents($node), $outcome // contents($node), 'the server is well');
+
+# A minor release that nobody has tried: only a server can tell its version, so that is
+# for unit tests.  Modes and sizes that make no sense:
+for my $setting ('pcache.mode = sometimes', 'pcache.size = -5', 'pcache.nonsense = 1')
+{
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache'\n$setting");
+	$offset = log_offset($node);
+	$node->start(fail_ok => 1) if !$node->{_pid};
+	$node->restart(fail_ok => 1) if $node->{_pid};
+	like(slurp_file($node->logfile, $offset), qr/WARNING:  invalid (value|configuration parameter name)|FATAL:  invalid|outside the valid range/, "$setting: the log says it");
+	$node->adjust_conf('postgresql.conf', $setting =~ s/ =.*//r, undef);
+	$node->append_conf('postgresql.conf', "pcache.mode = planned_restart") if $setting =~ /mode/;
+}
+$node->start if !$node->{_pid};
+warm_restart($node, 'after such settings');
+
+SKIP:
+{
+	skip 'the patched server is not built', 2 if !defined $ENV{PCACHE_PATCHED} || major() != 18;
+	my $copy = $node->basedir . '/patched';
+	my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+	my $start = "$ENV{PCACHE_PATCHED}/pg_ctl";
+
+	$node->stop;
+	system_or_bail('cp', '-a', $node->data_dir, $copy);
+	local %ENV = $node->_get_env();
+	is(system_log($start, '-D' => $copy, '-l' => "$copy.log", '-w', '-o' => "-c shared_preload_libraries='$libdir/pg_pcache'", 'start'), 0, 'the patched server starts with the library');
+	$log = slurp_file("$copy.log");
+	is(() = $log =~ /this server has a persistent cache of its own/g, 1, '... and refuses it with one message');
+	system_log($start, '-D' => $copy, '-w', 'stop');
+	$node->start;
+}
+
+# ---------------------------------------------------------------- memory
+# Buffers for far more than is used: neither they nor the server's own are allocated.
+$node->append_conf('postgresql.conf', "shared_buffers = 128MB\npcache.size = 128MB\nhuge_pages = off\nshared_preload_libraries = 'pg_pcache'");
+# the start that makes the pool larger allocates it
+$node->restart;
+$node->restart;
+warm_pages($node);
+my $before = shared_kb($node->{_pid});
+cmp_ok($before, '<', 64 * 1024, "the postmaster has touched $before kB");
+SKIP:
+{
+	skip 'pg_shmem_allocations_numa is not in this version', 1 if major() < 18;
+	my $psql = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $psql->query('SELECT pg_backend_pid()');
+
+	$psql->query('SELECT sum(size) FROM pg_shmem_allocations_numa');
+	note('of a session with pg_shmem_allocations_numa: ' . shared_kb($pid) . " kB, $psql->{stderr}");
+	# the pool is mapped twice, and the rest is small
+	cmp_ok(shared_kb($pid), '<=', 2 * 140 * 1024 + 64 * 1024, 'pg_shmem_allocations_numa touches no more than the pool');
+	$psql->quit;
+}
+# smaps tells what of the server's own segment is allocated
+my ($segment) = grep { /^Size:\s+(\d+)/m && $1 > 100 * 1024 && /\/dev\/zero|SYSV/ } split /(?=^[0-9a-f]+-[0-9a-f]+ )/m, slurp_file("/proc/$node->{_pid}/smaps");
+my $rss = defined $segment && $segment =~ /^Rss:\s+(\d+)/m ? $1 : 0;
+cmp_ok($rss, '<', 32 * 1024, "the server's own reservation takes $rss kB");
+my @core = grep { /VmFlags:.*\bdd\b/ } split /(?=^[0-9a-f]+-[0-9a-f]+ )/m, slurp_file("/proc/$node->{_pid}/smaps");
+cmp_ok(scalar @core, '>=', 1, 'the reservation is kept out of core dumps');
+$node->safe_psql('postgres', 'CREATE TABLE big AS SELECT i, repeat(md5(i::text), 30) FROM generate_series(1, 20000) i');
+warm_restart($node, 'many buffers');
+
+# huge pages where there are none
+for my $huge ('try', 'on')
+{
+	$node->append_conf('postgresql.conf', "huge_pages = $huge");
+	$offset = log_offset($node);
+	$node->restart;
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', "huge_pages = $huge: warm");
+	is(() = $outcome->{log} =~ /"huge_pages" is turned off for the rest of shared memory/g, 1, "huge_pages = $huge: the log says what becomes of it");
+}
+SKIP:
+{
+	skip 'io_uring with direct I/O is not in this version', 1 if major() < 18;
+	skip 'built without io_uring', 1 if $node->safe_psql('postgres', q{SELECT enumvals::text FROM pg_settings WHERE name = 'io_method'}) !~ /io_uring/;
+	$node->append_conf('postgresql.conf', "huge_pages = off\nio_method = io_uring\ndebug_io_direct = data");
+	$offset = log_offset($node);
+	# a kernel may have no io_uring, or not for us
+	$node->restart(fail_ok => 1);
+	like(slurp_file($node->logfile, $offset), qr/WARNING:  a persistent cache cannot be used with "io_method" = "io_uring"/, 'io_uring with direct I/O');
+}
+
+$node->stop if $node->{_pid};
+done_testing();
