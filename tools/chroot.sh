@@ -175,6 +175,7 @@ chroot_isolated() {
 	# shellcheck disable=SC2016 # perl's variables
 	find "$root" -xdev ! -type l -print0 | perl -0ne 'BEGIN { $base = shift @ARGV } chomp; my ($device, $mode, $uid, $gid) = (lstat)[ 0, 2, 4, 5 ];
 		next if $device != ($on //= $device); # what is mounted there
+		next if $uid >= $base; # by another of its names
 		chown($base + $uid, $base + $gid, $_) && chmod($mode & 07777, $_) or die "$_: $!\n"' "$chroot_base" || return 1
 	chown "$chroot_base" "${root%/*}"
 	mkfifo -m 600 "$gate"

@@ -4,7 +4,6 @@
 # server of that version.  A standby becomes as warm as its primary, a list is loaded,
 # and in the end nothing of the package is left.
 
-files() { inside sh -c 'find /etc /usr /var/lib -xdev ! -path "/var/lib/postgresql/*" ! -path "/var/lib/dpkg/*" | sort'; }
 # on NAME QUERY: what this server of the version answers
 on() {
 	instance=$1 db=postgres
@@ -18,9 +17,7 @@ becomes() {
 }
 in_buffers="SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('hot') AND relforknumber = 0"
 
-must inside sh -c 'mkdir -p /etc/postgresql-common/createcluster.d && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/test.conf'
-must apt install lintian
-for ver in $(hotset_versions); do
+for ver in $(versions_of pg-hotset); do
 	package=postgresql-$ver-pg-hotset
 	deb=/$(cd "$root/" && ls "debs/${package}"_*.deb)
 	must apt install "postgresql-$ver"
