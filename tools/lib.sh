@@ -336,6 +336,37 @@ module_server() {
 		die "$("$1" --version) has the cache built in, and needs no library"
 }
 
+# copy_server PG_CONFIG DIR: copy a server below DIR, with the paths that it has, and install
+# the library there; sets bin to the programs of the copy
+copy_server() {
+	local pg_config=$1 copy=$2 dir
+	for dir in --bindir --pkglibdir --sharedir; do
+		dir=$("$pg_config" "$dir")
+		mkdir -p "$copy${dir%/*}"
+		cp -a --reflink=auto "$dir" "$copy$dir"
+	done
+	DESTDIR=$copy "$ROOT/tools/install-module" "$pg_config" >"$copy/build.log" 2>&1 || {
+		cat "$copy/build.log"
+		die "could not build the library for $("$pg_config" --version)"
+	}
+	bin=$copy$("$pg_config" --bindir)
+}
+
+# copy_tested_server PG_CONFIG DIR: a copy of the server that torture and walks test, so that
+# a build may go on meanwhile: of the unpatched one with the library (copy_server), or, if
+# PG_CONFIG is empty, of the patched one.  Sets bin to its programs.
+copy_tested_server() {
+	if [ -n "$1" ]; then
+		module_server "$1"
+		copy_server "$1" "$2"
+		return
+	fi
+	bin=${PG_BIN:-${PREFIX:-$BUILD/pgsql}/bin}
+	need_server "$bin" "run make first, or set PG_BIN"
+	cp -a "$bin/.." "$2"
+	bin=$2/bin
+}
+
 # Milliseconds, of which only differences say something.
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
