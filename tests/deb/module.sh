@@ -14,6 +14,12 @@ db=postgres
 cluster() { inside_as postgres pg_ctlcluster "$ver" "$instance" "$@"; }
 # owned_by PACKAGE: its files, without directories
 owned_by() { inside sh -c 'dpkg -L "$1" | while IFS= read -r f; do [ -d "$f" ] || echo "$f"; done | sort' owned "$1"; }
+# added: files that were not there before, but for configuration, and for other packages, because
+# apt keeps a library that another package recommends
+added() {
+	comm -13 "$scratch/files.before" "$scratch/files.purged" | grep -v '^/etc/postgresql/' >"$scratch/files.added" || true
+	inside sh -c 'while IFS= read -r f; do dpkg -S "$f" >/dev/null 2>&1 || echo "$f"; done <"$1"' added "$scratch/files.added"
+}
 library_on() {
 	cat >"$root$conf/pcache.conf" <<-CONF
 		shared_preload_libraries = 'pg_pcache'
@@ -110,7 +116,9 @@ for ver in $versions; do
 	# away: the pool is the administrator's, and so is the configuration
 	must inside apt-get -q -y purge "$package"
 	must apt --purge autoremove
-	is "$package: purged, nothing is left" "$(diff "$scratch/files.before" <(files) | grep -v ' /etc/postgresql/' | grep '^[<>]' || true)" ''
+	files >"$scratch/files.purged"
+	is "$package: purged, nothing is left" "$(added)" ''
+	is "$package: purged, nothing else is gone" "$(comm -23 "$scratch/files.before" "$scratch/files.purged")" ''
 	ok "$package: purged, the pool stays where the administrator has put it" test -n "$(find "$root$pool" -type f)"
 	sed -i '/^shared_preload_libraries/d' "$root$conf/pcache.conf"
 	must cluster restart
