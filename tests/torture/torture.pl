@@ -11,7 +11,7 @@ torture.pl - kill servers at random, recover with the pool and without, compare
 =head1 SYNOPSIS
 
   torture.pl --pg-bin DIR --rounds N --seed N --work DIR --keep DIR
-    [--seconds N] [--powercut DIR [--whole]] [--pool-only] [--until-failure] [--set NAME=VALUE]...
+    [--seconds N] [--library] [--powercut DIR [--whole]] [--pool-only] [--until-failure] [--set NAME=VALUE]...
 
 =head1 DESCRIPTION
 
@@ -40,6 +40,9 @@ that another boot of the host finds.  What lies in PGDATA is as it is at a
 kill: the kernel is taken to survive.  With --whole it does not, and what was not
 synced is lost as well (FileCut).
 
+With --library it is an unpatched server with the library pg_pcache.  It keeps pages over
+clean stops, so most crashes are clean stops; the others must be cold.
+
 With --pool-only a round ends once the pool was looked at after the crash, and
 with --until-failure the first failed round is the last: for
 tests/powercut/mutants.
@@ -56,6 +59,7 @@ use File::Path qw(make_path remove_tree);
 use Getopt::Long;
 use Time::HiRes qw(time);
 
+use ServerKind;
 use Torture::Load;
 use Torture::Processes;
 use Torture::Round;
@@ -63,9 +67,10 @@ use Torture::Server;
 use Torture::State;
 
 %opt = (rounds => 20, seed => time ^ $$, port => 54400 + $$ % 1000);
-GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seconds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'powercut=s', 'whole', 'pool-only', 'until-failure')
+GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seconds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'library', 'powercut=s', 'whole', 'pool-only', 'until-failure')
   or die "usage: see tests/torture/run\n";
 $bin = $opt{'pg-bin'};
+$server = ServerKind->new($bin, library => $opt{library});
 $work = $opt{work};
 %set = %{ $opt{set} // {} };
 my $keep = $opt{keep};

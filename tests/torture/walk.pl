@@ -12,7 +12,7 @@ walk.pl - random walks over what may happen to clusters with a persistent cache
 
   walk.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N [--events LIST]
     [--known FILE] [--repeat N] [--shrink SECONDS] [--length N] [--seconds N]
-    [--powercut DIR [--whole]] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]] [--warming]
+    [--library PG_CONFIG] [--powercut DIR [--whole]] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]] [--warming]
   walk.pl --coverage DIR --table
 
 =head1 DESCRIPTION
@@ -40,6 +40,7 @@ use File::Path qw(make_path remove_tree);
 use Getopt::Long;
 use Time::HiRes qw(sleep time);
 
+use ServerKind;
 use Walk::Client;
 use Walk::Cluster;
 use Walk::Coverage;
@@ -52,7 +53,7 @@ use Walk::Util;
 
 my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0, methods => 'fdatasync');
 GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'first=i', 'port=i', 'events=s',
-	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'powercut=s', 'whole', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'warming', 'table')
+	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'library=s', 'powercut=s', 'whole', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'warming', 'table')
   or die "usage: see tests/torture/walk\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -65,6 +66,7 @@ my $began;      # when it did, until its end
 my %totals;
 my ($work, $keep) = @opt{qw(work keep)};
 my @methods = split /,/, $opt{methods};
+my $command = 'tests/torture/walk' . ($opt{library} ? " --library=$opt{library}" : '');
 my $coverage = $opt{coverage} ? Walk::Coverage->new($opt{coverage}, $opt{powercut}) : undef;
 if ($opt{table})
 {
@@ -72,6 +74,7 @@ if ($opt{table})
 	exit;
 }
 make_path($work, $keep, "$work/sockets");
+my $server = ServerKind->new($opt{'pg-bin'}, library => defined $opt{library});
 
 package Walk
 {
@@ -103,7 +106,7 @@ sub template
 	return $t if -d $t;
 	remove_tree("$t.tmp");
 	must_run("$work/initdb.log", "$opt{'pg-bin'}/initdb", '-D', "$t.tmp", '-A', 'trust', '-U', 'postgres', '--no-sync',
-		'--no-instructions', '--locale=C', '--encoding=UTF8', '--wal-segsize=1', $checksums ? '-k' : '--no-data-checksums');
+		'--no-instructions', '--locale=C', '--encoding=UTF8', '--wal-segsize=1', $server->checksums($checksums));
 	rename("$t.tmp", $t) or die;
 	return $t;
 }
@@ -128,6 +131,7 @@ sub event_text
 sub candidates
 {
 	my ($name) = @_;
+	return if $server->left_out($name);
 	return grep { $EVENTS{$name}{when}->($walk, $_) } map { $walk->{clusters}{$_} } sort keys %{ $walk->{clusters} };
 }
 
@@ -142,6 +146,7 @@ sub draw_event
 		my @on = candidates($name) or next;
 		my $weight = $EVENTS{$name}{weight};
 		$weight = $weight->($walk, @on) if ref $weight;
+		$weight = $server->weight($name, $weight);
 		push @possible, [ $name, \@on, $weight ];
 		$sum += $weight;
 	}
@@ -198,7 +203,7 @@ sub run_event
 		my ($c) = grep { !$e->{on} || $_->{name} eq $e->{on} } candidates($e->{name});
 		if (!$c)
 		{
-			$walk->say(event_text($e) . ': not possible, skipped');
+			$walk->say(event_text($e) . ': ' . ($server->left_out($e->{name}) // 'not possible') . ', skipped');
 			return 0;
 		}
 		$e->{on} = $c->{name};
@@ -227,7 +232,7 @@ sub walk
 	make_path("$dir/archive");
 	delete $ENV{PMEM_IS_PMEM_FORCE};
 	$walk = bless {
-		seed => $seed, dir => $dir, archive => "$dir/archive", sockets => "$work/sockets", bin => $opt{'pg-bin'},
+		seed => $seed, server => $server, dir => $dir, archive => "$dir/archive", sockets => "$work/sockets", bin => $opt{'pg-bin'},
 		vanilla => $opt{vanilla}, port => $opt{port}, template => \&template, clusters => {}, problems => [], report => [],
 		powercut => $opt{powercut}, whole => $opt{whole}, wal_room => $opt{'wal-room'}, methods => [@methods], failed => 0, totals => \%totals, loud => $loud, loads => 0
 	}, 'Walk';
@@ -322,7 +327,7 @@ sub report_failure
 	run_to("$work/cp.out", 'cp', '-a', '--sparse=always', $walk->{dir}, $to);
 	spew("$to/report", join("\n", @{ $result->{report} }) . "\n");
 	print "  kept: $to\n";
-	print "  command: tests/torture/walk --seed $seed --events \"@events\"\n";
+	print "  command: $command --seed $seed --events \"@events\"\n";
 	return if !$opt{shrink};
 
 	# the same kind of problem, whatever the numbers are
@@ -333,8 +338,8 @@ sub report_failure
 			my $again = walk($seed, \@list, 0);
 			return $again->{failed} && kind_of($again) eq $kind;
 		});
-	print "  shortened in $tried walks: tests/torture/walk --seed $seed --events \"@$short\"\n";
-	spew("$to/command", "tests/torture/walk --seed $seed --events \"@$short\"\n");
+	print "  shortened in $tried walks: $command --seed $seed --events \"@$short\"\n";
+	spew("$to/command", "$command --seed $seed --events \"@$short\"\n");
 	return;
 }
 

@@ -159,15 +159,18 @@ ShortOption(char *word, char letter, char **rest)
 	return word[2] != '\0' ? word + 2 : NextWord(rest);
 }
 
-/* The configuration file that a command line of the server names, or NULL. */
+/*
+ * The configuration file that a command line of the server names, or NULL, and
+ * its -D.
+ */
 static char *
-ConfigFileOfCommand(char *command)
+ConfigFileOfCommand(char *command, char **directory)
 {
 	char	   *rest = command;
 	char	   *config_file = NULL;
-	char	   *directory = NULL;
 	char	   *word;
 
+	*directory = NULL;
 	while ((word = NextWord(&rest)) != NULL)
 	{
 		char	   *next = ShortOption(word, 'D', &rest);
@@ -175,7 +178,7 @@ ConfigFileOfCommand(char *command)
 
 		if (next != NULL)
 		{
-			directory = next;
+			*directory = next;
 			continue;
 		}
 		setting = ShortOption(word, 'c', &rest);
@@ -187,7 +190,7 @@ ConfigFileOfCommand(char *command)
 	}
 	if (config_file != NULL)
 		return config_file;
-	return directory != NULL ? psprintf("%s/%s", directory, CONFIG_FILE) : NULL;
+	return *directory != NULL ? psprintf("%s/%s", *directory, CONFIG_FILE) : NULL;
 }
 
 /* Read postmaster.opts, which has the command line of the last start. */
@@ -238,7 +241,7 @@ ServerArguments(const PCacheOptions *options)
  * directory.
  *
  * The file is asked whose it is, since a data directory may have been copied
- * together with its postmaster.opts.
+ * together with its postmaster.opts.  If it does not say so, -D did.
  */
 const char *
 LocateConfigFile(const PCacheOptions *options)
@@ -248,6 +251,7 @@ LocateConfigFile(const PCacheOptions *options)
 	char		resolved[PATH_MAX];
 	const char *name = "data_directory";
 	char	   *config_file;
+	char	   *directory;
 	char	   *datadir;
 	bool		is_ours;
 
@@ -255,14 +259,16 @@ LocateConfigFile(const PCacheOptions *options)
 		return options->config_file;
 	if (!ReadCommandLine(options, command, sizeof(command)))
 		return NULL;
-	config_file = ConfigFileOfCommand(command);
+	config_file = ConfigFileOfCommand(command, &directory);
 	if (config_file == NULL || !is_absolute_path(config_file) ||
 		access(config_file, R_OK) < 0)
 		return NULL;
 	snprintf(path, sizeof(path), "%s/%s", options->pgdata, CONFIG_FILE);
 	if (strcmp(config_file, path) == 0)
 		return NULL;
-	AskPostgres(options, options->pgdata, config_file, 1, &name, &datadir);
+	AskPostgres(options,
+				directory != NULL && is_absolute_path(directory) ? directory : options->pgdata,
+				config_file, 1, &name, &datadir);
 	is_ours = datadir != NULL && realpath(datadir, resolved) != NULL &&
 		strcmp(resolved, options->pgdata) == 0;
 	free(datadir);

@@ -195,6 +195,8 @@ is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '
 	append_to_file("$etc/other.conf", slurp_file("$data/elsewhere.conf") . "\ndata_directory = '" . $none->data_dir . "'\n");
 	$started->('-c', "config_file=$etc/other.conf");
 	$run->(3, 'last started with the configuration of another cluster', undef, 'verify', '-D' => $data);
+	$started->('-D', $none->data_dir);
+	$run->(3, 'a copy, together with postmaster.opts', undef, 'verify', '-D' => $data);
 	unlink "$data/postmaster.opts";
 	append_to_file("$data/postmaster.opts", $_), $run->(3, 'damaged postmaster.opts', undef, 'verify', '-D' => $data)
 	  for '', ' "', '"-c" "', ' "-c" "config_file=', "\0";

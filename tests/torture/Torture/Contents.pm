@@ -149,13 +149,14 @@ sub amcheck
 		problem("$who: visibility map of $db: $r") if $r;
 	}
 	my $out = "$dir/amcheck-$who.out";
-	my $rc = run_to($out, "$bin/pg_amcheck", '-p', $port, '--all', '--heapallindexed', '--parent-check', '--checkunique', '--no-dependent-toast', '-j', 2);
+	my $rc = run_to($out, "$bin/pg_amcheck", '-p', $port, '--all', '--heapallindexed', '--parent-check', $server->{major} < 17 ? () : '--checkunique', '--no-dependent-toast', '-j', 2);
 	problem("$who: pg_amcheck: " . substr(slurp($out), 0, 1500)) if $rc != 0;
 
 	# the index methods that pg_amcheck does not know
-	for my $db (databases())
+	my %check = $server->index_checks;
+	for my $db ($check{gin} ? databases() : ())
 	{
-		my $gin = psql($db, "SELECT count(gin_index_check(c.oid)) FROM pg_class c JOIN pg_am a ON a.oid = relam JOIN pg_index i ON indexrelid = c.oid WHERE amname = 'gin' AND relkind = 'i' AND indisvalid AND relpersistence = 'p'");
+		my $gin = psql($db, "SELECT count($check{gin}) FROM pg_class c JOIN pg_am a ON a.oid = relam JOIN pg_index i ON indexrelid = c.oid WHERE amname = 'gin' AND relkind = 'i' AND indisvalid AND relpersistence = 'p'");
 	}
 	return;
 }

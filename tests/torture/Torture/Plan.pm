@@ -43,6 +43,7 @@ our @EXPORT = qw(make_plan plan_text count_plan);
 sub make_plan
 {
 	my $s = random_settings();
+	for_library($s) if $server->{library};
 	for my $k (grep { $_ ne 'site' } keys %set)
 	{
 		if (exists $s->{load}{$k}) { $s->{load}{$k} = $set{$k} }
@@ -59,7 +60,7 @@ sub make_plan
 	$trace = $s->{trace} || ($set{site} // '') eq 'store';
 	$dram = $opt{whole} && $s->{kill} eq 'reboot';
 	$s->{conf}{wal_sync_method} = 'fdatasync' if $dram && $s->{conf}{wal_sync_method} eq 'pmem';
-	$s->{mode} = 'always' if $s->{kill} !~ ($opt{whole} ? qr/^(?:stop|stopping|save|reboot|recovery)$/ : qr/^(?:stop|save|reboot)$/) && !$set{mode};
+	$s->{mode} = 'always' if $s->{kill} !~ ($opt{whole} ? qr/^(?:stop|stopping|save|reboot|recovery)$/ : qr/^(?:stop|save|reboot)$/) && !$set{mode} && !$server->{library};
 	return $s;
 }
 
@@ -160,6 +161,18 @@ sub random_settings
 		}
 	}
 	return \%s;
+}
+
+# What an unpatched server with the library cannot do is left out.  As only clean stops keep
+# pages, most rounds end with one, and there are some before.
+sub for_library
+{
+	my ($s) = @_;
+	$s->{mode} = 'planned_restart';
+	$s->{kill} = 'stop' if $s->{kill} eq 'sealer' || $round_seed % 2 == 0 && $s->{kill} ne 'reboot';
+	$s->{cycles} ||= 1 + $round_seed % 2;
+	$s->{conf} = { $server->plain_settings(%{ $s->{conf} }) };
+	return;
 }
 
 # Does the file system of the rounds have direct I/O?

@@ -22,23 +22,10 @@ use warnings FATAL => 'all';
 use Exporter 'import';
 
 use PageCompare;
+use Superblock;
 use Torture::State;
 
 our @EXPORT = qw(read_pool check_lsns tag_of);
-
-my @CRC32C = map {
-	my $c = $_;
-	$c = $c & 1 ? ($c >> 1) ^ 0x82F63B78 : $c >> 1 for 1 .. 8;
-	$c;
-} 0 .. 255;
-
-# CRC-32C (Castagnoli) of a string of bytes.
-sub crc32c
-{
-	my $c = 0xFFFFFFFF;
-	$c = $CRC32C[ ($c ^ $_) & 0xFF ] ^ ($c >> 8) for unpack('C*', $_[0]);
-	return $c ^ 0xFFFFFFFF;
-}
 
 # The superblock and the sealed descriptors of a pool: references to a hash and to
 # a list of hashes, each with its page, its tag "spc/db/rel/fork/block", and code
@@ -47,12 +34,8 @@ sub read_pool
 {
 	my ($pool) = @_;
 	open(my $fh, '<:raw', $pool) or die "$pool: $!";
-	read($fh, my $sb, 4096);
-	if (unpack('L', substr($sb, 4084, 4)) != crc32c(substr($sb, 0, 4084)))
-	{
-		read($fh, $sb, 4096);
-		say_line('    the first superblock is damaged');
-	}
+	my ($sb, $is_copy) = read_superblock($fh);
+	say_line('    the first superblock is damaged') if $is_copy;
 	my ($capacity, undef, $blocks) = unpack('x88 QQQ', $sb);
 	my ($slots, $state) = unpack('x112 QL', $sb);
 	seek($fh, 2 * 1024 * 1024, 0);

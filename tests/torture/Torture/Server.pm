@@ -52,7 +52,7 @@ sub template
 	return $t if -d $t;
 	must_run("$bin/initdb", '-D', "$t.tmp", '-A', 'trust', '-U', 'postgres', '--no-sync',
 		'--no-instructions', '--locale=C', '--encoding=UTF8', "--wal-segsize=$segsize",
-		$checksums ? '-k' : '--no-data-checksums');
+		$server->checksums($checksums));
 	rename("$t.tmp", $t) or die;
 	return $t;
 }
@@ -85,6 +85,7 @@ sub write_conf
 		timezone => "'UTC'",
 		log_timezone => "'UTC'",
 		track_io_timing => 'off',
+		jit => 'off',
 		%{ $s->{conf} });
 	if ($opt{powercut} && !$dram)
 	{
@@ -93,6 +94,7 @@ sub write_conf
 		$c{'pcache_inject.dimms'} = "'dimm-a:7,dimm-b:3'";
 		$c{persistent_cache_on_media_unknown} = 'cold';
 	}
+	%c = $server->settings("$dir/pool", %c);
 	open(my $fh, '>>', "$data/postgresql.conf") or die;
 	print $fh "$_ = $c{$_}\n" for sort keys %c;
 	close $fh;

@@ -15,6 +15,7 @@ round.
   %opt         the options of torture.pl
   %set         those of them that fix what the seed would choose: name => value
   $bin         directory of the server's programs
+  $server      what differs between kinds of servers: ServerKind
   $work        directory that is the test's own, and of the sockets
   %totals      what was covered and counted: text => number
   $dir         directory of the round, with data, pool, a, b, pool-a and logs
@@ -33,10 +34,10 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-our @EXPORT = qw(%opt %set $bin $work %totals $dir $port $round_seed $trace $dram @problems say_line
+our @EXPORT = qw(%opt %set $bin $server $work %totals $dir $port $round_seed $trace $dram @problems say_line
   problem);
 
-our (%opt, %set, $bin, $work, %totals);
+our (%opt, %set, $bin, $server, $work, %totals);
 our ($dir, $port, $round_seed, $trace, $dram, @problems);
 
 # Print a line of the report.

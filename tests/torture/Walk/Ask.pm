@@ -44,7 +44,7 @@ sub goal_of
 	return undef if !$up || !$up->{up};    ## no critic (ProhibitExplicitReturnUndef)
 
 	# a primary writes nothing more by itself once all is flushed
-	eval { $up->sql(q{SELECT pg_logical_emit_message(true, 'walk', 'flush', true)}) } if $up->{role} eq 'primary' && !$up->{recovery};
+	eval { $up->sql(q{SELECT pg_logical_emit_message(true, 'walk', 'flush')}) } if $up->{role} eq 'primary' && !$up->{recovery};
 	return scalar eval { $up->sql(q{SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END - '0/0'}) };
 }
 
@@ -227,9 +227,7 @@ sub check_indexes
 	return $error if !$session;
 	return if $session->value($LOCKED_SQL) eq 't';
 	my $recovery = $session->value('SELECT pg_is_in_recovery()') eq 't';
-	my %check = (
-		btree => q{bt_index_check(c.oid, true, indisunique)},
-		gin => q{gin_index_check(c.oid)});
+	my %check = $w->{server}->index_checks;
 	for my $am (sort keys %check)
 	{
 		my ($list) = $session->query("SELECT c.oid, c.oid::regclass FROM pg_class c JOIN pg_index ON indexrelid = c.oid JOIN pg_am a ON a.oid = relam WHERE amname = '$am' AND indisvalid AND relpersistence = 'p' AND c.oid >= 16384");

@@ -140,6 +140,7 @@ sub write_conf
 		restart_after_crash => 'off',
 		io_method => 'sync',
 		hot_standby => 'on',
+		jit => 'off',
 		restore_command => "'cp " . ($c->{archive} // $w->{archive}) . "/%f %p'",
 		archive_command => "'cp %p $w->{archive}/%f.tmp && mv $w->{archive}/%f.tmp $w->{archive}/%f'",
 		$w->{powercut} && !$c->{copy} && !$how{plain}
@@ -154,11 +155,7 @@ sub write_conf
 
 	$conf{primary_conninfo} = "'host=$w->{sockets} port=$w->{clusters}{ $c->{upstream} }{port} user=postgres application_name=$c->{name}'"
 	  if $c->{upstream} && $c->{stream};
-	if ($how{plain})
-	{
-		delete @conf{ grep { /^persistent_cache/ } keys %conf };
-		delete $conf{wal_sync_method} if $conf{wal_sync_method} =~ /^(?:pmem|open_direct)$/;
-	}
+	%conf = $how{plain} ? $w->{server}->plain_settings(%conf) : $w->{server}->settings($c->{pool}, %conf);
 	spew("$c->{data}/postgresql.conf", join('', map { "$_ = $conf{$_}\n" } sort keys %conf));
 	unlink "$c->{data}/standby.signal", "$c->{data}/recovery.signal";
 	spew("$c->{data}/standby.signal", '') if ($c->{recovery} // '') eq 'standby';
@@ -169,8 +166,7 @@ sub write_conf
 # The programs to use: "ours" or "stock".
 sub bin { my ($c, $who) = @_; return ($who // 'ours') eq 'stock' ? $c->{walk}{vanilla} : $c->{walk}{bin}; }
 
-# A pool is found by PGDATA's record, or behind the link of a copy.
-sub knows_pool { my ($c) = @_; return -e "$c->{data}/pg_pcache/pool" || -e "$c->{data}/pg_pcache.state"; }
+sub knows_pool { my ($c) = @_; return $c->{walk}{server}->knows_pool($c->{data}); }
 
 # Start a postmaster, and do not wait for it.  bin, conf, and plain as above;
 # limited: what pg_wal has room for is as before.
@@ -187,11 +183,10 @@ sub spawn
 	# copies in steps of 16 bytes, as on a processor that has nothing wider
 	local %Programs::env = (GLIBC_TUNABLES => 'glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM', ($how{bin} // '') eq 'stock' ? () : $c->shim);
 	$c->keep_files if ($how{bin} // '') ne 'stock';
+	$c->{without} = $c->{walk}{server}->without($c->{data}, "$c->{pool}/pool") // (($c->{broken} // '') eq 'dropped' ? undef : $c->{broken});
 	$c->{pid} = start_to($c->{log}, $c->bin($how{bin}) . '/postgres', '-D', $c->{data});
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
-
-	$c->{without} = !$c->knows_pool ? 'not known to PGDATA' : ($c->{broken} // '') eq 'dropped' ? undef : $c->{broken};
 	$c->{clean} = 0;
 	return;
 }

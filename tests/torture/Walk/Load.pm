@@ -39,8 +39,9 @@ our $VICTIM_ROWS = 1000;
 
 sub setup_statements
 {
-	my ($clients) = (24);
-	return split /;\n/, <<"SQL";
+	my ($server) = @_;
+	my $clients = 24;
+	return grep { !/pg_hotset/ || !$server->left_out('hotset') } split /;\n/, <<"SQL";
 CREATE EXTENSION amcheck;
 CREATE EXTENSION pg_visibility;
 CREATE EXTENSION pg_buffercache;
@@ -70,7 +71,8 @@ CREATE INDEX upd_arr ON upd USING gin (arr);
 CREATE TABLE victim (id int PRIMARY KEY, filler text);
 INSERT INTO victim SELECT g, repeat(md5(g::text), 8) FROM generate_series(1, $VICTIM_ROWS) g;
 VACUUM ANALYZE victim;
-CREATE TABLE flat (id int, filler text STORAGE PLAIN);
+CREATE TABLE flat (id int, filler text);
+ALTER TABLE flat ALTER filler SET STORAGE PLAIN;
 CREATE TABLESPACE ts1 LOCATION '';
 CREATE TABLESPACE ts2 LOCATION '';
 CREATE TABLE shared_t (id int PRIMARY KEY, n int, filler text) WITH (fillfactor = 70);

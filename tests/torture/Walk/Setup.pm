@@ -37,7 +37,7 @@ sub set_up
 		full_page_writes => $r->pick('fpw', 'on', 'on', 'off'),
 		wal_log_hints => $r->pick('hints', 'on', 'off'),
 		shared_buffers => $r->pick('buffers', '1MB', '4MB', '16MB', '32MB'),
-		persistent_cache_mode => $r->pick('mode', 'always', 'always', 'always', 'always', 'planned_restart', 'off'),
+		persistent_cache_mode => $w->{server}->mode($r->pick('mode', 'always', 'always', 'always', 'always', 'planned_restart', 'off')),
 		persistent_cache_seal_delay => $r->pick('delay', '1ms', '2ms', '10ms'),
 		wal_sync_method => $r->pick('wal', @{ $w->{methods} }),
 		wal_level => $minimal ? 'minimal' : 'replica',
@@ -61,7 +61,7 @@ sub set_up
 	$a->make_pool;
 	$a->spawn;
 	my $seen = watch_start($a);
-	$a->sql(setup_statements());
+	$a->sql(setup_statements($w->{server}));
 
 	# pages that have the same LSN, or none
 	$a->sql("BEGIN; TRUNCATE flat; INSERT INTO flat SELECT g, repeat(md5(g::text), 100) FROM generate_series(1, 1400) g; COMMIT", 'CHECKPOINT') if $flat;
@@ -74,7 +74,7 @@ sub set_up
 	my $cascade = $r->chance('cascade', 0.6);
 
 	# standbys follow what their primary has in shared buffers, all the time
-	$w->{warming} = $r->chance('warming', 0.4);
+	$w->{warming} = $r->chance('warming', 0.4) && !$w->{server}->left_out('hotset');
 	for my $name ((qw(b c))[ 0 .. $n - 2 ])
 	{
 		my $c = Walk::Cluster->new($w, $name, conf => {%conf});

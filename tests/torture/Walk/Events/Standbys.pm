@@ -95,11 +95,7 @@ $EVENTS{rewind} = {
 sub after_copy
 {
 	my ($c) = @_;
-	if (!-l "$c->{data}/pg_pcache")
-	{
-		rmdir "$c->{data}/pg_pcache";
-		symlink($c->{pool}, "$c->{data}/pg_pcache") or die "$c->{data}/pg_pcache: $!";
-	}
+	$c->{walk}{server}->name_pool($c->{data}, $c->{pool});
 	unlink "$c->{data}/postmaster.pid";
 	return;
 }

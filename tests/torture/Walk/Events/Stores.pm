@@ -50,6 +50,7 @@ sub draw_store
 {
 	my ($c, $r) = @_;
 	my $of = $r->pick('of', 'descriptor', 'descriptor', 'superblock', 'copy', 'watermark', 'control');
+	$of = 'descriptor' if $c->{walk}{server}->left_out($of);
 	my $field = $r->pick('field', 0, 0, 8, 16, 24, 32, 56);
 	$field = $r->pick('place', 112, 120, 128, 136, 144, 152, 176, 208, 4080) if $of =~ /superblock|copy/;
 	return (points => [ store_points($c, $of, $field, $r) ], hits => $r->pick('hits', 1, 1, 2, 3));
@@ -70,7 +71,7 @@ $EVENTS{stop_at_store} = {
 		if ($read ne 'none')
 		{
 			$c->{conf}{persistent_cache_seal_delay} = '10s';
-			$c->reload('persistent_cache_seal_delay', '10s');
+			$c->reload('persistent_cache_seal_delay', '10s') if !$w->{server}->left_out('seal');
 			run_load($c, $r->fraction('seconds', 0.5), kind => $read, sync => 'on', seed => $r->seed, clients => 3);
 		}
 		my $said = trap_store($c, draw_store($c, $r), go => sub { kill 'INT', $c->{pid} });
