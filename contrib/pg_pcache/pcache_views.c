@@ -409,7 +409,7 @@ pg_pcache_next_start(PG_FUNCTION_ARGS)
 			forecast->is_off ? "off" : PCacheRefusalName(refusal));
 	AddDetail(&row, !forecast->starts ? forecast->error.message :
 			  forecast->is_off ? PCacheSetting("mode") " is off" : forecast->verdict.detail);
-	AddDetail(&row, forecast->starts && refusal != PCACHE_UNAVAILABLE ? "" :
+	AddDetail(&row, forecast->starts && refusal != PCACHE_UNAVAILABLE ? forecast->note :
 			  forecast->error.hint);
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
 }

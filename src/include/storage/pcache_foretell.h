@@ -50,6 +50,7 @@ typedef struct PCacheForecast
 	bool		is_off;			/* it starts without the cache */
 	PCacheVerdict verdict;		/* warm, or the reason of a cold start */
 	PCacheError error;
+	char		note[256];		/* what the answer does not consider, or "" */
 } PCacheForecast;
 
 extern void PCacheForetellMissing(const char *directory,

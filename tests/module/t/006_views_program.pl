@@ -10,8 +10,6 @@ use PCacheModule;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our $TODO;
-
 my $node = module_node('main', conf => "shared_preload_libraries = ''\n");
 my $data = $node->data_dir;
 my ($out, $err, $outcome, $offset);
@@ -76,11 +74,7 @@ like(next_start('crash'), qr/^f\|dirty\|/, 'next start after a crash: cold');
 $node->safe_psql('postgres', 'ALTER SYSTEM SET shared_buffers = 4000');
 $node->reload;
 $node->poll_query_until('postgres', q{SELECT pending_restart FROM pg_settings WHERE name = 'shared_buffers'});
-TODO:
-{
-	local $TODO = 'the hint is shown only if the pool cannot be used';
-	like($node->safe_psql('postgres', q{SELECT hint FROM pg_pcache_next_start()}), qr/"shared_buffers" will change/, 'a setting that waits for the restart');
-}
+like($node->safe_psql('postgres', q{SELECT hint FROM pg_pcache_next_start()}), qr/"shared_buffers" will change/, 'a setting that waits for the restart');
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET shared_buffers');
 
 $node->safe_psql('postgres', 'CREATE ROLE somebody; GRANT USAGE ON SCHEMA public TO somebody');

@@ -263,6 +263,9 @@ PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict
 		return ReformatPool(pool, sb, PCACHE_COLD_VERSION, detail, verdict, err);
 	}
 	geometry = PCacheGeometryGate(sb, pool->file_size);
+	/* a start without the pool has taken its memory back */
+	if (geometry.refusal != PCACHE_WARM && sb->state == PCACHE_STATE_EMPTY)
+		return ReformatPool(pool, sb, PCACHE_COLD_NEW, _("the pool is empty"), verdict, err);
 	if (geometry.refusal != PCACHE_WARM)
 		return ReformatPool(pool, sb, geometry.refusal, geometry.detail, verdict, err);
 	if (PCachePoolIsIncomplete(pool, sb->pool_size))

@@ -206,7 +206,8 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
 	for (int i = 0; forecast->starts && i < lengthof(settings); i++)
 	{
 		if (PCacheSettingIsPending(settings[i]))
-			PCacheSetHint(&forecast->error, _("\"%s\" will change with the restart, and this answer does not consider that."),
-						  settings[i]);
+			snprintf(forecast->note, sizeof(forecast->note),
+					 _("\"%s\" will change with the restart, and this answer does not consider that."),
+					 settings[i]);
 	}
 }
