@@ -205,7 +205,7 @@ SELECT 'gin', count(*), sum(id) FROM t_kinds WHERE arr @> ARRAY[3];
 SELECT 'gist or spgist', count(*), sum(id) FROM t_kinds WHERE p <@ box '((0,-500),(500,0))';
 SELECT 'brin', count(*), sum(id) FROM t_kinds WHERE id BETWEEN 100 AND 300;
 RESET ALL;
-SELECT 'indexes', count(*), count(bt_index_check(c.oid, true)) FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+SELECT 'indexes', count(*), count(bt_index_check(c.oid, c.relnamespace = 'public'::regnamespace)) FROM pg_class c JOIN pg_am a ON a.oid = c.relam
   WHERE a.amname = 'btree' AND c.relkind = 'i' AND c.relpersistence IN $persistence;
 SELECT c.relname, v.* FROM pg_class c, verify_heapam(c.oid) v
   WHERE c.relkind IN ('r', 't') AND c.relpersistence IN $persistence});
