@@ -102,20 +102,6 @@ CountFilledSlots(PCacheShrink *shrink, PageScan *scan)
 		scan->counts[PCACHE_PAGE_FREE] -= (scan->verdicts[to] == PCACHE_PAGE_FREE);
 }
 
-/* Find the holes of a pool's file, which the next start fills. */
-static void
-FindHoles(const PCachePool *pool, PCacheRangeList *holes)
-{
-	uint64		start;
-	uint64		end = 0;
-
-	if (!PCachePoolHasHoles(pool))
-		return;
-	while (PCachePoolNextHole(pool, end, &start, &end))
-		PCacheRangeAdd(holes, start, end - start);
-	PCacheRangeMerge(holes);
-}
-
 /*
  * Ask the page gates for each slot that the pool's last user had; the next
  * one, with nbuffers, may have fewer (-1: that is not known).  If so, pages are
@@ -151,7 +137,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	facts.media = &judge->media;
 	facts.blocks_offset = sb->blocks_offset;
 	facts.file_size = pool->file_size;
-	FindHoles(pool, &facts.holes);
+	PCachePoolListHoles(pool, &facts.holes);
 
 	memset(scan, 0, sizeof(*scan));
 	scan->staying = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);

@@ -13,6 +13,7 @@
 #define PCACHE_ALLOCATE_H
 
 #include "storage/pcache_pool.h"
+#include "storage/pcache_range.h"
 
 extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
 extern bool PCachePoolHasHoles(const PCachePool *pool);
@@ -23,6 +24,7 @@ extern void PCachePoolSetAllocationError(const PCachePool *pool, uint64 size,
 										 PCacheError *err);
 extern bool PCachePoolNextHole(const PCachePool *pool, uint64 offset,
 							   uint64 *start, uint64 *end);
+extern void PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 							   uint64 length, PCacheError *err);

@@ -93,7 +93,6 @@ extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb,
 							  PCacheVerdict *verdict, PCacheError *err);
 extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 							 const PCacheMediaReport *media, PCacheError *err);
-extern void PCacheListHoles(const PCachePool *pool, PCacheRangeList *holes);
 
 /* pcache_table.c */
 extern BufferDescPadded *PCacheHeadersOf(const PCachePool *pool,

@@ -137,9 +137,7 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 		!PCacheMediaRangeIsBad(media, 0, sb->blocks_offset) &&
 		PCacheStart.media.bad_bytes / BLCKSZ <= NBuffers / 2)
 		return true;
-	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
-				   pool->path);
-	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\"."));
+	PCacheSetUnusableMedia(pool, err);
 	return false;
 }
 
@@ -247,7 +245,7 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 		facts->media = media;
 		facts->blocks_offset = sb->blocks_offset;
 		facts->file_size = pool->file_size;
-		PCacheListHoles(pool, &facts->holes);
+		PCachePoolListHoles(pool, &facts->holes);
 	}
 	slots_used = sb->slots_used;
 	if (!AdoptPool(pool, sb, &control, media, err))

@@ -24,6 +24,7 @@
 #include "storage/pcache_allocate.h"
 #include "storage/pcache_create.h"
 #include "storage/pcache_find.h"
+#include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_late_read.h"
@@ -148,24 +149,6 @@ MendPool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
 	return true;
 }
 
-/*
- * Which blocks of the pool's file were never allocated?  There is no page.  A pool
- * whose worker had no time to allocate it has some, and so has one that
- * somebody has punched.
- */
-void
-PCacheListHoles(const PCachePool *pool, PCacheRangeList *holes)
-{
-	uint64		start;
-	uint64		end = 0;
-
-	if (!PCachePoolHasHoles(pool))
-		return;
-	while (PCachePoolNextHole(pool, end, &start, &end))
-		PCacheRangeAdd(holes, start, end - start);
-	PCacheRangeMerge(holes);
-}
-
 /* Where the pages lie that PCacheMakeLarger() may keep. */
 typedef struct Blocks
 {
@@ -199,13 +182,10 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 
 	if (!PCachePoolMayGrow(pool, NBuffers, pcache_size, media, &resize.capacity, &why))
 	{
-		PCacheSetError(err, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
-					   pool->path, (unsigned long long) old_capacity,
-					   (unsigned long long) NBuffers);
-		PCacheSetHint(err, "%s  %s", why.message, why.hint);
+		PCacheSetTooSmall(pool, old_capacity, NBuffers, &why, err);
 		return false;
 	}
-	PCacheListHoles(pool, &blocks.holes);
+	PCachePoolListHoles(pool, &blocks.holes);
 	done = PCachePoolResize(pool, sb, &resize, err);
 	free(blocks.holes.ranges);
 	if (!done)

@@ -143,6 +143,23 @@ PCachePoolNextHole(const PCachePool *pool, uint64 offset, uint64 *start, uint64 
 }
 
 /*
+ * Which parts of an open pool's file are holes, see PCachePoolNextHole()?  There is no
+ * page in them.
+ */
+void
+PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes)
+{
+	uint64		start;
+	uint64		end = 0;
+
+	if (!PCachePoolHasHoles(pool))
+		return;
+	while (PCachePoolNextHole(pool, end, &start, &end))
+		PCacheRangeAdd(holes, start, end - start);
+	PCacheRangeMerge(holes);
+}
+
+/*
  * Collapse a part of a mapped pool.  Returns whether all of it is in huge pages
  * now; otherwise errno is EINVAL if one of them is the reason.
  */
