@@ -39,6 +39,7 @@ use File::Path qw(make_path remove_tree);
 use Getopt::Long;
 use Time::HiRes qw(sleep time);
 
+use ServerKind;
 use Walk::Ask;
 use Walk::Cluster;
 use Walk::Load qw(quiesce);
@@ -76,7 +77,7 @@ my @SERVERS = ([ 'stock', 'off' ], [ 'off', 'off' ], [ 'planned_restart', 'plann
 my $work = $opt{work};
 my ($failed, %totals) = (0);
 my $walk = bless { dir => $work, sockets => "$work/sockets", archive => "$work/archive", bin => $opt{'pg-bin'},
-	vanilla => $opt{vanilla}, port => $opt{port}, clusters => {}, totals => \%totals, seed => $opt{seed} }, 'Walk';
+	vanilla => $opt{vanilla}, server => ServerKind->new($opt{'pg-bin'}), port => $opt{port}, clusters => {}, totals => \%totals, seed => $opt{seed} }, 'Walk';
 
 sub fail
 {
