@@ -263,6 +263,9 @@ clean_environment() {
 	for v in ${!PG*}; do case $v in PG_TEST_* | PGCTLTIMEOUT) ;; *) unset "$v" ;; esac done
 	unset LANGUAGE LC_ALL
 	export LC_MESSAGES=C
+	# as long as the tests wait for anything else; pg_ctl's own minute is short on a
+	# machine on which many suites run
+	export PGCTLTIMEOUT=${PGCTLTIMEOUT:-${PG_TEST_TIMEOUT_DEFAULT:-180}}
 }
 
 # suite_environment PREFIX: what PostgreSQL's own "prove_installcheck" sets, for the
@@ -420,4 +423,21 @@ prove_results() {
 		}
 		/^  Parse errors:/ { parse++ }
 		END { if (!bad) bad = parse; if (!bad && rc != 0) bad = 1; print tests - failed, bad + 0 }' "$1"
+}
+
+# tell_failures PROVE_LOG TESTLOGDIR KEPT: of a run of prove that has failed, what the
+# failing tests and their servers said last, and where all of it is kept
+tell_failures() {
+	local f name l
+	# a line of a test's log begins with "[12:34:56.789](0.123s) "
+	grep -lE '^(\[[^]]*\]\([^)]*\) *)?(not ok|Bail out!|# *(Looks like|Tests were run but no plan|pg_ctl [a-z]+ failed))' "$2"/regress_log_* 2>/dev/null |
+		while IFS= read -r f; do
+			name=${f##*/regress_log_}
+			for l in "$f" "$2/${name}"_*.log; do
+				[ ! -e "$l" ] || printf '\n----- last lines of %s -----\n%s\n' "${l##*/}" "$(tail -n 60 "$l")"
+			done
+		done || true
+	echo "kept: ${3#"$ROOT"/}"
+	# where only the end of the output is kept, it has to say what failed
+	awk '/^# +Failed test/ { n = 12 } n-- > 0 || /\(Wstat: |^Bail ?out/' "$1" | tail -n 40
 }

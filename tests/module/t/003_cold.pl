@@ -54,6 +54,15 @@ sub single_user
 	return;
 }
 
+# The command that a start waited for, unless it has ended and its number is another's.
+sub end_command
+{
+	my ($command) = @_;
+
+	kill 'KILL', $command if (eval { slurp_file("/proc/$command/cmdline") } // '') =~ /^sleep\0/;
+	return;
+}
+
 $node->start;
 load_tables($node);
 
@@ -129,7 +138,7 @@ is($outcome->{kept}, $outcome->{saved}, 'pg_hba.conf is right again: nothing is 
 
 # Starts that wait for WAL: one is stopped, one is killed.  The command that they wait
 # for stays, and must not hold the pool.
-$node->append_conf('postgresql.conf', qq{restore_command = 'echo \$\$ > $waiting; exec sleep 60'});
+$node->append_conf('postgresql.conf', qq{restore_command = 'echo \$\$ > $waiting; exec sleep 600'});
 for my $how ('stop', 'kill')
 {
 	my $name = "start cut off ($how)";
@@ -149,11 +158,11 @@ for my $how ('stop', 'kill')
 	{
 		$outcome = start_and_compare($node, $name);
 		is($outcome->{start}, 'warm', "$name: no reason for care");
-		kill 'KILL', $pid;
+		end_command($pid);
 		next;
 	}
 	start_without($node, qr/the last start with persistent cache pool "[^"]*" did not become ready/, $name);
-	kill 'KILL', $pid;
+	end_command($pid);
 	change_tables($node);
 	$node->stop;
 	cold_start($node, qr/^the pool (is empty|file has 2097152 bytes)/, "$name, the start after the next one");
