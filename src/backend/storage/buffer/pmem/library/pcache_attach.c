@@ -45,6 +45,9 @@ PCachePool	PCacheThePool = {.fd = -1};
 PCacheLibraryControl *PCacheLibrary = NULL;
 PCacheLibraryStart PCacheStart;
 
+/* Has this postmaster tried to open the pool? */
+static bool was_opened = false;
+
 /*
  * Is this process to run with a pool?  Neither single-user mode, nor a server that
  * pg_upgrade starts.  That they ran shows in pg_control.
@@ -56,9 +59,21 @@ IsWanted(void)
 		!IsUnderPostmaster && !IsBinaryUpgrade;
 }
 
+/* Open and lock the pool, if there is one, and do nothing to it yet. */
+static bool
+OpenPool(void)
+{
+	PCacheError *err = &PCacheStart.unavailable;
+
+	was_opened = true;
+	if (!PCacheServerIsKnown(err) || !PCacheOpenLibraryPool(&PCacheThePool, err))
+		return false;
+	err->message[0] = '\0';
+	return true;
+}
+
 /*
- * The size of shared memory is about to be computed: open and lock the pool, if
- * there is one, and do nothing to it yet.
+ * The size of shared memory is about to be computed.
  *
  * What the server reserves for shared buffers is never touched if they lie in the
  * pool.  But huge pages would be taken for it nevertheless.
@@ -67,11 +82,7 @@ void
 PCacheOpenForServer(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PCacheLibraryControl)));
-	if (!IsWanted() || !PCacheServerIsKnown(&PCacheStart.unavailable) ||
-		!PCacheOpenLibraryPool(&PCacheThePool, &PCacheStart.unavailable))
-		return;
-	PCacheStart.unavailable.message[0] = '\0';
-	if (huge_pages == HUGE_PAGES_OFF)
+	if (!IsWanted() || !OpenPool() || huge_pages == HUGE_PAGES_OFF)
 		return;
 	ereport(LOG,
 			(errmsg("persistent cache: \"huge_pages\" is turned off for the rest of shared memory"),
@@ -351,8 +362,11 @@ PCacheStartServer(void)
 	if (!IsWanted())
 		return;
 
+	/* a library after this one may not have called our shmem_request_hook */
+	if (!was_opened)
+		(void) OpenPool();
 	INSTR_TIME_SET_CURRENT(start);
-	if (unavailable.message[0] == '\0' &&
+	if (PCacheStart.unavailable.message[0] == '\0' &&
 		PCacheHeadersAreKnown(&PCacheStart.unavailable))
 		AttachOrGiveUp();
 	if (!PCacheStart.in_use)

@@ -1,0 +1,118 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# Other libraries before and after pg_pcache in shared_preload_libraries: those that
+# come with PostgreSQL, and what else the tested server has of a list.  Restarts are
+# warm, and each library still does what it is there for.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCacheModule;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# In an order in which they can be preloaded: library, settings, and a query that is true
+# if the library works, once its extension is there.
+my @LIBRARIES = (
+	[ 'pg_stat_statements', '', 'SELECT count(*) > 0 FROM pg_stat_statements' ],
+	[ 'auto_explain', "auto_explain.log_min_duration = '1h'", q{SELECT current_setting('auto_explain.log_timing') = 'on'} ],
+	[ 'pg_prewarm', "pg_prewarm.autoprewarm_interval = '1h'", 'SELECT autoprewarm_dump_now() > 0' ],
+	[ 'pg_stat_kcache', '', 'SELECT count(*) > 0 FROM pg_stat_kcache' ],
+	[ 'pg_qualstats', '', 'SELECT count(*) >= 0 FROM pg_qualstats' ],
+	[ 'pg_wait_sampling', '', 'SELECT count(*) >= 0 FROM pg_wait_sampling_profile' ],
+	[ 'pgaudit', "pgaudit.log = 'ddl'", q{SELECT current_setting('pgaudit.log') = 'ddl'} ],
+	[ 'pg_cron', "cron.database_name = 'postgres'", 'SELECT count(*) = 0 FROM cron.job' ],
+	[ 'set_user', '', q{SELECT current_setting('set_user.block_alter_system') = 'on'} ],
+	[ 'pglogical', "wal_level = logical\nmax_worker_processes = 20", 'SELECT count(*) = 0 FROM pglogical.node' ]);
+
+my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+my ($sharedir) = run_command([ 'pg_config', '--sharedir' ]);
+
+sub has { my ($name) = @_; return -e "$libdir/$name.so" }
+
+my @found = grep { has($_->[0]) } @LIBRARIES;
+my @names = map { $_->[0] } @found;
+my $node = module_node('main', standby => 1, conf => join("\n", '', map { $_->[1] } @found) . "\n");
+my $valid;
+
+cmp_ok(scalar @found, '>=', 3, "libraries: @names");
+
+sub preload
+{
+	my (@libraries) = @_;
+
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = '" . join(', ', @libraries) . "'");
+	return;
+}
+
+sub all_work
+{
+	my ($name) = @_;
+
+	is($node->safe_psql('postgres', $_->[2]), 't', "$name: $_->[0] works") for @found;
+	return;
+}
+
+preload(@names, 'pg_pcache');
+$node->start;
+load_tables($node);
+for my $name (@names)
+{
+	$node->safe_psql('postgres', "CREATE EXTENSION $name") if -e "$sharedir/extension/$name.control" && $name ne 'pg_prewarm';
+}
+all_work('pg_pcache last');
+warm_restart($node, 'pg_pcache last');
+
+# in front of them, and in the middle
+for my $order ([ 'pg_pcache', @names ], [ $names[0], 'pg_pcache', @names[ 1 .. $#names ] ])
+{
+	my $name = $order->[0] eq 'pg_pcache' ? 'pg_pcache first' : 'pg_pcache second';
+
+	preload(@$order);
+	change_tables($node);
+	warm_restart($node, $name);
+	all_work($name);
+}
+
+# One that was loaded after pg_pcache and does not call the hooks of others.
+SKIP:
+{
+	skip 'no plprofiler', 1 if !has('plprofiler');
+	for my $order ([ 'plprofiler', 'pg_pcache' ], [ 'pg_pcache', 'plprofiler' ])
+	{
+		preload(@$order);
+		change_tables($node);
+		warm_restart($node, join ', then ', @$order);
+	}
+	preload('pg_pcache', @names);
+}
+
+# Pages that pg_buffercache evicts are not saved.
+SKIP:
+{
+	skip 'pg_buffercache evicts nothing before 17', 1 if major() < 17;
+	warm_pages($node);
+	$node->safe_psql('postgres', q{SELECT count(pg_buffercache_evict(bufferid)) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('t_heap')});
+	$valid = valid_buffers($node);
+	stop_and_save($node, $valid, 'after pages were evicted');
+	start_and_compare($node, 'after pages were evicted');
+}
+
+# The same after a process has died: all libraries initialize shared memory once more.
+$node->append_conf('postgresql.conf', 'restart_after_crash = on');
+$node->restart;
+my $offset = log_offset($node);
+my $psql = $node->background_psql('postgres', on_error_stop => 0);
+my $pid = $psql->query('SELECT pg_backend_pid()');
+
+kill 'KILL', $pid;
+eval { $psql->quit };
+$node->wait_for_log(qr/persistent cache: starting cold: .*database system is ready to accept connections/s, $offset);
+wait_until_back($node);
+all_work('after a crash restart');
+warm_restart($node, 'after a crash restart');
+
+$node->stop;
+done_testing();
