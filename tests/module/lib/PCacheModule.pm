@@ -59,6 +59,7 @@ our @EXPORT = (
 	  cold_start
 	  start_without
 	  stop_and_save
+	  written_lsn
 	  replay_until
 	  wait_for_line
 	));
@@ -159,6 +160,16 @@ VACUUM t_toast});
 	return;
 }
 
+# How far WAL goes that this node has written.  What the last command did without a
+# transaction, as dropping the old files of a database, is flushed first.
+sub written_lsn
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'test', '')});
+	return $node->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+}
+
 my $replay_until = '0/0';
 
 # From now on, contents() of a standby are those that it has once it has replayed all that
@@ -167,7 +178,7 @@ sub replay_until
 {
 	my ($node) = @_;
 
-	$replay_until = $node->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+	$replay_until = written_lsn($node);
 	return;
 }
 

@@ -150,9 +150,11 @@ sub start_and_fail
 			'--log' => $node->logfile,
 			'start');
 	}
-	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	# one that becomes ready for read-only connections may still give up recovery
+	my $waits = 10 * $PostgreSQL::Test::Utils::timeout_default;
+	while (-e $pidfile && $waits-- > 0)
 	{
-		last if !-e $pidfile || slurp_file($pidfile) =~ /^ready/m;
+		$waits = 300 if $waits > 300 && (eval { slurp_file($pidfile) } // '') =~ /^ready/m;
 		select undef, undef, undef, 0.1;
 	}
 	if (-e $pidfile)
