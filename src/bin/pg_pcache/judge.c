@@ -265,6 +265,17 @@ RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 		exit(EXIT_ERROR);
 }
 
+/* errno says why. */
+pg_noreturn static void
+CannotTellWhetherUsed(int pid, const PCachePool *pool)
+{
+	pg_log_error("could not find out whether the server with PID %d uses persistent cache pool \"%s\": %m",
+				 pid, pool->path);
+	if (errno == EACCES || errno == EPERM)
+		pg_log_error_hint("Run pg_pcache as the user that runs the server, and outside of a sandbox.");
+	exit(EXIT_ERROR);
+}
+
 /*
  * Does the server with this PID use the file of an open pool?  It holds that open
  * as long as it runs, whatever has become of the name, or of PGDATA's record.
@@ -281,17 +292,19 @@ ServerUsesPool(int pid, const PCachePool *pool)
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	files = opendir(path);
 	if (files == NULL || fstat(pool->fd, &ours) < 0)
-	{
-		pg_log_error("could not find out whether the server with PID %d uses persistent cache pool \"%s\": %m",
-					 pid, pool->path);
-		exit(EXIT_ERROR);
-	}
+		CannotTellWhetherUsed(pid, pool);
 	while (!found && (entry = readdir(files)) != NULL)
 	{
 		struct stat theirs;
 
-		found = fstatat(dirfd(files), entry->d_name, &theirs, 0) == 0 &&
-			theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+		/*
+		 * the server may close a file meanwhile, and then it is not the
+		 * pool's
+		 */
+		if (fstatat(dirfd(files), entry->d_name, &theirs, 0) == 0)
+			found = theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+		else if (errno == EACCES || errno == EPERM)
+			CannotTellWhetherUsed(pid, pool);
 	}
 	closedir(files);
 	return found;
