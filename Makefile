@@ -60,7 +60,7 @@ help: ## this text
 	'  KEY=NAME             repo: the key that signs, in your GNUPGHOME or in a file' \
 	'  PCACHE_USER=NAME     the user to build and test as when root runs make (pcache)' \
 	'  CCACHE_DIR=DIR       where ccache keeps its files' \
-	'  PG_CONFIG=FILE       module: pg_config of the unpatched server'
+	'  PG_CONFIG=FILE       module, demo: pg_config of the unpatched server'
 
 deps: ## install the Debian packages needed (normal user: say what is missing)
 	@tools/deps
@@ -120,7 +120,7 @@ vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 	@$(RUN) tools/prepare-tree vanilla
 	@$(RUN) tools/build-tree vanilla
 
-demo: all ## three ways to restart a server, compared
+demo: $(if $(PG_CONFIG),,all) ## three ways to restart a server, compared; PG_CONFIG= for an unpatched one with the library
 	@tools/demo/run
 
 bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="outage restart" selects, QUICK=1, LONG=1

@@ -260,7 +260,7 @@ has_cache() { [ -n "$("$1/postgres" --describe-config | sed -n '/^persistent_cac
 # but for what is meant for its test suites.
 clean_environment() {
 	local v
-	for v in ${!PG*}; do case $v in PG_TEST_* | PGCTLTIMEOUT) ;; *) unset "$v" ;; esac done
+	for v in ${!PG*}; do case $v in PG_TEST_* | PGCTLTIMEOUT | PG_CONFIG) ;; *) unset "$v" ;; esac done
 	unset LANGUAGE LC_ALL
 	export LC_MESSAGES=C
 	# as long as the tests wait for anything else; pg_ctl's own minute is short on a
