@@ -28,6 +28,8 @@ extern void PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 							   uint64 length, PCacheError *err);
+extern bool PCachePoolSetSizeSparse(PCachePool *pool, uint64 size,
+									uint64 allocated, PCacheError *err);
 extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
 
 #endif							/* PCACHE_ALLOCATE_H */

@@ -21,6 +21,7 @@ typedef struct PCacheResize
 	const PCacheMediaReport *media; /* of the pool as it is */
 	bool		(*keep) (uint64 slot, void *arg);	/* NULL: every page */
 	void	   *arg;
+	bool		sparse;			/* on tmpfs, new slots have no blocks yet */
 	void		(*step) (const char *name); /* for tests, or NULL */
 	uint64		moved;			/* result: pages that were copied */
 } PCacheResize;

@@ -293,15 +293,17 @@ PCachePoolAllocate(const PCachePool *pool, uint64 offset, uint64 length,
 }
 
 /*
- * Give the file of an open pool that many bytes, all of them allocated, holes
- * that it had included.  If that fails, or is interrupted, it has the size that
+ * Give the file of an open pool that many bytes.  The first of them, as many as
+ * allocated says, are allocated, holes that it had included; unless it is on
+ * tmpfs, all of them are.  If that fails, or is interrupted, it has the size that
  * it had before, unless the hint says that this failed as well.
  *
  * The pool must not be mapped.  Its superblock is the caller's business: with
  * another size than it says the pool is cold.
  */
 bool
-PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
+PCachePoolSetSizeSparse(PCachePool *pool, uint64 size, uint64 allocated,
+						PCacheError *err)
 {
 	bool		ok;
 	int			save_errno;
@@ -328,7 +330,7 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 			(size <= pool->file_size || ftruncate(pool->fd, size) == 0) &&
 			PCachePoolMap(pool, &ignored);
 
-		ok = PCachePoolAllocate(pool, 0, size, err);
+		ok = PCachePoolAllocate(pool, 0, mapped ? allocated : size, err);
 		save_errno = errno;
 		if (mapped)
 			PCacheUnmap(&pool->map);
@@ -345,4 +347,11 @@ PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
 	}
 	pool->file_size = size;
 	return true;
+}
+
+/* Likewise, with all of them allocated. */
+bool
+PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
+{
+	return PCachePoolSetSizeSparse(pool, size, size, err);
 }

@@ -76,21 +76,10 @@ PCachePoolAbortCreate(PCacheCreation *creation)
 static bool
 MakeRoom(PCachePool *pool, const PCacheGeometry *g, bool sparse, PCacheError *err)
 {
-	/* A sparse pool would turn a full file system into SIGBUS later. */
 	pool->file_size = 0;
-	if (!sparse || pool->fs_kind != PCACHE_FS_TMPFS)
-		return PCachePoolSetSize(pool, g->pool_size, err) &&
-			PCachePoolMap(pool, err);
-
-	if (ftruncate(pool->fd, g->pool_size) < 0)
-	{
-		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
-					   pool->path, (unsigned long long) (g->pool_size >> 20));
-		return false;
-	}
-	pool->file_size = g->pool_size;
-	return PCachePoolMap(pool, err) &&
-		PCachePoolAllocate(pool, 0, g->blocks_offset, err);
+	return PCachePoolSetSizeSparse(pool, g->pool_size,
+								   sparse ? g->blocks_offset : g->pool_size, err) &&
+		PCachePoolMap(pool, err);
 }
 
 /*

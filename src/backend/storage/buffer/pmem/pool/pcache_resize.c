@@ -48,7 +48,7 @@ Store(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 }
 
 static bool
-SetSizeAndMap(PCachePool *pool, uint64 size, PCacheError *err)
+SetSizeAndMap(PCachePool *pool, uint64 size, uint64 allocated, PCacheError *err)
 {
 	if (pool->map.base != NULL && !PCacheUnmap(&pool->map))
 	{
@@ -56,7 +56,7 @@ SetSizeAndMap(PCachePool *pool, uint64 size, PCacheError *err)
 					   pool->path);
 		return false;
 	}
-	return PCachePoolSetSize(pool, size, err) && PCachePoolMap(pool, err);
+	return PCachePoolSetSizeSparse(pool, size, allocated, err) && PCachePoolMap(pool, err);
 }
 
 /*
@@ -200,6 +200,8 @@ PCachePoolResize(PCachePool *pool, PCacheSuperblock *sb, PCacheResize *resize,
 {
 	PCacheGeometry g = PCacheComputeGeometry(resize->capacity, pool->page_size);
 	uint64		n = Min(sb->slots_used, resize->capacity);
+	uint64		size = Max(g.pool_size, pool->file_size);
+	uint64		allocated = resize->sparse ? g.blocks_offset + n * BLCKSZ : size;
 	PCacheDescriptor *descs;
 	PCacheDescriptor free_slot;
 	bool		drained;
@@ -211,7 +213,7 @@ PCachePoolResize(PCachePool *pool, PCacheSuperblock *sb, PCacheResize *resize,
 		PCacheSetError(err, _("out of memory"));
 		return false;
 	}
-	if (!SetSizeAndMap(pool, Max(g.pool_size, pool->file_size), err))
+	if (!SetSizeAndMap(pool, size, Min(TYPEALIGN(PCACHE_ALIGNMENT, allocated), size), err))
 	{
 		free(descs);
 		return false;
@@ -246,10 +248,11 @@ PCachePoolResize(PCachePool *pool, PCacheSuperblock *sb, PCacheResize *resize,
 	}
 	Step(resize, "resize-described");
 
-	if (g.pool_size != pool->file_size && !SetSizeAndMap(pool, g.pool_size, err))
+	if (g.pool_size != pool->file_size && !SetSizeAndMap(pool, g.pool_size, g.pool_size, err))
 		return false;
 	Step(resize, "resize-sized");
-	(void) PCachePoolUseHugePages(pool);
+	if (!resize->sparse)
+		(void) PCachePoolUseHugePages(pool);
 	sb->capacity = resize->capacity;
 	sb->blocks_offset = g.blocks_offset;
 	sb->pool_size = g.pool_size;
