@@ -169,6 +169,27 @@ pg_cmp_u32(uint32 a, uint32 b)
 #define errhint_internal		errhint
 #endif
 
+/* 18: the list of background workers has links in both directions */
+#if PG_VERSION_NUM < 180000
+#define PCacheWorkerIter		slist_iter
+#define PCacheForEachWorker(i)	slist_foreach(i, &BackgroundWorkerList)
+#define PCacheWorkerOf(i)		slist_container(RegisteredBgWorker, rw_lnode, (i).cur)
+#else
+#define PCacheWorkerIter		dlist_iter
+#define PCacheForEachWorker(i)	dlist_foreach(i, &BackgroundWorkerList)
+#define PCacheWorkerOf(i)		dlist_container(RegisteredBgWorker, rw_lnode, (i).cur)
+#endif
+
+/* 17: relations of no backend have no process number, instead of no backend ID */
+#if PG_VERSION_NUM < 170000
+#define INVALID_PROC_NUMBER		InvalidBackendId
+#endif
+
+/* 16: files of relations are dropped by the names of relations */
+#if PG_VERSION_NUM < 160000
+#define DropRelationsAllBuffers	DropRelFileNodesAllBuffers
+#endif
+
 /* 17: wait events of extensions have names */
 #if PG_VERSION_NUM < 170000
 #define WaitEventExtensionNew(name)	PG_WAIT_EXTENSION

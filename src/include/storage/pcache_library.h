@@ -17,6 +17,7 @@
 
 #include "datatype/timestamp.h"
 #include "storage/buf_internals.h"
+#include "storage/pcache_foretell.h"
 #include "storage/pcache_gate.h"
 #include "storage/pcache_resize.h"
 
@@ -87,6 +88,14 @@ extern bool PCacheReadLibraryFacts(const PCachePool *pool,
 								   PCacheGateFacts *facts, PCacheSignals *signals,
 								   PCacheError *err);
 
+/* pcache_memory.c */
+extern void PCacheTurnHugePagesOff(void);
+extern void PCacheRestoreHugePages(void);
+extern void PCacheTurnHugePagesOffAgain(void);
+extern void PCacheCoverReservation(const PCachePool *pool,
+								   const PCacheSuperblock *sb, char *reserved);
+extern void PCacheUncoverReservation(void);
+
 /* pcache_prepare.c */
 extern bool PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err);
 extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb,
@@ -126,7 +135,12 @@ extern void PCacheWatchReadErrors(void);
 
 /* pcache_worker.c */
 extern void PCacheRegisterWorker(void);
+extern bool PCacheWorkerIsRegistered(PCacheError *err);
+extern void PCacheMarkReady(void);
 extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
+
+/* pcache_tell.c */
+extern void PCacheForetellThisStart(PCacheForecast *forecast);
 
 /* pcache_report.c */
 extern void PCacheReportError(int elevel, const PCacheError *err);

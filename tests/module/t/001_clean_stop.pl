@@ -25,9 +25,11 @@ warm_restart($node, 'second restart, after changes');
 $valid = warm_pages($node);
 $saved = stop_and_save($node, $valid, 'more buffers');
 $node->append_conf('postgresql.conf', 'shared_buffers = 40MB');
+$offset = log_offset($node);
 $outcome = start_and_compare($node, 'more buffers');
 is($outcome->{kept}, $saved, 'more buffers: all pages stay');
 like($outcome->{log}, qr/made persistent cache pool "[^"]*" larger, from 3072 to 5120 blocks/, '... in a larger pool');
+$node->wait_for_log(qr/persistent cache: allocated pool/, $offset);
 change_tables($node);
 warm_restart($node, 'another restart with more buffers');
 

@@ -198,6 +198,21 @@ like(
 	without('a relative directory', qr/"pcache.directory" is not set/, sub { set('pcache.directory', 'here') }),
 	qr/The directory must be an absolute path/, 'a relative directory: the log says what is wrong');
 
+# no worker, who would allocate the pool: its memory is given back
+without('no slot for the worker', qr/there is no slot for the background worker of the persistent cache/,
+	sub { set('max_worker_processes', 0) },
+	sub { cmp_ok(-s $pool, '<=', 2 * 1024 * 1024, 'no slot for the worker: the pool gives its memory back') });
+
+# The server's own buffers are in huge pages, if it is told so.
+SKIP:
+{
+	skip 'this machine has huge pages', 2 if slurp_file('/proc/meminfo') !~ /^HugePages_Free:\s+0$/m || slurp_file('/proc/sys/vm/nr_overcommit_hugepages') != 0;
+	put_all_back();
+	set('huge_pages', 'on');
+	chmod 0755, $directory;
+	start_fails($node, qr/could not map anonymous shared memory/, 'huge_pages is on, and there is no pool');
+}
+
 # required: nothing starts
 put_all_back();
 set('pcache.required', 'on');

@@ -168,7 +168,29 @@ for my $how ('stop', 'kill')
 	cold_start($node, qr/^the pool (is empty|file has 2097152 bytes)/, "$name, the start after the next one");
 	warm_restart($node, "$name, and then");
 }
-$node->append_conf('postgresql.conf', q{restore_command = ''});
+
+# The same if nothing was kept: it cannot be why the start did not get ready.  And with
+# pcache.required, which leaves only a cold start.
+for my $case ([ 'nothing kept', 'immediate', 'cold', 'off', qr/^the server was not shut down cleanly$/ ],
+	[ 'pcache.required', 'fast', 'warm', 'on', qr/^the last start did not reach a consistent state/ ])
+{
+	my ($name, $stop, $before, $required, $reason) = @$case;
+
+	$node->append_conf('postgresql.conf', "pcache.required = $required");
+	fill_and_stop($stop);
+	append_to_file("$data/standby.signal", '');
+	unlink $waiting;
+	$offset = log_offset($node);
+	start_nowait($node);
+	$pid = wait_for_line($waiting);
+	is(start_outcome($node, $offset)->{start}, $before, "start cut off, $name: it was $before");
+	kill_all($node);
+	unlink "$data/standby.signal";
+	cold_start($node, $reason, "start cut off, $name");
+	end_command($pid);
+}
+$node->append_conf('postgresql.conf', q{pcache.required = off
+restore_command = ''});
 
 # A start from somewhere else than where the stop was.
 $right = undef;

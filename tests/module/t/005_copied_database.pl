@@ -19,7 +19,7 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 sub rows
 {
 	my ($node, @databases) = @_;
-	my $lsn = $primary->{_pid} ? $primary->safe_psql('postgres', 'SELECT pg_current_wal_lsn()') : '0/0';
+	my $lsn = $primary->{_pid} ? written_lsn($primary) : '0/0';
 
 	$node->poll_query_until('postgres', "SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= '$lsn'") or die;
 	return join ', ', map {
@@ -51,8 +51,12 @@ for my $there ('ts', 'pg_default')
 {
 	$primary->safe_psql('moved', 'UPDATE t SET v = v + 1 WHERE i % 2 = 0');
 	rows($standby, 'moved');
+	# replay may not wait for a session that has pinned a page: it is ended later
+	my $session = $standby->background_psql('moved', on_error_stop => 0);
+	$session->query('BEGIN; DECLARE c CURSOR FOR SELECT * FROM t; FETCH c');
 	$primary->safe_psql('postgres', "ALTER DATABASE moved SET TABLESPACE $there");
 	is(rows($standby, 'moved'), rows($primary, 'moved'), "a database is moved to $there, and no change is lost");
+	eval { $session->quit };
 }
 
 # Replay comes to the same copy again after a restart.

@@ -119,9 +119,10 @@ SKIP:
 # ---------------------------------------------------------------- memory
 # Buffers for far more than is used: neither they nor the server's own are allocated.
 $node->append_conf('postgresql.conf', "shared_buffers = 128MB\npcache.size = 128MB\nhuge_pages = off\nshared_preload_libraries = 'pg_pcache'");
-# the start that makes the pool larger allocates it
+$offset = log_offset($node);
 $node->restart;
-$node->restart;
+like(slurp_file($node->logfile, $offset), qr/made persistent cache pool "[^"]*" larger/, 'the pool becomes larger');
+$node->wait_for_log(qr/persistent cache: allocated pool/, $offset);
 warm_pages($node);
 my $before = shared_kb($node->{_pid});
 cmp_ok($before, '<', 64 * 1024, "the postmaster has touched $before kB");
@@ -155,6 +156,12 @@ for my $huge ('try', 'on')
 	$outcome = start_outcome($node, $offset);
 	is($outcome->{start}, 'warm', "huge_pages = $huge: warm");
 	is(() = $outcome->{log} =~ /"huge_pages" is turned off for the rest of shared memory/g, 1, "huge_pages = $huge: the log says what becomes of it");
+	is($node->safe_psql('postgres', 'SHOW huge_pages'), $huge, "huge_pages = $huge: the setting is as it was set");
+	$offset = log_offset($node);
+	$node->reload;
+	$node->wait_for_log(qr/received SIGHUP/, $offset);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_settings WHERE pending_restart'), 0, "huge_pages = $huge: nothing waits for a restart");
+	unlike(slurp_file($node->logfile, $offset), qr/huge_pages/, "huge_pages = $huge: a reload does not complain");
 }
 SKIP:
 {

@@ -20,8 +20,6 @@
  */
 #include "postgres.h"
 
-#include <sys/mman.h>
-
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "common/controldata_utils.h"
@@ -59,35 +57,47 @@ IsWanted(void)
 		!IsUnderPostmaster && !IsBinaryUpgrade;
 }
 
-/* Open and lock the pool, if there is one, and do nothing to it yet. */
+/* Has this postmaster had children before? */
+static bool
+IsCrashRestart(void)
+{
+	return PgStartTime != 0;
+}
+
+/*
+ * Open and lock the pool, if there is one, and do nothing to it yet.  It is opened
+ * although this server cannot use it, so that it gives its memory back.
+ */
 static bool
 OpenPool(void)
 {
 	PCacheError *err = &PCacheStart.unavailable;
+	PCacheError not_opened;
+	bool		will_do = PCacheServerIsKnown(err) && PCacheWorkerIsRegistered(err);
 
 	was_opened = true;
-	if (!PCacheServerIsKnown(err) || !PCacheOpenLibraryPool(&PCacheThePool, err))
+	if (!PCacheOpenLibraryPool(&PCacheThePool, will_do ? err : &not_opened) || !will_do)
 		return false;
 	err->message[0] = '\0';
 	return true;
 }
 
 /*
- * The size of shared memory is about to be computed.
- *
- * What the server reserves for shared buffers is never touched if they lie in the
- * pool.  But huge pages would be taken for it nevertheless.
+ * The size of shared memory is about to be computed.  Huge pages would be taken for
+ * what the server reserves for shared buffers, so there are none if these will
+ * lie in the pool, as far as can be told.
  */
 void
 PCacheOpenForServer(void)
 {
+	PCacheForecast forecast;
+
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PCacheLibraryControl)));
 	if (!IsWanted() || !OpenPool() || huge_pages == HUGE_PAGES_OFF)
 		return;
-	ereport(LOG,
-			(errmsg("persistent cache: \"huge_pages\" is turned off for the rest of shared memory"),
-			 errdetail("Shared buffers are in huge pages if those of the pool are.")));
-	SetConfigOption("huge_pages", "off", PGC_POSTMASTER, PGC_S_OVERRIDE);
+	PCacheForetellThisStart(&forecast);
+	if (forecast.starts)
+		PCacheTurnHugePagesOff();
 }
 
 /*
@@ -152,13 +162,17 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	return false;
 }
 
-/* Is this start to go without the pool, see PCacheWasCutOff()? */
+/*
+ * Is this start to go without the pool, see PCacheWasCutOff()?  Not a crash restart,
+ * which keeps nothing; nor one that must not go without.
+ */
 static bool
 WasCutOff(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
 	PCacheError failure;
 
-	if (!PCacheWasCutOff(pool, sb, GetSystemIdentifier(), err))
+	if (pcache_required || IsCrashRestart() ||
+		!PCacheWasCutOff(pool, sb, GetSystemIdentifier(), err))
 		return false;
 	if (!PCachePoolMarkEmpty(pool, sb, &failure))
 		*err = failure;
@@ -183,33 +197,6 @@ AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control
 		return true;
 	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
 	return false;
-}
-
-/*
- * The server's reservation for shared buffers is not used.  Map the pool over it, to
- * be read only, so that whoever looks at all of shared memory
- * (pg_shmem_allocations_numa) does not allocate it, and keep it out of core dumps.
- * If that fails it costs memory, and only then.
- */
-static void
-CoverReservation(const PCachePool *pool, const PCacheSuperblock *sb, char *reserved)
-{
-#ifdef __linux__
-	char	   *start = (char *) TYPEALIGN(pool->page_size > PCACHE_ALIGNMENT ? pool->page_size : BLCKSZ, reserved);
-	char	   *end = (char *) TYPEALIGN_DOWN(BLCKSZ, reserved + (Size) NBuffers * BLCKSZ);
-	void	   *cover;
-
-	if (end <= start)
-		return;
-	(void) madvise(start, end - start, MADV_DONTDUMP);
-	cover = mmap(NULL, end - start, PROT_READ, MAP_SHARED, pool->fd, sb->blocks_offset);
-	if (cover == MAP_FAILED)
-		return;
-	if (mremap(cover, end - start, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED)
-		(void) munmap(cover, end - start);
-	else
-		(void) madvise(start, end - start, MADV_DONTDUMP);
-#endif
 }
 
 /*
@@ -276,7 +263,10 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);
 	PCacheUseHeaders(pool, sb);
 	PCacheStart.in_use = true;
-	CoverReservation(pool, sb, reserved);
+	PCacheCoverReservation(pool, sb, reserved);
+	/* if nothing was kept, that cannot be why a start ends before it is ready */
+	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)
+		PCacheMarkReady();
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
 	PCacheStart.rebuild_usec = INSTR_TIME_GET_MICROSEC(elapsed);
@@ -319,21 +309,29 @@ AttachOrGiveUp(void)
 
 /*
  * The pool cannot be used: the server runs with its own buffers, unless
- * pcache.required is on.  A pool in memory that is ours gives its memory back.
+ * pcache.required is on and it has not run yet.  A pool in memory that is ours gives
+ * its memory back.
  */
 static void
 RunWithout(const PCacheError *err)
 {
-	const PCacheSuperblock *sb = &PCacheLibrary->superblock;
+	PCachePool *pool = &PCacheThePool;
+	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
 	PCacheError failure;
 
-	if (pcache_required)
+	if (pcache_required && !IsCrashRestart())
 		PCacheReportError(FATAL, err);
-	if (PCacheThePool.fd >= 0 && sb->format_version == PCACHE_FORMAT_VERSION &&
-		sb->system_identifier == GetSystemIdentifier() &&
-		!PCachePoolGiveBack(&PCacheThePool, &failure))
-		PCacheReportError(LOG, &failure);
-	PCachePoolClose(&PCacheThePool);
+	if (pool->fd >= 0)
+	{
+		PCacheReadSuperblocks(pool->fd, superblocks);
+		if (superblocks->source != PCACHE_SB_NONE &&
+			superblocks->chosen.format_version == PCACHE_FORMAT_VERSION &&
+			superblocks->chosen.system_identifier == GetSystemIdentifier() &&
+			!PCachePoolGiveBack(pool, &failure))
+			PCacheReportError(LOG, &failure);
+		PCachePoolClose(pool);
+	}
+	pfree(superblocks);
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
 			 errmsg_internal("%s", err->message),
@@ -355,6 +353,7 @@ PCacheStartServer(void)
 	PCacheLibrary = ShmemInitStruct("pg_pcache", sizeof(PCacheLibraryControl), &found);
 	if (found || IsUnderPostmaster)
 		return;
+	PCacheRestoreHugePages();
 	memset(PCacheLibrary, 0, sizeof(*PCacheLibrary));
 	pg_atomic_init_u32(&PCacheLibrary->read_errors_ignored, PCacheReadErrorsAreIgnored());
 	memset(&PCacheStart, 0, sizeof(PCacheStart));

@@ -5,8 +5,9 @@
  *
  * CREATE DATABASE with strategy file_copy, and ALTER DATABASE ... SET TABLESPACE,
  * are replayed by copying files below the buffer manager.  An unpatched server has no
- * page of such a database in its buffers when it replays that for the first time
- * after a start.  With kept pages there may be some, of the files as they were.
+ * page of the files that are replaced in its buffers when it replays that for the
+ * first time after a start.  With kept pages there may be some, of the files as they
+ * were.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -23,12 +24,56 @@
 #include "commands/dbcommands_xlog.h"
 #include "storage/bufmgr.h"
 #include "storage/pcache_library.h"
+#include "storage/smgr.h"
 
 static void (*server_dbase_redo) (XLogReaderState *record) = NULL;
 
+static int
+CompareLocators(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(RelFileLocator));
+}
+
 /*
- * Drop the pages of the database whose files are about to be replaced.  Flush them
- * before: what has been replayed on them may not be replayed again.
+ * The relations of a database that have pages in shared buffers, in one tablespace.
+ * Returns a palloc'd array of *n locators, each of them once.
+ *
+ * Headers are read without their locks: only the startup process could enter pages
+ * of files that are about to be replaced.
+ */
+static RelFileLocator *
+CachedRelations(Oid db_oid, Oid spc_oid, int *n)
+{
+	int			capacity = 64;
+	RelFileLocator *found = palloc_array(RelFileLocator, capacity);
+	int			nfound = 0;
+	int			ndistinct = 0;
+
+	for (int slot = 0; slot < NBuffers; slot++)
+	{
+		const PCachePageKey *key = (const PCachePageKey *) &GetBufferDescriptor(slot)->tag;
+
+		if (key->db_oid != db_oid || key->spc_oid != spc_oid)
+			continue;
+		if (nfound == capacity)
+			found = repalloc_array(found, RelFileLocator, capacity *= 2);
+		memcpy(&found[nfound++], key, sizeof(RelFileLocator));
+	}
+	qsort(found, nfound, sizeof(RelFileLocator), CompareLocators);
+	for (int i = 0; i < nfound; i++)
+	{
+		if (i == 0 || !RelFileLocatorEquals(found[i], found[ndistinct - 1]))
+			found[ndistinct++] = found[i];
+	}
+	*n = ndistinct;
+	return found;
+}
+
+/*
+ * Drop the pages of the files that are about to be replaced, and no others of the
+ * database: what was replayed on pages elsewhere may not be replayed again, and a
+ * session of a hot standby may have pinned them, for which dropping would wait.
+ * Nobody can have pinned these, because the database was not there until now.
  */
 static void
 RedoDbase(XLogReaderState *record)
@@ -38,9 +83,17 @@ RedoDbase(XLogReaderState *record)
 	{
 		xl_dbase_create_file_copy_rec *copy =
 			(xl_dbase_create_file_copy_rec *) XLogRecGetData(record);
+		int			n;
+		RelFileLocator *relations = CachedRelations(copy->db_id, copy->tablespace_id, &n);
+		SMgrRelation *files = palloc_array(SMgrRelation, Max(n, 1));
 
-		FlushDatabaseBuffers(copy->db_id);
-		DropDatabaseBuffers(copy->db_id);
+		for (int i = 0; i < n; i++)
+			files[i] = smgropen(relations[i], INVALID_PROC_NUMBER);
+		DropRelationsAllBuffers(files, n);
+		for (int i = 0; i < n; i++)
+			smgrclose(files[i]);
+		pfree(files);
+		pfree(relations);
 	}
 	server_dbase_redo(record);
 }

@@ -15,15 +15,19 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
-#include "common/controldata_utils.h"
+#include "access/xlog_internal.h"
 #include "miscadmin.h"
+#include "port/pg_crc32c.h"
 #include "portability/instr_time.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/pcache.h"
 #include "storage/pcache_descriptor.h"
+#include "storage/pcache_file.h"
 #include "storage/pcache_library.h"
 #include "utils/timestamp.h"
 
@@ -137,17 +141,58 @@ Scrub(const PCachePool *pool, const PCacheSuperblock *sb)
 }
 
 /*
+ * pg_control as it is on disk.  get_controlfile() throws, and while a process exits
+ * that takes its exit status, and the rest of what it has to do.
+ */
+static bool
+ReadControlFile(ControlFileData *control)
+{
+	char		path[MAXPGPATH];
+	pg_crc32c	crc;
+	int			fd;
+	bool		complete;
+
+	snprintf(path, sizeof(path), "%s/%s", DataDir, XLOG_CONTROL_FILE);
+	fd = open(path, O_RDONLY | PG_BINARY | O_CLOEXEC);
+	complete = fd >= 0 && PCacheReadExact(fd, control, sizeof(*control), 0);
+	if (fd >= 0)
+		close(fd);
+	if (!complete)
+		return false;
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, control, offsetof(ControlFileData, crc));
+	FIN_CRC32C(crc);
+	return EQ_CRC32C(crc, control->crc);
+}
+
+/*
  * Why is nothing saved at this exit?  NULL if all is right.
+ *
+ * What decides is pg_control and no exit status: an immediate stop has status 0 as
+ * well.  Whoever died has left its pins, and such buffers have no entry.
  */
 static const char *
-WhyNotSaved(const ControlFileData *control, bool crc_ok)
+WhyNotSaved(ControlFileData *control)
 {
-	if (!crc_ok ||
-		(control->state != DB_SHUTDOWNED && control->state != DB_SHUTDOWNED_IN_RECOVERY))
+	if (!ReadControlFile(control))
+		return _("\"pg_control\" cannot be read");
+	if (control->state != DB_SHUTDOWNED && control->state != DB_SHUTDOWNED_IN_RECOVERY)
 		return _("the cluster was not shut down cleanly");
 	if (pg_atomic_read_u32(&PCacheLibrary->read_errors_ignored) != 0)
 		return _("pages may have been read with \"zero_damaged_pages\" or \"ignore_checksum_failure\"");
 	return NULL;
+}
+
+static bool
+StoreOrTell(PCacheSuperblock *sb)
+{
+	if (PCacheSuperblockStore(&PCacheThePool.map, sb))
+		return true;
+	ereport(LOG,
+			(errcode_for_file_access(),
+			 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
+					PCacheThePool.path)));
+	return false;
 }
 
 /* Save all pages, and say so in the superblock. */
@@ -163,8 +208,7 @@ Save(const ControlFileData *control)
 	saved = Harvest(&PCacheThePool, sb,
 					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr);
 	PCacheSuperblockSetClean(sb, control, saved);
-	if (!PCacheDrain(&PCacheThePool.map) ||
-		!PCacheSuperblockStore(&PCacheThePool.map, sb))
+	if (!PCacheDrain(&PCacheThePool.map))
 	{
 		ereport(LOG,
 				(errcode_for_file_access(),
@@ -172,6 +216,8 @@ Save(const ControlFileData *control)
 						PCacheThePool.path)));
 		return;
 	}
+	if (!StoreOrTell(sb))
+		return;
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
 	ereport(LOG,
@@ -193,18 +239,22 @@ void
 PCacheSaveAtExit(int code, Datum arg)
 {
 	PCacheSuperblock *sb = &PCacheLibrary->superblock;
-	ControlFileData *control;
+	ControlFileData control;
 	const char *why;
-	bool		crc_ok;
 
-	if (IsUnderPostmaster || !PCacheStart.in_use || (code != 0 && PgStartTime != 0))
+	if (IsUnderPostmaster || !PCacheStart.in_use)
 		return;
-	control = get_controlfile(DataDir, &crc_ok);
-	why = WhyNotSaved(control, crc_ok);
+	PCacheUncoverReservation();
+	if (code != 0 && PgStartTime != 0)
+	{
+		PCacheTurnHugePagesOffAgain();
+		return;
+	}
+	why = WhyNotSaved(&control);
 	if (why == NULL)
 	{
 		Scrub(&PCacheThePool, sb);
-		Save(control);
+		Save(&control);
 	}
 	else
 	{
@@ -212,9 +262,8 @@ PCacheSaveAtExit(int code, Datum arg)
 		if (sb->state == PCACHE_STATE_ATTACHING)
 		{
 			sb->state = PCACHE_STATE_EMPTY;
-			(void) PCacheSuperblockStore(&PCacheThePool.map, sb);
+			StoreOrTell(sb);
 		}
 	}
-	pfree(control);
 	(void) flock(PCacheThePool.fd, LOCK_UN);
 }

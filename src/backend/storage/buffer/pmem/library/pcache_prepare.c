@@ -42,28 +42,22 @@ SetCold(PCacheVerdict *verdict, PCacheRefusal refusal, const char *detail)
 
 /*
  * Open and lock the pool that pcache.directory names.  Returns false with err
- * filled in if there is something that is no usable pool.  Otherwise pool->fd is
- * -1 if there is none.
+ * filled in if it cannot be used, or could not be created.  pool->fd is -1 if it is not
+ * open.
  */
 bool
 PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err)
 {
+	PCacheOpenResult opened;
+
 	PCacheDirPgdata = DataDir;
-	if (!PCacheReadsEndWithProcess(GetConfigOption("io_method", true, false),
-								   GetConfigOption("debug_io_direct", true, false),
-								   err) ||
-		!PCacheDirectoryIsAllowed(DataDir, pcache_directory, pcache_directory, err))
+	if (!PCacheDirectoryIsAllowed(DataDir, pcache_directory, pcache_directory, err))
 		return false;
-	switch (PCachePoolOpen(pcache_directory, PCACHE_OPEN_WRITE, pool, err))
-	{
-		case PCACHE_OPEN_OK:
-		case PCACHE_OPEN_MISSING:
-			return true;
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			break;
-	}
-	return false;
+	opened = PCachePoolOpen(pcache_directory, PCACHE_OPEN_WRITE, pool, err);
+	return (opened == PCACHE_OPEN_OK || opened == PCACHE_OPEN_MISSING) &&
+		PCacheReadsEndWithProcess(GetConfigOption("io_method", true, false),
+								  GetConfigOption("debug_io_direct", true, false),
+								  err);
 }
 
 /*
@@ -114,7 +108,7 @@ ReformatPool(PCachePool *pool, PCacheSuperblock *sb, PCacheRefusal refusal,
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
 	if ((pool->file_size != g.pool_size || PCachePoolHasHoles(pool)) &&
-		!PCachePoolSetSize(pool, g.pool_size, err))
+		!PCachePoolSetSizeSparse(pool, g.pool_size, g.blocks_offset, err))
 		return false;
 	return PCachePoolMap(pool, err) &&
 		PCachePoolFormat(pool, capacity, GetSystemIdentifier(), CATALOG_VERSION_NO,
@@ -135,6 +129,11 @@ MendPool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
 	*verdict = PCacheHoleGate(head_is_lost);
 	if (head_is_lost && !PCachePoolMarkEmpty(pool, sb, err))
 		return false;
+	if (!PCachePoolHasRoom(pool, sb->pool_size))
+	{
+		PCachePoolSetAllocationError(pool, sb->pool_size, err);
+		return false;
+	}
 	if (pool->file_size == sb->pool_size && pool->fs_kind == PCACHE_FS_TMPFS)
 		return PCachePoolMap(pool, err) &&
 			PCachePoolAllocate(pool, 0, sb->blocks_offset, err);
@@ -167,7 +166,8 @@ IsAllocated(uint64 slot, void *arg)
 
 /*
  * The pool has become too small for shared_buffers: make it larger.  Only
- * pg_pcache clears bad blocks, which must not be met here.
+ * pg_pcache clears bad blocks, which must not be met here.  On tmpfs the worker
+ * allocates what is new.
  */
 bool
 PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
@@ -176,7 +176,7 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 	uint64		old_capacity = sb->capacity;
 	uint32		state = sb->state;
 	Blocks		blocks = {.offset = sb->blocks_offset};
-	PCacheResize resize = {.media = media,.keep = IsAllocated,.arg = &blocks};
+	PCacheResize resize = {.media = media,.keep = IsAllocated,.arg = &blocks,.sparse = true};
 	PCacheError why;
 	bool		done;
 

@@ -178,6 +178,28 @@ JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheForecast *
 }
 
 /*
+ * How will this very start be?  It has opened the pool, if there is one, and has done
+ * nothing to it.
+ */
+void
+PCacheForetellThisStart(PCacheForecast *forecast)
+{
+	PCacheNextConfig config;
+	PCacheError not_opened;
+	PCachePool	pool;
+
+	memset(forecast, 0, sizeof(*forecast));
+	CurrentConfig(&config);
+	if (PCacheThePool.fd >= 0)
+	{
+		JudgeNow(&config, PCACHE_NEXT_NOTHING, forecast);
+		return;
+	}
+	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
+	PCacheForetellMissing(pcache_directory, &config, NULL, NULL, &not_opened, forecast);
+}
+
+/*
  * How will the start be that follows this event?  By the settings of this server:
  * if one waits for a restart, the answer says which.
  */

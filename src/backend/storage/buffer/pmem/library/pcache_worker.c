@@ -16,7 +16,7 @@
 #include "access/xlogrecovery.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
+#include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -61,10 +61,41 @@ ExitIfRequested(void)
 		proc_exit(1);
 }
 
+static bool
+IsAskedToStop(void)
+{
+	return ShutdownRequestPending != 0;
+}
+
+/*
+ * The server has become ready with what was kept: the next start need not be careful.
+ */
+void
+PCacheMarkReady(void)
+{
+	PCacheSuperblock *sb = &PCacheLibrary->superblock;
+
+	sb->state = PCACHE_STATE_DIRTY;
+	if (!PCacheSuperblockStore(&PCacheThePool.map, sb))
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
+						PCacheThePool.path)));
+}
+
+/* Is the pool marked as ready?  If not, mark it once the server is. */
+static bool
+IsMarkedReady(void)
+{
+	if (PCacheLibrary->superblock.state == PCACHE_STATE_ATTACHING && IsReady())
+		PCacheMarkReady();
+	return PCacheLibrary->superblock.state != PCACHE_STATE_ATTACHING;
+}
+
 /*
  * Allocate what the file of a new pool lacks.  If there is no room, a store to a
  * buffer may end with SIGBUS, as it would on any file system that is too full, so
- * everybody is told.
+ * everybody is told.  That is why it does not wait until the server is ready.
  */
 static void
 AllocatePool(PCachePool *pool)
@@ -75,9 +106,10 @@ AllocatePool(PCachePool *pool)
 		return;
 	for (uint64 at = 0; at < pool->file_size; at += ALLOCATE_AT_ONCE)
 	{
-		ExitIfRequested();
+		(void) IsMarkedReady();
 		if (PCachePoolAllocate(pool, at, Min(ALLOCATE_AT_ONCE, pool->file_size - at), &err))
 			continue;
+		ExitIfRequested();
 		PCacheReportError(WARNING, &err);
 		return;
 	}
@@ -114,22 +146,6 @@ WaitFor(long milliseconds)
 	ExitIfRequested();
 }
 
-/*
- * The server has become ready with what was kept: the next start need not be careful.
- */
-static void
-MarkReady(void)
-{
-	PCacheSuperblock *sb = &PCacheLibrary->superblock;
-
-	sb->state = PCACHE_STATE_DIRTY;
-	if (!PCacheSuperblockStore(&PCacheThePool.map, sb))
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
-}
-
 void
 pg_pcache_worker_main(Datum arg)
 {
@@ -137,10 +153,10 @@ pg_pcache_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	if (!PCacheStart.in_use)
 		proc_exit(0);
-	while (!IsReady())
-		WaitFor(READY_INTERVAL);
-	MarkReady();
+	PCachePoolInterrupted = IsAskedToStop;
 	AllocatePool(&PCacheThePool);
+	while (!IsMarkedReady())
+		WaitFor(READY_INTERVAL);
 	TellMemory(&PCacheThePool);
 	for (;;)
 		WaitFor(0);
@@ -164,4 +180,23 @@ PCacheRegisterWorker(void)
 	strlcpy(worker.bgw_name, "persistent cache", BGW_MAXLEN);
 	strlcpy(worker.bgw_type, "persistent cache", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
+}
+
+/*
+ * Is there a worker?  A server with too few slots for workers just does without, and
+ * then nobody would allocate the pool.  Asked when all libraries are preloaded.
+ */
+bool
+PCacheWorkerIsRegistered(PCacheError *err)
+{
+	PCacheWorkerIter iter;
+
+	PCacheForEachWorker(iter)
+	{
+		if (strcmp(PCacheWorkerOf(iter)->rw_worker.bgw_function_name, "pg_pcache_worker_main") == 0)
+			return true;
+	}
+	PCacheSetError(err, _("there is no slot for the background worker of the persistent cache"));
+	PCacheSetHint(err, _("Increase \"max_worker_processes\"."));
+	return false;
 }

@@ -86,7 +86,8 @@ PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 		return false;
 	PCacheSetError(err, _("the last start with persistent cache pool \"%s\" did not become ready, or pg_pcache was interrupted while it changed the pool"),
 				   pool->path);
-	PCacheSetHint(err, _("A start that finds this goes without the pool, and the one after it uses the pool again, cold."));
+	PCacheSetHint(err, _("A start that finds this goes without the pool, unless \"%s\" is on, and the one after it uses the pool again, cold."),
+				  PCacheSetting("required"));
 	return true;
 }
 
@@ -336,7 +337,7 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	}
 	if (superblocks->source != PCACHE_SB_NONE &&
 		(PCachePoolIsCopied(pool, sb, facts->record, &forecast->error) ||
-		 (event != PCACHE_NEXT_RESTART &&
+		 (event != PCACHE_NEXT_RESTART && !config->required &&
 		  PCacheWasCutOff(pool, sb, facts->control->system_identifier, &forecast->error))))
 		return;
 	forecast->verdict = JudgeAfter(superblocks, facts, event);

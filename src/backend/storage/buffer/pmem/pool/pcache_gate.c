@@ -582,8 +582,10 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
  * If pg_control says "shut down", the shutdown checkpoint has written and synced
  * whatever was dirty before it, and what was made dirty after it has no entry.
  * So the file has this content, whatever the page's LSN is, and whether or not
- * this start is going to replay WAL.  Only unlogged relations do not stay: a
- * start that enters recovery resets them below the buffer manager.
+ * this start is going to replay WAL.  (A page that was initialized and not made
+ * dirty is one that the server could have had, if it had not stopped.)  Only
+ * unlogged relations do not stay: a start that enters recovery resets them below
+ * the buffer manager.
  *
  * If it says "shut down in recovery", the last restartpoint may be older than what
  * was written since, and that was not synced.  The file durably has what was
