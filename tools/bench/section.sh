@@ -317,9 +317,19 @@ find_perf() {
 	fi
 }
 
+# library_server: a copy of the unpatched server that has the library; prints where its programs are
+library_bin=''
+library_server() {
+	module_server "$vanilla/pg_config"
+	rm -rf "$work/library-server"
+	copy_server "$vanilla/pg_config" "$work/library-server"
+	printf '%s\n' "$bin"
+}
+
 # start_copy NAME MODE PORT MEGABYTES OPTION...: start a server on $work/NAME.  MODE is
-# "unpatched" or a persistent_cache_mode, for which there is a new pool of that size
-# then: one in 4 kB pages, as far as tmpfs is concerned, if NAME ends in 4k.
+# "unpatched", a persistent_cache_mode, or "library" for an unpatched one with the library.
+# The latter two have a new pool of that size: one in 4 kB pages, as far as tmpfs is
+# concerned, if NAME ends in 4k, and one in $HUGETLBFS if it ends in hugetlbfs.
 # Sets pool_of_copy.
 start_copy() {
 	local name=$1 mode=$2 port=$3 mb=$4
@@ -328,6 +338,16 @@ start_copy() {
 	case $mode in
 	unpatched) launch "$name" "$vanilla" "$work/$name" "$work/$name.log" -c port="$port" "$@" ;;
 	off) launch "$name" "$bin" "$work/$name" "$work/$name.log" -c port="$port" -c persistent_cache_mode=off "$@" ;;
+	library)
+		case $name in
+		*hugetlbfs) pool_of_copy=$(POOL_DIR=${HUGETLBFS:?} pool_directory pcache-bench "$(pool_mb "$mb")") ;;
+		*) pool_of_copy=$(pool_directory pcache-bench "$(pool_mb "$mb")") ;;
+		esac
+		scratch "$pool_of_copy" "$work"
+		[ -n "$library_bin" ] || library_bin=$(library_server)
+		launch "$name" "$library_bin" "$work/$name" "$work/$name.log" -c port="$port" -c shared_preload_libraries=pg_pcache \
+			-c pcache.mode=planned_restart -c pcache.directory="$pool_of_copy" "$@"
+		;;
 	planned_restart | always)
 		pool_of_copy=$(pool_directory pcache-bench "$(pool_mb "$mb")")
 		scratch "$pool_of_copy" "$work"
