@@ -65,6 +65,25 @@ kept_ratio() { # PERCENT: were at least that many kept?
 		return 1
 	fi
 }
+# From now on, the server is an unpatched one with the library.
+with_library() { BIN=$VMDIR/library$ROOT/build/pgsql-vanilla/bin; }
+# A directory for a pool on fsdax, by hand: ndctl-setup starts thousands of programs, which
+# takes minutes here.
+fsdax_by_hand() {
+	local device
+	ndctl disable-region all
+	ndctl init-labels all
+	ndctl enable-region all
+	ndctl create-namespace --mode=fsdax --map=dev --align=2M --name=pg-cache | tee /tmp/namespace
+	device=/dev/$(jq -r .blockdev /tmp/namespace)
+	mkfs.ext4 -q -b 4096 -m 0 -L cache -E stride=512,stripe_width=512 "$device"
+	mount_by_hand
+	install -d -o pcache -g pcache -m 0700 /pmem/pg/cache/pool
+}
+mount_by_hand() {
+	mkdir -p /pmem/pg/cache
+	mount -o noatime,dax=always "$(blkid -L cache)" /pmem/pg/cache
+}
 # Contents of all tables of pgbench, in a few numbers.
 contents() {
 	sql "select 'accounts', count(*), sum(abalance), sum(hashtext(a::text)::bigint) from pgbench_accounts a
