@@ -71,6 +71,7 @@ typedef struct PCacheLibraryStart
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		moved;			/* pages, to slots that stay */
 	uint32		retired;		/* slots on bad blocks, never to be used */
+	Size		huge_bytes;		/* of the server's segment, in huge pages */
 	uint64		startup_usec;
 	uint64		rebuild_usec;
 	PCacheMediaSummary media;
@@ -92,8 +93,8 @@ extern bool PCacheReadLibraryFacts(const PCachePool *pool,
 extern void PCacheTurnHugePagesOff(void);
 extern void PCacheRestoreHugePages(void);
 extern void PCacheTurnHugePagesOffAgain(void);
-extern void PCacheCoverReservation(const PCachePool *pool,
-								   const PCacheSuperblock *sb, char *reserved);
+extern Size PCacheArrangeSegment(const PCachePool *pool, const PCacheSuperblock *sb,
+								 char *headers, char *blocks);
 extern void PCacheUncoverReservation(void);
 
 /* pcache_prepare.c */

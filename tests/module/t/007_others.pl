@@ -147,21 +147,49 @@ cmp_ok(scalar @core, '>=', 1, 'the reservation is kept out of core dumps');
 $node->safe_psql('postgres', 'CREATE TABLE big AS SELECT i, repeat(md5(i::text), 30) FROM generate_series(1, 20000) i');
 warm_restart($node, 'many buffers');
 
-# huge pages where there are none
-for my $huge ('try', 'on')
+# What of the server's own segment the log says is in huge pages is mapped so.
+sub huge_rest
+{
+	my ($from) = @_;
+	my $maps;
+
+	no warnings 'portable';    # addresses have more than 32 bits
+	$node->wait_for_log(qr/MB of them in huge pages, and \d+ MB more are reserved/, $from);
+	my ($told) = slurp_file($node->logfile, $from) =~ /the rest of shared memory has \d+ MB, (\d+) MB of them in huge pages/;
+	my $mapped = 0;
+	$maps = slurp_file("/proc/$node->{_pid}/maps");
+	$mapped += hex($2) - hex($1) while $maps =~ /^([0-9a-f]+)-([0-9a-f]+) .*\/(?:memfd:pg_pcache|anon_hugepage) /mg;
+	return ($told, $mapped >> 20);
+}
+
+# huge pages, where there are some, and where there are none
+$node->append_conf('postgresql.conf', 'restart_after_crash = on');
+for my $huge ('off', 'try', 'on')
 {
 	$node->append_conf('postgresql.conf', "huge_pages = $huge");
 	$offset = log_offset($node);
 	$node->restart;
 	$outcome = start_outcome($node, $offset);
 	is($outcome->{start}, 'warm', "huge_pages = $huge: warm");
-	is(() = $outcome->{log} =~ /"huge_pages" is turned off for the rest of shared memory/g, 1, "huge_pages = $huge: the log says what becomes of it");
+	is(() = $outcome->{log} =~ /"huge_pages" is turned off for the rest of shared memory/g, $huge eq 'off' ? 0 : 1, "huge_pages = $huge: the log says what becomes of it");
+	my ($told, $mapped) = huge_rest($offset);
+	is($told, $mapped, "huge_pages = $huge: $mapped MB of the segment are in huge pages, and the log says so");
+	is($mapped, 0, "huge_pages = $huge: none") if $huge eq 'off';
 	is($node->safe_psql('postgres', 'SHOW huge_pages'), $huge, "huge_pages = $huge: the setting is as it was set");
 	$offset = log_offset($node);
 	$node->reload;
 	$node->wait_for_log(qr/received SIGHUP/, $offset);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_settings WHERE pending_restart'), 0, "huge_pages = $huge: nothing waits for a restart");
 	unlike(slurp_file($node->logfile, $offset), qr/huge_pages/, "huge_pages = $huge: a reload does not complain");
+	# the segment is made and arranged anew
+	$offset = log_offset($node);
+	my $psql = $node->background_psql('postgres', on_error_stop => 0);
+	my $backend = $psql->query('SELECT pg_backend_pid()');
+	kill 'KILL', $backend;
+	eval { $psql->quit };
+	$node->wait_for_log(qr/starting cold: .*database system is ready to accept connections/s, $offset);
+	wait_until_back($node);
+	is_deeply([ huge_rest($offset) ], [ $told, $mapped ], "huge_pages = $huge: the same after a crash restart");
 }
 SKIP:
 {

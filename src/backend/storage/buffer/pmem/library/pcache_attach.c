@@ -213,7 +213,8 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	PCachePageFacts *facts = palloc0(sizeof(*facts));
 	PCacheSignals signals;
 	uint64		slots_used;
-	char	   *reserved = BufferBlocks;
+	char	   *own_headers = (char *) BufferDescriptors;
+	char	   *own_blocks = BufferBlocks;
 	instr_time	start;
 	instr_time	elapsed;
 
@@ -263,7 +264,7 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);
 	PCacheUseHeaders(pool, sb);
 	PCacheStart.in_use = true;
-	PCacheCoverReservation(pool, sb, reserved);
+	PCacheStart.huge_bytes = PCacheArrangeSegment(pool, sb, own_headers, own_blocks);
 	/* if nothing was kept, that cannot be why a start ends before it is ready */
 	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)
 		PCacheMarkReady();

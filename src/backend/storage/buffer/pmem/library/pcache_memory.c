@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_memory.c
- *	  What the server reserves for shared buffers that lie in the pool.
+ *	  The server's own segment of shared memory, while buffers lie in the pool.
  *
- * The reservation is a part of the server's own segment of shared memory.  It takes
- * address space only, as long as nobody touches it and it is not in huge pages.
+ * A part of it is reserved for buffers.  That takes address space only, as long as
+ * nobody touches it and it is not in huge pages.  The rest of it is moved into huge
+ * pages, if these are asked for: looking up buffers is as fast as with the
+ * server's own then.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -16,11 +18,20 @@
 #include "postgres.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "storage/bufmgr.h"
+#include "storage/pcache_allocate.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
 #include "storage/pg_shmem.h"
+#include "utils/guc.h"
+
+#ifdef __linux__
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB	(21 << 26)
+#endif
+#endif
 
 /* What huge_pages is set to, while it is turned off; otherwise -1. */
 static int	huge_pages_set_to = -1;
@@ -60,20 +71,132 @@ PCacheTurnHugePagesOffAgain(void)
 		huge_pages = HUGE_PAGES_OFF;
 }
 
+#ifdef __linux__
+
+/*
+ * Map memory in huge pages, of which length is a multiple: those that are reserved for
+ * hugetlbfs or, if there are not enough, such as a pool on tmpfs has.  Returns NULL
+ * if there are none.
+ */
+static char *
+MapHugePages(const PCachePool *pool, Size length)
+{
+	PCachePool	rest = {.fs_kind = PCACHE_FS_TMPFS};
+	PCacheError ignored;
+	char	   *base = MAP_FAILED;
+
+	rest.fd = memfd_create("pg_pcache", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB);
+	if (rest.fd >= 0 && ftruncate(rest.fd, length) == 0)
+		base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, rest.fd, 0);
+	if (base == MAP_FAILED && pool->fs_kind == PCACHE_FS_TMPFS)
+	{
+		if (rest.fd >= 0)
+			close(rest.fd);
+		rest.fd = memfd_create("pg_pcache", MFD_CLOEXEC);
+		rest.file_size = length;
+		if (rest.fd >= 0 && ftruncate(rest.fd, length) == 0 && PCachePoolMap(&rest, &ignored))
+		{
+			if (PCachePoolAllocate(&rest, 0, length, &ignored) && PCachePoolUseHugePages(&rest))
+				base = rest.map.base;
+			else
+				(void) PCacheUnmap(&rest.map);
+		}
+	}
+	if (rest.fd >= 0)
+		close(rest.fd);
+	return base == MAP_FAILED ? NULL : base;
+}
+
+/*
+ * Move a part of the segment into huge pages, at the same addresses.  There is only
+ * this process, and its signal handlers store nothing there.  Returns how many bytes
+ * were moved.
+ */
+static Size
+MovePart(const PCachePool *pool, char *from, char *to)
+{
+	char	   *start = (char *) TYPEALIGN(PCACHE_ALIGNMENT, from);
+	char	   *end = (char *) TYPEALIGN_DOWN(PCACHE_ALIGNMENT, to);
+	Size		length = end > start ? end - start : 0;
+	char	   *huge = length > 0 ? MapHugePages(pool, length) : NULL;
+	char	   *old;
+
+	if (huge == NULL)
+		return 0;
+	memcpy(huge, start, length);
+
+	/*
+	 * the same pages once more, to have an address by which they are given
+	 * back
+	 */
+	old = mremap(start, 0, length, MREMAP_MAYMOVE);
+	if (mremap(huge, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED)
+	{
+		(void) munmap(huge, length);
+		length = 0;
+	}
+	if (old == MAP_FAILED)
+		return length;
+	if (length > 0)
+		(void) madvise(old, length, MADV_REMOVE);
+	(void) munmap(old, end - start);
+	return length;
+}
+
+/* Where is the mapping that an address belongs to? */
+static bool
+FindMapping(const char *address, char **start, char **end)
+{
+	FILE	   *maps = fopen("/proc/self/maps", "r");
+	char		line[MAXPGPATH + 128];
+	unsigned long low;
+	unsigned long high;
+	bool		found = false;
+
+	while (maps != NULL && !found && fgets(line, sizeof(line), maps) != NULL)
+		found = sscanf(line, "%lx-%lx", &low, &high) == 2 &&
+			low <= (unsigned long) address && (unsigned long) address < high;
+	if (maps != NULL)
+		fclose(maps);
+	if (!found)
+		return false;
+	*start = (char *) low;
+	*end = (char *) high;
+	return true;
+}
+
+/*
+ * Have the rest of the segment in huge pages, if huge_pages asks for them: all but what
+ * is from reserved on, and ends where the rest goes on.  Only where a crash restart
+ * unmaps by address what we have mapped; and not what the kernel knows by its
+ * physical address, as the rings of io_uring.
+ */
+static Size
+MoveRest(const PCachePool *pool, char *reserved, char *reserved_end)
+{
+	const char *io_method = GetConfigOption("io_method", true, false);
+	char	   *start;
+	char	   *end;
+
+	if (huge_pages_set_to < 0 || shared_memory_type != SHMEM_TYPE_MMAP ||
+		(io_method != NULL && strcmp(io_method, "io_uring") == 0) ||
+		!FindMapping(reserved, &start, &end) || end < reserved_end)
+		return 0;
+	return MovePart(pool, start, reserved) + MovePart(pool, reserved_end, end);
+}
+
 /*
  * Map the pool over the reservation, to be read only, so that whoever looks at all of
  * shared memory (pg_shmem_allocations_numa) does not allocate it, and keep it out of
  * core dumps.  If that fails it costs memory, and only then.
  */
-void
-PCacheCoverReservation(const PCachePool *pool, const PCacheSuperblock *sb,
-					   char *reserved)
+static void
+CoverReservation(const PCachePool *pool, const PCacheSuperblock *sb, char *blocks)
 {
-#ifdef __linux__
 	/* a huge page cannot be mapped in part, nor beside its boundaries */
 	Size		align = pool->fs_kind == PCACHE_FS_HUGETLBFS ? pool->page_size : BLCKSZ;
-	char	   *start = (char *) TYPEALIGN(align, reserved);
-	char	   *end = (char *) TYPEALIGN_DOWN(align, reserved + (Size) NBuffers * BLCKSZ);
+	char	   *start = (char *) TYPEALIGN(align, blocks);
+	char	   *end = (char *) TYPEALIGN_DOWN(align, blocks + (Size) NBuffers * BLCKSZ);
 	void	   *mapped;
 
 	if (end <= start)
@@ -91,6 +214,39 @@ PCacheCoverReservation(const PCachePool *pool, const PCacheSuperblock *sb,
 	(void) madvise(start, end - start, MADV_DONTDUMP);
 	cover = start;
 	cover_length = end - start;
+}
+
+/* The server has initialized its own headers, which nobody uses any more. */
+static void
+GiveHeadersBack(char *headers)
+{
+	char	   *start = (char *) TYPEALIGN(BLCKSZ, headers);
+	char	   *end = (char *) TYPEALIGN_DOWN(BLCKSZ, headers + (Size) NBuffers * sizeof(BufferDescPadded));
+
+	if (end > start)
+		(void) madvise(start, end - start, MADV_REMOVE);
+}
+#endif							/* __linux__ */
+
+/*
+ * Shared buffers lie in the pool from now on.  headers and blocks are where the
+ * server has reserved room for them.  Nothing that fails here is an error.  Returns
+ * how many bytes of the segment are in huge pages.
+ */
+Size
+PCacheArrangeSegment(const PCachePool *pool, const PCacheSuperblock *sb,
+					 char *headers, char *blocks)
+{
+#ifdef __linux__
+	char	   *headers_end = headers + (Size) NBuffers * sizeof(BufferDescPadded);
+	char	   *blocks_end = blocks + (Size) NBuffers * BLCKSZ;
+	Size		moved = MoveRest(pool, Min(headers, blocks), Max(headers_end, blocks_end));
+
+	GiveHeadersBack(headers);
+	CoverReservation(pool, sb, blocks);
+	return moved;
+#else
+	return 0;
 #endif
 }
 

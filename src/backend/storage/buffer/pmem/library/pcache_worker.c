@@ -129,11 +129,11 @@ TellMemory(PCachePool *pool)
 	int			rest = atoi(GetConfigOption("shared_memory_size", false, false)) - reserved;
 
 	ereport(LOG,
-			(errmsg("persistent cache: the pool has %llu MB on %s, %s; the rest of shared memory has %d MB, and %d MB more are reserved and not used",
+			(errmsg("persistent cache: the pool has %llu MB on %s, %s; the rest of shared memory has %d MB, %d MB of them in huge pages, and %d MB more are reserved and not used",
 					(unsigned long long) (pool->file_size >> 20),
 					PCacheFsKindName(pool->fs_kind),
 					is_huge ? "all of them in huge pages" : "not all of them in huge pages",
-					rest, reserved)));
+					rest, (int) (PCacheStart.huge_bytes >> 20), reserved)));
 }
 
 static void

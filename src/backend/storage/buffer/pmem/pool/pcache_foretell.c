@@ -49,7 +49,7 @@ ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal, const char *fmt,..
 }
 
 /* The minor releases that the tests have run with, beside the one compiled for. */
-static const int tried_minors[] = {150018, 150020, 170012, 180006};
+static const int tried_minors[] = {150018, 150020, 160002, 170012, 180006};
 
 /*
  * Does the library use its pool with a server of this version, which is a number
