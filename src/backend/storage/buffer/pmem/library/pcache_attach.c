@@ -264,13 +264,13 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);
 	PCacheUseHeaders(pool, sb);
 	PCacheStart.in_use = true;
-	PCacheStart.huge_bytes = PCacheArrangeSegment(pool, sb, own_headers, own_blocks);
 	/* if nothing was kept, that cannot be why a start ends before it is ready */
 	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)
 		PCacheMarkReady();
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
 	PCacheStart.rebuild_usec = INSTR_TIME_GET_MICROSEC(elapsed);
+	PCacheStart.huge_bytes = PCacheArrangeSegment(pool, sb, own_headers, own_blocks);
 	return true;
 }
 
