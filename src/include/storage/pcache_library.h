@@ -95,6 +95,7 @@ extern void PCacheRestoreHugePages(void);
 extern void PCacheTurnHugePagesOffAgain(void);
 extern Size PCacheArrangeSegment(const PCachePool *pool, const PCacheSuperblock *sb,
 								 char *headers, char *blocks);
+extern void PCacheGiveHeadersBack(void);
 extern void PCacheUncoverReservation(void);
 
 /* pcache_prepare.c */
@@ -108,6 +109,9 @@ extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 extern BufferDescPadded *PCacheHeadersOf(const PCachePool *pool,
 										 const PCacheSuperblock *sb);
 extern PCacheDescriptor *PCacheLedgerOf(const PCachePool *pool);
+extern void PCacheInitializeHeaders(const PCachePool *pool,
+									const PCacheSuperblock *sb, uint32 first,
+									uint32 n);
 extern void PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 							const PCachePageFacts *facts, uint64 slots_used,
 							uint64 *pages);

@@ -253,9 +253,9 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	INSTR_TIME_SET_CURRENT(start);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM && slots_used > NBuffers)
 		PCacheStart.moved = PCacheMoveHottest(pool, sb, facts, slots_used, PCacheStart.pages);
-	memcpy(PCacheHeadersOf(pool, sb), BufferDescriptors,
-		   sizeof(BufferDescPadded) * (Size) NBuffers);
-	if (PCacheStart.verdict.refusal == PCACHE_WARM)
+	if (PCacheStart.verdict.refusal != PCACHE_WARM)
+		PCacheInitializeHeaders(pool, sb, 0, NBuffers);
+	else
 	{
 		PCacheFillTable(pool, sb, facts, slots_used, PCacheStart.pages);
 		PCacheStart.verdict = PCacheEmptyGate(true, PCacheStart.found);

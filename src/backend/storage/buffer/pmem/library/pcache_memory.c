@@ -36,6 +36,9 @@
 /* What huge_pages is set to, while it is turned off; otherwise -1. */
 static int	huge_pages_set_to = -1;
 
+/* The headers that the server has made. */
+static char *own_headers = NULL;
+
 /* Where the pool is mapped over the reservation, if it is. */
 static char *cover = NULL;
 static Size cover_length = 0;
@@ -75,8 +78,9 @@ PCacheTurnHugePagesOffAgain(void)
 
 /*
  * Map memory in huge pages, of which length is a multiple: those that are reserved for
- * hugetlbfs or, if there are not enough, such as a pool on tmpfs has.  Returns NULL
- * if there are none.
+ * hugetlbfs, as the server would have used.  If there are not enough, and it insists
+ * on some, such as a pool on tmpfs has, which takes more time at each start.  Returns
+ * NULL if there are none.
  */
 static char *
 MapHugePages(const PCachePool *pool, Size length)
@@ -88,7 +92,8 @@ MapHugePages(const PCachePool *pool, Size length)
 	rest.fd = memfd_create("pg_pcache", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB);
 	if (rest.fd >= 0 && ftruncate(rest.fd, length) == 0)
 		base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, rest.fd, 0);
-	if (base == MAP_FAILED && pool->fs_kind == PCACHE_FS_TMPFS)
+	if (base == MAP_FAILED && huge_pages_set_to == HUGE_PAGES_ON &&
+		pool->fs_kind == PCACHE_FS_TMPFS)
 	{
 		if (rest.fd >= 0)
 			close(rest.fd);
@@ -167,7 +172,7 @@ FindMapping(const char *address, char **start, char **end)
 
 /*
  * Have the rest of the segment in huge pages, if huge_pages asks for them: all but what
- * is from reserved on, and ends where the rest goes on.  Only where a crash restart
+ * is from reserved to reserved_end.  Only where a crash restart
  * unmaps by address what we have mapped; and not what the kernel knows by its
  * physical address, as the rings of io_uring.
  */
@@ -216,16 +221,6 @@ CoverReservation(const PCachePool *pool, const PCacheSuperblock *sb, char *block
 	cover_length = end - start;
 }
 
-/* The server has initialized its own headers, which nobody uses any more. */
-static void
-GiveHeadersBack(char *headers)
-{
-	char	   *start = (char *) TYPEALIGN(BLCKSZ, headers);
-	char	   *end = (char *) TYPEALIGN_DOWN(BLCKSZ, headers + (Size) NBuffers * sizeof(BufferDescPadded));
-
-	if (end > start)
-		(void) madvise(start, end - start, MADV_REMOVE);
-}
 #endif							/* __linux__ */
 
 /*
@@ -238,15 +233,34 @@ PCacheArrangeSegment(const PCachePool *pool, const PCacheSuperblock *sb,
 					 char *headers, char *blocks)
 {
 #ifdef __linux__
-	char	   *headers_end = headers + (Size) NBuffers * sizeof(BufferDescPadded);
-	char	   *blocks_end = blocks + (Size) NBuffers * BLCKSZ;
-	Size		moved = MoveRest(pool, Min(headers, blocks), Max(headers_end, blocks_end));
+	/*
+	 * what lies behind the blocks is seldom used: only while a checkpoint
+	 * sorts
+	 */
+	char	   *end = Max(blocks + (Size) NBuffers * BLCKSZ, (char *) (CkptBufferIds + NBuffers));
+	Size		moved = MoveRest(pool, Min(headers, blocks), end);
 
-	GiveHeadersBack(headers);
+	own_headers = headers;
 	CoverReservation(pool, sb, blocks);
 	return moved;
 #else
 	return 0;
+#endif
+}
+
+/*
+ * Give back the memory of the headers that the server has initialized and that nobody
+ * uses any more.  For the worker, as it takes time.
+ */
+void
+PCacheGiveHeadersBack(void)
+{
+#ifdef __linux__
+	char	   *start = (char *) TYPEALIGN(BLCKSZ, own_headers);
+	char	   *end = (char *) TYPEALIGN_DOWN(BLCKSZ, own_headers + (Size) NBuffers * sizeof(BufferDescPadded));
+
+	if (end > start)
+		(void) madvise(start, end - start, MADV_REMOVE);
 #endif
 }
 

@@ -146,10 +146,19 @@ EnterPages(BufferDescPadded *headers, const KeptPage *pages, uint32 npages,
 	}
 }
 
+/* Initialize headers in the pool, as the server has initialized its own ones. */
+void
+PCacheInitializeHeaders(const PCachePool *pool, const PCacheSuperblock *sb,
+						uint32 first, uint32 n)
+{
+	memcpy(PCacheHeadersOf(pool, sb) + first, BufferDescriptors + first,
+		   sizeof(BufferDescPadded) * (Size) n);
+}
+
 /*
- * Judge the first slots, fill the headers of the pages that are kept, and enter
- * them into the mapping table, which is empty.  The headers in the pool must be
- * initialized.  Adds to counts what was decided.
+ * Judge the first slots, initialize their headers, fill in those of the pages that are
+ * kept, and enter these into the mapping table, which is empty.  Adds to counts what
+ * was decided.
  *
  * All memory is allocated before the first page is entered, so that an error
  * leaves the table empty.
@@ -173,6 +182,7 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 		uint32		n = Min(ENTRIES_PER_READ, nslots - first);
 
 		(void) PCacheReadDescriptors(pool->fd, first, n, entries);
+		PCacheInitializeHeaders(pool, sb, first, n);
 		for (uint32 i = 0; i < n; i++)
 		{
 			uint32		slot = first + i;
@@ -186,6 +196,7 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 		}
 	}
 	SortPages(pages, npages, sorted, mask);
+	PCacheInitializeHeaders(pool, sb, nslots, NBuffers - nslots);
 	EnterPages(headers, sorted, npages, counts);
 	ChainFree(headers);
 	pfree(sorted);

@@ -154,6 +154,7 @@ pg_pcache_worker_main(Datum arg)
 	if (!PCacheStart.in_use)
 		proc_exit(0);
 	PCachePoolInterrupted = IsAskedToStop;
+	PCacheGiveHeadersBack();
 	AllocatePool(&PCacheThePool);
 	while (!IsMarkedReady())
 		WaitFor(READY_INTERVAL);
