@@ -130,10 +130,7 @@ MovePart(const PCachePool *pool, char *from, char *to)
 		return 0;
 	memcpy(huge, start, length);
 
-	/*
-	 * the same pages once more, to have an address by which they are given
-	 * back
-	 */
+	/* once more, to have an address by which these pages are given back */
 	old = mremap(start, 0, length, MREMAP_MAYMOVE);
 	if (mremap(huge, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED)
 	{
@@ -172,9 +169,9 @@ FindMapping(const char *address, char **start, char **end)
 
 /*
  * Have the rest of the segment in huge pages, if huge_pages asks for them: all but what
- * is from reserved to reserved_end.  Only where a crash restart
- * unmaps by address what we have mapped; and not what the kernel knows by its
- * physical address, as the rings of io_uring.
+ * is from reserved to reserved_end.  Only where a crash restart unmaps by address
+ * what we have mapped; and not what the kernel knows by its physical address, as the
+ * rings of io_uring.
  */
 static Size
 MoveRest(const PCachePool *pool, char *reserved, char *reserved_end)
