@@ -17,6 +17,7 @@
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker_internals.h"
+#include "portability/instr_time.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -29,8 +30,9 @@
 /* How often to look whether the server is ready, in milliseconds. */
 #define READY_INTERVAL		100
 
-/* How much is allocated before we look for a signal, in bytes. */
+/* How much is allocated, or put into huge pages, before we look for a signal, in bytes. */
 #define ALLOCATE_AT_ONCE	((uint64) 256 * 1024 * 1024)
+#define COLLAPSE_AT_ONCE	((uint64) 16 * 1024 * 1024)
 
 /*
  * Is the server ready, as pg_ctl means that?  Without hot_standby that is so once
@@ -117,14 +119,52 @@ AllocatePool(PCachePool *pool)
 			(errmsg("persistent cache: allocated pool \"%s\"", pool->path)));
 }
 
-/*
- * Have a pool on tmpfs in huge pages, as far as the kernel has some, and say how much
- * memory there is of which kind.
- */
 static void
-TellMemory(PCachePool *pool)
+WaitFor(long milliseconds)
 {
-	bool		is_huge = PCachePoolUseHugePages(pool) || pool->fs_kind == PCACHE_FS_HUGETLBFS;
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (milliseconds > 0 ? WL_TIMEOUT : 0),
+					 milliseconds, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	ExitIfRequested();
+}
+
+/*
+ * Have the pool in huge pages, as far as the kernel has some.  Where it was in small
+ * ones, that is a new pool while sessions have begun to use it, each step copies
+ * pages and takes them from these sessions for a moment.  So it is done a quarter of
+ * the time.  Returns whether all of it is in huge pages.
+ */
+static bool
+UseHugePages(const PCachePool *pool)
+{
+	bool		all_of_it = pool->fs_kind == PCACHE_FS_TMPFS;
+
+	for (uint64 at = 0; pool->fs_kind == PCACHE_FS_TMPFS && at < pool->map.length; at += COLLAPSE_AT_ONCE)
+	{
+		instr_time	start;
+		instr_time	elapsed;
+
+		ExitIfRequested();
+		INSTR_TIME_SET_CURRENT(start);
+		if (!PCachePoolCollapse(pool, at, Min(COLLAPSE_AT_ONCE, pool->map.length - at)))
+		{
+			all_of_it = false;
+			if (errno != EINVAL)
+				break;
+		}
+		INSTR_TIME_SET_CURRENT(elapsed);
+		INSTR_TIME_SUBTRACT(elapsed, start);
+		if (INSTR_TIME_GET_MILLISEC(elapsed) >= 1)
+			WaitFor(3 * INSTR_TIME_GET_MILLISEC(elapsed));
+	}
+	return all_of_it || pool->fs_kind == PCACHE_FS_HUGETLBFS;
+}
+
+/* Say how much memory there is of which kind. */
+static void
+TellMemory(const PCachePool *pool, bool is_huge)
+{
 	int			reserved = (Size) NBuffers * BLCKSZ >> 20;
 	int			rest = atoi(GetConfigOption("shared_memory_size", false, false)) - reserved;
 
@@ -134,16 +174,6 @@ TellMemory(PCachePool *pool)
 					PCacheFsKindName(pool->fs_kind),
 					is_huge ? "all of them in huge pages" : "not all of them in huge pages",
 					rest, (int) (PCacheStart.huge_bytes >> 20), reserved)));
-}
-
-static void
-WaitFor(long milliseconds)
-{
-	(void) WaitLatch(MyLatch,
-					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (milliseconds > 0 ? WL_TIMEOUT : 0),
-					 milliseconds, PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	ExitIfRequested();
 }
 
 void
@@ -158,7 +188,7 @@ pg_pcache_worker_main(Datum arg)
 	AllocatePool(&PCacheThePool);
 	while (!IsMarkedReady())
 		WaitFor(READY_INTERVAL);
-	TellMemory(&PCacheThePool);
+	TellMemory(&PCacheThePool, UseHugePages(&PCacheThePool));
 	for (;;)
 		WaitFor(0);
 }

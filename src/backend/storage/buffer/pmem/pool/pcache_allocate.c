@@ -160,11 +160,12 @@ PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes)
 }
 
 /*
- * Collapse a part of a mapped pool.  Returns whether all of it is in huge pages
- * now; otherwise errno is EINVAL if one of them is the reason.
+ * Put a part of a mapped pool on tmpfs into huge pages.  Returns whether all of it is
+ * in huge pages now; otherwise errno is EINVAL if one of them is the reason, and
+ * anything else is want of memory.
  */
-static bool
-Collapse(const PCachePool *pool, uint64 offset, uint64 length)
+bool
+PCachePoolCollapse(const PCachePool *pool, uint64 offset, uint64 length)
 {
 #ifdef MADV_COLLAPSE
 	return madvise(pool->map.base + offset, length, MADV_COLLAPSE) == 0;
@@ -188,11 +189,9 @@ PCachePoolUseHugePages(PCachePool *pool)
 		bool		interrupted = PCachePoolInterrupted != NULL && PCachePoolInterrupted();
 
 		if (!interrupted &&
-			Collapse(pool, done, Min(ALLOCATE_AT_ONCE, pool->map.length - done)))
+			PCachePoolCollapse(pool, done, Min(ALLOCATE_AT_ONCE, pool->map.length - done)))
 			continue;
 		pool->huge_pages = false;
-
-		/* anything else is want of memory */
 		if (interrupted || errno != EINVAL)
 			break;
 	}
@@ -215,7 +214,7 @@ AllocateHugePages(const PCachePool *pool, uint64 offset, uint64 length)
 		if (posix_fallocate(pool->fd, at, 1) != 0)
 			return;
 	}
-	(void) Collapse(pool, offset, length);
+	(void) PCachePoolCollapse(pool, offset, length);
 }
 
 /*
