@@ -247,6 +247,9 @@ sub oracle
 
 	local %ENV = $node->_get_env();
 	copy_cluster($node->data_dir, $copy);
+	# a standby of the node must not stream what only the copy writes
+	unlink "$copy/pg_hba.conf";
+	append_to_file("$copy/pg_hba.conf", "local all all trust\n");
 	system_log('pg_ctl', '-D' => $copy, '-l' => $node->logfile . '.oracle', '-w',
 		'-o' => "-c shared_preload_libraries='' $options", 'start') == 0
 	  or die 'a copy without the library does not start';
