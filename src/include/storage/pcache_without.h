@@ -20,5 +20,6 @@ extern bool PCachePoolGiveBack(PCachePool *pool, PCacheError *err);
 extern bool PCacheMemoryForBuffers(const char *directory, uint64 needed,
 								   bool huge_pages, bool gives_back,
 								   PCacheError *err);
+extern bool PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err);
 
 #endif							/* PCACHE_WITHOUT_H */

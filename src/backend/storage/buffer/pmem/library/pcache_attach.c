@@ -65,38 +65,65 @@ IsCrashRestart(void)
 }
 
 /*
- * Open and lock the pool, if there is one, and do nothing to it yet.  It is opened
- * although this server cannot use it, so that it gives its memory back.
+ * The server runs without its pool.  If that is ours, and in memory, it gives this back.
+ * A start that was cut off is forgotten, so that the next one uses the pool again.
  */
-static bool
+static void
+GiveBack(PCachePool *pool)
+{
+	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
+	PCacheSuperblock *sb = &superblocks->chosen;
+	PCacheError err;
+
+	PCacheReadSuperblocks(pool->fd, superblocks);
+	if (superblocks->source != PCACHE_SB_NONE &&
+		sb->format_version == PCACHE_FORMAT_VERSION &&
+		sb->system_identifier == GetSystemIdentifier() &&
+		((sb->state == PCACHE_STATE_ATTACHING && !PCachePoolMarkEmpty(pool, sb, &err)) ||
+		 !PCachePoolGiveBack(pool, &err)))
+		PCacheReportError(LOG, &err);
+	pfree(superblocks);
+}
+
+/*
+ * Open and lock the pool, if there is one, and foretell whether it will be used, by the
+ * questions that "pg_pcache verify" asks.  Otherwise PCacheStart.unavailable says why
+ * not.  Nothing is done to the pool yet, but that it gives its memory back, so that
+ * the server can have that.  It is opened even if this server cannot use it.
+ */
+static void
 OpenPool(void)
 {
 	PCacheError *err = &PCacheStart.unavailable;
 	PCacheError not_opened;
+	PCacheForecast forecast = {0};
 	bool		will_do = PCacheServerIsKnown(err) && PCacheWorkerIsRegistered(err);
 
 	was_opened = true;
-	if (!PCacheOpenLibraryPool(&PCacheThePool, will_do ? err : &not_opened) || !will_do)
-		return false;
-	err->message[0] = '\0';
-	return true;
+	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? err : &not_opened) && will_do)
+	{
+		PCacheForetellThisStart(&forecast);
+		*err = forecast.error;
+	}
+	if (forecast.starts)
+		err->message[0] = '\0';
+	else if (!pcache_required && PCacheThePool.fd >= 0)
+		GiveBack(&PCacheThePool);
 }
 
 /*
  * The size of shared memory is about to be computed.  Huge pages would be taken for
  * what the server reserves for shared buffers, so there are none if these will
- * lie in the pool, as far as can be told.
+ * lie in the pool.
  */
 void
 PCacheOpenForServer(void)
 {
-	PCacheForecast forecast;
-
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PCacheLibraryControl)));
-	if (!IsWanted() || !OpenPool() || huge_pages == HUGE_PAGES_OFF)
+	if (!IsWanted())
 		return;
-	PCacheForetellThisStart(&forecast);
-	if (forecast.starts)
+	OpenPool();
+	if (PCacheStart.unavailable.message[0] == '\0' && huge_pages != HUGE_PAGES_OFF)
 		PCacheTurnHugePagesOff();
 }
 
@@ -163,23 +190,6 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 }
 
 /*
- * Is this start to go without the pool, see PCacheWasCutOff()?  Not a crash restart,
- * which keeps nothing; nor one that must not go without.
- */
-static bool
-WasCutOff(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
-{
-	PCacheError failure;
-
-	if (pcache_required || IsCrashRestart() ||
-		!PCacheWasCutOff(pool, sb, GetSystemIdentifier(), err))
-		return false;
-	if (!PCachePoolMarkEmpty(pool, sb, &failure))
-		*err = failure;
-	return true;
-}
-
-/*
  * Make the pool ours: from here on a crash before the server is ready will show.
  */
 static bool
@@ -220,8 +230,7 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
-	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, err) ||
-		WasCutOff(pool, sb, err))
+	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, err))
 		return false;
 	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
 	SummarizeMedia(media, &PCacheStart.media);
@@ -310,29 +319,18 @@ AttachOrGiveUp(void)
 
 /*
  * The pool cannot be used: the server runs with its own buffers, unless
- * pcache.required is on and it has not run yet.  A pool in memory that is ours gives
- * its memory back.
+ * pcache.required is on and it has not run yet.
  */
 static void
 RunWithout(const PCacheError *err)
 {
-	PCachePool *pool = &PCacheThePool;
-	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
-	PCacheError failure;
-
 	if (pcache_required && !IsCrashRestart())
 		PCacheReportError(FATAL, err);
-	if (pool->fd >= 0)
+	if (PCacheThePool.fd >= 0)
 	{
-		PCacheReadSuperblocks(pool->fd, superblocks);
-		if (superblocks->source != PCACHE_SB_NONE &&
-			superblocks->chosen.format_version == PCACHE_FORMAT_VERSION &&
-			superblocks->chosen.system_identifier == GetSystemIdentifier() &&
-			!PCachePoolGiveBack(pool, &failure))
-			PCacheReportError(LOG, &failure);
-		PCachePoolClose(pool);
+		GiveBack(&PCacheThePool);
+		PCachePoolClose(&PCacheThePool);
 	}
-	pfree(superblocks);
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
 			 errmsg_internal("%s", err->message),
@@ -364,7 +362,7 @@ PCacheStartServer(void)
 
 	/* a library after this one may not have called our shmem_request_hook */
 	if (!was_opened)
-		(void) OpenPool();
+		OpenPool();
 	INSTR_TIME_SET_CURRENT(start);
 	if (PCacheStart.unavailable.message[0] == '\0' &&
 		PCacheHeadersAreKnown(&PCacheStart.unavailable))

@@ -20,6 +20,7 @@
 #include "postgres_fe.h"
 #endif
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "storage/pcache_allocate.h"
@@ -143,6 +144,20 @@ VersionWillDo(const PCacheNextConfig *config, PCacheForecast *forecast)
 }
 
 /*
+ * The library's server reserves memory for buffers that it does not use.  While it runs,
+ * that is counted already.
+ */
+static bool
+ReservationWillDo(const PCacheNextConfig *config, PCacheFsKind kind, uint64 size,
+				  uint64 allocated, PCacheForecast *forecast)
+{
+	return !PCacheIsLibrary() ||
+		PCacheMayReserve(config->nbuffers * BLCKSZ,
+						 kind == PCACHE_FS_TMPFS ? size - Min(size, allocated) : 0,
+						 &forecast->error);
+}
+
+/*
  * There is no pool in the directory, which open_error says: is one created?
  * directory is what PCacheFindDirectory() found.  record_error, if not NULL, says
  * why PGDATA's record could not be read.
@@ -167,7 +182,8 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 		!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
 								config->nbuffers, &plan, &forecast->error) ||
 		(config->mode == PERSISTENT_CACHE_ALWAYS &&
-		 !PCacheKindSurvives(plan.fs_kind, plan.directory, &forecast->error)))
+		 !PCacheKindSurvives(plan.fs_kind, plan.directory, &forecast->error)) ||
+		!ReservationWillDo(config, plan.fs_kind, plan.capacity * BLCKSZ, 0, forecast))
 		return;
 	if (plan.again)
 		ForetellCold(forecast, PCACHE_COLD_NEW,
@@ -322,6 +338,7 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 			   PCacheNextEvent event, PCacheForecast *forecast)
 {
 	const PCacheSuperblock *sb = &superblocks->chosen;
+	struct stat st;
 	bool		formatted;
 
 	/* it is open for reading only */
@@ -347,6 +364,15 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		sb->format_version != PCACHE_FORMAT_VERSION ||
 		forecast->verdict.refusal == PCACHE_COLD_GEOMETRY;
 	if (!MediaWillDo(pool, formatted ? NULL : sb, facts, config, forecast))
+		return;
+	if (fstat(pool->fd, &st) < 0)
+	{
+		PCacheSetError(&forecast->error, _("could not stat file \"%s\": %m"), pool->path);
+		return;
+	}
+	if (event == PCACHE_NEXT_NOTHING &&
+		!ReservationWillDo(config, pool->fs_kind, config->nbuffers * BLCKSZ,
+						   (uint64) st.st_blocks * 512, forecast))
 		return;
 	forecast->starts = formatted ?
 		FormatWillDo(pool, facts->record, config, forecast) :

@@ -280,3 +280,31 @@ PCacheMemoryForBuffers(const char *directory, uint64 needed, bool huge_pages,
 	PCacheSetHint(err, _("Make the pool usable, remove it with \"pg_pcache drop\", or decrease \"shared_buffers\"."));
 	return false;
 }
+
+/*
+ * May the server reserve so many bytes for its own buffers, although the library will not
+ * use them, and may a pool on tmpfs get what it lacks?  Both count with
+ * vm.overcommit_memory = 2, where the server would not start otherwise.
+ */
+bool
+PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err)
+{
+	uint64		mode;
+	uint64		limit;
+	uint64		committed;
+	uint64		free_kb;
+
+	if (!ReadNumber("/proc/sys/vm/overcommit_memory", "", &mode) || mode != 2 ||
+		!ReadNumber("/proc/meminfo", "CommitLimit:", &limit) ||
+		!ReadNumber("/proc/meminfo", "Committed_AS:", &committed))
+		return true;
+	free_kb = limit - Min(limit, committed);
+	if ((reserved + lacking) / 1024 <= free_kb)
+		return true;
+	PCacheSetError(err, _("\"vm.overcommit_memory\" is 2, and %llu MB can be reserved: too little for %llu MB of buffers, which the server reserves beside its pool, and %llu MB that the pool lacks"),
+				   (unsigned long long) (free_kb >> 10),
+				   (unsigned long long) (reserved >> 20),
+				   (unsigned long long) (lacking >> 20));
+	PCacheSetHint(err, _("Increase \"vm.overcommit_ratio\", decrease \"shared_buffers\", or use a pool on hugetlbfs."));
+	return false;
+}
