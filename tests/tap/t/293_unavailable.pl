@@ -131,7 +131,7 @@ sub crash_of_backend
 	kill 'KILL', $pid;
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
 	eval { $session->quit };
-	$node->poll_query_until('postgres', 'SELECT 1', '1') or die 'the server did not come back';
+	wait_until_back($node);
 	return;
 }
 
