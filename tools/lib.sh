@@ -328,7 +328,7 @@ module_server() {
 	local usage="make module PG_CONFIG=/usr/lib/postgresql/17/bin/pg_config"
 	[ -n "$1" ] || die "PG_CONFIG is not set" "$usage"
 	[ -x "$1" ] || die "PG_CONFIG=$1 is no program" "$usage"
-	major=$("$1" --version | sed -nE 's/^PostgreSQL ([0-9]+).*/\1/p')
+	major=$("$1" --version 2>/dev/null | sed -nE 's/^PostgreSQL ([0-9]+).*/\1/p' || true)
 	case $major in
 	15 | 16 | 17 | 18) ;;
 	*) die "the library knows PostgreSQL 15 to 18, and this is $("$1" --version)" ;;
