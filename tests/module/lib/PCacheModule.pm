@@ -62,6 +62,7 @@ our @EXPORT = (
 	  written_lsn
 	  replay_until
 	  wait_for_line
+	  kill_backend
 	));
 
 # The major version of the server that is tested.
@@ -366,6 +367,23 @@ sub wait_for_line
 		select undef, undef, undef, 0.01;
 	}
 	die "no line in $path";
+}
+
+# Kill a session of a node with restart_after_crash, and wait until the server has begun
+# again, cold, for that reason if a pattern is given.  Returns how long the log was before.
+sub kill_backend
+{
+	my ($node, $reason) = @_;
+	my $why = $reason // qr/[^\n]*/;
+	my $offset = log_offset($node);
+	my $psql = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $psql->query('SELECT pg_backend_pid()');
+
+	kill 'KILL', $pid;
+	eval { $psql->quit };
+	$node->wait_for_log(qr/persistent cache: starting cold: $why.*database system is ready to accept connections/s, $offset);
+	wait_until_back($node);
+	return $offset;
 }
 
 # Stop the node, and see whether it has saved what was valid, given as a number of

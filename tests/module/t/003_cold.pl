@@ -82,14 +82,7 @@ warm_pages($node);
 $right = contents($node);
 for my $k (1 .. 2)
 {
-	my $psql = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $psql->query('SELECT pg_backend_pid()');
-
-	$offset = log_offset($node);
-	kill 'KILL', $pid;
-	eval { $psql->quit };
-	$node->wait_for_log(qr/persistent cache: starting cold: the server was not shut down cleanly.*database system is ready to accept connections/s, $offset);
-	wait_until_back($node);
+	kill_backend($node, qr/the server was not shut down cleanly/);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t_unlogged'), 0, "backend $k killed: unlogged tables are empty");
 	$node->safe_psql('postgres', q{INSERT INTO t_unlogged SELECT i, md5(i::text) FROM generate_series(1, 5000) i});
 	# WAL is ahead of a sequence

@@ -182,14 +182,7 @@ for my $huge ('off', 'try', 'on')
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_settings WHERE pending_restart'), 0, "huge_pages = $huge: nothing waits for a restart");
 	unlike(slurp_file($node->logfile, $offset), qr/huge_pages/, "huge_pages = $huge: a reload does not complain");
 	# the segment is made and arranged anew
-	$offset = log_offset($node);
-	my $psql = $node->background_psql('postgres', on_error_stop => 0);
-	my $backend = $psql->query('SELECT pg_backend_pid()');
-	kill 'KILL', $backend;
-	eval { $psql->quit };
-	$node->wait_for_log(qr/starting cold: .*database system is ready to accept connections/s, $offset);
-	wait_until_back($node);
-	is_deeply([ huge_rest($offset) ], [ $told, $mapped ], "huge_pages = $huge: the same after a crash restart");
+	is_deeply([ huge_rest(kill_backend($node)) ], [ $told, $mapped ], "huge_pages = $huge: the same after a crash restart");
 }
 SKIP:
 {

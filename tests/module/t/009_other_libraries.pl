@@ -103,14 +103,7 @@ SKIP:
 # The same after a process has died: all libraries initialize shared memory once more.
 $node->append_conf('postgresql.conf', 'restart_after_crash = on');
 $node->restart;
-my $offset = log_offset($node);
-my $psql = $node->background_psql('postgres', on_error_stop => 0);
-my $pid = $psql->query('SELECT pg_backend_pid()');
-
-kill 'KILL', $pid;
-eval { $psql->quit };
-$node->wait_for_log(qr/persistent cache: starting cold: .*database system is ready to accept connections/s, $offset);
-wait_until_back($node);
+kill_backend($node);
 all_work('after a crash restart');
 warm_restart($node, 'after a crash restart');
 
