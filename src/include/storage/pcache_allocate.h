@@ -25,8 +25,6 @@ extern void PCachePoolSetAllocationError(const PCachePool *pool, uint64 size,
 extern bool PCachePoolNextHole(const PCachePool *pool, uint64 offset,
 							   uint64 *start, uint64 *end);
 extern void PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes);
-extern bool PCachePoolCollapse(const PCachePool *pool, uint64 offset,
-							   uint64 length);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 							   uint64 length, PCacheError *err);

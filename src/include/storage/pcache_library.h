@@ -149,6 +149,7 @@ extern void PCacheForetellThisStart(PCacheForecast *forecast);
 
 /* pcache_report.c */
 extern void PCacheReportError(int elevel, const PCacheError *err);
+extern bool PCacheStoreOrTell(void);
 extern void PCacheLogStart(void);
 
 #endif							/* PCACHE_LIBRARY_H */

@@ -183,18 +183,6 @@ WhyNotSaved(ControlFileData *control)
 	return NULL;
 }
 
-static bool
-StoreOrTell(PCacheSuperblock *sb)
-{
-	if (PCacheSuperblockStore(&PCacheThePool.map, sb))
-		return true;
-	ereport(LOG,
-			(errcode_for_file_access(),
-			 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
-					PCacheThePool.path)));
-	return false;
-}
-
 /* Save all pages, and say so in the superblock. */
 static void
 Save(const ControlFileData *control)
@@ -216,7 +204,7 @@ Save(const ControlFileData *control)
 						PCacheThePool.path)));
 		return;
 	}
-	if (!StoreOrTell(sb))
+	if (!PCacheStoreOrTell())
 		return;
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
@@ -262,7 +250,7 @@ PCacheSaveAtExit(int code, Datum arg)
 		if (sb->state == PCACHE_STATE_ATTACHING)
 		{
 			sb->state = PCACHE_STATE_EMPTY;
-			StoreOrTell(sb);
+			(void) PCacheStoreOrTell();
 		}
 	}
 	(void) flock(PCacheThePool.fd, LOCK_UN);

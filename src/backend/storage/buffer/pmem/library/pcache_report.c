@@ -25,6 +25,19 @@ PCacheReportError(int elevel, const PCacheError *err)
 			 err->hint[0] != '\0' ? errhint_internal("%s", err->hint) : 0));
 }
 
+/* Store the superblock, or say in the log why that fails. */
+bool
+PCacheStoreOrTell(void)
+{
+	if (PCacheSuperblockStore(&PCacheThePool.map, &PCacheLibrary->superblock))
+		return true;
+	ereport(LOG,
+			(errcode_for_file_access(),
+			 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
+					PCacheThePool.path)));
+	return false;
+}
+
 /* The reasons why pages were dropped, each with its number; "" if none were. */
 static void
 ListDropped(StringInfo dropped)

@@ -30,9 +30,8 @@
 /* How often to look whether the server is ready, in milliseconds. */
 #define READY_INTERVAL		100
 
-/* How much is allocated, or put into huge pages, before we look for a signal, in bytes. */
+/* How much is allocated before we look for a signal, in bytes. */
 #define ALLOCATE_AT_ONCE	((uint64) 256 * 1024 * 1024)
-#define COLLAPSE_AT_ONCE	((uint64) 16 * 1024 * 1024)
 
 /*
  * Is the server ready, as pg_ctl means that?  Without hot_standby that is so once
@@ -75,14 +74,8 @@ IsAskedToStop(void)
 void
 PCacheMarkReady(void)
 {
-	PCacheSuperblock *sb = &PCacheLibrary->superblock;
-
-	sb->state = PCACHE_STATE_DIRTY;
-	if (!PCacheSuperblockStore(&PCacheThePool.map, sb))
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write superblock of persistent cache pool \"%s\": %m",
-						PCacheThePool.path)));
+	PCacheLibrary->superblock.state = PCACHE_STATE_DIRTY;
+	(void) PCacheStoreOrTell();
 }
 
 /* Is the pool marked as ready?  If not, mark it once the server is. */
@@ -130,41 +123,33 @@ WaitFor(long milliseconds)
 }
 
 /*
- * Have the pool in huge pages, as far as the kernel has some.  Where it was in small
- * ones, that is a new pool while sessions have begun to use it, each step copies
- * pages and takes them from these sessions for a moment.  So it is done a quarter of
- * the time.  Returns whether all of it is in huge pages.
+ * To be asked between the steps of PCachePoolUseHugePages().  Where the pool was in small
+ * pages, that is a new one while sessions have begun to use it, each step copies
+ * pages and takes them from these sessions for a moment.  So we rest three times as
+ * long as the last one took.
  */
 static bool
-UseHugePages(const PCachePool *pool)
+RestBetweenSteps(void)
 {
-	bool		all_of_it = pool->fs_kind == PCACHE_FS_TMPFS;
+	static instr_time step_began;
+	instr_time	elapsed;
 
-	for (uint64 at = 0; pool->fs_kind == PCACHE_FS_TMPFS && at < pool->map.length; at += COLLAPSE_AT_ONCE)
+	INSTR_TIME_SET_CURRENT(elapsed);
+	if (!INSTR_TIME_IS_ZERO(step_began))
 	{
-		instr_time	start;
-		instr_time	elapsed;
-
-		ExitIfRequested();
-		INSTR_TIME_SET_CURRENT(start);
-		if (!PCachePoolCollapse(pool, at, Min(COLLAPSE_AT_ONCE, pool->map.length - at)))
-		{
-			all_of_it = false;
-			if (errno != EINVAL)
-				break;
-		}
-		INSTR_TIME_SET_CURRENT(elapsed);
-		INSTR_TIME_SUBTRACT(elapsed, start);
+		INSTR_TIME_SUBTRACT(elapsed, step_began);
 		if (INSTR_TIME_GET_MILLISEC(elapsed) >= 1)
 			WaitFor(3 * INSTR_TIME_GET_MILLISEC(elapsed));
 	}
-	return all_of_it || pool->fs_kind == PCACHE_FS_HUGETLBFS;
+	INSTR_TIME_SET_CURRENT(step_began);
+	return IsAskedToStop();
 }
 
 /* Say how much memory there is of which kind. */
 static void
-TellMemory(const PCachePool *pool, bool is_huge)
+TellMemory(const PCachePool *pool)
 {
+	bool		is_huge = pool->huge_pages || pool->fs_kind == PCACHE_FS_HUGETLBFS;
 	int			reserved = (Size) NBuffers * BLCKSZ >> 20;
 	int			rest = atoi(GetConfigOption("shared_memory_size", false, false)) - reserved;
 
@@ -188,7 +173,9 @@ pg_pcache_worker_main(Datum arg)
 	AllocatePool(&PCacheThePool);
 	while (!IsMarkedReady())
 		WaitFor(READY_INTERVAL);
-	TellMemory(&PCacheThePool, UseHugePages(&PCacheThePool));
+	PCachePoolInterrupted = RestBetweenSteps;
+	(void) PCachePoolUseHugePages(&PCacheThePool);
+	TellMemory(&PCacheThePool);
 	for (;;)
 		WaitFor(0);
 }

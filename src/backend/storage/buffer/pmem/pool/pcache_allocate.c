@@ -35,8 +35,9 @@
 #define MADV_COLLAPSE 25		/* glibc has it since 2.37 */
 #endif
 
-/* How much is done before we look for an interrupt, in bytes. */
+/* How much is allocated, or collapsed, before we look for an interrupt, in bytes. */
 #define ALLOCATE_AT_ONCE	(UINT64CONST(1) << 30)
+#define COLLAPSE_AT_ONCE	(UINT64CONST(1) << 24)
 
 /*
  * Is there room for what the file lacks of that many bytes?  Fails with ENOSPC
@@ -160,12 +161,11 @@ PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes)
 }
 
 /*
- * Put a part of a mapped pool on tmpfs into huge pages.  Returns whether all of it is
- * in huge pages now; otherwise errno is EINVAL if one of them is the reason, and
- * anything else is want of memory.
+ * Collapse a part of a mapped pool.  Returns whether all of it is in huge pages
+ * now; otherwise errno is EINVAL if one of them is the reason.
  */
-bool
-PCachePoolCollapse(const PCachePool *pool, uint64 offset, uint64 length)
+static bool
+Collapse(const PCachePool *pool, uint64 offset, uint64 length)
 {
 #ifdef MADV_COLLAPSE
 	return madvise(pool->map.base + offset, length, MADV_COLLAPSE) == 0;
@@ -184,14 +184,16 @@ PCachePoolUseHugePages(PCachePool *pool)
 {
 	pool->huge_pages = pool->fs_kind == PCACHE_FS_TMPFS;
 	for (uint64 done = 0; pool->fs_kind == PCACHE_FS_TMPFS && done < pool->map.length;
-		 done += ALLOCATE_AT_ONCE)
+		 done += COLLAPSE_AT_ONCE)
 	{
 		bool		interrupted = PCachePoolInterrupted != NULL && PCachePoolInterrupted();
 
 		if (!interrupted &&
-			PCachePoolCollapse(pool, done, Min(ALLOCATE_AT_ONCE, pool->map.length - done)))
+			Collapse(pool, done, Min(COLLAPSE_AT_ONCE, pool->map.length - done)))
 			continue;
 		pool->huge_pages = false;
+
+		/* anything else is want of memory */
 		if (interrupted || errno != EINVAL)
 			break;
 	}
@@ -214,7 +216,7 @@ AllocateHugePages(const PCachePool *pool, uint64 offset, uint64 length)
 		if (posix_fallocate(pool->fd, at, 1) != 0)
 			return;
 	}
-	(void) PCachePoolCollapse(pool, offset, length);
+	(void) Collapse(pool, offset, length);
 }
 
 /*
