@@ -354,7 +354,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 	PCacheSetCopied(&page_facts, facts);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
 	page_facts.host_restarted = PCacheHostRestarted(sb, facts);
-	page_facts.sizes = PCacheRelSizesCreate();
+	page_facts.sizes = PCacheRelSizesCreate(0);
 	page_facts.media = media;
 	page_facts.blocks_offset = sb->blocks_offset;
 	page_facts.file_size = facts->file_size;

@@ -332,7 +332,7 @@ StepsFor(Forger forge, uint32 n)
 		PCacheRebuildTotals totals = {0};
 
 		Forge(forge, n);
-		facts.sizes = PCacheRelSizesCreate();
+		facts.sizes = PCacheRelSizesCreate(0);
 		steps = 0;
 		MapSlots(&facts, n, &totals);
 		PCacheForgetDuplicates(n, &totals);
@@ -448,7 +448,7 @@ TestForgetAll(void **state)
 			PCacheRebuildTotals totals = {0};
 
 			Forge(forgers[i], n);
-			facts.sizes = PCacheRelSizesCreate();
+			facts.sizes = PCacheRelSizesCreate(0);
 			MapSlots(&facts, n, &totals);
 			assert_int_equal(totals.pages[PCACHE_PAGE_KEPT], n);
 			assert_int_equal(CountMapped(), n);

@@ -1367,7 +1367,7 @@ JudgePage(const PCacheDescriptor *desc, PCachePageFacts *facts)
 	PCacheDescriptor before = *desc;
 	PCachePageVerdict verdict;
 
-	facts->sizes = PCacheRelSizesCreate();
+	facts->sizes = PCacheRelSizesCreate(0);
 	verdict = PCachePageGate(desc, SLOT, facts);
 	PCacheRelSizesFree(facts->sizes);
 	assert_true(verdict >= 0 && verdict < PCACHE_NUM_PAGE_VERDICTS);
@@ -1591,7 +1591,7 @@ TestPageFlips(void **state)
 
 	/* a descriptor that got into another one's place */
 	assert_int_equal(JudgePage(&good, &facts), PCACHE_PAGE_KEPT);
-	facts.sizes = PCacheRelSizesCreate();
+	facts.sizes = PCacheRelSizesCreate(0);
 	for (uint32 slot = 0; slot < 100; slot++)
 		assert_int_equal(PCachePageGate(&good, slot, &facts),
 						 slot == SLOT ? PCACHE_PAGE_KEPT : PCACHE_PAGE_CRC);

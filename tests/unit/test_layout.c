@@ -126,7 +126,8 @@ TestSuperblock(void **state)
 		FIELD(PCacheSuperblock, n_dimms, 240, 4),
 		FIELD(PCacheSuperblock, dimms_state, 244, 4),
 		FIELD(PCacheSuperblock, dimms, 248, 1536),
-		FIELD(PCacheSuperblock, reserved, 1784, 2300),
+		FIELD(PCacheSuperblock, headers, 1784, 36),
+		FIELD(PCacheSuperblock, reserved, 1820, 2264),
 		FIELD(PCacheSuperblock, crc, 4084, 4),
 		FIELD(PCacheSuperblock, tail, 4088, 8),
 	};

@@ -1086,7 +1086,7 @@ StrategyRebuildFreeList(int nfree)
 
 /* All relations are there. */
 struct PCacheRelSizes *
-PCacheRelSizesCreate(void)
+PCacheRelSizesCreate(int64 unchanged_since)
 {
 	return NULL;
 }

@@ -39,7 +39,7 @@ SetUp(void **state)
 	assert_int_equal(chdir(pgdata), 0);
 	MakeDirectory("base/5");
 	MakeDirectory("global");
-	sizes = PCacheRelSizesCreate();
+	sizes = PCacheRelSizesCreate(0);
 	return 0;
 }
 
@@ -212,7 +212,7 @@ TestFirstAnswerStays(void **state)
 
 	/* somebody else looks anew */
 	PCacheRelSizesFree(sizes);
-	sizes = PCacheRelSizesCreate();
+	sizes = PCacheRelSizesCreate(0);
 	assert_int_equal(SizeOfTable(16384), -1);
 	assert_int_equal(SizeOfTable(16386), 99);
 }

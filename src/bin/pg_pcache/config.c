@@ -583,7 +583,7 @@ PCacheNextConfig
 NextConfig(const Configuration *conf)
 {
 	PCacheNextConfig config = {
-		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 && !PCacheIsLibrary() ?
+		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 ?
 		PERSISTENT_CACHE_ALWAYS : PERSISTENT_CACHE_PLANNED_RESTART,
 		.directory = conf->directory,
 		.size = conf->pool_size,

@@ -126,7 +126,7 @@ void
 LocateListedPages(struct PageList *list, bool drop_unlogged,
 				  RelationFiles *files)
 {
-	struct PCacheRelSizes *sizes = PCacheRelSizesCreate();
+	struct PCacheRelSizes *sizes = PCacheRelSizesCreate(0);
 	WarmResult *result = &list->result;
 	uint64		kept = 0;
 	PCachePageKey last = {0};	/* no page has relation 0 */

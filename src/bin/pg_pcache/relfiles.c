@@ -274,7 +274,7 @@ CompareByUse(const void *a, const void *b)
 static void
 DigestRelations(RelationFiles *files)
 {
-	struct PCacheRelSizes *sizes = PCacheRelSizesCreate();
+	struct PCacheRelSizes *sizes = PCacheRelSizesCreate(0);
 	int			kept = 0;
 
 	qsort(files->files, files->n, sizeof(RelationFile), CompareByRelation);

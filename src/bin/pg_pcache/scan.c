@@ -133,7 +133,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	PCacheSetCopied(&facts, &judge->facts);
 	facts.drop_unlogged = judge->drop_unlogged;
 	facts.host_restarted = PCacheHostRestarted(sb, &judge->facts);
-	facts.sizes = PCacheRelSizesCreate();
+	facts.sizes = PCacheRelSizesCreate(facts.unchanged_since);
 	facts.media = &judge->media;
 	facts.blocks_offset = sb->blocks_offset;
 	facts.file_size = pool->file_size;
@@ -146,6 +146,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	if (scan->staying < scan->slots)
 	{
 		shrink = PCacheShrinkCreate(slots_used, scan->staying);
+		shrink->superblock = sb;
 		shrink->seen = NoteVerdict;
 		shrink->arg = scan;
 		PCacheShrinkDecide(shrink, pool->fd, &facts);
@@ -159,7 +160,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
 
 		/* descriptors that can't be read come back damaged */
-		(void) PCacheReadDescriptors(pool->fd, start, n, chunk);
+		(void) PCacheReadLedger(pool->fd, sb, start, n, chunk);
 		for (uint32 i = 0; i < n; i++)
 		{
 			const PCacheDescriptor *desc = &chunk[i];

@@ -236,7 +236,7 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 	{
 		uint32		n = Min(DESCRIPTORS_PER_READ, sb->slots_used - start);
 
-		(void) PCacheReadDescriptors(result->pool.fd, start, n, chunk);
+		(void) PCacheReadLedger(result->pool.fd, sb, start, n, chunk);
 		for (uint32 i = 0; i < n; i++)
 		{
 			const PCacheDescriptor *desc = &chunk[i];

@@ -132,7 +132,7 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 		if (options->progress && slot % 1024 == 0)
 			ReportProgress(slot * BLCKSZ, scan->slots * BLCKSZ, false);
 		if (scan->verdicts[slot] != PCACHE_PAGE_KEPT ||
-			!PCacheReadDescriptors(r->pool.fd, slot, 1, &desc))
+			!PCacheReadLedger(r->pool.fd, sb, slot, 1, &desc))
 			continue;
 		dirty = PCachePageIsDirty(&desc, &facts);
 		if (!PCacheReadExact(r->pool.fd, cached.data, BLCKSZ,

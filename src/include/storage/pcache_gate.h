@@ -67,12 +67,14 @@ typedef struct PCacheGateFacts
 	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
 	bool		head_is_lost;	/* see PCachePoolHeadIsLost() */
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
+	bool		read_errors_ignored;	/* the library's: see pcache_server.c */
 	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
 
 	/* For pools that are in use after an unclean stop */
 	PCacheWatermark watermark;	/* flushed is 0 if there is none */
 	PCacheControlSeen control_seen[2];	/* pending and confirmed */
 	uint32		recovery_timeline;	/* that this start will follow */
+	PCacheSighting sighting;	/* the library's; number is 0 if there is none */
 	uint8		boot_id[PCACHE_UUID_LEN];
 } PCacheGateFacts;
 
@@ -127,6 +129,9 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_FORK,			/* only pages of main forks have an LSN */
 	PCACHE_PAGE_YOUNGER,		/* than the redo point: not known to be synced */
 	PCACHE_PAGE_COPIED,			/* redo copies the files of its database */
+	PCACHE_PAGE_DIRTY,			/* when the server ended */
+	PCACHE_PAGE_IN_CHANGE,		/* likewise: locked, or an I/O not finished */
+	PCACHE_PAGE_FILE_CHANGED,	/* after the server was killed */
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
 	PCACHE_PAGE_NOT_FITTING,	/* for want of slots, see pcache_shrink.c */
@@ -149,6 +154,7 @@ typedef struct PCachePageFacts
 	bool		all_written;	/* pg_control is that of a shutdown checkpoint */
 	uint32		n_copied;		/* databases that redo copies once more */
 	uint32		copied[PCACHE_MAX_COPY_NOTES];
+	int64		unchanged_since;	/* for PCacheRelSizesCreate() */
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */

@@ -14,6 +14,8 @@
  *		8 KiB			WAL watermark (two slots in one cache line)
  *		8 KiB + 64		what pg_control looked like (two cache lines)
  *		8 KiB + 192		how a process died that may have overwritten pages
+ *		8 KiB + 256		what was last seen of the cluster (two slots); library only
+ *		8 KiB + 512		whether read errors were ignored; library only
  *		12 KiB			memory errors that processes died of
  *		16 KiB			databases whose files redo has copied
  *		2 MiB			descriptor array, one cache line per slot
@@ -65,6 +67,8 @@
 #define PCACHE_WATERMARK_OFFSET 8192
 #define PCACHE_CONTROL_OFFSET	(PCACHE_WATERMARK_OFFSET + PCACHE_CACHE_LINE)
 #define PCACHE_SUSPECT_OFFSET	(PCACHE_WATERMARK_OFFSET + 3 * PCACHE_CACHE_LINE)
+#define PCACHE_SIGHTING_OFFSET	(PCACHE_WATERMARK_OFFSET + 4 * PCACHE_CACHE_LINE)
+#define PCACHE_READ_ERRORS_OFFSET	(PCACHE_WATERMARK_OFFSET + 8 * PCACHE_CACHE_LINE)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
 #define PCACHE_COPY_NOTES_OFFSET 16384
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
@@ -130,6 +134,27 @@ typedef struct PCacheDimm
 	uint64		unsafe_shutdowns;
 } PCacheDimm;
 
+/*
+ * Where a server has in a buffer header what we need, and what the bits mean
+ * there.  It differs between major versions, and so the pool tells.
+ */
+typedef struct PCacheHeaderLayout
+{
+	uint16		tag;			/* offsets in the header, in bytes */
+	uint16		state;
+	uint16		content_lock;	/* of the lock's state */
+	uint16		reserved;
+	uint32		present;		/* bits of state: all are set if there is a page */
+	uint32		dirty;			/* set if the page has to be written */
+	uint32		in_change;		/* any set: an I/O, or the header is locked */
+	uint32		permanent;
+	uint32		usage_count_mask;
+	uint32		usage_count_one;
+	uint32		lock_held;		/* bits of content_lock: any set if it is held */
+} PCacheHeaderLayout;
+
+StaticAssertDecl(sizeof(PCacheHeaderLayout) == 36, "PCacheHeaderLayout");
+
 typedef struct PCacheSuperblock
 {
 	/* The first 64 bytes are frozen: every format version has them so. */
@@ -175,14 +200,18 @@ typedef struct PCacheSuperblock
 	uint64		replayed_from;	/* checkpoint from which starts have replayed
 								 * that did not complete another one before
 								 * they allowed connections */
-	uint32		starts_from;	/* how many such starts in a row */
+	uint32		starts_from;	/* how many such starts in a row; the library:
+								 * how many that kept pages and did not become
+								 * ready */
 	uint32		data_checksum_version;
 	uint8		boot_id[PCACHE_UUID_LEN];
 	uint32		n_dimms;		/* valid entries in dimms[] */
 	uint32		dimms_state;	/* PCacheMediaAnswer of the DIMM query */
 	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
 
-	char		reserved[2300];
+	PCacheHeaderLayout headers; /* the library's only: of its last server */
+
+	char		reserved[2264];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 	char		tail[PCACHE_MAGIC_LEN];
 } PCacheSuperblock;
@@ -212,7 +241,8 @@ StaticAssertDecl(offsetof(PCacheSuperblock, replayed_from) == 208, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, boot_id) == 224, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 240, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 248, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1784, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, headers) == 1784, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1820, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, crc) == 4084, "tail");
 StaticAssertDecl(offsetof(PCacheSuperblock, tail) == 4088, "tail");
 
@@ -232,6 +262,27 @@ typedef struct PCacheWatermark
 StaticAssertDecl(sizeof(PCacheWatermark) == PCACHE_CACHE_LINE / 2,
 				 "PCacheWatermark");
 StaticAssertDecl(offsetof(PCacheWatermark, crc) == 28, "PCacheWatermark");
+
+/*
+ * What the library's server last saw of its cluster.  Two slots, written
+ * alternately.
+ */
+typedef struct PCacheSighting
+{
+	uint64		number;			/* of the sighting; 0 if there was none */
+	uint64		generation;		/* what pg_control said, see PCacheGenerationOf() */
+	uint64		checkpoint;		/* location of the one in pg_control */
+	int64		seen_at;		/* nanoseconds since 1970 */
+	PCacheWatermark written;	/* how far WAL was written, be it durable or not */
+	char		reserved[60];
+	uint32		crc;			/* CRC-32C over all that precedes it */
+} PCacheSighting;
+
+StaticAssertDecl(sizeof(PCacheSighting) == 2 * PCACHE_CACHE_LINE, "PCacheSighting");
+StaticAssertDecl(offsetof(PCacheSighting, written) == 32, "PCacheSighting");
+StaticAssertDecl(offsetof(PCacheSighting, crc) == 124, "PCacheSighting");
+StaticAssertDecl(PCACHE_SIGHTING_OFFSET + 2 * sizeof(PCacheSighting) <=
+				 PCACHE_READ_ERRORS_OFFSET, "PCacheSighting");
 
 /*
  * What pg_control looked like when the pool's own server last wrote it, and
@@ -353,10 +404,15 @@ typedef struct PCacheDescriptor
 	uint16		version;		/* PCACHE_DESC_VERSION */
 	uint16		flags;
 	uint8		usage_count;
-	uint8		reserved[3];
+	uint8		why_free;		/* the library's only: one of the following */
+	uint8		reserved[2];
 	uint32		reserved2;
 	uint32		crc;			/* CRC-32C over all but seq */
 } PCacheDescriptor;
+
+/* Why has a page of the library's server no entry?  0 if there was no page. */
+#define PCACHE_DESC_WAS_DIRTY		1
+#define PCACHE_DESC_WAS_IN_CHANGE	2
 
 #define PCACHE_DESC_FREE_SEQ	UINT64CONST(1)
 #define PCacheSeqIsSealed(seq)	(((seq) & 1) == 0)

@@ -49,12 +49,6 @@ extern bool pcache_allow_unknown_minor;
 typedef struct PCacheLibraryControl
 {
 	PCacheSuperblock superblock;
-
-	/*
-	 * Pages may have been taken for zeros, or read with a wrong checksum, and
-	 * are not what their files have.
-	 */
-	pg_atomic_uint32 read_errors_ignored;
 } PCacheLibraryControl;
 
 /*
@@ -67,6 +61,7 @@ typedef struct PCacheLibraryStart
 	PCacheError unavailable;	/* why not, or "" */
 	PCacheVerdict verdict;
 	TimestampTz started_at;
+	bool		post_mortem;	/* the pool's server was killed */
 	uint64		found;			/* pages that were saved */
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		moved;			/* pages, to slots that stay */
@@ -74,6 +69,7 @@ typedef struct PCacheLibraryStart
 	Size		huge_bytes;		/* of the server's segment, in huge pages */
 	uint64		startup_usec;
 	uint64		rebuild_usec;
+	uint64		judge_usec;		/* if post mortem */
 	PCacheMediaSummary media;
 } PCacheLibraryStart;
 
@@ -125,7 +121,21 @@ extern uint64 PCacheMoveHottest(PCachePool *pool, const PCacheSuperblock *sb,
 								uint64 *pages);
 
 /* pcache_detach.c */
+extern bool PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
+								 const ControlFileData *control, PCacheError *err);
 extern void PCacheSaveAtExit(int code, Datum arg);
+
+/* pcache_watch.c */
+extern bool PCacheReadControl(ControlFileData *control);
+extern void PCacheNoteStart(const PCacheGateFacts *facts, bool post_mortem);
+extern void PCacheBeginWatch(void);
+extern void PCacheWatch(void);
+extern void PCacheWaitAndWatch(long milliseconds);
+
+/* pcache_death.c */
+extern void PCacheNoteCrash(void);
+extern void PCacheForgetDeaths(void);
+extern void PCacheWatchDeaths(void);
 
 /* pcache_dbase.c */
 extern void PCacheWrapRedo(void);
@@ -133,15 +143,16 @@ extern void PCacheWrapRedo(void);
 /* pcache_server.c */
 extern bool PCacheServerIsPatched(PCacheError *err);
 extern bool PCacheServerIsKnown(PCacheError *err);
+extern void PCacheDescribeHeaders(PCacheHeaderLayout *layout);
 extern bool PCacheHeadersAreKnown(PCacheError *err);
 extern bool PCacheSettingIsPending(const char *name);
 extern bool PCacheReadErrorsAreIgnored(void);
+extern void PCacheNoteReadErrors(bool ignored);
 extern void PCacheWatchReadErrors(void);
 
 /* pcache_worker.c */
 extern void PCacheRegisterWorker(void);
 extern bool PCacheWorkerIsRegistered(PCacheError *err);
-extern void PCacheMarkReady(void);
 extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
 
 /* pcache_tell.c */

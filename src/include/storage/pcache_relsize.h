@@ -17,7 +17,11 @@
 
 struct PCacheRelSizes;
 
-extern struct PCacheRelSizes *PCacheRelSizesCreate(void);
+/* What PCacheRelSize() says instead of a length. */
+#define PCACHE_REL_MISSING	(-1)
+#define PCACHE_REL_CHANGED	(-2)
+
+extern struct PCacheRelSizes *PCacheRelSizesCreate(int64 unchanged_since);
 extern void PCacheRelSizesFree(struct PCacheRelSizes *sizes);
 extern int64 PCacheRelSize(struct PCacheRelSizes *sizes,
 						   RelFileLocator rlocator, ForkNumber fork);

@@ -25,6 +25,7 @@ typedef struct PCacheShrink
 	uint8	   *what;			/* of each slot, see pcache_shrink.c */
 
 	/* of the caller, for PCacheShrinkDecide(); each may be NULL */
+	const PCacheSuperblock *superblock; /* see PCacheReadLedger() */
 	void		(*seen) (uint64 slot, PCachePageVerdict verdict, void *arg);
 	void	   *arg;
 	void		(*interrupts) (void);

@@ -16,6 +16,7 @@
 #include "catalog/pg_control.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_layout.h"
+#include "storage/pcache_persist.h"
 
 /*
  * pcache_witness.c
@@ -53,5 +54,21 @@ extern PCacheControlSeen PCacheControlConfirmed(const ControlFileData *control,
 extern void PCacheReadControlSeen(int fd, PCacheControlSeen seen[2]);
 extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen[2],
 													const ControlFileData *control);
+
+/*
+ * pcache_sighting.c
+ *
+ * Each half second the worker says that the server lives.  A file that was changed
+ * longer than the tolerance after the last time was changed by somebody else.
+ */
+#define PCACHE_NSEC				INT64CONST(1000000000)
+#define PCACHE_SIGHTING_INTERVAL	500 /* milliseconds */
+#define PCACHE_SIGHTING_TOLERANCE	PCACHE_NSEC
+
+extern uint64 PCacheGenerationOf(const ControlFileData *control);
+extern void PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
+							   int64 seen_at);
+extern void PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting);
+extern bool PCacheReadSighting(int fd, PCacheSighting *sighting);
 
 #endif							/* PCACHE_WITNESS_H */

@@ -85,6 +85,7 @@ first start.
 
   init       parameters for PostgreSQL::Test::Cluster->init
   libraries  shared_preload_libraries (pg_pcache)
+  mode       pcache.mode (planned_restart)
   standby    1 if it is to be a primary with standbys
   conf       more lines for postgresql.conf
 
@@ -111,6 +112,7 @@ sub module_settings
 {
 	my ($node, %params) = @_;
 	my $libraries = $params{libraries} // 'pg_pcache';
+	my $mode = $params{mode} // 'planned_restart';
 	my $directory = pool_dir_of($node);
 
 	# Nothing that reads or writes pages on its own account.
@@ -125,7 +127,7 @@ max_wal_size = 1GB
 log_statement = none
 allow_in_place_tablespaces = on
 shared_preload_libraries = '$libraries'
-pcache.mode = planned_restart
+pcache.mode = $mode
 pcache.directory = '$directory'
 } . ($params{conf} // ''));
 	return;
@@ -370,18 +372,20 @@ sub wait_for_line
 }
 
 # Kill a session of a node with restart_after_crash, and wait until the server has begun
-# again, cold, for that reason if a pattern is given.  Returns how long the log was before.
+# again, warm, or cold, for that reason if a pattern is given.  Returns how long the log was
+# before.
 sub kill_backend
 {
-	my ($node, $reason) = @_;
-	my $why = $reason // qr/[^\n]*/;
+	my ($node, $reason, $signal) = @_;
+	my $why = $reason // '';
+	my $how = $why eq 'warm' ? qr/kept \d+ of/ : qr/starting cold: $why/;
 	my $offset = log_offset($node);
 	my $psql = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $psql->query('SELECT pg_backend_pid()');
 
-	kill 'KILL', $pid;
+	kill $signal // 'KILL', $pid;
 	eval { $psql->quit };
-	$node->wait_for_log(qr/persistent cache: starting cold: $why.*database system is ready to accept connections/s, $offset);
+	$node->wait_for_log(qr/persistent cache: $how.*database system is ready to accept connections/s, $offset);
 	wait_until_back($node);
 	return $offset;
 }

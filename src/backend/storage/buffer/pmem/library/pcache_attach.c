@@ -32,6 +32,7 @@
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_suspect.h"
 #include "storage/pcache_without.h"
 #include "storage/pg_shmem.h"
 #include "storage/shmem.h"
@@ -63,6 +64,14 @@ IsCrashRestart(void)
 	return PgStartTime != 0;
 }
 
+/* Starts were cut off that had kept pages.  There will be none in the pool. */
+static bool
+ForgetStarts(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+{
+	sb->starts_from = 0;
+	return PCachePoolMarkEmpty(pool, sb, err);
+}
+
 /*
  * The server runs without its pool.  If that is ours, and in memory, it gives this back.
  * A start that was cut off is forgotten, so that the next one uses the pool again.
@@ -78,7 +87,7 @@ GiveBack(PCachePool *pool)
 	if (superblocks->source != PCACHE_SB_NONE &&
 		sb->format_version == PCACHE_FORMAT_VERSION &&
 		sb->system_identifier == GetSystemIdentifier() &&
-		((sb->state == PCACHE_STATE_ATTACHING && !PCachePoolMarkEmpty(pool, sb, &err)) ||
+		((sb->starts_from != 0 && !ForgetStarts(pool, sb, &err)) ||
 		 !PCachePoolGiveBack(pool, &err)))
 		PCacheReportError(LOG, &err);
 	pfree(superblocks);
@@ -153,6 +162,16 @@ PCacheReadLibraryFacts(const PCachePool *pool, ControlFileData *control,
 	return true;
 }
 
+static uint64
+MicrosecondsSince(instr_time start)
+{
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	return INSTR_TIME_GET_MICROSEC(elapsed);
+}
+
 static void
 SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
 {
@@ -180,7 +199,7 @@ static bool
 MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 			const PCacheMediaReport *media, PCacheError *err)
 {
-	if (PCacheMediaIsUsable(media, false) &&
+	if (PCacheMediaIsUsable(media, pcache_mode == PERSISTENT_CACHE_ALWAYS) &&
 		!PCacheMediaRangeIsBad(media, 0, sb->blocks_offset) &&
 		PCacheStart.media.bad_bytes / BLCKSZ <= NBuffers / 2)
 		return true;
@@ -189,23 +208,46 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 }
 
 /*
- * Make the pool ours: from here on a crash before the server is ready will show.
+ * Make the pool ours: from here on a crash before the server is ready will show.  If its
+ * ledger is believed, and stays as it is, it is still that of the last stop.
  */
 static bool
 AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control,
-		  const PCacheMediaReport *media, PCacheError *err)
+		  bool ledger_stays, const PCacheMediaReport *media, PCacheError *err)
 {
-	if (!PCacheSuperblockAdopt(sb, control, pool->fs_kind,
-							   PERSISTENT_CACHE_PLANNED_RESTART, NBuffers))
+	if (!PCacheSuperblockAdopt(sb, control, pool->fs_kind, pcache_mode, NBuffers))
 	{
 		PCacheSetError(err, _("could not generate an incarnation for the persistent cache"));
 		return false;
 	}
+	if (ledger_stays)
+		sb->state = PCACHE_STATE_CLEAN;
+	sb->starts_from++;
 	PCacheMediaRememberDimms(media, sb);
 	if (PCacheSuperblockStore(&pool->map, sb))
 		return true;
 	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
 	return false;
+}
+
+/*
+ * Headers and mapping table are filled: from here on they tell what is in the pool, and
+ * nothing may be left that is about pages that were not kept.  What cannot be stored is
+ * believed by nobody, because pg_control is going to change.
+ */
+static void
+BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	PCacheDescribeHeaders(&sb->headers);
+	sb->state = PCACHE_STATE_DIRTY;
+	/* if nothing was kept, that cannot be why a start ends before it is ready */
+	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)
+		sb->starts_from = 0;
+	(void) PCacheStoreOrTell();
+	PCacheNoteStart(facts, PCacheStart.post_mortem);
+	PCacheNoteReadErrors(PCacheReadErrorsAreIgnored());
+	if (facts->suspect.died != 0)
+		(void) PCacheSuspectForget(&pool->map, facts->suspect.died);
 }
 
 /*
@@ -225,7 +267,6 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	char	   *own_headers = (char *) BufferDescriptors;
 	char	   *own_blocks = BufferBlocks;
 	instr_time	start;
-	instr_time	elapsed;
 
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
@@ -233,29 +274,38 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 		return false;
 	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
 	SummarizeMedia(media, &PCacheStart.media);
-	if (!MediaWillDo(pool, sb, media, err) ||
-		(sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, err)))
-		return false;
-
 	gate_facts->media = media;
-	if (!PCacheReadLibraryFacts(pool, &control, gate_facts, &signals, err))
+	if (!MediaWillDo(pool, sb, media, err) ||
+		!PCacheReadLibraryFacts(pool, &control, gate_facts, &signals, err))
 		return false;
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 		PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
+	if (PCacheStart.verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_DIRTY)
+	{
+		INSTR_TIME_SET_CURRENT(start);
+		PCacheStart.post_mortem = true;
+		if (!PCacheSavePostMortem(pool, sb, &control, err))
+			return false;
+		PCacheStart.judge_usec = MicrosecondsSince(start);
+	}
+	if (sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, err))
+		return false;
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 	{
 		PCacheStart.found = sb->saved_pages;
 		PCacheSetCompleted(facts, sb, gate_facts);
 		facts->drop_unlogged = control.state != DB_SHUTDOWNED ||
 			signals.standby || signals.recovery || signals.backup_label;
-		facts->sizes = PCacheRelSizesCreate();
+		facts->sizes = PCacheRelSizesCreate(facts->unchanged_since);
 		facts->media = media;
 		facts->blocks_offset = sb->blocks_offset;
 		facts->file_size = pool->file_size;
 		PCachePoolListHoles(pool, &facts->holes);
 	}
 	slots_used = sb->slots_used;
-	if (!AdoptPool(pool, sb, &control, media, err))
+	if (!AdoptPool(pool, sb, &control,
+				   PCacheStart.verdict.refusal == PCACHE_WARM && slots_used <= NBuffers,
+				   media, err))
 		return false;
 
 	INSTR_TIME_SET_CURRENT(start);
@@ -266,18 +316,14 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	else
 	{
 		PCacheFillTable(pool, sb, facts, slots_used, PCacheStart.pages);
-		PCacheStart.verdict = PCacheEmptyGate(true, PCacheStart.found);
+		PCacheStart.verdict = PCacheEmptyGate(!PCacheStart.post_mortem, PCacheStart.found);
 	}
 	free(facts->holes.ranges);
 	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);
 	PCacheUseHeaders(pool, sb);
 	PCacheStart.in_use = true;
-	/* if nothing was kept, that cannot be why a start ends before it is ready */
-	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)
-		PCacheMarkReady();
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	PCacheStart.rebuild_usec = INSTR_TIME_GET_MICROSEC(elapsed);
+	BeginUse(pool, sb, gate_facts);
+	PCacheStart.rebuild_usec = MicrosecondsSince(start);
 	PCacheStart.huge_bytes = PCacheArrangeSegment(pool, sb, own_headers, own_blocks);
 	return true;
 }
@@ -345,15 +391,14 @@ PCacheStartServer(void)
 {
 	PCacheError unavailable = PCacheStart.unavailable;
 	instr_time	start;
-	instr_time	elapsed;
 	bool		found;
 
 	PCacheLibrary = ShmemInitStruct("pg_pcache", sizeof(PCacheLibraryControl), &found);
 	if (found || IsUnderPostmaster)
 		return;
 	PCacheRestoreHugePages();
+	PCacheForgetDeaths();
 	memset(PCacheLibrary, 0, sizeof(*PCacheLibrary));
-	pg_atomic_init_u32(&PCacheLibrary->read_errors_ignored, PCacheReadErrorsAreIgnored());
 	memset(&PCacheStart, 0, sizeof(PCacheStart));
 	PCacheStart.unavailable = unavailable;
 	if (!IsWanted())
@@ -373,8 +418,6 @@ PCacheStartServer(void)
 	}
 	on_shmem_exit(PCacheSaveAtExit, (Datum) 0);
 	PCacheStart.started_at = GetCurrentTimestamp();
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	PCacheStart.startup_usec = INSTR_TIME_GET_MICROSEC(elapsed);
+	PCacheStart.startup_usec = MicrosecondsSince(start);
 	PCacheLogStart();
 }

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_detach.c
- *	  A clean stop: the ledger is made of the buffer headers.
+ *	  A stop: the ledger is made of the buffer headers.
  *
- * Runs in the postmaster, as an on_shmem_exit() callback.  All its children are
- * gone by then, and shared memory is still there.
+ * At a clean stop this runs in the postmaster, as an on_shmem_exit() callback.  All its
+ * children are gone by then, and shared memory is still there.  If the server was
+ * killed the next start does the same with what is left.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -15,91 +16,86 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
-#include "access/xlog_internal.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
 #include "portability/instr_time.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/pcache.h"
 #include "storage/pcache_descriptor.h"
-#include "storage/pcache_file.h"
+#include "storage/pcache_harvest.h"
 #include "storage/pcache_library.h"
 #include "utils/timestamp.h"
 
 #define PREFETCH_DISTANCE	16
 
 /*
- * Can this page be kept?  A dirty one has a change that its file does not have,
- * as a hint bit that was set after the shutdown checkpoint.  Whoever had an I/O
- * that did not end, or a lock, is gone.
- */
-static inline bool
-CanBeKept(uint32 state)
-{
-	return (state & (BM_VALID | BM_TAG_VALID)) == (BM_VALID | BM_TAG_VALID) &&
-		(state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_IO_ERROR | BM_LOCKED)) == 0 &&
-		BUF_STATE_GET_REFCOUNT(state) == 0;
-}
-
-/*
- * Make the ledger of the headers.  Returns how many pages are in it.  Nobody
+ * Make the ledger of the first headers.  Returns how many pages are in it.  Nobody
  * believes it before the superblock says that the pool is clean.
  *
  * After the shutdown checkpoint of a primary no LSN is needed, so that no page is
- * touched: lsn_bound is that checkpoint.  It is invalid on a standby.
+ * touched: lsn_bound is that checkpoint.  It is invalid otherwise.
  */
 static uint64
-Harvest(const PCachePool *pool, const PCacheSuperblock *sb, XLogRecPtr lsn_bound)
+Harvest(const PCachePool *pool, const PCacheSuperblock *sb, uint32 nslots,
+		XLogRecPtr lsn_bound)
 {
 	const BufferDescPadded *headers = PCacheHeadersOf(pool, sb);
 	const char *blocks = pool->map.base + sb->blocks_offset;
 	PCacheDescriptor *ledger = PCacheLedgerOf(pool);
+	bool		touch = XLogRecPtrIsInvalid(lsn_bound);
 	bool		flush = pool->map.kind == PCACHE_PERSIST_PMEM;
 	uint64		saved = 0;
 
-	for (uint32 slot = 0; slot < NBuffers; slot++)
+	for (uint32 slot = 0; slot < nslots; slot++)
 	{
-		BufferDesc *buf = unconstify(BufferDesc *, &headers[slot].bufferdesc);
 		PCacheDescriptor *entry = &ledger[slot];
 		const char *page = blocks + (Size) slot * BLCKSZ;
-		uint32		state = pg_atomic_read_u32(&buf->state);
 
-		if (slot + PREFETCH_DISTANCE < NBuffers)
+		if (slot + PREFETCH_DISTANCE < nslots)
 		{
 			__builtin_prefetch(&headers[slot + PREFETCH_DISTANCE], 0);
 			__builtin_prefetch(entry + PREFETCH_DISTANCE, 1);
+			if (touch)
+				__builtin_prefetch(page + PREFETCH_DISTANCE * BLCKSZ, 0);
 		}
-		if (!CanBeKept(state))
-		{
-			if (entry->seq != PCACHE_DESC_FREE_SEQ)
-				PCacheDescriptorSetFree(entry);
+		if (!PCacheHarvestHeader(&sb->headers, (const char *) &headers[slot], slot, entry))
 			continue;
-		}
-		memset(entry, 0, sizeof(*entry));
-		memcpy(&entry->spc_oid, &buf->tag, sizeof(BufferTag));
-		entry->slot = slot;
-		entry->version = PCACHE_DESC_VERSION;
-		entry->flags = (state & BM_PERMANENT) ? PCACHE_DESC_PERMANENT : 0;
-		if (!XLogRecPtrIsInvalid(lsn_bound))
+		if (touch)
+			PCacheHarvestLsn(entry, (const PageHeaderData *) page);
+		else
 		{
 			entry->page_lsn = lsn_bound;
 			entry->flags |= PCACHE_DESC_LSN_BOUND;
+			PCacheDescriptorSetSealed(entry);
 		}
-		else
-			entry->page_lsn = PageGetLSN((Page) page);
-		entry->usage_count = BUF_STATE_GET_USAGECOUNT(state);
-		PCacheDescriptorSetSealed(entry);
 		if (flush)
 			PCacheFlush(&pool->map, page, BLCKSZ);
 		saved++;
 	}
-	PCacheFlush(&pool->map, ledger, sizeof(PCacheDescriptor) * (Size) NBuffers);
+	PCacheFlush(&pool->map, ledger, sizeof(PCacheDescriptor) * (Size) nslots);
 	return saved;
+}
+
+/*
+ * The pool's server was killed, and a start has found that what it left can be judged:
+ * make the ledger of its headers, as a clean stop would have.  From here on the pool is
+ * one that was saved, for pg_control as it is; so a start that is killed as well
+ * leaves that to the next one, and headers can be overwritten.  The caller has mapped
+ * the pool, and nobody uses it.  Returns false with err filled in.
+ */
+bool
+PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
+					 const ControlFileData *control, PCacheError *err)
+{
+	uint64		saved = Harvest(pool, sb, sb->slots_used, InvalidXLogRecPtr);
+
+	PCacheSuperblockSetClean(sb, control, saved);
+	if (PCacheDrain(&pool->map) && PCacheSuperblockStore(&pool->map, sb))
+		return true;
+	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
+	return false;
 }
 
 /*
@@ -141,31 +137,6 @@ Scrub(const PCachePool *pool, const PCacheSuperblock *sb)
 }
 
 /*
- * pg_control as it is on disk.  get_controlfile() throws, and while a process exits
- * that takes its exit status, and the rest of what it has to do.
- */
-static bool
-ReadControlFile(ControlFileData *control)
-{
-	char		path[MAXPGPATH];
-	pg_crc32c	crc;
-	int			fd;
-	bool		complete;
-
-	snprintf(path, sizeof(path), "%s/%s", DataDir, XLOG_CONTROL_FILE);
-	fd = open(path, O_RDONLY | PG_BINARY | O_CLOEXEC);
-	complete = fd >= 0 && PCacheReadExact(fd, control, sizeof(*control), 0);
-	if (fd >= 0)
-		close(fd);
-	if (!complete)
-		return false;
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, control, offsetof(ControlFileData, crc));
-	FIN_CRC32C(crc);
-	return EQ_CRC32C(crc, control->crc);
-}
-
-/*
  * Why is nothing saved at this exit?  NULL if all is right.
  *
  * What decides is pg_control and no exit status: an immediate stop has status 0 as
@@ -174,12 +145,10 @@ ReadControlFile(ControlFileData *control)
 static const char *
 WhyNotSaved(ControlFileData *control)
 {
-	if (!ReadControlFile(control))
+	if (!PCacheReadControl(control))
 		return _("\"pg_control\" cannot be read");
 	if (control->state != DB_SHUTDOWNED && control->state != DB_SHUTDOWNED_IN_RECOVERY)
 		return _("the cluster was not shut down cleanly");
-	if (pg_atomic_read_u32(&PCacheLibrary->read_errors_ignored) != 0)
-		return _("pages may have been read with \"zero_damaged_pages\" or \"ignore_checksum_failure\"");
 	return NULL;
 }
 
@@ -193,7 +162,7 @@ Save(const ControlFileData *control)
 	instr_time	elapsed;
 
 	INSTR_TIME_SET_CURRENT(start);
-	saved = Harvest(&PCacheThePool, sb,
+	saved = Harvest(&PCacheThePool, sb, NBuffers,
 					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr);
 	PCacheSuperblockSetClean(sb, control, saved);
 	if (!PCacheDrain(&PCacheThePool.map))
@@ -235,9 +204,11 @@ PCacheSaveAtExit(int code, Datum arg)
 	PCacheUncoverReservation();
 	if (code != 0 && PgStartTime != 0)
 	{
+		PCacheNoteCrash();
 		PCacheTurnHugePagesOffAgain();
 		return;
 	}
+	sb->starts_from = 0;
 	why = WhyNotSaved(&control);
 	if (why == NULL)
 	{
@@ -246,12 +217,11 @@ PCacheSaveAtExit(int code, Datum arg)
 	}
 	else
 	{
-		ereport(LOG, (errmsg("persistent cache: not saved: %s", why)));
-		if (sb->state == PCACHE_STATE_ATTACHING)
-		{
-			sb->state = PCACHE_STATE_EMPTY;
-			(void) PCacheStoreOrTell();
-		}
+		ereport(LOG,
+				(errmsg("persistent cache: not saved: %s", why),
+				 pcache_mode == PERSISTENT_CACHE_ALWAYS ?
+				 errdetail("The next start judges what is left.") : 0));
+		(void) PCacheStoreOrTell();
 	}
 	(void) flock(PCacheThePool.fd, LOCK_UN);
 }

@@ -73,10 +73,10 @@ LogPlace(void)
 		ereport(LOG,
 				(errmsg("bad blocks of persistent cache pool \"%s\" are not known: %s",
 						PCacheThePool.path, media->blocks_why)));
-	if (pcache_mode == PERSISTENT_CACHE_ALWAYS)
+	if (pcache_mode == PERSISTENT_CACHE_ALWAYS && PCacheThePool.fs_kind == PCACHE_FS_FSDAX)
 		ereport(LOG,
-				(errmsg("persistent cache: mode \"always\" is used as \"planned_restart\""),
-				 errdetail("This version of pg_pcache keeps pages over clean stops only.")));
+				(errmsg("persistent cache: a start after a loss of power will be cold"),
+				 errdetail("This version of pg_pcache keeps pages when processes are killed, but not over another boot of the host, unless the server was shut down cleanly.")));
 }
 
 /* Tell how the server starts, and why. */
@@ -98,6 +98,10 @@ PCacheLogStart(void)
 		return;
 	}
 	ListDropped(&dropped);
+	if (PCacheStart.post_mortem)
+		ereport(LOG,
+				(errmsg("persistent cache: the server was killed; what it left was judged in %.3f ms",
+						PCacheStart.judge_usec / 1000.0)));
 	ereport(LOG,
 			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all",
 					kept, PCacheStart.found, NBuffers,

@@ -16,6 +16,8 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "postmaster/postmaster.h"
 #include "storage/bufmgr.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_library.h"
@@ -64,19 +66,64 @@ PCacheServerIsKnown(PCacheError *err)
 }
 
 /*
+ * Which bits of an LWLock say that somebody holds it?  They differ between major
+ * versions, so a lock of our own tells.  The lowest ones count those who share it, up to
+ * the one that is set if it is held exclusively.  Returns 0 if it looks otherwise.
+ */
+static uint32
+LearnLockHeld(void)
+{
+	LWLock		lock;
+	uint32		initial;
+	uint32		shared;
+	uint32		exclusive;
+
+	LWLockInitialize(&lock, LWTRANCHE_BUFFER_CONTENT);
+	initial = pg_atomic_read_u32(&lock.state);
+	(void) LWLockConditionalAcquire(&lock, LW_SHARED);
+	shared = pg_atomic_read_u32(&lock.state) ^ initial;
+	LWLockRelease(&lock);
+	(void) LWLockConditionalAcquire(&lock, LW_EXCLUSIVE);
+	exclusive = pg_atomic_read_u32(&lock.state) ^ initial;
+	LWLockRelease(&lock);
+	if (shared != 1 || pg_popcount32(exclusive) != 1 || exclusive < MAX_BACKENDS)
+		return 0;
+	return exclusive | (exclusive - 1);
+}
+
+/* How the headers of this server look, for who judges them when it is dead. */
+void
+PCacheDescribeHeaders(PCacheHeaderLayout *layout)
+{
+	memset(layout, 0, sizeof(*layout));
+	layout->tag = offsetof(BufferDesc, tag);
+	layout->state = offsetof(BufferDesc, state);
+	layout->content_lock = offsetof(BufferDesc, content_lock) + offsetof(LWLock, state);
+	layout->present = BM_VALID | BM_TAG_VALID;
+	layout->dirty = BM_DIRTY;
+	layout->in_change = BM_IO_IN_PROGRESS | BM_IO_ERROR | BM_LOCKED;
+	layout->permanent = BM_PERMANENT;
+	layout->usage_count_mask = BUF_USAGECOUNT_MASK;
+	layout->usage_count_one = BUF_USAGECOUNT_ONE;
+	layout->lock_held = LearnLockHeld();
+}
+
+/*
  * Do the buffer headers that the server has just made look as they should?
  */
 bool
 PCacheHeadersAreKnown(PCacheError *err)
 {
 	const int	samples[] = {0, 1, NBuffers / 2, NBuffers - 1};
+	uint32		lock_held = LearnLockHeld();
 
 	for (int i = 0; i < lengthof(samples); i++)
 	{
 		int			slot = samples[i];
 		BufferDesc *buf = &BufferDescriptors[slot].bufferdesc;
 
-		if (buf->buf_id != slot || pg_atomic_read_u32(&buf->state) != 0 ||
+		if (buf->buf_id != slot || pg_atomic_read_u32(&buf->state) != 0 || lock_held == 0 ||
+			(pg_atomic_read_u32(&buf->content_lock.state) & lock_held) != 0 ||
 			buf->freeNext != (slot == NBuffers - 1 ? FREENEXT_END_OF_LIST : slot + 1))
 		{
 			PCacheSetError(err, _("the buffer headers of this server are not those of PostgreSQL %s"),
@@ -121,8 +168,18 @@ static const char *const read_error_settings[] = {
 static void
 NoteReadErrors(bool newval, void *extra)
 {
-	if (newval && PCacheLibrary != NULL)
-		pg_atomic_write_u32(&PCacheLibrary->read_errors_ignored, 1);
+	if (newval && PCacheStart.in_use)
+		PCacheNoteReadErrors(true);
+}
+
+/* Say in the pool whether its pages may have been read so. */
+void
+PCacheNoteReadErrors(bool ignored)
+{
+	uint64	   *note = (uint64 *) (PCacheThePool.map.base + PCACHE_READ_ERRORS_OFFSET);
+
+	*note = ignored;
+	(void) PCachePersist(&PCacheThePool.map, note, sizeof(*note));
 }
 
 /*

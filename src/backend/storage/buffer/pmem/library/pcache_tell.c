@@ -147,7 +147,7 @@ static void
 CurrentConfig(PCacheNextConfig *config)
 {
 	memset(config, 0, sizeof(*config));
-	config->mode = PERSISTENT_CACHE_PLANNED_RESTART;
+	config->mode = pcache_mode;
 	config->directory = pcache_directory;
 	config->size = pcache_size;
 	config->nbuffers = NBuffers;

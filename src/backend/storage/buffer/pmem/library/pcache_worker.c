@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_worker.c
- *	  A background worker: says that the server is ready, and allocates a new pool.
+ *	  A background worker: says that the server is ready, allocates a new pool, and
+ *	  watches the cluster in mode always.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -25,7 +26,6 @@
 #include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
 #include "utils/guc.h"
-#include "utils/wait_event.h"
 
 /* How often to look whether the server is ready, in milliseconds. */
 #define READY_INTERVAL		100
@@ -71,10 +71,10 @@ IsAskedToStop(void)
 /*
  * The server has become ready with what was kept: the next start need not be careful.
  */
-void
-PCacheMarkReady(void)
+static void
+MarkReady(void)
 {
-	PCacheLibrary->superblock.state = PCACHE_STATE_DIRTY;
+	PCacheLibrary->superblock.starts_from = 0;
 	(void) PCacheStoreOrTell();
 }
 
@@ -82,9 +82,9 @@ PCacheMarkReady(void)
 static bool
 IsMarkedReady(void)
 {
-	if (PCacheLibrary->superblock.state == PCACHE_STATE_ATTACHING && IsReady())
-		PCacheMarkReady();
-	return PCacheLibrary->superblock.state != PCACHE_STATE_ATTACHING;
+	if (PCacheLibrary->superblock.starts_from != 0 && IsReady())
+		MarkReady();
+	return PCacheLibrary->superblock.starts_from == 0;
 }
 
 /*
@@ -102,6 +102,7 @@ AllocatePool(PCachePool *pool)
 	for (uint64 at = 0; at < pool->file_size; at += ALLOCATE_AT_ONCE)
 	{
 		(void) IsMarkedReady();
+		PCacheWatch();
 		if (PCachePoolAllocate(pool, at, Min(ALLOCATE_AT_ONCE, pool->file_size - at), &err))
 			continue;
 		ExitIfRequested();
@@ -115,9 +116,7 @@ AllocatePool(PCachePool *pool)
 static void
 WaitFor(long milliseconds)
 {
-	(void) WaitLatch(MyLatch,
-					 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | (milliseconds > 0 ? WL_TIMEOUT : 0),
-					 milliseconds, PG_WAIT_EXTENSION);
+	PCacheWaitAndWatch(milliseconds);
 	ResetLatch(MyLatch);
 	ExitIfRequested();
 }
@@ -141,6 +140,7 @@ RestBetweenSteps(void)
 		if (INSTR_TIME_GET_MILLISEC(elapsed) >= 1)
 			WaitFor(3 * INSTR_TIME_GET_MILLISEC(elapsed));
 	}
+	PCacheWatch();
 	INSTR_TIME_SET_CURRENT(step_began);
 	return IsAskedToStop();
 }
@@ -168,6 +168,7 @@ pg_pcache_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	if (!PCacheStart.in_use)
 		proc_exit(0);
+	PCacheBeginWatch();
 	PCachePoolInterrupted = IsAskedToStop;
 	PCacheGiveHeadersBack();
 	AllocatePool(&PCacheThePool);

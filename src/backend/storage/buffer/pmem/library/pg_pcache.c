@@ -162,5 +162,6 @@ _PG_init(void)
 		return;
 	PCacheWrapRedo();
 	PCacheWatchReadErrors();
+	PCacheWatchDeaths();
 	PCacheRegisterWorker();
 }

@@ -58,6 +58,15 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 	PCacheReadControlSeen(pool->fd, facts->control_seen);
 	PCacheSuspectRead(pool->fd, &facts->suspect);
 	PCacheCopyNotesRead(pool->fd, facts->copies);
+	if (PCacheIsLibrary())
+	{
+		uint64		ignored = 0;
+
+		(void) PCacheReadSighting(pool->fd, &facts->sighting);
+		facts->read_errors_ignored =
+			!PCacheReadExact(pool->fd, &ignored, sizeof(ignored), PCACHE_READ_ERRORS_OFFSET) ||
+			ignored != 0;
+	}
 }
 
 static bool

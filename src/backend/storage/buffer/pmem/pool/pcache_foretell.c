@@ -73,19 +73,24 @@ PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err)
 	return false;
 }
 
+/* So many starts that keep pages may end before they are ready, in mode always. */
+#define MAX_STARTS_CUT_OFF	2
+
 /*
- * A start that used the library's pool did not get as far as to accept
- * connections.  If what it had kept was the reason, the next one would end in the
- * same way.  So this one goes without, and makes the pool empty for those after it.
+ * A start that had kept pages of the library's pool did not get as far as to accept
+ * connections.  If these pages were the reason, the next one would end in the same way.
+ * So this one goes without, and makes the pool empty for those after it.  In mode
+ * always a server may be killed while it recovers, so that has to happen twice.
  */
 bool
 PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 				uint64 system_identifier, PCacheError *err)
 {
-	if (!PCacheIsLibrary() || sb->state != PCACHE_STATE_ATTACHING ||
+	if (!PCacheIsLibrary() || sb->state == PCACHE_STATE_EMPTY ||
+		sb->starts_from < (sb->mode == PERSISTENT_CACHE_ALWAYS ? MAX_STARTS_CUT_OFF : 1) ||
 		sb->system_identifier != system_identifier)
 		return false;
-	PCacheSetError(err, _("the last start with persistent cache pool \"%s\" did not become ready, or pg_pcache was interrupted while it changed the pool"),
+	PCacheSetError(err, _("the last start with persistent cache pool \"%s\" did not become ready"),
 				   pool->path);
 	PCacheSetHint(err, _("A start that finds this goes without the pool, unless \"%s\" is on, and the one after it uses the pool again, cold."),
 				  PCacheSetting("required"));
@@ -101,6 +106,9 @@ PCacheKindSurvives(PCacheFsKind kind, const char *path, PCacheError *err)
 {
 	const char *why = NULL;
 
+	/* the library's pool survives processes anywhere, and is cold after power was lost */
+	if (PCacheIsLibrary())
+		return true;
 	if (kind == PCACHE_FS_FILE)
 		why = _("the pool is an ordinary file, whose pages reach the media in any order");
 #ifndef USE_LIBPMEM
@@ -311,7 +319,8 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 			break;
 		case PCACHE_NEXT_RESTART:
 			/* a server that is not consistent yet saves nothing */
-			if (next.chosen.state != PCACHE_STATE_DIRTY)
+			if (next.chosen.state != PCACHE_STATE_DIRTY ||
+				(PCacheIsLibrary() && next.chosen.starts_from != 0))
 				break;
 			next_control.state = DB_SHUTDOWNED;
 			next_facts.control = &next_control;

@@ -20,8 +20,11 @@
 #include "postgres_fe.h"
 #endif
 
+#include <time.h>
+
 #include "access/xlogdefs.h"
 #include "storage/pcache_gate.h"
+#include "storage/pcache_harvest.h"
 #include "storage/pcache_suspect.h"
 
 /* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
@@ -156,6 +159,9 @@ GateSuspect(const PCacheGateFacts *facts)
 {
 	char		death[256];
 
+	if (facts->read_errors_ignored)
+		return Refuse(PCACHE_COLD_SUSPECT,
+					  _("pages may have been read with \"zero_damaged_pages\" or \"ignore_checksum_failure\""));
 	if (facts->suspect.died == 0)
 		return Refuse(PCACHE_WARM, "%s", "");
 	PCacheSuspectDescribe(&facts->suspect, death, sizeof(death));
@@ -264,6 +270,38 @@ GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 }
 
 /*
+ * The library's server was killed.  Is the cluster as it has last seen it?  The
+ * files are for the page gate.
+ */
+static PCacheVerdict
+GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	const ControlFileData *control = facts->control;
+	const PCacheSighting *seen = &facts->sighting;
+	PCacheError err;
+
+	if (PCacheHostRestarted(sb, facts))
+		return Refuse(PCACHE_COLD_POWER,
+					  _("the host was restarted, and the server was not shut down cleanly"));
+	if (seen->generation != PCacheGenerationOf(control))
+	{
+		if (seen->checkpoint != control->checkPoint)
+			return Refuse(PCACHE_COLD_CHECKPOINT,
+						  _("the pool knows of checkpoint %X/%X, the last checkpoint of the cluster is at %X/%X"),
+						  LSN_FORMAT_ARGS(seen->checkpoint),
+						  LSN_FORMAT_ARGS(control->checkPoint));
+		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
+					  _("the control file is not what the pool's server last saw"));
+	}
+	if (!PCacheHeaderLayoutIsSane(&sb->headers))
+		return Refuse(PCACHE_COLD_VERSION,
+					  _("the pool does not tell how its buffer headers look"));
+	if (!PCacheWitnessMatches(&seen->written, control->xlog_seg_size, &err))
+		return Refuse(PCACHE_COLD_WATERMARK, "%s", err.message);
+	return Refuse(PCACHE_WARM, "%s", "");
+}
+
+/*
  * Are pool and pg_control from the same stop, and was that one after which
  * pages can be kept?
  */
@@ -282,7 +320,7 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 						  _("the last start did not reach a consistent state, or pg_pcache was interrupted while it filled or resized the pool"));
 		case PCACHE_STATE_DIRTY:
 			if (sb->mode == PERSISTENT_CACHE_ALWAYS)
-				return GateCrash(sb, facts);
+				return PCacheIsLibrary() ? GateKilled(sb, facts) : GateCrash(sb, facts);
 			return Refuse(PCACHE_COLD_DIRTY,
 						  _("the server was not shut down cleanly"));
 		default:
@@ -291,8 +329,10 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 						  sb->state);
 	}
 
+	/* the library has saved what a killed server left, and the start ended there */
 	if (control->state != DB_SHUTDOWNED &&
-		control->state != DB_SHUTDOWNED_IN_RECOVERY)
+		control->state != DB_SHUTDOWNED_IN_RECOVERY &&
+		!(PCacheIsLibrary() && sb->control_state == control->state))
 		return Refuse(PCACHE_COLD_CONTROL_STATE,
 					  _("the cluster was run without the pool, and not shut down cleanly"));
 	if (saved->timeline != control->checkPointCopy.ThisTimeLineID)
@@ -510,6 +550,26 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 }
 
 /*
+ * After the library's server was killed: since when must nobody have changed a file
+ * that a page is kept of?  The server itself has, until it died, and it says every
+ * half second that it lives.  With a clock that was set back that is not known, so all
+ * files count as changed.
+ */
+static int64
+UnchangedSince(const PCacheGateFacts *facts)
+{
+	struct timespec now;
+
+	if (!PCacheIsLibrary() || facts->control->state == DB_SHUTDOWNED ||
+		facts->control->state == DB_SHUTDOWNED_IN_RECOVERY)
+		return 0;
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (now.tv_sec < facts->sighting.seen_at / PCACHE_NSEC)
+		return 1;
+	return facts->sighting.seen_at + PCACHE_SIGHTING_TOLERANCE;
+}
+
+/*
  * Fill in what PCachePageIsDirty() asks for, of a pool that is to be kept.
  *
  * After a clean stop all epochs are completed; the redo point is still that of
@@ -526,7 +586,8 @@ PCacheSetCompleted(PCachePageFacts *facts, const PCacheSuperblock *sb,
 	facts->redo = gate_facts->control->checkPointCopy.redo;
 	facts->is_ledger = PCacheIsLibrary();
 	facts->all_written = gate_facts->control->state == DB_SHUTDOWNED;
-	if (sb->state == PCACHE_STATE_CLEAN)
+	facts->unchanged_since = UnchangedSince(gate_facts);
+	if (sb->state == PCACHE_STATE_CLEAN || facts->is_ledger)
 	{
 		facts->completed_epoch = PG_UINT64_MAX;
 		return;
@@ -575,9 +636,9 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 /*
  * The library's rule: is the page what a start without the pool would read?
  *
- * An entry says: when I was written, at the end of a clean stop, this page was
- * valid, clean, unlocked and not in I/O.  The gates have found that pg_control is
- * what that stop left.
+ * An entry says: when I was written, at the end of a clean stop, or of what a killed
+ * server left, this page was valid, clean, unlocked and not in I/O.  The gates have
+ * found that pg_control is what that server left.
  *
  * If pg_control says "shut down", the shutdown checkpoint has written and synced
  * whatever was dirty before it, and what was made dirty after it has no entry.
@@ -592,6 +653,26 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
  * logged before the restartpoint's redo point, and replay repeats the rest.
  * A page with an LSN below redo was last changed before that.  It must have an
  * LSN, so it must be of a main fork: maps are changed without one.
+ *
+ * The same is true of any other state, in which the server was killed, for the
+ * checkpoint that pg_control has:
+ *
+ * The checkpoint, or restartpoint, has written and synced each page that was dirty
+ * at its redo point.  A logged change since then has given the page an LSN that is
+ * not below redo.  So what the page has by its log, its file has durably.
+ *
+ * What is changed without an LSN are hints, and these are true of the page whatever
+ * becomes of the WAL: a hint about a transaction is set when its commit is durable, or
+ * when the page's own LSN is beyond that commit, which then is before redo.  Whether
+ * the files and WAL were put back to where that was not yet so, the gates have asked.
+ * An index's hint that an entry is dead may be set before the commit is durable, but
+ * with the page locked until it is dirty.  A page that is locked or dirty has no entry,
+ * and once it was written its file has the hint as well.  A page that was initialized,
+ * but not made dirty, has no LSN.
+ *
+ * What changed the page later has a record behind redo.  If it is there, replay applies
+ * it to this page as it would to the file's.  If not, the file does not have the change
+ * either.  So a start that keeps the page is one that has read it already.
  */
 static PCachePageVerdict
 JudgeEntry(const PCacheDescriptor *desc, const PCachePageFacts *facts)
@@ -651,7 +732,9 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 							  sizeof(PCacheDescriptor)))
 		return PCACHE_PAGE_BAD_BLOCK;
 	if (!PCacheSeqIsSealed(desc->seq))
-		return PCACHE_PAGE_FREE;
+		return desc->why_free == PCACHE_DESC_WAS_DIRTY ? PCACHE_PAGE_DIRTY :
+			desc->why_free == PCACHE_DESC_WAS_IN_CHANGE ? PCACHE_PAGE_IN_CHANGE :
+			PCACHE_PAGE_FREE;
 	if (!PCacheDescriptorIsIntact(desc, slot))
 		return PCACHE_PAGE_CRC;
 	if (!PCacheDescriptorHasSaneTag(desc))
@@ -671,7 +754,7 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 	rlocator.relNumber = desc->rel_number;
 	nblocks = PCacheRelSize(facts->sizes, rlocator, desc->fork_number);
 	if (nblocks < 0)
-		return PCACHE_PAGE_NO_FILE;
+		return nblocks == PCACHE_REL_CHANGED ? PCACHE_PAGE_FILE_CHANGED : PCACHE_PAGE_NO_FILE;
 	if (desc->block_number >= nblocks)
 		return PCACHE_PAGE_BEYOND_EOF;
 	return PCACHE_PAGE_KEPT;
@@ -707,6 +790,12 @@ PCachePageVerdictName(PCachePageVerdict verdict)
 			return "younger than redo";
 		case PCACHE_PAGE_COPIED:
 			return "copied database";
+		case PCACHE_PAGE_DIRTY:
+			return "dirty";
+		case PCACHE_PAGE_IN_CHANGE:
+			return "in change";
+		case PCACHE_PAGE_FILE_CHANGED:
+			return "file changed";
 		case PCACHE_PAGE_BAD_BLOCK:
 			return "bad block";
 		case PCACHE_PAGE_DUPLICATE:

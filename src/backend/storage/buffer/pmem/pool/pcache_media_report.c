@@ -103,13 +103,11 @@ PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)
 		(PCacheMediaRangeIsBad(report, PCACHE_SUPERBLOCK_OFFSET, PCACHE_SUPERBLOCK_SIZE) &&
 		 PCacheMediaRangeIsBad(report, PCACHE_COPY_OFFSET, PCACHE_SUPERBLOCK_SIZE)))
 		return false;
+	/* from the watermark up to the last note */
 	return !always ||
-		!(PCacheMediaRangeIsBad(report, PCACHE_WATERMARK_OFFSET,
-								2 * sizeof(PCacheWatermark)) ||
-		  PCacheMediaRangeIsBad(report, PCACHE_CONTROL_OFFSET,
-								2 * sizeof(PCacheControlSeen)) ||
-		  PCacheMediaRangeIsBad(report, PCACHE_SUSPECT_OFFSET,
-								sizeof(PCacheSuspect)));
+		!PCacheMediaRangeIsBad(report, PCACHE_WATERMARK_OFFSET,
+							   PCACHE_READ_ERRORS_OFFSET + PCACHE_CACHE_LINE -
+							   PCACHE_WATERMARK_OFFSET);
 }
 
 /* Answer "unknown" for bad blocks; the first reason given is kept. */

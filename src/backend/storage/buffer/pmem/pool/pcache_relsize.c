@@ -76,13 +76,19 @@ RelSizeKeysEqual(const RelSizeKey *a, const RelSizeKey *b)
 struct PCacheRelSizes
 {
 	relsize_hash *hash;
+	int64		unchanged_since;
+
 	/* Neighbouring slots often hold the same relation. */
 	RelSizeKey	last_key;
 	int64		last_nblocks;
 };
 
+/*
+ * unchanged_since is a time in nanoseconds since 1970, and a fork of which a file was
+ * changed later is told; 0 if that does not matter.
+ */
 struct PCacheRelSizes *
-PCacheRelSizesCreate(void)
+PCacheRelSizesCreate(int64 unchanged_since)
 {
 	struct PCacheRelSizes *sizes = palloc0(sizeof(*sizes));
 
@@ -91,6 +97,7 @@ PCacheRelSizesCreate(void)
 #else
 	sizes->hash = relsize_create(CurrentMemoryContext, 256, NULL);
 #endif
+	sizes->unchanged_since = unchanged_since;
 	sizes->last_key.fork = InvalidForkNumber;
 	return sizes;
 }
@@ -103,11 +110,22 @@ PCacheRelSizesFree(struct PCacheRelSizes *sizes)
 }
 
 /*
+ * Whoever changes a file can set the time at which it was modified, but not that of
+ * the change.
+ */
+static bool
+WasChanged(const struct stat *st, int64 unchanged_since)
+{
+	return unchanged_since != 0 &&
+		st->st_ctim.tv_sec * INT64CONST(1000000000) + st->st_ctim.tv_nsec > unchanged_since;
+}
+
+/*
  * Add up the segments of a fork.  As in md.c, the first one that is not full
  * is the last one.
  */
 static int64
-StatFork(RelFileLocator rlocator, ForkNumber fork)
+StatFork(RelFileLocator rlocator, ForkNumber fork, int64 unchanged_since)
 {
 	RelPathStr	path = relpathperm(rlocator, fork);
 	char		segment[MAXPGPATH];
@@ -115,13 +133,17 @@ StatFork(RelFileLocator rlocator, ForkNumber fork)
 	int64		nblocks;
 
 	if (stat(path.str, &st) < 0)
-		return -1;
+		return PCACHE_REL_MISSING;
+	if (WasChanged(&st, unchanged_since))
+		return PCACHE_REL_CHANGED;
 	nblocks = st.st_size / BLCKSZ;
 	for (int segno = 1; nblocks == (int64) segno * RELSEG_SIZE; segno++)
 	{
 		snprintf(segment, sizeof(segment), "%s.%d", path.str, segno);
 		if (stat(segment, &st) < 0)
 			break;
+		if (WasChanged(&st, unchanged_since))
+			return PCACHE_REL_CHANGED;
 		nblocks += st.st_size / BLCKSZ;
 	}
 	return nblocks;
@@ -139,8 +161,8 @@ LookUp(struct PCacheRelSizes *sizes, RelSizeKey key)
 		nblocks = entry->nblocks;
 	else
 	{
-		nblocks = StatFork(key.rlocator, key.fork);
-		if (nblocks >= 0)
+		nblocks = StatFork(key.rlocator, key.fork, sizes->unchanged_since);
+		if (nblocks != PCACHE_REL_MISSING)
 			relsize_insert(sizes->hash, key, &found)->nblocks = nblocks;
 	}
 
@@ -150,8 +172,8 @@ LookUp(struct PCacheRelSizes *sizes, RelSizeKey key)
 }
 
 /*
- * The length of a relation fork in blocks, or -1 if there is no such file.
- * A file that cannot be looked at counts as missing.
+ * The length of a relation fork in blocks, or PCACHE_REL_MISSING if there is no such
+ * file, or PCACHE_REL_CHANGED.  A file that cannot be looked at counts as missing.
  */
 int64
 PCacheRelSize(struct PCacheRelSizes *sizes, RelFileLocator rlocator,

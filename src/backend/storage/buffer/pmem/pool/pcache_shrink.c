@@ -32,6 +32,7 @@
 #include "common/logging.h"
 #endif
 #include "storage/pcache_descriptor.h"
+#include "storage/pcache_harvest.h"
 #include "storage/pcache_shrink.h"
 
 /*
@@ -198,7 +199,7 @@ VisitSlots(PCacheShrink *shrink, int fd, Visit visit, void *state)
 		uint32		n = Min(DESCRIPTORS_PER_READ, shrink->slots - first);
 
 		/* descriptors that can't be read come back damaged */
-		(void) PCacheReadDescriptors(fd, first, n, descs);
+		(void) PCacheReadLedger(fd, shrink->superblock, first, n, descs);
 		for (uint32 i = 0; i < n; i++)
 			visit(shrink, first + i, &descs[i], state);
 		if (shrink->interrupts != NULL)

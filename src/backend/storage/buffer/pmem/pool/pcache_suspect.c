@@ -70,7 +70,10 @@ PCacheSuspectRead(int fd, PCacheSuspect *suspect)
 void
 PCacheSuspectDescribe(const PCacheSuspect *suspect, char *text, size_t len)
 {
-	if (PCacheSuspectIsIntact(suspect))
+	if (PCacheSuspectIsIntact(suspect) && PCacheSuspectSignal(suspect) == 0)
+		snprintf(text, len, _("a server process (reported by PID %d) was not ended by SIGKILL"),
+				 PCacheSuspectPid(suspect));
+	else if (PCacheSuspectIsIntact(suspect))
 		snprintf(text, len,
 				 _("server process (PID %d) was terminated by signal %d: %s"),
 				 PCacheSuspectPid(suspect), PCacheSuspectSignal(suspect),

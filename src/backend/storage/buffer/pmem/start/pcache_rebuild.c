@@ -235,7 +235,7 @@ PersistentCacheRebuildMain(Datum main_arg)
 	if (!JoinRebuild(&facts, &nslots))
 		proc_exit(0);
 	facts.media = &no_bad_blocks;
-	facts.sizes = PCacheRelSizesCreate();
+	facts.sizes = PCacheRelSizesCreate(0);
 
 	while (!ShutdownRequestPending && PostmasterIsAlive() &&
 		   (n = ClaimChunk(&first)) > 0)

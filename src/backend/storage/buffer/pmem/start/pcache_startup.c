@@ -371,7 +371,7 @@ PersistentCacheStartup(bool have_backup_label)
 	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 	{
 		facts.drop_unlogged = InRecovery;
-		facts.sizes = PCacheRelSizesCreate();
+		facts.sizes = PCacheRelSizesCreate(0);
 		facts.media = &PCacheMedia;
 		facts.blocks_offset = PCacheCtl->superblock.blocks_offset;
 		facts.file_size = PCacheThePool.file_size;

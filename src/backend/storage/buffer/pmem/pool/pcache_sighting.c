@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_sighting.c
+ *	  What the library's server last saw of its cluster.
+ *
+ * A start that finds the cluster as the pool's server last saw it knows that
+ * nobody else has run it to another checkpoint, and that it was not put back to an
+ * earlier state: see rule "the cluster is as its server last saw it" of
+ * README.library.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_sighting.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include "common/hashfn.h"
+#include "port/pg_crc32c.h"
+#include "storage/pcache_error.h"
+#include "storage/pcache_witness.h"
+
+static uint32
+SightingCrc(const PCacheSighting *sighting)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, sighting, offsetof(PCacheSighting, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/*
+ * The generation that a pg_control stands for: a hash of all that it says.
+ *
+ * In archive recovery the server writes it again and again to say how far replay
+ * has come.  That is left out, because what a page says that is older than
+ * the redo point does not depend on it, and a sighting would always be late.
+ */
+uint64
+PCacheGenerationOf(const ControlFileData *control)
+{
+	ControlFileData copy;
+
+	/* with its padding, which is written and read like the rest */
+	memcpy(&copy, control, sizeof(copy));
+	if (copy.state == DB_IN_ARCHIVE_RECOVERY)
+	{
+		copy.time = 0;
+		copy.minRecoveryPoint = 0;
+		copy.minRecoveryPointTLI = 0;
+	}
+	return hash_bytes_extended((const unsigned char *) &copy,
+							   offsetof(ControlFileData, crc), 0);
+}
+
+/*
+ * Fill in a sighting of a pg_control, at a time in nanoseconds since 1970.  What
+ * it says of WAL is left as it was.
+ */
+void
+PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
+				   int64 seen_at)
+{
+	sighting->generation = PCacheGenerationOf(control);
+	sighting->checkpoint = control->checkPoint;
+	sighting->seen_at = seen_at;
+}
+
+/*
+ * Store a sighting, which gets the next number.  Whoever does may be killed at any
+ * moment, and then the one before it is still there.  Nobody else may store one.
+ */
+void
+PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting)
+{
+	PCacheSighting *slots = (PCacheSighting *) (map->base + PCACHE_SIGHTING_OFFSET);
+
+	sighting->number++;
+	sighting->crc = SightingCrc(sighting);
+	memcpy(&slots[sighting->number % 2], sighting, sizeof(*sighting));
+}
+
+/*
+ * Read the last sighting of an open pool.  Returns false, with all of it zero, if
+ * there is none.
+ */
+bool
+PCacheReadSighting(int fd, PCacheSighting *sighting)
+{
+	PCacheSighting slots[2];
+
+	memset(sighting, 0, sizeof(*sighting));
+	if (!PCacheReadExact(fd, slots, sizeof(slots), PCACHE_SIGHTING_OFFSET))
+		return false;
+	for (int i = 0; i < 2; i++)
+	{
+		if (slots[i].number > sighting->number && slots[i].crc == SightingCrc(&slots[i]))
+			*sighting = slots[i];
+	}
+	return sighting->number != 0;
+}

@@ -1,0 +1,238 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# Mode always: what was cached stays when processes are killed, and only what is proved to
+# be right.
+
+use strict;
+use warnings FATAL => 'all';
+
+use JSON::PP;
+use PCacheModule;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = module_node('main', mode => 'always', standby => 1,
+	conf => "restart_after_crash = on\nwal_keep_size = 256MB\n");
+my $data = $node->data_dir;
+my ($offset, $outcome, $right);
+
+# Clean pages, some that are dirty, and some that were logged since the checkpoint and are
+# written.
+sub work
+{
+	change_tables($node);
+	warm_pages($node);
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->safe_psql('postgres', q{UPDATE t_kinds SET p = p + point(1, 0) WHERE id % 50 = 3});
+	return;
+}
+
+# What pg_pcache says of a node that is down, if there is the program.
+sub foretold
+{
+	my ($result) = run_command([ 'pg_pcache', 'verify', '--json', '-D', $data ]);
+	return decode_json($result);
+}
+
+# A test: the server was killed, and the start keeps what it can, which was foretold.
+# Nothing that was kept is wrong.  Returns the outcome.
+sub start_after_kill
+{
+	my ($name, %params) = @_;
+	my $foretold = foretold();
+	my $outcome = start_and_compare($node, $name, %params);
+
+	is($outcome->{start}, 'warm', "$name: warm") or diag($outcome->{reason} // $outcome->{log});
+	like($outcome->{log}, qr/persistent cache: the server was killed; what it left was judged in/, "$name: the log says so");
+	cmp_ok($outcome->{kept}, '>', $params{at_least} // 300, "$name: kept $outcome->{kept} pages");
+	is($foretold->{next_start}, 'warm', "$name: foretold");
+	is($foretold->{pages}{kept}, $outcome->{kept}, "$name: as many pages were foretold");
+	is($foretold->{pages}{lc s/ /_/gr}, $outcome->{dropped}{$_}, "$name: and $outcome->{dropped}{$_} dropped, $_")
+	  for sort keys %{ $outcome->{dropped} };
+	return $outcome;
+}
+
+# A test: the server was killed, and then something was done.  The start is cold.
+sub cold_after_work
+{
+	my ($name, $reason, $code, %params) = @_;
+
+	work();
+	# it says each half second how far WAL goes
+	sleep 1;
+	kill_all($node);
+	$code->();
+	cold_start($node, $reason, $name, %params);
+	return;
+}
+
+sub single_user
+{
+	my ($sql) = @_;
+	my ($out, $err);
+
+	local %ENV = $node->_get_env();
+	IPC::Run::run([ 'postgres', '--single', '-j', '-D' => $data, 'postgres' ], '<' => \$sql, '>' => \$out, '2>' => \$err)
+	  or die "single-user mode failed: $err";
+	return;
+}
+
+# The data directory without the library, for a while.
+sub stock_run
+{
+	my ($mode, $sql) = @_;
+
+	local %ENV = $node->_get_env();
+	system_or_bail('pg_ctl', '-D' => $data, '-l' => $node->logfile . '.stock', '-w', '-o' => "-c shared_preload_libraries=''", 'start');
+	$node->safe_psql('postgres', $sql) if $sql;
+	system_or_bail('pg_ctl', '-D' => $data, '-m' => $mode, '-w', 'stop');
+	return;
+}
+
+$node->start;
+unlike(slurp_file($node->logfile), qr/used as "planned_restart"/, 'mode always is what it says');
+load_tables($node);
+
+# ---------------------------------------------------------------- killed
+for my $k (1 .. 3)
+{
+	work();
+	kill_all($node);
+	$outcome = start_after_kill("kill -9, $k");
+	cmp_ok($outcome->{dropped}{$_} // 0, '>', 0, "kill -9, $k: dropped, $_") for 'dirty', 'not a main fork', 'unlogged';
+	$node->safe_psql('postgres', q{INSERT INTO t_unlogged SELECT i, md5(i::text) FROM generate_series(1, 5000) i});
+}
+warm_restart($node, 'a clean stop in mode always');
+
+# a page that was logged since the checkpoint and is clean
+work();
+$node->safe_psql('postgres', q{SELECT pg_prewarm('t_heap'), pg_prewarm('t_toast')});
+$node->safe_psql('postgres', q{CREATE TABLE t_many AS SELECT i, repeat('x', 500) FROM generate_series(1, 60000) i});
+$node->safe_psql('postgres', q{SELECT count(*) FROM t_kinds; SELECT pg_prewarm('t_kinds')});
+kill_all($node);
+$outcome = start_after_kill('younger pages', at_least => 0);
+cmp_ok($outcome->{dropped}{'younger than redo'} // 0, '>', 0, 'pages younger than redo are dropped');
+$node->safe_psql('postgres', 'DROP TABLE t_many');
+
+work();
+$node->stop('immediate');
+start_after_kill('an immediate stop');
+
+# fewer buffers than the server had that was killed, and more
+for my $buffers ('16MB', '40MB', '24MB')
+{
+	work();
+	kill_all($node);
+	$node->append_conf('postgresql.conf', "shared_buffers = $buffers");
+	start_after_kill("$buffers of buffers after a kill");
+}
+
+# ---------------------------------------------------------------- one process
+work();
+$right = contents($node) =~ s/^t_(unlogged|seq).*\n//mgr;
+for my $k (1 .. 2)
+{
+	$offset = kill_backend($node, 'warm');
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', "backend $k killed: warm");
+	cmp_ok($outcome->{kept} // 0, '>', 300, "backend $k killed: kept pages");
+	is(contents($node) =~ s/^t_(unlogged|seq).*\n//mgr, $right, "backend $k killed: contents are right");
+}
+kill_all($node);
+start_after_kill('kill -9 after crash restarts');
+
+# A fault is no reason to trust memory, with and without the postmaster.
+for my $signal (qw(SEGV BUS ILL ABRT SYS))
+{
+	my $number = { SEGV => 11, BUS => 7, ILL => 4, ABRT => 6, SYS => 31 }->{$signal};
+
+	work();
+	$right = contents($node) =~ s/^t_(unlogged|seq).*\n//mgr;
+	kill_backend($node, qr/server process \(PID \d+\) was terminated by signal $number: [^,\n]*, and may have overwritten cached pages/, $signal);
+	is(contents($node) =~ s/^t_(unlogged|seq).*\n//mgr, $right, "SIG$signal: contents are right");
+}
+work();
+{
+	my $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'});
+
+	# the postmaster does not get to say how it ended
+	kill 'STOP', $node->{_pid};
+	kill 'SEGV', $pid;
+	kill_all($node);
+	$right = oracle($node);
+	$offset = log_offset($node);
+	$node->start;
+	like(start_outcome($node, $offset)->{reason}, qr/^server process \(PID $pid\) was terminated by signal 11/, 'a fault, and then kill -9: cold');
+	is(contents($node), $right, 'a fault, and then kill -9: contents are right');
+}
+
+# Without a word in the log nobody knows how a process ended.
+$node->append_conf('postgresql.conf', 'log_min_messages = panic');
+$node->reload;
+work();
+{
+	my $psql = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $psql->query('SELECT pg_backend_pid()');
+
+	kill 'KILL', $pid;
+	eval { $psql->quit };
+	wait_until_back($node);
+	$node->append_conf('postgresql.conf', 'log_min_messages = warning');
+	$node->reload;
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
+	is($node->safe_psql('postgres', q{SELECT last_start, last_start_detail ~ 'was not ended by SIGKILL' FROM pg_pcache_pool}), 'cold|t', 'a kill that is not seen: cold');
+}
+
+# ---------------------------------------------------------------- pages that may be wrong
+work();
+$node->safe_psql('postgres', 'SET zero_damaged_pages = on');
+kill_all($node);
+cold_start($node, qr/^pages may have been read with "zero_damaged_pages"/, 'zero_damaged_pages, and then kill -9');
+
+# A file that was changed by somebody else is read again, and no other.
+for my $case ([ 'touched', sub { chmod 0640, $_[0]; chmod 0600, $_[0] } ],
+	[ 'copied', sub { system_or_bail('cp', '-a', $_[0], "$_[0].copy"); rename "$_[0].copy", $_[0] } ])
+{
+	my ($name, $code) = @$case;
+
+	work();
+	my $path = "$data/" . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('t_toast')});
+	my $n = $node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache WHERE NOT isdirty AND relforknumber = 0 AND relfilenode = pg_relation_filenode('t_toast')});
+	kill_all($node);
+	# longer than the server would say that it lives
+	sleep 2;
+	$code->($path);
+	$outcome = start_after_kill("a file was $name");
+	cmp_ok($outcome->{dropped}{'file changed'} // 0, '>', 0, "a file was $name: its pages are dropped");
+	cmp_ok($outcome->{dropped}{'file changed'} // 0, '<=', $n, "a file was $name: and no others");
+}
+
+# ---------------------------------------------------------------- another cluster than it was
+cold_after_work('a run in single-user mode', qr/^the pool knows of checkpoint /,
+	sub { single_user("UPDATE t_heap SET filler = 'single' WHERE id % 7 = 0;\n") });
+cold_after_work('a stock run', qr/^the pool knows of checkpoint /, sub { stock_run('fast', q{UPDATE t_heap SET filler = 'stock' WHERE id % 9 = 0}) });
+cold_after_work('a stock run that was stopped at once', qr/^the pool knows of checkpoint /, sub { stock_run('immediate') });
+cold_after_work('WAL is gone', qr/^the WAL before \S+ on timeline 1 is not what was written$|^could not (open|read) file "pg_wal/,
+	sub {
+		my ($segment) = (sort grep { /\/[0-9A-F]{24}$/ } glob "$data/pg_wal/*")[-1];
+		my $lsn = (run_command([ 'pg_controldata', $data ]))[0] =~ /^Latest checkpoint's REDO WAL file: +(\S+)/m ? $1 : die;
+		# all that came after the segment of the redo point, as in an older snapshot
+		for my $path (grep { /\/[0-9A-F]{24}$/ && s{.*/}{}r gt $lsn } glob "$data/pg_wal/*") { unlink $path }
+		my $bytes = slurp_file("$data/pg_wal/$lsn");
+		my $used = length($bytes =~ s/\0+\z//r);
+		open my $f, '+<', "$data/pg_wal/$lsn" or die;
+		binmode $f;
+		seek $f, $used - 40, 0;
+		print $f "\0" x 40;
+		close $f;
+	});
+work();
+kill_all($node);
+{
+	# as after another boot
+	patch_superblock(pool_of($node), boot_id => 'x' x 16);
+	cold_start($node, qr/^the host was restarted, and the server was not shut down cleanly$/, 'another boot');
+}
+$node->stop;
+done_testing();
