@@ -11,12 +11,18 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "unit.h"
 
 #include "storage/pcache_find.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_gate.h"
+#include "storage/pcache_harvest.h"
 #include "storage/pcache_pool.h"
 
 /* Ledger, headers and blocks follow each other, each at a huge page's boundary. */
@@ -168,7 +174,7 @@ TestMinors(void **state)
 	assert_true(PCacheMinorWillDo(150019, true, &err));
 }
 
-/* Only a pool of this cluster that a start has not left yet makes one go without. */
+/* One start that was cut off is enough, or two in mode always; and no other cluster's. */
 static void
 TestCutOff(void **state)
 {
@@ -178,10 +184,273 @@ TestCutOff(void **state)
 
 	for (PCacheState s = PCACHE_STATE_EMPTY; s <= PCACHE_STATE_CLEAN; s++)
 	{
-		sb.state = s;
-		assert_int_equal(PCacheWasCutOff(&pool, &sb, 42, &err), s == PCACHE_STATE_ATTACHING);
-		assert_false(PCacheWasCutOff(&pool, &sb, 43, &err));
+		for (int starts = 0; starts <= 3; starts++)
+		{
+			sb.state = s;
+			sb.starts_from = starts;
+			sb.mode = PERSISTENT_CACHE_PLANNED_RESTART;
+			assert_int_equal(PCacheWasCutOff(&pool, &sb, 42, &err),
+							 s != PCACHE_STATE_EMPTY && starts >= 1);
+			sb.mode = PERSISTENT_CACHE_ALWAYS;
+			assert_int_equal(PCacheWasCutOff(&pool, &sb, 42, &err),
+							 s != PCACHE_STATE_EMPTY && starts >= 2);
+			assert_false(PCacheWasCutOff(&pool, &sb, 43, &err));
+		}
 	}
+}
+
+/* A header with a page, as a server of ours might have it. */
+static const PCacheHeaderLayout layout = {
+	.tag = 0,.state = 24,.content_lock = 40,
+	.present = 0x3000000,.dirty = 0x800000,.in_change = 0xC400000,
+	.permanent = 0x80000000,.usage_count_mask = 0x3C0000,.usage_count_one = 0x40000,
+	.lock_held = 0x1FFFFFF
+};
+
+static void
+MakeHeader(char *header, uint32 header_state, uint32 lock)
+{
+	PCachePageKey key = {1663, 5, 16384, 0, 77};
+
+	memset(header, 0x5A, 64);
+	memcpy(header + layout.tag, &key, sizeof(key));
+	memcpy(header + layout.state, &header_state, sizeof(header_state));
+	memcpy(header + layout.content_lock, &lock, sizeof(lock));
+}
+
+/* An entry is made of a header that nobody was working on, and of no other. */
+static void
+TestHarvest(void **state)
+{
+	static const struct
+	{
+		uint32		state;
+		uint32		lock;
+		int			why_free;	/* -1: it has an entry */
+	}			cases[] = {
+		{0x83000000, 0, -1},
+		{0x83000000, 0x40000000, -1},	/* waiters, and nobody who holds it */
+		{0x83000007, 0, -1},	/* pins */
+		{0x82000000, 0, 0},
+		{0x81000000, 0, 0},
+		{0, 0, 0},
+		{0x83800000, 0, PCACHE_DESC_WAS_DIRTY},
+		{0x83800000, 1, PCACHE_DESC_WAS_DIRTY},
+		{0x83000000, 1, PCACHE_DESC_WAS_IN_CHANGE},
+		{0x83000000, 0x1000000, PCACHE_DESC_WAS_IN_CHANGE},
+		{0x83400000, 0, PCACHE_DESC_WAS_IN_CHANGE},
+		{0x87000000, 0, PCACHE_DESC_WAS_IN_CHANGE},
+		{0x8B000000, 0, PCACHE_DESC_WAS_IN_CHANGE},
+	};
+	PageHeaderData page = {.pd_lsn = {0x1, 0x2345}};
+	PCacheHeaderLayout other = layout;
+	PCacheDescriptor entry;
+	char		header[64];
+
+	assert_true(PCacheHeaderLayoutIsSane(&layout));
+	other.tag = 48;
+	assert_false(PCacheHeaderLayoutIsSane(&other));
+	other = layout;
+	other.lock_held = 0;
+	assert_false(PCacheHeaderLayoutIsSane(&other));
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		memset(&entry, 0, sizeof(entry));
+		MakeHeader(header, cases[i].state, cases[i].lock);
+		assert_int_equal(PCacheHarvestHeader(&layout, header, 9, &entry), cases[i].why_free < 0);
+		if (cases[i].why_free >= 0)
+		{
+			assert_false(PCacheSeqIsSealed(entry.seq));
+			assert_int_equal(entry.why_free, cases[i].why_free);
+			continue;
+		}
+		PCacheHarvestLsn(&entry, &page);
+		assert_true(PCacheSeqIsSealed(entry.seq));
+		assert_true(PCacheDescriptorIsIntact(&entry, 9));
+		assert_true(entry.page_lsn == UINT64CONST(0x100002345));
+		assert_int_equal(entry.block_number, 77);
+		assert_int_equal(entry.rel_number, 16384);
+		assert_true(entry.flags & PCACHE_DESC_PERMANENT);
+	}
+	MakeHeader(header, 0x03140000, 0);
+	assert_true(PCacheHarvestHeader(&layout, header, 9, &entry));
+	assert_int_equal(entry.flags, 0);
+	assert_int_equal(entry.usage_count, 5);
+}
+
+/* Of two sightings the later one counts, if it was stored as a whole. */
+static void
+TestSightings(void **state)
+{
+	char	   *directory = MakeTempDirectory("/tmp");
+	char		path[MAXPGPATH];
+	int			fd;
+	PCacheMapping map = {.kind = PCACHE_PERSIST_MEMORY,.length = MIB(2)};
+	ControlFileData control = {.checkPoint = 0x1000};
+	PCacheSighting sighting = {0};
+	PCacheSighting found;
+
+	snprintf(path, sizeof(path), "%s/pool", directory);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	assert_int_equal(ftruncate(fd, MIB(2)), 0);
+	map.base = mmap(NULL, MIB(2), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_false(PCacheReadSighting(fd, &found));
+	assert_int_equal(found.number, 0);
+	for (int i = 1; i <= 5; i++)
+	{
+		PCacheSightingMake(&sighting, &control, i * PCACHE_NSEC);
+		PCacheSightingStore(&map, &sighting);
+		assert_true(PCacheReadSighting(fd, &found));
+		assert_int_equal(found.number, i);
+		assert_int_equal(found.seen_at, i * PCACHE_NSEC);
+		assert_memory_equal(&found, &sighting, sizeof(found));
+	}
+	/* who stored the last one was killed */
+	map.base[PCACHE_SIGHTING_OFFSET + sizeof(PCacheSighting) + 8] ^= 1;
+	assert_true(PCacheReadSighting(fd, &found));
+	assert_int_equal(found.number, 4);
+	map.base[PCACHE_SIGHTING_OFFSET + 8] ^= 1;
+	assert_false(PCacheReadSighting(fd, &found));
+
+	munmap(map.base, MIB(2));
+	close(fd);
+	unlink(path);
+	rmdir(directory);
+	free(directory);
+}
+
+/* All of pg_control counts, but for how far replay has come in archive recovery. */
+static void
+TestGeneration(void **state)
+{
+	ControlFileData control = {.state = DB_IN_PRODUCTION,.checkPoint = 0x1000,.crc = 5};
+	uint64		generation = PCacheGenerationOf(&control);
+
+	control.crc++;
+	assert_true(PCacheGenerationOf(&control) == generation);
+	for (size_t i = 0; i < offsetof(ControlFileData, crc); i++)
+	{
+		((char *) &control)[i] ^= 1;
+		assert_true(PCacheGenerationOf(&control) != generation);
+		((char *) &control)[i] ^= 1;
+	}
+	control.state = DB_IN_ARCHIVE_RECOVERY;
+	generation = PCacheGenerationOf(&control);
+	control.time++;
+	control.minRecoveryPoint++;
+	control.minRecoveryPointTLI++;
+	assert_true(PCacheGenerationOf(&control) == generation);
+	control.checkPointCopy.redo++;
+	assert_true(PCacheGenerationOf(&control) != generation);
+}
+
+/* A pool whose server was killed, and a cluster that is as it has last seen it. */
+static void
+TestKilled(void **state)
+{
+	const uint32 segment_size = 1024 * 1024;
+	const uint64 end = 3 * segment_size + 5000;
+	char	   *directory = MakeTempDirectory("/tmp");
+	ControlFileData control = {.system_identifier = 42,.state = DB_IN_PRODUCTION,
+		.pg_control_version = PG_CONTROL_VERSION,.catalog_version_no = 7,
+	.checkPoint = 0x1000,.xlog_seg_size = segment_size};
+	PCacheMediaReport media = {.blocks = PCACHE_MEDIA_CLEAN};
+	PCacheGateFacts facts = {.control = &control,.media = &media};
+	PCachePageFacts page_facts = {0};
+	PCacheSuperblock sb = {0};
+	PCacheGeometry g = PCacheComputeGeometry(16, MIB(2));
+	PCacheSighting *seen = &facts.sighting;
+	char		old[MAXPGPATH];
+	char		wal[8192];
+	int			fd;
+
+	assert_non_null(getcwd(old, sizeof(old)));
+	assert_int_equal(chdir(directory), 0);
+	assert_int_equal(mkdir("pg_wal", 0700), 0);
+	fd = open("pg_wal/000000010000000000000003", O_RDWR | O_CREAT, 0600);
+	memset(wal, 'w', sizeof(wal));
+	assert_int_equal(write(fd, wal, 5000), 5000);
+	assert_int_equal(ftruncate(fd, segment_size), 0);
+
+	sb.format_version = PCACHE_FORMAT_VERSION;
+	sb.superblock_size = PCACHE_SUPERBLOCK_SIZE;
+	sb.block_size = BLCKSZ;
+	sb.blocks_per_segment = RELSEG_SIZE;
+	sb.descriptor_size = sizeof(PCacheDescriptor);
+	sb.capacity = 16;
+	sb.descriptors_offset = PCACHE_DESCRIPTORS_OFFSET;
+	sb.blocks_offset = g.blocks_offset;
+	sb.pool_size = facts.file_size = g.pool_size;
+	sb.headers = layout;
+	assert_true(PCacheSuperblockAdopt(&sb, &control, PCACHE_FS_TMPFS, PERSISTENT_CACHE_ALWAYS, 16));
+	sb.state = PCACHE_STATE_DIRTY;
+	memcpy(facts.boot_id, sb.boot_id, sizeof(facts.boot_id));
+	seen->number = 1;
+	PCacheSightingMake(seen, &control, (int64) time(NULL) * PCACHE_NSEC);
+	assert_true(PCacheWatermarkFromDisk(&seen->written, 1, end, segment_size));
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
+
+	sb.mode = PERSISTENT_CACHE_PLANNED_RESTART;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_DIRTY);
+	sb.mode = PERSISTENT_CACHE_ALWAYS;
+	control.checkPoint++;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_CHECKPOINT);
+	control.checkPoint--;
+	control.time++;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_CONTROL_CHANGED);
+	control.time--;
+	facts.boot_id[0] ^= 1;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_POWER);
+	facts.boot_id[0] ^= 1;
+	sb.headers.lock_held = 0;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_VERSION);
+	sb.headers = layout;
+	facts.suspect.died = PCacheSuspectDeath(11, 77);
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_SUSPECT);
+	facts.suspect.died = 0;
+	facts.read_errors_ignored = true;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_SUSPECT);
+	facts.read_errors_ignored = false;
+	facts.backup_label = true;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_BACKUP_LABEL);
+	facts.backup_label = false;
+	assert_int_equal(pwrite(fd, "x", 1, 4990), 1);
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_WATERMARK);
+	assert_int_equal(pwrite(fd, "w", 1, 4990), 1);
+	seen->written.witness = 0;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_WATERMARK);
+	assert_true(PCacheWatermarkFromDisk(&seen->written, 1, end, segment_size));
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
+
+	/* files must be as they were a second later, if the clock was not set back */
+	PCacheSetCompleted(&page_facts, &sb, &facts);
+	assert_false(page_facts.all_written);
+	assert_true(page_facts.unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
+	seen->seen_at += 3600 * PCACHE_NSEC;
+	PCacheSetCompleted(&page_facts, &sb, &facts);
+	assert_int_equal(page_facts.unchanged_since, 1);
+	seen->seen_at -= 3600 * PCACHE_NSEC;
+
+	/* once it is saved, it is that of this pg_control */
+	PCacheSuperblockSetClean(&sb, &control, 3);
+	seen->generation = 0;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
+	control.crc++;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_CONTROL_CHANGED);
+	control.crc--;
+	control.state = DB_IN_CRASH_RECOVERY;
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_CONTROL_STATE);
+	control.state = DB_SHUTDOWNED;
+	PCacheSuperblockSetClean(&sb, &control, 3);
+	PCacheSetCompleted(&page_facts, &sb, &facts);
+	assert_int_equal(page_facts.unchanged_since, 0);
+
+	close(fd);
+	unlink("pg_wal/000000010000000000000003");
+	rmdir("pg_wal");
+	assert_int_equal(chdir(old), 0);
+	rmdir(directory);
+	free(directory);
 }
 
 int
@@ -194,6 +463,10 @@ main(void)
 		cmocka_unit_test(TestGates),
 		cmocka_unit_test(TestMinors),
 		cmocka_unit_test(TestCutOff),
+		cmocka_unit_test(TestHarvest),
+		cmocka_unit_test(TestSightings),
+		cmocka_unit_test(TestGeneration),
+		cmocka_unit_test(TestKilled),
 	};
 
 	return cmocka_run_group_tests_name("library", tests, NULL, NULL);

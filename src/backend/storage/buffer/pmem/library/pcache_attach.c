@@ -296,7 +296,8 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 		PCacheSetCompleted(facts, sb, gate_facts);
 		facts->drop_unlogged = control.state != DB_SHUTDOWNED ||
 			signals.standby || signals.recovery || signals.backup_label;
-		facts->sizes = PCacheRelSizesCreate(facts->unchanged_since);
+		/* as long as the postmaster lives nobody else changes files */
+		facts->sizes = PCacheRelSizesCreate(IsCrashRestart() ? 0 : facts->unchanged_since);
 		facts->media = media;
 		facts->blocks_offset = sb->blocks_offset;
 		facts->file_size = pool->file_size;

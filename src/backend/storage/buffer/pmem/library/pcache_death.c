@@ -8,8 +8,8 @@
  * SIGKILL is proof that a process did not do so.
  *
  * Such a process leaves a note in the pool itself, unless another library has set a
- * handler for the signal.  The postmaster tells in its log how a process ended, which
- * we read in a hook, and leaves the note then.
+ * handler for the signal.  The postmaster tells in its log how the first process ended
+ * for which it begins anew.  We read that in a hook, and leave the note then.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -40,7 +40,10 @@ static struct sigaction server_actions[lengthof(fault_signals)];
 
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
-/* The postmaster has seen how a process ended: by SIGKILL, or it has left a note. */
+/* Its last message was that a process was killed. */
+static bool was_killed = false;
+
+/* The server begins anew, or gives up, because a process was killed. */
 static bool is_explained = false;
 
 /* From a signal handler as well. */
@@ -49,6 +52,19 @@ NoteDeath(int signal, int pid)
 {
 	if (PCacheStart.in_use && PCacheThePool.map.base != NULL)
 		PCacheSuspectStore(&PCacheThePool.map, signal, pid);
+}
+
+/* Nobody has said how a process ended.  If there is a note, that says more. */
+static void
+NoteDeathUnlessKnown(void)
+{
+	PCacheSuspect known;
+
+	if (!PCacheStart.in_use || PCacheThePool.map.base == NULL)
+		return;
+	PCacheSuspectRead(PCacheThePool.fd, &known);
+	if (known.died == 0)
+		NoteDeath(0, MyProcPid);
 }
 
 /*
@@ -89,16 +105,15 @@ HandleFault(int signo, siginfo_t *info, void *context)
 }
 
 /*
- * Does the postmaster's message say that a process ended with this exit code, or by
- * this signal?  Returns its PID then, or 0.  format is the message before it was
- * translated.  The text must be what the translated format makes of it, with any
+ * Does the postmaster's message say that a process was ended by this signal?  Returns its
+ * PID then, or 0.  The text must be what the translated message makes of it, with any
  * name of a process and any PID.
  */
 static int
-PidInMessage(const ErrorData *edata, const char *format, int code)
+PidInMessage(const ErrorData *edata, int signal)
 {
-	char	   *expected = psprintf(dgettext(edata->domain, format), "\1", NO_PID, code,
-									pg_strsignal(code));
+	char	   *expected = psprintf(dgettext(edata->domain, edata->message_id), "\1", NO_PID,
+									signal, pg_strsignal(signal));
 	const char *name = strchr(expected, '\1');
 	const char *number = strstr(expected, CppAsString2(NO_PID));
 	const char *message = edata->message;
@@ -123,33 +138,37 @@ PidInMessage(const ErrorData *edata, const char *format, int code)
 }
 
 /*
- * If the message says that a process has ended, find out how.  Whoever exits with 0 or
- * 1 is in order.  What we do not understand is no proof.
+ * What does the postmaster say of the end of a process?  It says how the first one
+ * ended that it begins anew for, and then that it does.  How others end, it does not say.
  */
 static void
 LookAtEnd(const ErrorData *edata)
 {
-	static const char *const exited = "%s (PID %d) exited with exit code %d";
 	static const char *const signaled = "%s (PID %d) was terminated by signal %d: %s";
-	static const char *const other = "%s (PID %d) exited with unrecognized status %d";
+	static const char *const begins_anew = "terminating any other active server processes";
+	static const char *const gives_up = "aborting startup due to startup process failure";
+	bool		just_killed = was_killed;
 	const char *id = edata->message_id;
 	int			pid = 0;
 	int			signal = 0;
 
+	was_killed = false;
 	if (id == NULL)
 		return;
 	if (strcmp(id, signaled) == 0)
 	{
 		while (pid == 0 && ++signal < NSIG)
-			pid = PidInMessage(edata, signaled, signal);
-		if (pid == 0 || signal != SIGKILL)
+			pid = PidInMessage(edata, signal);
+		was_killed = pid != 0 && signal == SIGKILL;
+		if (!was_killed)
 			NoteDeath(pid != 0 ? signal : 0, pid != 0 ? pid : MyProcPid);
-		is_explained = true;
 	}
-	else if (strcmp(id, other) == 0 ||
-			 (strcmp(id, exited) == 0 && PidInMessage(edata, exited, 0) == 0 &&
-			  PidInMessage(edata, exited, 1) == 0))
-		NoteDeath(0, MyProcPid);
+	else if (strcmp(id, begins_anew) == 0 || strcmp(id, gives_up) == 0)
+	{
+		is_explained = true;
+		if (!just_killed)
+			NoteDeathUnlessKnown();
+	}
 }
 
 /*
@@ -175,14 +194,14 @@ void
 PCacheNoteCrash(void)
 {
 	if (!is_explained)
-		NoteDeath(0, MyProcPid);
+		NoteDeathUnlessKnown();
 }
 
 /* The postmaster begins, or begins anew. */
 void
 PCacheForgetDeaths(void)
 {
-	is_explained = false;
+	is_explained = was_killed = false;
 }
 
 /*

@@ -551,8 +551,8 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 
 /*
  * After the library's server was killed: since when must nobody have changed a file
- * that a page is kept of?  The server itself has, until it died, and it says every
- * half second that it lives.  With a clock that was set back that is not known, so all
+ * that a page is kept of?  The server itself has, until it died, and it says again
+ * and again that it lives.  With a clock that was set back that is not known, so all
  * files count as changed.
  */
 static int64

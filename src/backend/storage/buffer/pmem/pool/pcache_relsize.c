@@ -27,6 +27,8 @@
 #endif
 #include "storage/pcache_relsize.h"
 
+#define NSEC_PER_SEC	INT64CONST(1000000000)
+
 typedef struct RelSizeKey
 {
 	RelFileLocator rlocator;
@@ -78,6 +80,11 @@ struct PCacheRelSizes
 	relsize_hash *hash;
 	int64		unchanged_since;
 
+	/* of the database and tablespace that was looked at last */
+	Oid			last_db;
+	Oid			last_spc;
+	bool		directory_changed;
+
 	/* Neighbouring slots often hold the same relation. */
 	RelSizeKey	last_key;
 	int64		last_nblocks;
@@ -85,7 +92,7 @@ struct PCacheRelSizes
 
 /*
  * unchanged_since is a time in nanoseconds since 1970, and a fork of which a file was
- * changed later is told; 0 if that does not matter.
+ * changed later, or a directory above it, is told; 0 if that does not matter.
  */
 struct PCacheRelSizes *
 PCacheRelSizesCreate(int64 unchanged_since)
@@ -99,6 +106,7 @@ PCacheRelSizesCreate(int64 unchanged_since)
 #endif
 	sizes->unchanged_since = unchanged_since;
 	sizes->last_key.fork = InvalidForkNumber;
+	sizes->last_spc = InvalidOid;
 	return sizes;
 }
 
@@ -111,13 +119,34 @@ PCacheRelSizesFree(struct PCacheRelSizes *sizes)
 
 /*
  * Whoever changes a file can set the time at which it was modified, but not that of
- * the change.
+ * the change.  Some file systems tell only the second.
  */
 static bool
 WasChanged(const struct stat *st, int64 unchanged_since)
 {
-	return unchanged_since != 0 &&
-		st->st_ctim.tv_sec * INT64CONST(1000000000) + st->st_ctim.tv_nsec > unchanged_since;
+	int64		nsec = st->st_ctim.tv_nsec != 0 ? st->st_ctim.tv_nsec : NSEC_PER_SEC - 1;
+
+	return unchanged_since != 0 && st->st_ctim.tv_sec * NSEC_PER_SEC + nsec > unchanged_since;
+}
+
+/*
+ * Was a directory on the way to the database's files changed?  One that was put in its
+ * place has files that were not.  PGDATA itself has been changed by whoever starts.
+ */
+static bool
+DirectoryWasChanged(RelFileLocator rlocator, int64 unchanged_since)
+{
+	char	   *path = GetDatabasePath(rlocator.dbOid, rlocator.spcOid);
+	struct stat st;
+	bool		changed = false;
+
+	for (char *end = path + strlen(path); !changed && end != NULL; end = strrchr(path, '/'))
+	{
+		*end = '\0';
+		changed = lstat(path, &st) < 0 || WasChanged(&st, unchanged_since);
+	}
+	pfree(path);
+	return changed;
 }
 
 /*
@@ -125,8 +154,9 @@ WasChanged(const struct stat *st, int64 unchanged_since)
  * is the last one.
  */
 static int64
-StatFork(RelFileLocator rlocator, ForkNumber fork, int64 unchanged_since)
+StatFork(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber fork)
 {
+	int64		unchanged_since = sizes->unchanged_since;
 	RelPathStr	path = relpathperm(rlocator, fork);
 	char		segment[MAXPGPATH];
 	struct stat st;
@@ -134,7 +164,14 @@ StatFork(RelFileLocator rlocator, ForkNumber fork, int64 unchanged_since)
 
 	if (stat(path.str, &st) < 0)
 		return PCACHE_REL_MISSING;
-	if (WasChanged(&st, unchanged_since))
+	if (unchanged_since != 0 &&
+		(sizes->last_db != rlocator.dbOid || sizes->last_spc != rlocator.spcOid))
+	{
+		sizes->last_db = rlocator.dbOid;
+		sizes->last_spc = rlocator.spcOid;
+		sizes->directory_changed = DirectoryWasChanged(rlocator, unchanged_since);
+	}
+	if (sizes->directory_changed || WasChanged(&st, unchanged_since))
 		return PCACHE_REL_CHANGED;
 	nblocks = st.st_size / BLCKSZ;
 	for (int segno = 1; nblocks == (int64) segno * RELSEG_SIZE; segno++)
@@ -161,7 +198,7 @@ LookUp(struct PCacheRelSizes *sizes, RelSizeKey key)
 		nblocks = entry->nblocks;
 	else
 	{
-		nblocks = StatFork(key.rlocator, key.fork, sizes->unchanged_since);
+		nblocks = StatFork(sizes, key.rlocator, key.fork);
 		if (nblocks != PCACHE_REL_MISSING)
 			relsize_insert(sizes->hash, key, &found)->nblocks = nblocks;
 	}

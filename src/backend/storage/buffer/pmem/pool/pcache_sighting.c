@@ -41,8 +41,8 @@ SightingCrc(const PCacheSighting *sighting)
  * The generation that a pg_control stands for: a hash of all that it says.
  *
  * In archive recovery the server writes it again and again to say how far replay
- * has come.  That is left out, because what a page says that is older than
- * the redo point does not depend on it, and a sighting would always be late.
+ * has come.  That is left out, because a sighting would always be late.  Hints of a page
+ * may depend on it, but the sighting says how far WAL was replayed as well.
  */
 uint64
 PCacheGenerationOf(const ControlFileData *control)
