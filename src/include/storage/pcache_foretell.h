@@ -73,6 +73,9 @@ extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 							uint64 system_identifier, PCacheError *err);
 extern bool PCacheKindSurvives(PCacheFsKind kind, const char *path,
 							   PCacheError *err);
+extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
+							  const PCacheMediaReport *media, uint64 nbuffers,
+							  bool always, PCacheError *err);
 extern void PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err);
 extern void PCacheSetTooSmall(const PCachePool *pool, uint64 capacity,
 							  uint64 nbuffers, const PCacheError *why,

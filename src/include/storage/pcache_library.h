@@ -77,6 +77,15 @@ typedef struct PCacheLibraryStart
 	PCacheMediaSummary media;
 } PCacheLibraryStart;
 
+/* What a start goes by, or the answer about the next one, beside the superblocks. */
+typedef struct PCacheLibraryFacts
+{
+	ControlFileData control;
+	PCacheMediaReport media;
+	PCacheSignals signals;
+	PCacheGateFacts gate;		/* with pointers to the above */
+} PCacheLibraryFacts;
+
 /* pcache_attach.c */
 extern PCachePool PCacheThePool;
 extern PCacheLibraryControl *PCacheLibrary;
@@ -84,10 +93,9 @@ extern PCacheLibraryStart PCacheStart;
 
 extern void PCacheOpenForServer(void);
 extern void PCacheStartServer(void);
-extern bool PCacheReadLibraryFacts(const PCachePool *pool,
-								   ControlFileData *control,
-								   PCacheGateFacts *facts, PCacheSignals *signals,
-								   PCacheError *err);
+extern bool PCacheGatherLibraryFacts(const PCachePool *pool,
+									 PCacheLibraryFacts *facts, PCacheError *err);
+extern void PCacheForgetLibraryFacts(PCacheLibraryFacts *facts);
 
 /* pcache_memory.c */
 extern void PCacheTurnHugePagesOff(void);
@@ -101,7 +109,8 @@ extern void PCacheUncoverReservation(void);
 /* pcache_prepare.c */
 extern bool PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err);
 extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb,
-							  PCacheVerdict *verdict, PCacheError *err);
+							  PCacheVerdict *verdict, bool *changed,
+							  PCacheError *err);
 extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 							 const PCacheMediaReport *media, PCacheError *err);
 
@@ -145,7 +154,8 @@ extern void PCacheMarkReady(void);
 extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
 
 /* pcache_tell.c */
-extern void PCacheForetellThisStart(PCacheForecast *forecast);
+extern void PCacheForetellThisStart(PCacheLibraryFacts *facts,
+									PCacheForecast *forecast);
 
 /* pcache_report.c */
 extern void PCacheReportError(int elevel, const PCacheError *err);

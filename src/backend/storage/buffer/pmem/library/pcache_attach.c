@@ -45,6 +45,9 @@ PCacheLibraryStart PCacheStart;
 /* Has this postmaster tried to open the pool? */
 static bool was_opened = false;
 
+/* What a start goes by, once it is known: control is NULL until then. */
+static PCacheLibraryFacts start_facts;
+
 /*
  * Is this process to run with a pool?  Neither single-user mode, nor a server that
  * pg_upgrade starts.  That they ran shows in pg_control.
@@ -101,7 +104,7 @@ OpenPool(void)
 	was_opened = true;
 	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? err : &not_opened) && will_do)
 	{
-		PCacheForetellThisStart(&forecast);
+		PCacheForetellThisStart(&start_facts, &forecast);
 		*err = forecast.error;
 	}
 	if (forecast.starts)
@@ -127,30 +130,38 @@ PCacheOpenForServer(void)
 }
 
 /*
- * What the gates look at, from pg_control as it is on disk.  facts must be zeroed, and
- * media be in it.  Used for a start, and for the answer about the next one.
+ * Gather what the gates look at, from pg_control as it is on disk, into facts that are
+ * zeroed.  Used for a start, and for the answer about the next one.
  */
 bool
-PCacheReadLibraryFacts(const PCachePool *pool, ControlFileData *control,
-					   PCacheGateFacts *facts, PCacheSignals *signals, PCacheError *err)
+PCacheGatherLibraryFacts(const PCachePool *pool, PCacheLibraryFacts *facts, PCacheError *err)
 {
+	PCacheGateFacts *gate = &facts->gate;
 	bool		crc_ok;
 	ControlFileData *on_disk = get_controlfile(DataDir, &crc_ok);
 
-	*control = *on_disk;
+	facts->control = *on_disk;
 	pfree(on_disk);
 	if (!crc_ok)
 	{
 		PCacheSetError(err, _("incorrect checksum in control file"));
 		return false;
 	}
-	PCacheGatherFacts(pool, facts->media, facts);
-	facts->control = control;
-	facts->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
-	PCacheReadSignals(DataDir, signals);
-	PCacheSetRecovery(facts, signals, recoveryTarget != RECOVERY_TARGET_UNSET,
-					  control->checkPointCopy.ThisTimeLineID);
+	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, &facts->media);
+	PCacheGatherFacts(pool, &facts->media, gate);
+	gate->control = &facts->control;
+	gate->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
+	PCacheReadSignals(DataDir, &facts->signals);
+	PCacheSetRecovery(gate, &facts->signals, recoveryTarget != RECOVERY_TARGET_UNSET,
+					  facts->control.checkPointCopy.ThisTimeLineID);
 	return true;
+}
+
+void
+PCacheForgetLibraryFacts(PCacheLibraryFacts *facts)
+{
+	PCacheMediaReportFree(&facts->media);
+	memset(facts, 0, sizeof(*facts));
 }
 
 static void
@@ -170,22 +181,6 @@ SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
 	summary->health = report->health;
 	summary->domain = report->domain;
 	summary->place = report->place;
-}
-
-/*
- * Can what a server writes whatever it caches be written, and are enough slots
- * left?  A store to a bad block would be SIGBUS.
- */
-static bool
-MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
-			const PCacheMediaReport *media, PCacheError *err)
-{
-	if (PCacheMediaIsUsable(media, false) &&
-		!PCacheMediaRangeIsBad(media, 0, sb->blocks_offset) &&
-		PCacheStart.media.bad_bytes / BLCKSZ <= NBuffers / 2)
-		return true;
-	PCacheSetUnusableMedia(pool, err);
-	return false;
 }
 
 /*
@@ -213,14 +208,15 @@ AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control
  * nothing of the server's has changed, and its mapping table is empty.
  */
 static bool
-AttachPool(PCacheMediaReport *media, PCacheError *err)
+AttachPool(PCacheError *err)
 {
 	PCachePool *pool = &PCacheThePool;
 	PCacheSuperblock *sb = &PCacheLibrary->superblock;
-	ControlFileData control;
-	PCacheGateFacts *gate_facts = palloc0(sizeof(*gate_facts));
+	PCacheGateFacts *gate_facts = &start_facts.gate;
+	const PCacheMediaReport *media = &start_facts.media;
+	const PCacheSignals *signals = &start_facts.signals;
 	PCachePageFacts *facts = palloc0(sizeof(*facts));
-	PCacheSignals signals;
+	bool		changed;
 	uint64		slots_used;
 	char	   *own_headers = (char *) BufferDescriptors;
 	char	   *own_blocks = BufferBlocks;
@@ -229,25 +225,29 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
-	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, err))
+	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, &changed, err))
 		return false;
-	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
+	/* they are known if the start was foretold, and then they still hold */
+	if (changed || gate_facts->control == NULL)
+	{
+		PCacheForgetLibraryFacts(&start_facts);
+		if (!PCacheGatherLibraryFacts(pool, &start_facts, err))
+			return false;
+	}
 	SummarizeMedia(media, &PCacheStart.media);
-	if (!MediaWillDo(pool, sb, media, err) ||
+	if (!PCacheMediaWillDo(pool, sb, media, NBuffers, false, err) ||
 		(sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, err)))
 		return false;
+	gate_facts->file_size = pool->file_size;
 
-	gate_facts->media = media;
-	if (!PCacheReadLibraryFacts(pool, &control, gate_facts, &signals, err))
-		return false;
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 		PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 	{
 		PCacheStart.found = sb->saved_pages;
 		PCacheSetCompleted(facts, sb, gate_facts);
-		facts->drop_unlogged = control.state != DB_SHUTDOWNED ||
-			signals.standby || signals.recovery || signals.backup_label;
+		facts->drop_unlogged = gate_facts->control->state != DB_SHUTDOWNED ||
+			signals->standby || signals->recovery || signals->backup_label;
 		facts->sizes = PCacheRelSizesCreate();
 		facts->media = media;
 		facts->blocks_offset = sb->blocks_offset;
@@ -255,7 +255,7 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 		PCachePoolListHoles(pool, &facts->holes);
 	}
 	slots_used = sb->slots_used;
-	if (!AdoptPool(pool, sb, &control, media, err))
+	if (!AdoptPool(pool, sb, gate_facts->control, media, err))
 		return false;
 
 	INSTR_TIME_SET_CURRENT(start);
@@ -292,13 +292,12 @@ AttachOrGiveUp(void)
 	MemoryContext old_context = CurrentMemoryContext;
 	MemoryContext context = AllocSetContextCreate(old_context, "pg_pcache start",
 												  ALLOCSET_DEFAULT_SIZES);
-	PCacheMediaReport media = {0};
 	PCacheError err = {{0}};
 
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		if (!AttachPool(&media, &err))
+		if (!AttachPool(&err))
 			PCacheStart.unavailable = err;
 	}
 	PG_CATCH();
@@ -311,7 +310,8 @@ AttachOrGiveUp(void)
 		PCacheSetError(&PCacheStart.unavailable, "%s", error->message);
 	}
 	PG_END_TRY();
-	PCacheMediaReportFree(&media);
+	/* a crash restart has others */
+	PCacheForgetLibraryFacts(&start_facts);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);
 }

@@ -206,17 +206,19 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 /*
  * Have a pool, mapped and with a superblock of ours, but perhaps too small.  It was
  * opened by PCacheOpenLibraryPool().  verdict is warm unless the pool is new,
- * or had to be formatted.  Returns false with err filled in.
+ * or had to be formatted.  changed is set if the file is not as it was.  Returns
+ * false with err filled in.
  */
 bool
 PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
-				  PCacheError *err)
+				  bool *changed, PCacheError *err)
 {
 	PCacheSuperblocks *superblocks;
 	PCacheVerdict geometry;
 	char		detail[256];
 	bool		is_usable;
 
+	*changed = true;
 	memset(verdict, 0, sizeof(*verdict));
 	memset(sb, 0, sizeof(*sb));
 	if (pool->fd < 0)
@@ -250,5 +252,6 @@ PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict
 		return ReformatPool(pool, sb, geometry.refusal, geometry.detail, verdict, err);
 	if (PCachePoolIsIncomplete(pool, sb->pool_size))
 		return MendPool(pool, sb, verdict, err);
+	*changed = false;
 	return PCachePoolMap(pool, err);
 }

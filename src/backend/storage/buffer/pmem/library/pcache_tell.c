@@ -155,34 +155,27 @@ CurrentConfig(PCacheNextConfig *config)
 	config->required = pcache_required;
 }
 
-/* Ask the gates about the pool as it is. */
+/* Ask the gates about the pool as it is.  facts are zeroed, and get what they look at. */
 static void
-JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheForecast *forecast)
+JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheLibraryFacts *facts,
+		 PCacheForecast *forecast)
 {
-	ControlFileData control;
-	PCacheMediaReport media = {0};
-	PCacheGateFacts *facts = palloc0(sizeof(*facts));
 	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
-	PCacheSignals signals;
 
-	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd, PCacheThePool.fs_kind, &media);
-	facts->media = &media;
-	if (PCacheReadLibraryFacts(&PCacheThePool, &control, facts, &signals, &forecast->error))
+	if (PCacheGatherLibraryFacts(&PCacheThePool, facts, &forecast->error))
 	{
 		PCacheReadSuperblocks(PCacheThePool.fd, superblocks);
-		PCacheForetellPool(&PCacheThePool, superblocks, facts, config, event, forecast);
+		PCacheForetellPool(&PCacheThePool, superblocks, &facts->gate, config, event, forecast);
 	}
-	PCacheMediaReportFree(&media);
-	pfree(facts);
 	pfree(superblocks);
 }
 
 /*
  * How will this very start be?  It has opened the pool, if there is one, and has done
- * nothing to it.
+ * nothing to it.  Then facts are what it will go by.
  */
 void
-PCacheForetellThisStart(PCacheForecast *forecast)
+PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheForecast *forecast)
 {
 	PCacheNextConfig config;
 	PCacheError not_opened;
@@ -192,7 +185,7 @@ PCacheForetellThisStart(PCacheForecast *forecast)
 	CurrentConfig(&config);
 	if (PCacheThePool.fd >= 0)
 	{
-		JudgeNow(&config, PCACHE_NEXT_NOTHING, forecast);
+		JudgeNow(&config, PCACHE_NEXT_NOTHING, facts, forecast);
 		return;
 	}
 	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
@@ -219,7 +212,13 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
 	}
 	CurrentConfig(&config);
 	if (PCacheStart.in_use)
-		JudgeNow(&config, event, forecast);
+	{
+		PCacheLibraryFacts *facts = palloc0_object(PCacheLibraryFacts);
+
+		JudgeNow(&config, event, facts, forecast);
+		PCacheForgetLibraryFacts(facts);
+		pfree(facts);
+	}
 	else
 	{
 		forecast->error = PCacheStart.unavailable;

@@ -241,11 +241,15 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 				 PCacheFsKindName(pool->fs_kind));
 }
 
-/* Are enough blocks and slots without bad blocks?  As the start asks. */
-static bool
-MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
-			const PCacheGateFacts *facts, const PCacheNextConfig *config,
-			PCacheForecast *forecast)
+/*
+ * Are enough blocks and slots without bad blocks?  sb is NULL if the pool will be
+ * formatted.  The library writes all that is before the blocks, and a store to a bad
+ * block would be SIGBUS.
+ */
+bool
+PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
+				  const PCacheMediaReport *media, uint64 nbuffers, bool always,
+				  PCacheError *err)
 {
 	uint64		retired = 0;
 	uint64		nslots = 0;
@@ -254,17 +258,17 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	 * the superblock may be damaged, so the size of the file is a limit as
 	 * well
 	 */
-	if (facts->media->bad.n_ranges > 0 && sb != NULL)
-		nslots = Min(Min(config->nbuffers, sb->capacity), pool->file_size / BLCKSZ);
+	if (media->bad.n_ranges > 0 && sb != NULL)
+		nslots = Min(Min(nbuffers, sb->capacity), pool->file_size / BLCKSZ);
 	for (uint64 slot = 0; slot < nslots; slot++)
-		retired += PCacheMediaRangeIsBad(facts->media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
-			PCacheMediaRangeIsBad(facts->media,
+		retired += PCacheMediaRangeIsBad(media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
+			PCacheMediaRangeIsBad(media,
 								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
 								  sizeof(PCacheDescriptor));
-	if (PCacheMediaIsUsable(facts->media, config->mode == PERSISTENT_CACHE_ALWAYS) &&
-		retired <= config->nbuffers / 2)
+	if (PCacheMediaIsUsable(media, always) && retired <= nbuffers / 2 &&
+		!(PCacheIsLibrary() && sb != NULL && PCacheMediaRangeIsBad(media, 0, sb->blocks_offset)))
 		return true;
-	PCacheSetUnusableMedia(pool, &forecast->error);
+	PCacheSetUnusableMedia(pool, err);
 	return false;
 }
 
@@ -363,7 +367,8 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	formatted = superblocks->source == PCACHE_SB_NONE ||
 		sb->format_version != PCACHE_FORMAT_VERSION ||
 		forecast->verdict.refusal == PCACHE_COLD_GEOMETRY;
-	if (!MediaWillDo(pool, formatted ? NULL : sb, facts, config, forecast))
+	if (!PCacheMediaWillDo(pool, formatted ? NULL : sb, facts->media, config->nbuffers,
+						   config->mode == PERSISTENT_CACHE_ALWAYS, &forecast->error))
 		return;
 	if (fstat(pool->fd, &st) < 0)
 	{
