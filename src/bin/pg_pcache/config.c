@@ -539,24 +539,30 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	free(values[11]);
 }
 
-/*
- * If it is known that the next start does without the pool, returns why, else
- * NULL.
- */
-const char *
-WhyOff(const Configuration *conf)
+/* Is the next start to use the pool?  Warm stands for yes. */
+PCacheVerdict
+JudgeConfiguration(const Configuration *conf)
 {
+	PCacheVerdict verdict = {PCACHE_WARM};
+
 	if (conf->mode != NULL && strcmp(conf->mode, "off") == 0)
-		return psprintf(_("%s is off"), PCacheSetting("mode"));
-	if (!conf->preloaded)
-		return _("\"shared_preload_libraries\" does not have \"pg_pcache\", without which the settings of the cache have no effect");
-	return NULL;
+		verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
+	else if (!conf->preloaded)
+	{
+		verdict = PCacheRefuse(PCACHE_OFF,
+							   _("\"shared_preload_libraries\" does not have \"pg_pcache\", without which the settings of the cache have no effect"));
+		PCacheSetHint(&verdict.why, _("Add \"pg_pcache\" to \"shared_preload_libraries\"."));
+	}
+	else if (conf->mode == NULL || conf->nbuffers < 0)
+		verdict = PCacheRefuse(PCACHE_UNKNOWN_CONFIGURATION,
+							   _("the server's configuration could not be read"));
+	return verdict;
 }
 
 bool
 ModeIsOff(const Configuration *conf)
 {
-	return WhyOff(conf) != NULL;
+	return JudgeConfiguration(conf).refusal == PCACHE_OFF;
 }
 
 /*

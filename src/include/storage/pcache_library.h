@@ -64,8 +64,7 @@ typedef struct PCacheLibraryControl
 typedef struct PCacheLibraryStart
 {
 	bool		in_use;			/* shared buffers lie in the pool */
-	PCacheError unavailable;	/* why not, or "" */
-	PCacheVerdict verdict;
+	PCacheVerdict verdict;		/* at first as foretold */
 	TimestampTz started_at;
 	uint64		found;			/* pages that were saved */
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
@@ -155,7 +154,7 @@ extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
 
 /* pcache_tell.c */
 extern void PCacheForetellThisStart(PCacheLibraryFacts *facts,
-									PCacheForecast *forecast);
+									PCacheVerdict *verdict);
 
 /* pcache_report.c */
 extern void PCacheReportError(int elevel, const PCacheError *err);

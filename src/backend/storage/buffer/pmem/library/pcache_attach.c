@@ -89,27 +89,23 @@ GiveBack(PCachePool *pool)
 
 /*
  * Open and lock the pool, if there is one, and foretell whether it will be used, by the
- * questions that "pg_pcache verify" asks.  Otherwise PCacheStart.unavailable says why
- * not.  Nothing is done to the pool yet, but that it gives its memory back, so that
- * the server can have that.  It is opened even if this server cannot use it.
+ * questions that "pg_pcache verify" asks.  If not, PCacheStart.verdict says why.
+ * Nothing is done to the pool yet, but that it gives its memory back, so that the
+ * server can have that.  It is opened even if this server cannot use it.
  */
 static void
 OpenPool(void)
 {
-	PCacheError *err = &PCacheStart.unavailable;
+	PCacheVerdict *verdict = &PCacheStart.verdict;
 	PCacheError not_opened;
-	PCacheForecast forecast = {0};
-	bool		will_do = PCacheServerIsKnown(err) && PCacheWorkerIsRegistered(err);
+	bool		will_do;
 
 	was_opened = true;
-	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? err : &not_opened) && will_do)
-	{
-		PCacheForetellThisStart(&start_facts, &forecast);
-		*err = forecast.error;
-	}
-	if (forecast.starts)
-		err->message[0] = '\0';
-	else if (!pcache_required && PCacheThePool.fd >= 0)
+	verdict->refusal = PCACHE_REFUSED;
+	will_do = PCacheServerIsKnown(&verdict->why) && PCacheWorkerIsRegistered(&verdict->why);
+	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? &verdict->why : &not_opened) && will_do)
+		PCacheForetellThisStart(&start_facts, verdict);
+	if (verdict->refusal == PCACHE_REFUSED && !pcache_required && PCacheThePool.fd >= 0)
 		GiveBack(&PCacheThePool);
 }
 
@@ -125,7 +121,7 @@ PCacheOpenForServer(void)
 	if (!IsWanted())
 		return;
 	OpenPool();
-	if (PCacheStart.unavailable.message[0] == '\0' && huge_pages != HUGE_PAGES_OFF)
+	if (PCacheStart.verdict.refusal != PCACHE_REFUSED && huge_pages != HUGE_PAGES_OFF)
 		PCacheTurnHugePagesOff();
 }
 
@@ -298,7 +294,7 @@ AttachOrGiveUp(void)
 	PG_TRY();
 	{
 		if (!AttachPool(&err))
-			PCacheStart.unavailable = err;
+			PCacheStart.verdict.why = err;
 	}
 	PG_CATCH();
 	{
@@ -307,7 +303,7 @@ AttachOrGiveUp(void)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		PCacheSetError(&PCacheStart.unavailable, "%s", error->message);
+		PCacheSetError(&PCacheStart.verdict.why, "%s", error->message);
 	}
 	PG_END_TRY();
 	/* a crash restart has others */
@@ -321,8 +317,11 @@ AttachOrGiveUp(void)
  * pcache.required is on and it has not run yet.
  */
 static void
-RunWithout(const PCacheError *err)
+RunWithout(void)
 {
+	const PCacheError *err = &PCacheStart.verdict.why;
+
+	PCacheStart.verdict.refusal = PCACHE_UNAVAILABLE;
 	if (pcache_required && !IsCrashRestart())
 		PCacheReportError(FATAL, err);
 	if (PCacheThePool.fd >= 0)
@@ -343,7 +342,7 @@ RunWithout(const PCacheError *err)
 void
 PCacheStartServer(void)
 {
-	PCacheError unavailable = PCacheStart.unavailable;
+	PCacheVerdict foretold;
 	instr_time	start;
 	instr_time	elapsed;
 	bool		found;
@@ -354,21 +353,22 @@ PCacheStartServer(void)
 	PCacheRestoreHugePages();
 	memset(PCacheLibrary, 0, sizeof(*PCacheLibrary));
 	pg_atomic_init_u32(&PCacheLibrary->read_errors_ignored, PCacheReadErrorsAreIgnored());
-	memset(&PCacheStart, 0, sizeof(PCacheStart));
-	PCacheStart.unavailable = unavailable;
 	if (!IsWanted())
 		return;
 
 	/* a library after this one may not have called our shmem_request_hook */
 	if (!was_opened)
 		OpenPool();
+	foretold = PCacheStart.verdict;
+	memset(&PCacheStart, 0, sizeof(PCacheStart));
+	PCacheStart.verdict = foretold;
 	INSTR_TIME_SET_CURRENT(start);
-	if (PCacheStart.unavailable.message[0] == '\0' &&
-		PCacheHeadersAreKnown(&PCacheStart.unavailable))
+	if (foretold.refusal != PCACHE_REFUSED && foretold.refusal != PCACHE_UNAVAILABLE &&
+		PCacheHeadersAreKnown(&PCacheStart.verdict.why))
 		AttachOrGiveUp();
 	if (!PCacheStart.in_use)
 	{
-		RunWithout(&PCacheStart.unavailable);
+		RunWithout();
 		return;
 	}
 	on_shmem_exit(PCacheSaveAtExit, (Datum) 0);

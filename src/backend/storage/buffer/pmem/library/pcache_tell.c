@@ -16,6 +16,7 @@
 #include "storage/bufmgr.h"
 #include "storage/pcache.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_setting.h"
 #include "storage/pcache_stat.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
@@ -36,7 +37,7 @@ PersistentCacheUnavailable(void)
 {
 	if (PCacheLibrary == NULL)
 		return _("pg_pcache is not in \"shared_preload_libraries\"");
-	return PCacheStart.unavailable.message[0] != '\0' ? PCacheStart.unavailable.message : NULL;
+	return PCacheStart.verdict.refusal == PCACHE_UNAVAILABLE ? PCacheStart.verdict.why.message : NULL;
 }
 
 const char *
@@ -158,14 +159,15 @@ CurrentConfig(PCacheNextConfig *config)
 /* Ask the gates about the pool as it is.  facts are zeroed, and get what they look at. */
 static void
 JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheLibraryFacts *facts,
-		 PCacheForecast *forecast)
+		 PCacheVerdict *verdict)
 {
 	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
 
-	if (PCacheGatherLibraryFacts(&PCacheThePool, facts, &forecast->error))
+	verdict->refusal = PCACHE_REFUSED;
+	if (PCacheGatherLibraryFacts(&PCacheThePool, facts, &verdict->why))
 	{
 		PCacheReadSuperblocks(PCacheThePool.fd, superblocks);
-		PCacheForetellPool(&PCacheThePool, superblocks, &facts->gate, config, event, forecast);
+		PCacheForetellPool(&PCacheThePool, superblocks, &facts->gate, config, event, verdict);
 	}
 	pfree(superblocks);
 }
@@ -175,21 +177,20 @@ JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheLibraryFac
  * nothing to it.  Then facts are what it will go by.
  */
 void
-PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheForecast *forecast)
+PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheVerdict *verdict)
 {
 	PCacheNextConfig config;
 	PCacheError not_opened;
 	PCachePool	pool;
 
-	memset(forecast, 0, sizeof(*forecast));
 	CurrentConfig(&config);
 	if (PCacheThePool.fd >= 0)
 	{
-		JudgeNow(&config, PCACHE_NEXT_NOTHING, facts, forecast);
+		JudgeNow(&config, PCACHE_NEXT_NOTHING, facts, verdict);
 		return;
 	}
 	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
-	PCacheForetellMissing(pcache_directory, &config, NULL, NULL, &not_opened, forecast);
+	PCacheForetellMissing(pcache_directory, &config, NULL, NULL, &not_opened, verdict);
 }
 
 /*
@@ -197,17 +198,16 @@ PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheForecast *forecast)
  * if one waits for a restart, the answer says which.
  */
 void
-PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	static const char *const settings[] = {
 		"pcache.mode", "pcache.directory", "pcache.size", "pcache.required", "shared_buffers"
 	};
 	PCacheNextConfig config;
 
-	memset(forecast, 0, sizeof(*forecast));
 	if (pcache_mode == PERSISTENT_CACHE_OFF || PCacheLibrary == NULL)
 	{
-		forecast->starts = forecast->is_off = true;
+		*verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
 		return;
 	}
 	CurrentConfig(&config);
@@ -215,20 +215,21 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
 	{
 		PCacheLibraryFacts *facts = palloc0_object(PCacheLibraryFacts);
 
-		JudgeNow(&config, event, facts, forecast);
+		JudgeNow(&config, event, facts, verdict);
 		PCacheForgetLibraryFacts(facts);
 		pfree(facts);
 	}
 	else
 	{
-		forecast->error = PCacheStart.unavailable;
-		PCacheForetellWithout(pcache_directory, &config, false, forecast);
+		*verdict = PCacheStart.verdict;
+		verdict->refusal = PCACHE_REFUSED;
+		PCacheForetellWithout(pcache_directory, &config, false, verdict);
 	}
-	for (int i = 0; forecast->starts && i < lengthof(settings); i++)
+	for (int i = 0; verdict->why.hint[0] == '\0' && i < lengthof(settings); i++)
 	{
 		if (PCacheSettingIsPending(settings[i]))
-			snprintf(forecast->note, sizeof(forecast->note),
-					 _("\"%s\" will change with the restart, and this answer does not consider that."),
-					 settings[i]);
+			PCacheSetHint(&verdict->why,
+						  _("\"%s\" will change with the restart, and this answer does not consider that."),
+						  settings[i]);
 	}
 }
