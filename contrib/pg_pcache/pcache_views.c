@@ -20,7 +20,6 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/pcache_fs.h"
-#include "storage/pcache_setting.h"
 #include "storage/pcache_stat.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -171,16 +170,8 @@ AddLastStart(Row *row, const PersistentCacheStats *stats)
 
 	AddText(row, warm ? "warm" : "cold");
 	AddDatum(row, TimestampTzGetDatum(stats->started_at));
-	if (warm)
-	{
-		AddNull(row);
-		AddNull(row);
-	}
-	else
-	{
-		AddText(row, PCacheRefusalName(stats->start.refusal));
-		AddDetail(row, stats->start.detail);
-	}
+	AddDetail(row, warm ? "" : PCacheRefusalName(stats->start.refusal));
+	AddDetail(row, stats->start.why.message);
 
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
 	{
@@ -396,20 +387,14 @@ Datum
 pg_pcache_next_start(PG_FUNCTION_ARGS)
 {
 	Row			row;
-	PCacheForecast *forecast = palloc_object(PCacheForecast);
-	PCacheRefusal refusal;
+	PCacheVerdict verdict;
 
-	PersistentCacheNextStart(GetEvent(text_to_cstring(PG_GETARG_TEXT_PP(0))), forecast);
-	refusal = forecast->verdict.refusal;
+	PersistentCacheNextStart(GetEvent(text_to_cstring(PG_GETARG_TEXT_PP(0))), &verdict);
 
 	InitRow(&row);
-	AddDatum(&row, BoolGetDatum(forecast->starts && !forecast->is_off &&
-								refusal == PCACHE_WARM));
-	AddText(&row, !forecast->starts ? "refused" :
-			forecast->is_off ? "off" : PCacheRefusalName(refusal));
-	AddDetail(&row, !forecast->starts ? forecast->error.message :
-			  forecast->is_off ? PCacheSetting("mode") " is off" : forecast->verdict.detail);
-	AddDetail(&row, forecast->starts && refusal != PCACHE_UNAVAILABLE ? forecast->note :
-			  forecast->error.hint);
+	AddDatum(&row, BoolGetDatum(verdict.refusal == PCACHE_WARM));
+	AddText(&row, PCacheRefusalName(verdict.refusal));
+	AddDetail(&row, verdict.why.message);
+	AddDetail(&row, verdict.why.hint);
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_NEXT_START_COLS));
 }

@@ -462,7 +462,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	FuzzExpect(PCacheRefusalName(verdict.refusal)[0] != '\0');
 	FuzzExpect(verdict.refusal < PCACHE_NUM_REFUSALS);
 	n_verdicts[verdict.refusal]++;
-	FuzzExpect((verdict.refusal == PCACHE_WARM) == (verdict.detail[0] == '\0'));
+	FuzzExpect((verdict.refusal == PCACHE_WARM) == (verdict.why.message[0] == '\0'));
 	if (verdict.refusal == PCACHE_WARM)
 		CheckWarmPool(&chosen, &facts, &media);
 	if (chosen.format_version == PCACHE_FORMAT_VERSION &&

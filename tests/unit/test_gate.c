@@ -88,8 +88,8 @@ JudgeWorld(const World *w)
 	memset(&verdict, 0x55, sizeof(verdict));
 	verdict = PCachePoolGate(&w->sb, &w->facts);
 	assert_true(verdict.refusal >= 0 && verdict.refusal < PCACHE_NUM_REFUSALS);
-	assert_non_null(memchr(verdict.detail, '\0', sizeof(verdict.detail)));
-	assert_true((verdict.refusal == PCACHE_WARM) == (verdict.detail[0] == '\0'));
+	assert_non_null(memchr(verdict.why.message, '\0', sizeof(verdict.why.message)));
+	assert_true((verdict.refusal == PCACHE_WARM) == (verdict.why.message[0] == '\0'));
 	refusals_seen |= UINT64CONST(1) << verdict.refusal;
 	return verdict.refusal;
 }
@@ -212,6 +212,7 @@ TestSuperblockFields(void **state)
 		SB(n_dimms, PCACHE_WARM),
 		SB(dimms_state, PCACHE_WARM),
 		SB(dimms, PCACHE_WARM),
+		SB(headers, PCACHE_WARM),
 		SB(reserved, PCACHE_WARM),
 		SB(crc, PCACHE_WARM),	/* likewise */
 		SB(tail, PCACHE_WARM),
@@ -360,14 +361,14 @@ TestStateFile(void **state)
 	/* a run without the pool, as far as that can be told from a cut-off start */
 	w.record.incarnation = 0;
 	Expect(&w, PCACHE_COLD_INCARNATION, "run without the pool");
-	assert_string_equal(PCachePoolGate(&w.sb, &w.facts).detail,
+	assert_string_equal(PCachePoolGate(&w.sb, &w.facts).why.message,
 						"the cluster was run without the pool");
 	w.sb.state = PCACHE_STATE_DIRTY;
-	assert_string_equal(PCachePoolGate(&w.sb, &w.facts).detail,
+	assert_string_equal(PCachePoolGate(&w.sb, &w.facts).why.message,
 						"the cluster was run without the pool");
 	w.sb.state = PCACHE_STATE_ATTACHING;
 	Expect(&w, PCACHE_COLD_INCARNATION, "cut-off start");
-	assert_null(strstr(PCachePoolGate(&w.sb, &w.facts).detail, "without the pool"));
+	assert_null(strstr(PCachePoolGate(&w.sb, &w.facts).why.message, "without the pool"));
 	w.sb.state = PCACHE_STATE_EMPTY;
 	Expect(&w, PCACHE_COLD_NEW, "empty");
 	/* a pool without an incarnation does not agree with it either */
@@ -622,8 +623,8 @@ TestEmpty(void **state)
 	assert_int_equal(PCacheEmptyGate(true, 0).refusal, PCACHE_COLD_NO_PAGES);
 	assert_int_equal(PCacheEmptyGate(false, 0).refusal, PCACHE_COLD_NO_PAGES);
 	refusals_seen |= UINT64CONST(1) << PCACHE_COLD_NO_PAGES;
-	assert_string_not_equal(PCacheEmptyGate(true, 0).detail,
-							PCacheEmptyGate(false, 0).detail);
+	assert_string_not_equal(PCacheEmptyGate(true, 0).why.message,
+							PCacheEmptyGate(false, 0).why.message);
 }
 
 static void
@@ -1133,7 +1134,7 @@ TestSuspect(void **state)
 		}
 	}
 	verdict = PCachePoolGate(&w.sb, &w.facts);
-	assert_string_equal(verdict.detail,
+	assert_string_equal(verdict.why.message,
 						"server process (PID 4711) was terminated by signal 11: Segmentation fault, and may have overwritten cached pages before");
 
 	/* any bit of the signal or PID makes a note, whatever the rest is */
@@ -1146,7 +1147,7 @@ TestSuspect(void **state)
 	memset(&w.facts.suspect, 0xFF, sizeof(w.facts.suspect));
 	Expect(&w, PCACHE_COLD_SUSPECT, "a note that cannot be read");
 	verdict = PCachePoolGate(&w.sb, &w.facts);
-	assert_string_equal(verdict.detail,
+	assert_string_equal(verdict.why.message,
 						"a server process may have died of a fault (the pool's note of that is damaged), and may have overwritten cached pages before");
 
 	/* what is left of one that was removed */
@@ -1275,8 +1276,8 @@ TestAllRefusalsSeen(void **state)
 	for (int i = 0; i < PCACHE_NUM_REFUSALS; i++)
 	{
 		/* of which no gate knows */
-		if (i == PCACHE_UNAVAILABLE)
-			continue;
+		if (i >= PCACHE_COLD_PAGES)
+			break;
 		if ((refusals_seen >> i & 1) == 0)
 			fail_msg("\"%s\" was never reached", PCacheRefusalName(i));
 	}
@@ -1367,7 +1368,7 @@ JudgePage(const PCacheDescriptor *desc, PCachePageFacts *facts)
 	PCacheDescriptor before = *desc;
 	PCachePageVerdict verdict;
 
-	facts->sizes = PCacheRelSizesCreate(0);
+	facts->sizes = PCacheRelSizesCreate(facts->unchanged_since);
 	verdict = PCachePageGate(desc, SLOT, facts);
 	PCacheRelSizesFree(facts->sizes);
 	assert_true(verdict >= 0 && verdict < PCACHE_NUM_PAGE_VERDICTS);
@@ -1674,6 +1675,16 @@ TestLedger(void **state)
 	EXPECT_ENTRY(PCACHE_PAGE_FORK, false, desc.fork_number = FSM_FORKNUM, desc.block_number = 2);
 	EXPECT_ENTRY(PCACHE_PAGE_FORK, false, desc.fork_number = VISIBILITYMAP_FORKNUM);
 	EXPECT_ENTRY(PCACHE_PAGE_UNLOGGED, false, desc.flags = 0, facts.drop_unlogged = true);
+
+	/* why a slot has no entry, and a file that somebody else has changed */
+	EXPECT_ENTRY(PCACHE_PAGE_FREE, false, desc.seq = PCACHE_DESC_FREE_SEQ);
+	EXPECT_ENTRY(PCACHE_PAGE_FREE, false, desc.seq = PCACHE_DESC_FREE_SEQ, desc.why_free = 99);
+	EXPECT_ENTRY(PCACHE_PAGE_DIRTY, false, desc.seq = PCACHE_DESC_FREE_SEQ,
+				 desc.why_free = PCACHE_DESC_WAS_DIRTY);
+	EXPECT_ENTRY(PCACHE_PAGE_IN_CHANGE, false, desc.seq = PCACHE_DESC_FREE_SEQ,
+				 desc.why_free = PCACHE_DESC_WAS_IN_CHANGE);
+	EXPECT_ENTRY(PCACHE_PAGE_FILE_CHANGED, false, facts.unchanged_since = 1);
+	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, facts.unchanged_since = PG_INT64_MAX);
 
 	/* epochs, and what the patched server knows of WAL, play no role */
 	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, desc.dirty_epoch = PG_UINT64_MAX);

@@ -453,6 +453,30 @@ TestKilled(void **state)
 	free(directory);
 }
 
+/* The library writes what is before the blocks, and leaves out slots on bad ones. */
+static void
+TestBadBlocks(void **state)
+{
+	PCacheGeometry g = PCacheComputeGeometry(16, MIB(2));
+	PCachePool	pool = {.path = "/pool",.file_size = g.pool_size};
+	PCacheSuperblock sb = {.capacity = 16,.blocks_offset = g.blocks_offset};
+	PCacheMediaReport media = {0};
+	PCacheError err;
+
+	assert_true(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	PCacheRangeAdd(&media.bad, g.blocks_offset, 8 * BLCKSZ);
+	assert_true(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	PCacheRangeAdd(&media.bad, g.blocks_offset + 8 * BLCKSZ, 512);
+	assert_false(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	PCacheMediaReportFree(&media);
+	PCacheRangeAdd(&media.bad, g.headers_offset, 512);
+	assert_false(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	assert_true(strstr(err.message, "too many of its blocks are bad") != NULL);
+	/* it will be formatted, and asked about anew */
+	assert_true(PCacheMediaWillDo(&pool, NULL, &media, 16, false, &err));
+	PCacheMediaReportFree(&media);
+}
+
 int
 main(void)
 {
@@ -467,6 +491,7 @@ main(void)
 		cmocka_unit_test(TestSightings),
 		cmocka_unit_test(TestGeneration),
 		cmocka_unit_test(TestKilled),
+		cmocka_unit_test(TestBadBlocks),
 	};
 
 	return cmocka_run_group_tests_name("library", tests, NULL, NULL);

@@ -602,7 +602,7 @@ static void
 TestForetellLost(void **state)
 {
 	PCacheNextConfig config = {.mode = PERSISTENT_CACHE_ALWAYS,.nbuffers = CAPACITY};
-	PCacheForecast forecast;
+	PCacheVerdict verdict;
 	PCacheGateFacts facts = {0};
 	PCacheSuperblocks superblocks;
 	PCacheSuperblock sb;
@@ -612,19 +612,18 @@ TestForetellLost(void **state)
 	Create(&pool, &sb);
 	PCacheReadSuperblocks(pool.fd, &superblocks);
 	PCacheForetellPool(&pool, &superblocks, &facts, &config,
-					   PCACHE_NEXT_HOST_CRASH, &forecast);
-	assert_true(forecast.starts);
-	assert_int_equal(forecast.verdict.refusal, PCACHE_COLD_NEW);
-	assert_contains(forecast.verdict.detail, "lost with its tmpfs file system");
+					   PCACHE_NEXT_HOST_CRASH, &verdict);
+	assert_int_equal(verdict.refusal, PCACHE_COLD_NEW);
+	assert_contains(verdict.why.message, "lost with its tmpfs file system");
 
 	/* what is used of it now does not matter then, but its size does */
 	assert_int_equal(fstatvfs(pool.fd, &vfs), 0);
 	config.size = (uint64) vfs.f_blocks * vfs.f_frsize / BLCKSZ;
 	PCacheForetellPool(&pool, &superblocks, &facts, &config,
-					   PCACHE_NEXT_HOST_CRASH, &forecast);
-	assert_false(forecast.starts);
-	assert_contains(forecast.error.message, "is too small");
-	assert_contains(forecast.error.hint, "Make the file system larger");
+					   PCACHE_NEXT_HOST_CRASH, &verdict);
+	assert_int_equal(verdict.refusal, PCACHE_REFUSED);
+	assert_contains(verdict.why.message, "is too small");
+	assert_contains(verdict.why.hint, "Make the file system larger");
 	PCachePoolClose(&pool);
 }
 

@@ -1381,11 +1381,9 @@ GetCurrentTimestamp(void)
 }
 
 void
-PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
+PCacheForetellStart(PCacheNextEvent event, PCacheVerdict *verdict)
 {
-	forecast->starts = true;
-	forecast->is_off = false;
-	forecast->verdict.refusal = PCACHE_WARM;
+	verdict->refusal = PCACHE_WARM;
 }
 
 bool
@@ -2161,7 +2159,7 @@ JudgeSuperblock(const PCacheSuperblock *sb)
 			facts.watermark.flushed = 0;
 		verdict = PCachePoolGate(sb, &facts);
 		if (verdict.refusal == PCACHE_COLD_CONTROL_CHANGED && sb->state == PCACHE_STATE_DIRTY)
-			Violation(REFUSED, "%s", verdict.detail);
+			Violation(REFUSED, "%s", verdict.why.message);
 		if (verdict.refusal != PCACHE_WARM)
 			continue;
 		page_facts.lsn_limit = PCacheLsnLimit(sb, &facts);

@@ -217,6 +217,66 @@ TestFirstAnswerStays(void **state)
 	assert_int_equal(SizeOfTable(16386), 99);
 }
 
+static int64
+ChangeTime(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(path, &st), 0);
+	return st.st_ctim.tv_sec * INT64CONST(1000000000) + st.st_ctim.tv_nsec;
+}
+
+/* Have the files of a table been changed since?  Directories above them count as well. */
+static void
+TestChanged(void **state)
+{
+	static const char *const paths[] = {"base/5/16384", "base/5/16384.1", "base/5", "base"};
+	Oid			spc = 16500;
+	char		path[MAXPGPATH];
+	int64		last;
+
+	MakeFile("base/5/16384", SEGMENT);
+	MakeFile("base/5/16384.1", BLCKSZ);
+	for (int i = 0; i < lengthof(paths); i++)
+	{
+		/* until it is later by the file system's clock */
+		last = Max(Max(ChangeTime("base/5/16384"), ChangeTime("base/5/16384.1")),
+				   Max(ChangeTime("base/5"), ChangeTime("base")));
+		PCacheRelSizesFree(sizes);
+		sizes = PCacheRelSizesCreate(last);
+		assert_int_equal(SizeOfTable(16384), RELSEG_SIZE + 1);
+		do
+		{
+			pg_usleep(1000);
+			assert_int_equal(chmod(paths[i], 0700), 0);
+		} while (ChangeTime(paths[i]) == last);
+		PCacheRelSizesFree(sizes);
+		sizes = PCacheRelSizesCreate(last);
+		assert_int_equal(SizeOfTable(16384), PCACHE_REL_CHANGED);
+		assert_int_equal(SizeOf(DEFAULTTABLESPACE_OID, 5, 16384, FSM_FORKNUM), PCACHE_REL_MISSING);
+	}
+
+	/* in a tablespace, whose link counts; what is behind it may be older */
+	snprintf(path, sizeof(path), "elsewhere/%s/5", TABLESPACE_VERSION_DIRECTORY);
+	MakeDirectory(path);
+	MakeDirectory("pg_tblspc");
+	snprintf(path, sizeof(path), "elsewhere/%s/5/16384", TABLESPACE_VERSION_DIRECTORY);
+	MakeFile(path, BLCKSZ);
+	last = Max(ChangeTime(path), ChangeTime("elsewhere"));
+	do
+	{
+		pg_usleep(1000);
+		unlink("pg_tblspc/16500");
+		assert_int_equal(symlink("../elsewhere", "pg_tblspc/16500"), 0);
+	} while (ChangeTime("pg_tblspc/16500") == last);
+	PCacheRelSizesFree(sizes);
+	sizes = PCacheRelSizesCreate(last);
+	assert_int_equal(SizeOf(spc, 5, 16384, MAIN_FORKNUM), PCACHE_REL_CHANGED);
+	PCacheRelSizesFree(sizes);
+	sizes = PCacheRelSizesCreate(Max(ChangeTime("pg_tblspc/16500"), ChangeTime("pg_tblspc")));
+	assert_int_equal(SizeOf(spc, 5, 16384, MAIN_FORKNUM), 1);
+}
+
 /* More relations than the table had room for at first */
 static void
 TestMany(void **state)
@@ -267,6 +327,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(TestSegments, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestForksAndPlaces, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestFirstAnswerStays, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestChanged, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestMany, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestUnreadable, SetUp, TearDown),
 	};

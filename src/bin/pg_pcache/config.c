@@ -30,25 +30,6 @@
 /* What shared_preload_libraries must have. */
 #define LIBRARY_NAME		"pg_pcache"
 
-/*
- * What the library's settings are if the configuration is silent.  "postgres -C"
- * loads no library, so it knows only those that the configuration has.
- */
-static const struct
-{
-	const char *name;
-	const char *value;			/* NULL if there is no default */
-}			library_defaults[] =
-
-{
-	{"pcache.mode", PCACHE_DEFAULT_MODE},
-	{"pcache.directory", NULL},
-	{"pcache.size", "0"},
-	{"pcache.on_media_unknown", "use"},
-	{"pcache.required", "off"},
-	{"pcache.allow_unknown_minor", "off"},
-};
-
 /* The server's version as PG_VERSION_NUM has it, or 0 if it is unknown. */
 static int	server_version = 0;
 
@@ -208,10 +189,13 @@ RunPostgres(const PCacheOptions *options, const char *directory,
 static char *
 DefaultOf(const char *name)
 {
-	for (int i = 0; i < lengthof(library_defaults); i++)
+#define AS_TEXT(name, value, text) {PCACHE_SETTING_PREFIX #name, text},
+	static const char *const defaults[][2] = {PCACHE_DEFAULTS(AS_TEXT)};
+
+	for (int i = 0; i < lengthof(defaults); i++)
 	{
-		if (strcmp(library_defaults[i].name, name) == 0 && library_defaults[i].value != NULL)
-			return pg_strdup(library_defaults[i].value);
+		if (strcmp(defaults[i][0], name) == 0)
+			return pg_strdup(defaults[i][1]);
 	}
 	return NULL;
 }
@@ -407,7 +391,7 @@ CanonicalMode(char *mode)
 	}
 	pg_log_warning("could not understand the value \"%s\" of \"%s\"",
 				   mode, PCacheSetting("mode"));
-	return pg_strdup(PCACHE_DEFAULT_MODE);
+	return DefaultOf(PCacheSetting("mode"));
 }
 
 /* Is this element of shared_preload_libraries our library? */
@@ -555,24 +539,30 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	free(values[11]);
 }
 
-/*
- * If it is known that the next start does without the pool, returns why, else
- * NULL.
- */
-const char *
-WhyOff(const Configuration *conf)
+/* Is the next start to use the pool?  Warm stands for yes. */
+PCacheVerdict
+JudgeConfiguration(const Configuration *conf)
 {
+	PCacheVerdict verdict = {PCACHE_WARM};
+
 	if (conf->mode != NULL && strcmp(conf->mode, "off") == 0)
-		return psprintf(_("%s is off"), PCacheSetting("mode"));
-	if (!conf->preloaded)
-		return _("\"shared_preload_libraries\" does not have \"pg_pcache\", without which the settings of the cache have no effect");
-	return NULL;
+		verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
+	else if (!conf->preloaded)
+	{
+		verdict = PCacheRefuse(PCACHE_OFF,
+							   _("\"shared_preload_libraries\" does not have \"pg_pcache\", without which the settings of the cache have no effect"));
+		PCacheSetHint(&verdict.why, _("Add \"pg_pcache\" to \"shared_preload_libraries\"."));
+	}
+	else if (conf->mode == NULL || conf->nbuffers < 0)
+		verdict = PCacheRefuse(PCACHE_UNKNOWN_CONFIGURATION,
+							   _("the server's configuration could not be read"));
+	return verdict;
 }
 
 bool
 ModeIsOff(const Configuration *conf)
 {
-	return WhyOff(conf) != NULL;
+	return JudgeConfiguration(conf).refusal == PCACHE_OFF;
 }
 
 /*

@@ -58,9 +58,7 @@ typedef struct ImageInfo
 	bool		verified;		/* the rest is known */
 	uint64		damaged_chunks;
 	uint64		damaged_pages;	/* in them */
-	NextStart	next_start;		/* if it were loaded now */
-	char		detail[1024];	/* why it is not warm */
-	char		hint[256];		/* what to do about that, or "" */
+	PCacheVerdict verdict;		/* if it were loaded now */
 } ImageInfo;
 
 #define ImageAlign(size)	TYPEALIGN64(PCACHE_IMAGE_ALIGNMENT, (size))
@@ -108,12 +106,10 @@ extern void ImageDigest(const PCacheImageHeader *header,
 extern bool ImageIsNamed(const Image *image, const PCacheRecord *record);
 
 /* imageinfo.c */
-extern bool ImageIsWarm(const Rebuild *r, const Image *image, char *detail,
-						size_t size, const char **hint);
+extern PCacheVerdict JudgeImage(const Rebuild *r, const Image *image);
 extern int	ShowImage(const PCacheOptions *options);
 
 /* loadlist.c */
-extern bool ListIsWarm(const Rebuild *r, const Image *image, char *detail,
-					   size_t size);
+extern PCacheVerdict JudgeList(const Rebuild *r, const Image *image);
 
 #endif							/* IMAGE_H */

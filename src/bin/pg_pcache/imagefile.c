@@ -260,7 +260,7 @@ SuperblockIsSound(Image *image, const PCacheSuperblock *sb, PCacheError *err)
 	if (PCacheGeometryGate(sb, sb->pool_size).refusal == PCACHE_WARM)
 		return true;
 	PCacheSetError(err, _("the superblock in image \"%s\" makes no sense: %s"),
-				   image->path, PCacheGeometryGate(sb, sb->pool_size).detail);
+				   image->path, PCacheGeometryGate(sb, sb->pool_size).why.message);
 	return false;
 }
 

@@ -98,12 +98,10 @@ CheckChunks(const PCacheOptions *options, Image *image, ImageInfo *info)
 /*
  * Would the pool gates keep what is in the image, or what a list proposes, in a
  * pool on media without any flaw?  And is it the image that PGDATA names, unless
- * the user trusts any?  If not, detail says why, and hint is set where there is
- * something to do about it.  Of r only what the cluster tells is looked at.
+ * the user trusts any?  Of r only what the cluster tells is looked at.
  */
-bool
-ImageIsWarm(const Rebuild *r, const Image *image, char *detail, size_t size,
-			const char **hint)
+PCacheVerdict
+JudgeImage(const Rebuild *r, const Image *image)
 {
 	const PCacheRecord *record = r->have_record ? &r->record : NULL;
 	const PCacheOptions *options = r->options;
@@ -112,7 +110,7 @@ ImageIsWarm(const Rebuild *r, const Image *image, char *detail, size_t size,
 	Judge		judge;
 
 	if (image->header.kind == PCACHE_IMAGE_LIST)
-		return ListIsWarm(r, image, detail, size);
+		return JudgeList(r, image);
 	GatherClusterFacts(r, false, &judge);
 	judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	judge.facts.media = &judge.media;
@@ -122,56 +120,41 @@ ImageIsWarm(const Rebuild *r, const Image *image, char *detail, size_t size,
 	{
 		/* last, since the record of a stale one names none */
 		if (options->trust || ImageIsNamed(image, record))
-			return true;
-		strlcpy(detail, _("it is not the one that the data directory names, so somebody may have changed it"),
-				size);
-		*hint = _("If you know that nobody has, run \"pg_pcache load\" with option --trust.  Whoever has changed an image that is loaded can become superuser.");
-		return false;
+			return verdict;
+		verdict = PCacheRefuse(PCACHE_COLD_IMAGE,
+							   _("it is not the one that the data directory names, so somebody may have changed it"));
+		PCacheSetHint(&verdict.why, "%s",
+					  _("If you know that nobody has, run \"pg_pcache load\" with option --trust.  Whoever has changed an image that is loaded can become superuser."));
+		return verdict;
 	}
 	if (record != NULL && memcmp(sb->pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0 &&
 		record->incarnation != 0 && sb->incarnation != record->incarnation)
-	{
-		snprintf(detail, size, _("the server has been run since it was saved (%s)"), verdict.detail);
-		return false;
-	}
-	strlcpy(detail, verdict.refusal != PCACHE_WARM ? verdict.detail :
-			_("it is not the image of a pool that was saved by a clean shutdown"), size);
-	return false;
+		return PCacheRefuse(PCACHE_COLD_INCARNATION,
+							_("the server has been run since it was saved (%s)"), verdict.why.message);
+	if (verdict.refusal == PCACHE_WARM)
+		return PCacheRefuse(PCACHE_COLD_IMAGE,
+							_("it is not the image of a pool that was saved by a clean shutdown"));
+	return verdict;
 }
 
 /* Would it be loaded, now, and would the server look at it? */
 static void
-JudgeImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
+VerifyImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 {
 	Rebuild		r = {.options = options};
 	PCacheError err;
-	const char *hint = "";
 
 	r.control = ReadControlFile(options);
 	r.have_record = ReadClusterRecord(options, &r.record, &err);
 	ReadConfiguration(options, &r.conf);
-	if (!ImageIsWarm(&r, image, info->detail, sizeof(info->detail), &hint))
-	{
-		info->next_start = NEXT_START_COLD;
-		strlcpy(info->hint, hint, sizeof(info->hint));
-	}
-	else if (info->damaged_pages == image->header.n_pages)
-	{
-		info->next_start = NEXT_START_COLD;
-		snprintf(info->detail, sizeof(info->detail), _("none of the %llu saved pages can be kept"),
-				 (unsigned long long) image->superblock.saved_pages);
-	}
-	else if (r.conf.mode == NULL)
-	{
-		info->next_start = NEXT_START_UNKNOWN;
-		strlcpy(info->detail, _("the server's configuration could not be read"),
-				sizeof(info->detail));
-	}
-	else if (ModeIsOff(&r.conf))
-	{
-		info->next_start = NEXT_START_COLD;
-		strlcpy(info->detail, WhyOff(&r.conf), sizeof(info->detail));
-	}
+	info->verdict = JudgeImage(&r, image);
+	if (info->verdict.refusal != PCACHE_WARM)
+		return;
+	if (info->damaged_pages == image->header.n_pages)
+		info->verdict = PCacheRefuse(PCACHE_COLD_PAGES, _("none of the %llu saved pages can be kept"),
+									 (unsigned long long) image->superblock.saved_pages);
+	else
+		info->verdict = JudgeConfiguration(&r.conf);
 }
 
 static void
@@ -219,17 +202,16 @@ PrintInfo(const ImageInfo *info)
 							  (unsigned long long) info->damaged_pages)));
 	PrintField(NULL, "damaged_pages", AsNumber(info->damaged_pages));
 	Text("\n");
-	if (info->next_start == NEXT_START_COLD)
-		Text(_("\"pg_pcache load\" would not load it: %s.\n"), info->detail);
-	else if (info->next_start == NEXT_START_UNKNOWN)
+	if (info->verdict.refusal == PCACHE_UNKNOWN_CONFIGURATION)
 		Text(_("\"pg_pcache load\" would load it, but how the next start will be is not known: %s.\n"),
-			 info->detail);
+			 info->verdict.why.message);
+	else if (info->verdict.refusal != PCACHE_WARM)
+		Text(_("\"pg_pcache load\" would not load it: %s.\n"), info->verdict.why.message);
 	else
 		Text(_("\"pg_pcache load\" would load %llu of %llu saved pages.\n"),
 			 (unsigned long long) (header->n_pages - info->damaged_pages),
 			 (unsigned long long) sb->saved_pages);
-	NextStartFields(info->next_start, info->detail);
-	PrintHint(info->hint);
+	PrintVerdict(&info->verdict, NULL);
 }
 
 /* Status and verify with --image; returns the exit status. */
@@ -259,11 +241,11 @@ ShowImage(const PCacheOptions *options)
 	{
 		RefuseRunningServer(options->pgdata);
 		CheckChunks(options, image, &info);
-		JudgeImage(options, image, &info);
+		VerifyImage(options, image, &info);
 	}
 	BeginOutput(options);
 	PrintInfo(&info);
 	EndOutput();
 	CloseImage(image);
-	return info.verified ? ExitStatus(info.next_start) : EXIT_WARM;
+	return ExitStatus(&info.verdict);
 }

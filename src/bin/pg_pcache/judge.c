@@ -159,19 +159,20 @@ SettingsAllowPool(const Rebuild *r, PCacheError *err)
 }
 
 /* What the server's next start makes of the open pool, which JudgePool() has judged. */
-void
-ForetellStart(const Rebuild *r, PCacheForecast *forecast)
+PCacheVerdict
+ForetellStart(const Rebuild *r)
 {
 	PCacheNextConfig config = NextConfig(&r->conf);
+	PCacheVerdict verdict = {PCACHE_REFUSED};
 	bool		ours = false;
 
-	memset(forecast, 0, sizeof(*forecast));
-	if (SettingsAllowPool(r, &forecast->error))
+	if (SettingsAllowPool(r, &verdict.why))
 	{
-		PCacheForetellPool(&r->pool, &r->superblocks, &r->judge.facts, &config, r->event, forecast);
+		PCacheForetellPool(&r->pool, &r->superblocks, &r->judge.facts, &config, r->event, &verdict);
 		ours = PCachePoolIsOurs(r->directory, r->judge.facts.record);
 	}
-	PCacheForetellWithout(r->directory, &config, ours, forecast);
+	PCacheForetellWithout(r->directory, &config, ours, &verdict);
+	return verdict;
 }
 
 /*

@@ -39,22 +39,13 @@ typedef struct LoadWorker
 	uint64		bad_slots;
 } LoadWorker;
 
-/* The next start will be cold, and that is why. */
-void
-ConcludeCold(Loading *l, const char *detail)
-{
-	l->result.next_start = NEXT_START_COLD;
-	strlcpy(l->result.detail, detail, sizeof(l->result.detail));
-}
-
 /* What the next start makes of the pool as it is now. */
 void
 ConcludeByPool(Loading *l)
 {
 	ConcludeRebuild(&l->r);
-	l->result.next_start = l->r.result.next_start;
+	l->result.verdict = l->r.result.verdict;
 	l->result.kept = l->r.result.kept;
-	strlcpy(l->result.detail, l->r.result.detail, sizeof(l->result.detail));
 }
 
 /* Is the next start warm already?  Then all of the pool is to stay. */
@@ -208,8 +199,7 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	sb->state = PCACHE_STATE_ATTACHING;
 	StoreSuperblock(r);
 	RebuildStep("load-marked");
-	if (verdict->refusal != PCACHE_WARM)
-		ConcludeCold(l, verdict->detail);
+	l->result.verdict = *verdict;
 	return verdict->refusal == PCACHE_WARM;
 }
 
@@ -415,7 +405,6 @@ LoadPages(Loading *l)
 	if (r->options->dry_run)
 	{
 		l->result.pages = l->image.header.n_pages;
-		l->result.next_start = NEXT_START_WARM;
 		return;
 	}
 	if (!MakePool(l, &plan))
@@ -429,7 +418,7 @@ LoadPages(Loading *l)
 	l->result.loaded = true;
 	r->result.capacity = RebuildSuperblock(r)->capacity;
 	ConcludeByPool(l);
-	if (l->result.next_start != NEXT_START_COLD)
+	if (ExitStatus(&l->result.verdict) != EXIT_COLD)
 		Discard(l);
 }
 
@@ -438,24 +427,24 @@ static void
 LoadImage(Loading *l)
 {
 	const Rebuild *r = &l->r;
-	PCacheError err;
-	char		why[512];
-	const char *hint = "";
+	PCacheVerdict *verdict = &l->result.verdict;
+	PCacheError why;
 
 	l->result.image_size = l->image.header.image_size;
 	l->result.saved_pages = l->image.superblock.saved_pages;
-	if (ModeIsOff(&r->conf))
-		ConcludeCold(l, WhyOff(&r->conf));
-	else if (!SettingsAllowPool(r, &err))
+	*verdict = JudgeConfiguration(&r->conf);
+	if (verdict->refusal == PCACHE_OFF)
+		return;
+	if (!SettingsAllowPool(r, &verdict->why))
 	{
-		ConcludeCold(l, err.message);
-		strlcpy(l->result.hint, err.hint, sizeof(l->result.hint));
+		verdict->refusal = PCACHE_UNAVAILABLE;
+		return;
 	}
-	else if (!ImageIsWarm(r, &l->image, why, sizeof(why), &hint))
-	{
-		ConcludeCold(l, psprintf(_("image \"%s\": %s"), l->image.path, why));
-		strlcpy(l->result.hint, hint, sizeof(l->result.hint));
-	}
+	*verdict = JudgeImage(r, &l->image);
+	why = verdict->why;
+	if (verdict->refusal != PCACHE_WARM)
+		snprintf(verdict->why.message, sizeof(why.message), _("image \"%s\": %s"),
+				 l->image.path, why.message);
 	else if (l->image.header.kind == PCACHE_IMAGE_LIST)
 		LoadList(l);
 	else
@@ -465,7 +454,7 @@ LoadImage(Loading *l)
 static void
 PrintResult(const LoadResult *result)
 {
-	bool		would_be_warm = result->dry_run && result->next_start == NEXT_START_WARM;
+	bool		would_be_warm = result->dry_run && result->verdict.refusal == PCACHE_WARM;
 	bool		loads = result->loaded || (result->dry_run && result->pages > 0);
 	uint64		damaged = result->damaged_chunks;
 
@@ -498,9 +487,8 @@ PrintResult(const LoadResult *result)
 			   Shown(AsBoolean(result->removed), "yes"));
 	if (!would_be_warm)
 		Text("\n");
-	PrintNextStart(result->next_start, would_be_warm ? NULL : result->detail, result->kept,
-				   Max(result->saved_pages, result->kept));
-	PrintHint(result->hint);
+	PrintVerdict(&result->verdict, would_be_warm ? NULL :
+				 FormatKept(result->kept, Max(result->saved_pages, result->kept)));
 	PrintField(NULL, "pages_kept", AsNumber(result->kept));
 }
 
@@ -527,7 +515,7 @@ DoLoad(const PCacheOptions *options)
 	if (PoolIsWarm(&l))
 		result->already = true;
 	else if ((opened = OpenImage(&l.image, &err)) == IMAGE_MISSING)
-		ConcludeCold(&l, psprintf(_("there is no image \"%s\""), l.image.path));
+		result->verdict = PCacheRefuse(PCACHE_COLD_IMAGE, _("there is no image \"%s\""), l.image.path);
 	else if (opened == IMAGE_UNUSABLE)
 		FailWith(&err);
 	else
@@ -541,5 +529,5 @@ DoLoad(const PCacheOptions *options)
 	BeginOutput(options);
 	PrintResult(result);
 	EndOutput();
-	return ExitStatus(result->next_start);
+	return ExitStatus(&result->verdict);
 }

@@ -27,7 +27,6 @@ typedef struct Loading
 } Loading;
 
 /* load.c */
-extern void ConcludeCold(Loading *l, const char *detail);
 extern void ConcludeByPool(Loading *l);
 extern void PlanPool(Loading *l, PCacheMissing *plan);
 extern void CreatePool(Loading *l, const PCacheMissing *plan, bool sparse,

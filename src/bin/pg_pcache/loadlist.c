@@ -20,29 +20,24 @@
 #include "load.h"
 
 /*
- * The same question as ImageIsWarm() answers: would the pool gates keep what
+ * The same question as JudgeImage() answers: would the pool gates keep what
  * the list proposes, in a pool on media without any flaw?
  */
-bool
-ListIsWarm(const Rebuild *cluster, const Image *image, char *detail, size_t size)
+PCacheVerdict
+JudgeList(const Rebuild *cluster, const Image *image)
 {
 	const PCacheRecord *record = cluster->have_record ? &cluster->record : NULL;
 	const ControlFileData *control = cluster->control;
 	Rebuild		r = {.options = cluster->options,.control = control,.conf = cluster->conf};
 	uint64		capacity = Max(image->superblock.capacity, Max(r.conf.nbuffers, 0));
-	PCacheVerdict verdict;
 
 	if (record == NULL && !PCacheIsLibrary())
-	{
-		strlcpy(detail, _("the data directory has no record of a pool"), size);
-		return false;
-	}
+		return PCacheRefuse(PCACHE_COLD_INCARNATION,
+							_("the data directory has no record of a pool"));
 	if (image->header.system_identifier != control->system_identifier)
-	{
-		snprintf(detail, size, _("it was saved for the cluster with system identifier %llu"),
-				 (unsigned long long) image->header.system_identifier);
-		return false;
-	}
+		return PCacheRefuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
+							_("it was saved for the cluster with system identifier %llu"),
+							(unsigned long long) image->header.system_identifier);
 	GatherClusterFacts(cluster, false, &r.judge);
 	r.judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	r.judge.facts.media = &r.judge.media;
@@ -51,9 +46,7 @@ ListIsWarm(const Rebuild *cluster, const Image *image, char *detail, size_t size
 	r.pool.fs_kind = record != NULL ? record->fs_kind : PCACHE_FS_TMPFS;
 	/* whether it is known is another question */
 	r.conf.nbuffers = capacity;
-	verdict = JudgeWarming(&r, capacity);
-	strlcpy(detail, verdict.detail, size);
-	return verdict.refusal == PCACHE_WARM;
+	return JudgeWarming(&r, capacity);
 }
 
 /* Read all chunks that are sound. */
@@ -126,7 +119,6 @@ LoadList(Loading *l)
 {
 	Rebuild    *r = &l->r;
 	PCacheMissing plan;
-	PCacheVerdict verdict;
 	uint64		capacity;
 
 	l->result.is_list = true;
@@ -145,12 +137,9 @@ LoadList(Loading *l)
 			memcpy(RebuildSuperblock(r)->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN);
 		JudgePool(r);
 		capacity = RebuildSuperblock(r)->capacity;
-		verdict = JudgeWarming(r, capacity);
-		if (verdict.refusal != PCACHE_WARM)
-		{
-			ConcludeCold(l, verdict.detail);
+		l->result.verdict = JudgeWarming(r, capacity);
+		if (l->result.verdict.refusal != PCACHE_WARM)
 			return;
-		}
 	}
 	r->result.capacity = capacity;
 	WarmFromFiles(r);
@@ -158,12 +147,9 @@ LoadList(Loading *l)
 	l->result.warm = r->result.warm;
 	l->result.pages = r->result.warm.read;
 	if (r->options->dry_run)
-	{
-		l->result.next_start = NEXT_START_WARM;
 		return;
-	}
 	l->result.loaded = true;
 	ConcludeByPool(l);
-	if (l->result.next_start != NEXT_START_COLD)
+	if (ExitStatus(&l->result.verdict) != EXIT_COLD)
 		Discard(l);
 }

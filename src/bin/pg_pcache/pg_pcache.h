@@ -211,13 +211,6 @@ typedef struct PageScan
 	struct PageSet *kept;		/* for ScanHasPage() */
 } PageScan;
 
-typedef enum NextStart
-{
-	NEXT_START_WARM,
-	NEXT_START_COLD,
-	NEXT_START_UNKNOWN,
-} NextStart;
-
 /* What a promotion of a running standby would find, by the worker of pg_hotset */
 typedef struct Promotion
 {
@@ -229,10 +222,7 @@ typedef struct Promotion
 
 typedef struct VerifyResult
 {
-	NextStart	next_start;
-	const char *reason;			/* a short name; NULL if warm */
-	char		detail[1024];
-	char		hint[512];		/* how to have the pool used, or "" */
+	PCacheVerdict verdict;
 	char		pool[MAXPGPATH];	/* of the file */
 	Promotion	promotion;		/* for check */
 	bool		scanned;		/* the rest was counted */
@@ -293,8 +283,7 @@ typedef struct RebuildResult
 	bool		warm_from_files;
 	bool		is_list;		/* --list */
 	WarmResult	warm;
-	NextStart	next_start;		/* not in a dry run, as what follows */
-	char		detail[512];	/* why it is not warm */
+	PCacheVerdict verdict;		/* not in a dry run, as what follows */
 	uint64		kept;			/* pages */
 } RebuildResult;
 
@@ -368,7 +357,7 @@ typedef struct SaveResult
 {
 	bool		dry_run;
 	bool		host_stays;		/* --if-host-stops: the rest is not known */
-	char		detail[512];	/* why there is nothing to save, or "" */
+	PCacheVerdict verdict;		/* warm if there is something to save */
 	char		pool[MAXPGPATH];	/* of the file */
 	char		image[MAXPGPATH];
 	uint32		kind;			/* PCacheImageKind */
@@ -398,9 +387,7 @@ typedef struct LoadResult
 	bool		is_list;		/* of a list: warm is set */
 	WarmResult	warm;
 	uint64		saved_pages;	/* by the server, when it was shut down */
-	NextStart	next_start;
-	char		detail[1024];	/* why it is not warm */
-	char		hint[256];		/* what to do about that, or "" */
+	PCacheVerdict verdict;
 	uint64		kept;			/* pages */
 	double		seconds;
 } LoadResult;
@@ -473,7 +460,7 @@ extern void ReadSettings(const PCacheOptions *options, int n,
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern int64 ReadSizeSetting(const PCacheOptions *options, const char *name);
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
-extern const char *WhyOff(const Configuration *conf);
+extern PCacheVerdict JudgeConfiguration(const Configuration *conf);
 extern bool ModeIsOff(const Configuration *conf);
 extern PCacheNextConfig NextConfig(const Configuration *conf);
 
@@ -489,7 +476,7 @@ extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
 extern void GatherClusterFacts(const Rebuild *r, bool in_use, Judge *judge);
 extern void JudgePool(Rebuild *r);
 extern bool SettingsAllowPool(const Rebuild *r, PCacheError *err);
-extern void ForetellStart(const Rebuild *r, PCacheForecast *forecast);
+extern PCacheVerdict ForetellStart(const Rebuild *r);
 extern void OpenAndJudge(const PCacheOptions *options, Rebuild *r);
 extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   const Configuration *conf,
@@ -508,9 +495,8 @@ extern uint32 RecoveryTimeline(const PCacheOptions *options,
 extern uint64 HashSeed(void);
 extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress,
 					  PageScan *scan);
-extern const char *ColdForWantOfPages(const PCacheSuperblock *sb,
-									  const PageScan *scan, char *detail,
-									  size_t size);
+extern PCacheVerdict JudgePages(const PCacheSuperblock *sb,
+								const PageScan *scan);
 extern bool ScanHasPage(const PageScan *scan, PCachePageKey key);
 extern void FreeScan(PageScan *scan);
 
@@ -558,11 +544,9 @@ extern const char *FormatTimeUtc(int64 seconds);
 extern const char *StateName(uint32 state);
 extern const char *ModeName(uint32 mode);
 extern const char *PageComparisonName(PageComparison comparison);
-extern void NextStartFields(NextStart next_start, const char *detail);
-extern void PrintHint(const char *hint);
-extern void PrintNextStart(NextStart next_start, const char *detail,
-						   uint64 kept, uint64 saved);
-extern int	ExitStatus(NextStart next_start);
+extern const char *FormatKept(uint64 kept, uint64 saved);
+extern void PrintVerdict(const PCacheVerdict *verdict, const char *if_warm);
+extern int	ExitStatus(const PCacheVerdict *verdict);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
 /* unfinished.c */

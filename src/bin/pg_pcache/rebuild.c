@@ -85,7 +85,7 @@ RefuseUnusable(const Rebuild *r)
 		pg_log_error_detail("It has format version %u; this program has %u.",
 							sb->format_version, PCACHE_FORMAT_VERSION);
 	else
-		pg_log_error_detail("%s", PCacheGeometryGate(sb, r->pool.file_size).detail);
+		pg_log_error_detail("%s", PCacheGeometryGate(sb, r->pool.file_size).why.message);
 	pg_log_error_hint("To make it an empty pool, use option %s.", "--reset");
 	exit(EXIT_ERROR);
 }
@@ -110,60 +110,32 @@ ChooseCapacity(const Rebuild *r)
 	return capacity;
 }
 
-/* The pool is in order: can the server use it? */
-static void
-ConcludeByServer(const Rebuild *r, RebuildResult *result)
-{
-	PCacheForecast forecast;
-	const char *why = forecast.verdict.detail;
-
-	ForetellStart(r, &forecast);
-	if (!forecast.starts)
-		why = forecast.error.message;
-	else if (forecast.verdict.refusal == PCACHE_WARM)
-		return;
-	result->next_start = NEXT_START_COLD;
-	strlcpy(result->detail, why, sizeof(result->detail));
-}
-
 /* What the next start will make of it now. */
 void
 ConcludeRebuild(Rebuild *r)
 {
 	RebuildResult *result = &r->result;
+	PCacheVerdict configured = JudgeConfiguration(&r->conf);
 
 	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
 	JudgePool(r);
-	if (r->judge.verdict.refusal == PCACHE_WARM)
+	result->verdict = r->judge.verdict;
+	if (result->verdict.refusal == PCACHE_WARM)
 	{
 		PageScan	scan;
 
 		ScanPages(r, r->conf.nbuffers, true, false, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
-		result->next_start = NEXT_START_WARM;
-		if (ColdForWantOfPages(RebuildSuperblock(r), &scan, result->detail,
-							   sizeof(result->detail)) != NULL)
-			result->next_start = NEXT_START_COLD;
-		else if (r->conf.mode == NULL || r->conf.nbuffers < 0)
-		{
-			result->next_start = NEXT_START_UNKNOWN;
-			strlcpy(result->detail, _("the server's configuration could not be read"),
-					sizeof(result->detail));
-		}
-		else
-			ConcludeByServer(r, result);
+		result->verdict = JudgePages(RebuildSuperblock(r), &scan);
 		FreeScan(&scan);
+		if (result->verdict.refusal == PCACHE_WARM)
+			result->verdict = configured.refusal == PCACHE_WARM ? ForetellStart(r) : configured;
+		/* that is no failure of ours */
+		if (result->verdict.refusal == PCACHE_REFUSED)
+			result->verdict.refusal = PCACHE_UNAVAILABLE;
 	}
-	else
-	{
-		result->next_start = NEXT_START_COLD;
-		strlcpy(result->detail, r->judge.verdict.detail, sizeof(result->detail));
-	}
-	if (ModeIsOff(&r->conf))
-	{
-		result->next_start = NEXT_START_COLD;
-		strlcpy(result->detail, WhyOff(&r->conf), sizeof(result->detail));
-	}
+	if (configured.refusal == PCACHE_OFF)
+		result->verdict = configured;
 	else
 	{
 		/* no reason to fail: who makes the pool smaller may change that next */
@@ -224,7 +196,7 @@ PrintResult(const RebuildResult *result)
 	if (result->dry_run)
 		return;
 	Text("\n");
-	PrintNextStart(result->next_start, result->detail, result->kept, result->kept);
+	PrintVerdict(&result->verdict, FormatKept(result->kept, result->kept));
 	PrintField(NULL, "pages_kept", AsNumber(result->kept));
 }
 
@@ -296,5 +268,5 @@ DoRebuild(const PCacheOptions *options)
 
 	if (options->dry_run || (options->reset && !options->warm_from_files))
 		return EXIT_WARM;
-	return ExitStatus(r.result.next_start);
+	return ExitStatus(&r.result.verdict);
 }

@@ -162,65 +162,72 @@ PageComparisonName(PageComparison comparison)
 	return "unknown";
 }
 
-/* In JSON, what the next start will be, and why if it is not warm. */
-void
-NextStartFields(NextStart next_start, const char *detail)
+/* How many of the saved pages are kept. */
+const char *
+FormatKept(uint64 kept, uint64 saved)
 {
-	static const char *const names[] = {
-		[NEXT_START_WARM] = "warm",
-		[NEXT_START_COLD] = "cold",
-		[NEXT_START_UNKNOWN] = "unknown",
-	};
-
-	PrintField(NULL, "next_start", AsString(names[next_start]));
-	PrintField(NULL, "detail", AsString(next_start == NEXT_START_WARM ? NULL : detail));
+	return psprintf(ngettext("%llu of %llu page", "%llu of %llu pages", saved),
+					(unsigned long long) kept, (unsigned long long) saved);
 }
 
-/* The same, and as text; none if detail is NULL. */
-void
-PrintNextStart(NextStart next_start, const char *detail, uint64 kept,
-			   uint64 saved)
+typedef struct Outcome
 {
-	static const char *const titles[] = {
-		[NEXT_START_WARM] = "WARM",
-		[NEXT_START_COLD] = "COLD",
-		[NEXT_START_UNKNOWN] = "UNKNOWN",
-	};
+	const char *name;
+	const char *title;
+	int			exit_status;
+} Outcome;
 
-	NextStartFields(next_start, detail);
-	if (detail == NULL)
-		return;
-	Text("next start: %s", titles[next_start]);
-	if (next_start == NEXT_START_WARM)
-		Text(ngettext(", %llu of %llu page\n", ", %llu of %llu pages\n", saved),
-			 (unsigned long long) kept, (unsigned long long) saved);
-	else
-		Text(": %s\n", detail);
+/* What a verdict comes to. */
+static const Outcome *
+OutcomeOf(const PCacheVerdict *verdict)
+{
+	static const Outcome warm = {"warm", "WARM", EXIT_WARM};
+	static const Outcome cold = {"cold", "COLD", EXIT_COLD};
+	static const Outcome none = {"none", "NONE", EXIT_ERROR};
+	static const Outcome unknown = {"unknown", "UNKNOWN", EXIT_UNKNOWN};
+
+	switch (verdict->refusal)
+	{
+		case PCACHE_WARM:
+			return &warm;
+		case PCACHE_REFUSED:
+			return &none;
+		case PCACHE_UNKNOWN_ARCHIVE:
+		case PCACHE_UNKNOWN_CONFIGURATION:
+			return &unknown;
+		default:
+			return &cold;
+	}
 }
 
-/* What to do about a start that is not warm, or "". */
+/*
+ * Print what the next start will be, and why if it is not warm.  The text has that only
+ * if if_warm, which is what it says of a warm one, is not NULL.
+ */
 void
-PrintHint(const char *hint)
+PrintVerdict(const PCacheVerdict *verdict, const char *if_warm)
 {
-	if (hint[0] != '\0')
+	const Outcome *outcome = OutcomeOf(verdict);
+	bool		is_warm = verdict->refusal == PCACHE_WARM;
+	const char *hint = verdict->why.hint[0] != '\0' ? verdict->why.hint : NULL;
+
+	PrintField(NULL, "next_start", AsString(outcome->name));
+	PrintField(NULL, "reason",
+			   AsString(is_warm ? NULL : SnakeCase(PCacheRefusalName(verdict->refusal))));
+	PrintField(NULL, "detail", AsString(is_warm ? NULL : verdict->why.message));
+	PrintField(NULL, "hint", AsString(hint));
+	if (if_warm != NULL)
+		Text("next start: %s%s %s\n", outcome->title, is_warm ? "," : ":",
+			 is_warm ? if_warm : verdict->why.message);
+	if (hint != NULL)
 		Text(_("hint: %s\n"), hint);
-	PrintField(NULL, "hint", AsString(hint[0] != '\0' ? hint : NULL));
 }
 
 /* What a verb exits with that tells of the next start. */
 int
-ExitStatus(NextStart next_start)
+ExitStatus(const PCacheVerdict *verdict)
 {
-	switch (next_start)
-	{
-		case NEXT_START_WARM:
-			return EXIT_WARM;
-		case NEXT_START_COLD:
-			return EXIT_COLD;
-		case NEXT_START_UNKNOWN:
-			return EXIT_UNKNOWN;
-	}
-	return EXIT_ERROR;			/* keep compiler quiet */
+	return OutcomeOf(verdict)->exit_status;
 }
 
 /*

@@ -290,35 +290,33 @@ static bool
 IsWorthSaving(Saving *s)
 {
 	Rebuild    *r = &s->r;
-	const PCacheVerdict *verdict = &r->judge.verdict;
-	const char *why = NULL;
+	PCacheVerdict *verdict = &s->result.verdict;
 
 	strlcpy(s->result.pool, r->pool.fd >= 0 ? r->pool.path : r->directory,
 			sizeof(s->result.pool));
 	if (r->opened == PCACHE_OPEN_MISSING)
-		why = r->open_error.message;
+		*verdict = PCacheRefuse(PCACHE_UNAVAILABLE, "%s", r->open_error.message);
 	else if (ModeIsOff(&r->conf))
-		why = WhyOff(&r->conf);
-	else if (verdict->refusal != PCACHE_WARM)
-		why = verdict->detail;
+		*verdict = JudgeConfiguration(&r->conf);
+	else if (r->judge.verdict.refusal != PCACHE_WARM)
+		*verdict = r->judge.verdict;
 	else if (r->superblocks.chosen.state != PCACHE_STATE_CLEAN)
-		why = _("the server was not shut down cleanly, and memory that is loaded does not tell what was in change");
-	if (why != NULL)
-	{
-		strlcpy(s->result.detail, why, sizeof(s->result.detail));
+		*verdict = PCacheRefuse(PCACHE_COLD_DIRTY,
+								_("the server was not shut down cleanly, and memory that is loaded does not tell what was in change"));
+	if (verdict->refusal != PCACHE_WARM)
 		return false;
-	}
 	/* all slots: what the next start will have room for is not known here */
 	ScanPages(r, -1, true, false, &r->scan);
 	s->result.saved_pages = r->scan.saved;
-	return ColdForWantOfPages(&r->superblocks.chosen, &r->scan, s->result.detail,
-							  sizeof(s->result.detail)) == NULL;
+	*verdict = JudgePages(&r->superblocks.chosen, &r->scan);
+	return verdict->refusal == PCACHE_WARM;
 }
 
 static void
 PrintResult(const SaveResult *result)
 {
-	bool		nothing = result->detail[0] != '\0';
+	bool		nothing = result->verdict.refusal != PCACHE_WARM;
+	const char *detail = result->verdict.why.message;
 	bool		done = !nothing && !result->dry_run;
 	const char *contents = result->kind == PCACHE_IMAGE_LIST ? "list" : "pages";
 
@@ -333,10 +331,10 @@ PrintResult(const SaveResult *result)
 		Text(_("Dry run: nothing was changed.  This would be done:\n\n"));
 	PrintField("pool", "pool", AsString(result->pool));
 	if (nothing)
-		PrintField("image", "image", Shown(AsString(NULL), psprintf("none: %s", result->detail)));
+		PrintField("image", "image", Shown(AsString(NULL), psprintf("none: %s", detail)));
 	else
 		PrintField("image", "image", AsString(result->image));
-	PrintField(NULL, "detail", AsString(nothing ? result->detail : NULL));
+	PrintField(NULL, "detail", AsString(nothing ? detail : NULL));
 	PrintField(nothing ? NULL : "contents", "contents",
 			   Shown(AsString(contents), result->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages"));
 	PrintField(nothing ? NULL : "compression", "compression",
@@ -403,5 +401,5 @@ DoSave(const PCacheOptions *options)
 	BeginOutput(options);
 	PrintResult(result);
 	EndOutput();
-	return result->detail[0] != '\0' ? EXIT_COLD : EXIT_WARM;
+	return ExitStatus(&result->verdict);
 }

@@ -220,27 +220,14 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	pg_free(chunk);
 }
 
-/*
- * Is the next start cold, since no page can be kept?  If so, detail says why,
- * and the result is the reason's name in JSON; otherwise it is NULL.
- */
-const char *
-ColdForWantOfPages(const PCacheSuperblock *sb, const PageScan *scan,
-				   char *detail, size_t size)
+/* Is there a page that can be kept?  Otherwise the next start is cold. */
+PCacheVerdict
+JudgePages(const PCacheSuperblock *sb, const PageScan *scan)
 {
-	PCacheVerdict empty =
-		PCacheEmptyGate(sb->state == PCACHE_STATE_CLEAN, scan->saved);
-
-	if (empty.refusal != PCACHE_WARM)
-	{
-		strlcpy(detail, empty.detail, size);
-		return PCacheRefusalName(empty.refusal);
-	}
-	if (scan->counts[PCACHE_PAGE_KEPT] > 0)
-		return NULL;
-	snprintf(detail, size, _("none of the %llu saved pages can be kept"),
-			 (unsigned long long) scan->saved);
-	return "pages";
+	if (scan->saved == 0 || scan->counts[PCACHE_PAGE_KEPT] > 0)
+		return PCacheEmptyGate(sb->state == PCACHE_STATE_CLEAN, scan->saved);
+	return PCacheRefuse(PCACHE_COLD_PAGES, _("none of the %llu saved pages can be kept"),
+						(unsigned long long) scan->saved);
 }
 
 /* Does one of the slots hold this page, to be kept? */

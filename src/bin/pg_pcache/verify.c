@@ -23,57 +23,24 @@
 /* Pages that are named one by one; the others are only counted. */
 #define MAX_PAGES_TOLD	20
 
-static void Conclude(VerifyResult *result, NextStart next_start,
-					 const char *reason, const char *fmt,...) pg_attribute_printf(4, 5);
-
-static void
-Conclude(VerifyResult *result, NextStart next_start, const char *reason,
-		 const char *fmt,...)
-{
-	va_list		ap;
-
-	result->next_start = next_start;
-	result->reason = reason;
-	va_start(ap, fmt);
-	vsnprintf(result->detail, sizeof(result->detail), fmt, ap);
-	va_end(ap);
-}
-
-static void
-ConcludeCold(VerifyResult *result, PCacheRefusal refusal, const char *detail)
-{
-	Conclude(result, NEXT_START_COLD, PCacheRefusalName(refusal), "%s", detail);
-}
-
-/* What comes before the next start has told how that will be. */
-static void
-ConcludeForecast(VerifyResult *result, const PCacheForecast *forecast)
-{
-	if (!forecast->starts)
-		FailWith(&forecast->error);
-	strlcpy(result->hint, forecast->error.hint, sizeof(result->hint));
-	if (forecast->verdict.refusal != PCACHE_WARM)
-		ConcludeCold(result, forecast->verdict.refusal, forecast->verdict.detail);
-}
-
 /* The pool cannot be used: does the server start without it? */
-static void
-JudgeUnavailable(const Rebuild *r, const PCacheError *err, VerifyResult *result)
+static PCacheVerdict
+JudgeUnavailable(const Rebuild *r, const PCacheError *err)
 {
 	PCacheNextConfig config = NextConfig(&r->conf);
-	PCacheForecast forecast = {.error = *err};
+	PCacheVerdict verdict = {PCACHE_REFUSED, *err};
 
-	PCacheForetellWithout(r->directory, &config, false, &forecast);
-	ConcludeForecast(result, &forecast);
+	PCacheForetellWithout(r->directory, &config, false, &verdict);
+	return verdict;
 }
 
 /* Does the server create a missing pool?  If not, it cannot use any. */
-static void
-JudgeMissingPool(Rebuild *r, VerifyResult *result)
+static PCacheVerdict
+JudgeMissingPool(Rebuild *r)
 {
 	const PCacheRecord *record = r->have_record ? &r->record : NULL;
 	PCacheNextConfig config = NextConfig(&r->conf);
-	PCacheForecast forecast;
+	PCacheVerdict verdict;
 
 	/* with --directory, only the pool that was lost is created again */
 	if (r->options->directory != NULL)
@@ -87,22 +54,9 @@ JudgeMissingPool(Rebuild *r, VerifyResult *result)
 	}
 	PCacheForetellMissing(r->directory, &config, record,
 						  r->record_error.message[0] != '\0' ? &r->record_error : NULL,
-						  &r->open_error, &forecast);
-	PCacheForetellWithout(r->directory, &config, false, &forecast);
-	ConcludeForecast(result, &forecast);
-}
-
-/* What the server makes of the open pool. */
-static void
-JudgeForResult(const Rebuild *r, VerifyResult *result)
-{
-	PCacheForecast forecast;
-
-	ForetellStart(r, &forecast);
-	if (r->superblocks.source == PCACHE_SB_COPY && r->event == PCACHE_NEXT_NOTHING)
-		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
-					r->superblocks.first_error.message);
-	ConcludeForecast(result, &forecast);
+						  &r->open_error, &verdict);
+	PCacheForetellWithout(r->directory, &config, false, &verdict);
+	return verdict;
 }
 
 /*
@@ -181,12 +135,10 @@ Verify(Rebuild *r, VerifyResult *result)
 {
 	const PCacheOptions *options = r->options;
 	PCacheError err;
-	const char *cold;
-	char		detail[sizeof(result->detail)];
 
 	if (!SettingsAllowPool(r, &err))
 	{
-		JudgeUnavailable(r, &err, result);
+		result->verdict = JudgeUnavailable(r, &err);
 		return;
 	}
 
@@ -195,30 +147,31 @@ Verify(Rebuild *r, VerifyResult *result)
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			JudgeMissingPool(r, result);
+			result->verdict = JudgeMissingPool(r);
 			return;
 		case PCACHE_OPEN_LOCKED:
 			if (PCachePoolIsOurs(r->directory, r->have_record ? &r->record : NULL))
 				FailWith(&r->open_error);
 			/* FALLTHROUGH */
 		case PCACHE_OPEN_ERROR:
-			JudgeUnavailable(r, &r->open_error, result);
+			result->verdict = JudgeUnavailable(r, &r->open_error);
 			return;
 	}
 	snprintf(result->pool, sizeof(result->pool), "%s/%s", r->pool.directory, PCACHE_POOL_FILE);
 
-	JudgeForResult(r, result);
+	result->verdict = ForetellStart(r);
+	if (r->superblocks.source == PCACHE_SB_COPY && r->event == PCACHE_NEXT_NOTHING)
+		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
+					r->superblocks.first_error.message);
 	/* which pages there will be is not known as long as a server runs */
-	if (result->next_start == NEXT_START_COLD || r->event != PCACHE_NEXT_NOTHING)
+	if (result->verdict.refusal != PCACHE_WARM || r->event != PCACHE_NEXT_NOTHING)
 		return;
 	ScanPages(r, r->conf.nbuffers, true, options->progress, &r->scan);
 	result->scanned = true;
 	result->slots = r->scan.staying;
 	result->saved = r->scan.saved;
 	memcpy(result->counts, r->scan.counts, sizeof(result->counts));
-	cold = ColdForWantOfPages(&r->superblocks.chosen, &r->scan, detail, sizeof(detail));
-	if (cold != NULL)
-		Conclude(result, NEXT_START_COLD, cold, "%s", detail);
+	result->verdict = JudgePages(&r->superblocks.chosen, &r->scan);
 	if (options->pages || options->deep)
 		ComparePool(r, &r->scan, result);
 	FreeScan(&r->scan);
@@ -285,16 +238,9 @@ PrintPromotion(const Promotion *promotion)
 static void
 PrintResult(const PCacheOptions *options, const VerifyResult *result)
 {
-	PrintField(NULL, "reason", AsString(result->reason != NULL ? SnakeCase(result->reason) : NULL));
-	if (result->next_start == NEXT_START_WARM && !result->scanned)
-	{
-		Text(_("next start: WARM, if the server is shut down cleanly\n"));
-		NextStartFields(result->next_start, NULL);
-	}
-	else
-		PrintNextStart(result->next_start, result->detail,
-					   result->counts[PCACHE_PAGE_KEPT], result->saved);
-	PrintHint(result->hint);
+	PrintVerdict(&result->verdict,
+				 result->scanned ? FormatKept(result->counts[PCACHE_PAGE_KEPT], result->saved) :
+				 _("if the server is shut down cleanly"));
 	if (options->verb == VERB_CHECK)
 		PrintPromotion(&result->promotion);
 	PrintField(NULL, "pool", AsString(result->pool[0] != '\0' ? result->pool : NULL));
@@ -321,30 +267,23 @@ int
 DoVerify(const PCacheOptions *options)
 {
 	Rebuild		r = {0};
-	VerifyResult result = {.next_start = NEXT_START_WARM};
+	VerifyResult result = {{PCACHE_WARM}};
 
 	OpenAndJudge(options, &r);
-	if (ModeIsOff(&r.conf))
-	{
-		Conclude(&result, NEXT_START_COLD, "off", "%s", WhyOff(&r.conf));
-		if (!r.conf.preloaded && strcmp(r.conf.mode != NULL ? r.conf.mode : "", "off") != 0)
-			strlcpy(result.hint, _("Add \"pg_pcache\" to \"shared_preload_libraries\"."),
-					sizeof(result.hint));
-	}
-	else
+	if (!ModeIsOff(&r.conf))
 		Verify(&r, &result);
+	if (result.verdict.refusal == PCACHE_REFUSED)
+		FailWith(&result.verdict.why);
 
-	if (result.next_start == NEXT_START_WARM && r.judge.archive_decides)
+	if (result.verdict.refusal == PCACHE_WARM && r.judge.archive_decides)
 	{
-		Conclude(&result, NEXT_START_UNKNOWN, "archive",
-				 _("the archive may have a newer timeline, which recovery would follow"));
-		snprintf(result.hint, sizeof(result.hint), _("Use option %s to ask it with \"restore_command\"."),
-				 "--restore-target-wal");
+		result.verdict = PCacheRefuse(PCACHE_UNKNOWN_ARCHIVE,
+									  _("the archive may have a newer timeline, which recovery would follow"));
+		PCacheSetHint(&result.verdict.why, _("Use option %s to ask it with \"restore_command\"."),
+					  "--restore-target-wal");
 	}
-	if (result.next_start == NEXT_START_WARM &&
-		(r.conf.mode == NULL || r.conf.nbuffers < 0))
-		Conclude(&result, NEXT_START_UNKNOWN, "configuration",
-				 _("the server's configuration could not be read"));
+	if (result.verdict.refusal == PCACHE_WARM)
+		result.verdict = JudgeConfiguration(&r.conf);
 	PCachePoolClose(&r.pool);
 	if (r.server_pid != 0)
 		result.promotion = ReadPromotion(options->pgdata);
@@ -359,5 +298,5 @@ DoVerify(const PCacheOptions *options)
 		result.comparisons[PAGE_STORED_CHECKSUM] > 0)
 		return EXIT_ERROR;
 
-	return ExitStatus(result.next_start);
+	return ExitStatus(&result.verdict);
 }

@@ -40,16 +40,11 @@ JudgeWarming(const Rebuild *r, uint64 capacity)
 	PCacheRecord record = r->record;
 	PCacheGateFacts facts = r->judge.facts;
 	PCacheGeometry g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
-	PCacheVerdict verdict = {0};
 
 	if (control->state != DB_SHUTDOWNED &&
 		control->state != DB_SHUTDOWNED_IN_RECOVERY)
-	{
-		verdict.refusal = PCACHE_COLD_CONTROL_STATE;
-		strlcpy(verdict.detail, _("the cluster was not shut down cleanly"),
-				sizeof(verdict.detail));
-		return verdict;
-	}
+		return PCacheRefuse(PCACHE_COLD_CONTROL_STATE,
+							_("the cluster was not shut down cleanly"));
 
 	sb.format_version = PCACHE_FORMAT_VERSION;
 	sb.superblock_size = PCACHE_SUPERBLOCK_SIZE;
@@ -106,7 +101,7 @@ PlanWarming(Rebuild *r, uint64 capacity)
 		!(verdict.refusal == PCACHE_COLD_MEDIA && r->options->reset))
 	{
 		pg_log_error("the next start would be cold, whatever is in the pool: %s",
-					 verdict.detail);
+					 verdict.why.message);
 		exit(EXIT_ERROR);
 	}
 	if (r->list != NULL)

@@ -43,36 +43,29 @@ typedef struct PCacheNextConfig
 								 * server */
 } PCacheNextConfig;
 
-typedef struct PCacheForecast
-{
-	bool		starts;			/* otherwise error says why not; error has a
-								 * hint for PCACHE_UNAVAILABLE, too */
-	bool		is_off;			/* it starts without the cache */
-	PCacheVerdict verdict;		/* warm, or the reason of a cold start */
-	PCacheError error;
-	char		note[256];		/* what the answer does not consider, or "" */
-} PCacheForecast;
-
 extern void PCacheForetellMissing(const char *directory,
 								  const PCacheNextConfig *config,
 								  const PCacheRecord *record,
 								  const PCacheError *record_error,
 								  const PCacheError *open_error,
-								  PCacheForecast *forecast);
+								  PCacheVerdict *verdict);
 extern void PCacheForetellPool(const PCachePool *pool,
 							   const PCacheSuperblocks *superblocks,
 							   const PCacheGateFacts *facts,
 							   const PCacheNextConfig *config,
 							   PCacheNextEvent event,
-							   PCacheForecast *forecast);
+							   PCacheVerdict *verdict);
 extern void PCacheForetellWithout(const char *directory,
 								  const PCacheNextConfig *config, bool ours,
-								  PCacheForecast *forecast);
+								  PCacheVerdict *verdict);
 extern bool PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err);
 extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 							uint64 system_identifier, PCacheError *err);
 extern bool PCacheKindSurvives(PCacheFsKind kind, const char *path,
 							   PCacheError *err);
+extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
+							  const PCacheMediaReport *media, uint64 nbuffers,
+							  bool always, PCacheError *err);
 extern void PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err);
 extern void PCacheSetTooSmall(const PCachePool *pool, uint64 capacity,
 							  uint64 nbuffers, const PCacheError *why,

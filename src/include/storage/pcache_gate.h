@@ -22,8 +22,9 @@
 #include "storage/pcache_witness.h"
 
 /*
- * What the pool gates can say.  The first one that is shut decides, and the
- * whole pool is dropped; pcache_gate.c has the order.
+ * What a start makes of the pool.  PCACHE_COLD_* is for what the gates can say: the
+ * first one that is shut decides, and the whole pool is dropped; pcache_gate.c has the
+ * order.
  */
 typedef enum PCacheRefusal
 {
@@ -51,9 +52,32 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_COPIES,			/* redo copies an unknown database */
 	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
 	PCACHE_COLD_HOLE,			/* where the reasons not to believe it are */
+
+	/* No gate says these. */
+	PCACHE_COLD_PAGES,			/* none of those that there are can be kept */
+	PCACHE_COLD_IMAGE,			/* there is none to be loaded */
 	PCACHE_UNAVAILABLE,			/* the server starts without the pool */
+	PCACHE_OFF,					/* likewise, as it is configured */
+	PCACHE_REFUSED,				/* the server does not start */
+	PCACHE_UNKNOWN_ARCHIVE,
+	PCACHE_UNKNOWN_CONFIGURATION,
 	PCACHE_NUM_REFUSALS
 } PCacheRefusal;
+
+/*
+ * The one answer to "how will the start be?" and "how was it?": of the log, the views
+ * and pg_pcache.
+ */
+typedef struct PCacheVerdict
+{
+	PCacheRefusal refusal;
+
+	/*
+	 * translated; the message is "" when warm, and the hint says what to do,
+	 * or what the answer does not consider
+	 */
+	PCacheError why;
+} PCacheVerdict;
 
 /* All that the pool gates look at beside the superblock. */
 typedef struct PCacheGateFacts
@@ -98,12 +122,7 @@ extern void PCacheSetRecovery(PCacheGateFacts *facts,
 							  bool has_target, uint32 timeline);
 
 /* pcache_gate.c */
-typedef struct PCacheVerdict
-{
-	PCacheRefusal refusal;
-	char		detail[512];	/* translated; "" when warm */
-} PCacheVerdict;
-
+extern PCacheVerdict PCacheRefuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
 extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
 										uint64 file_size);
 extern PCacheVerdict PCacheHoleGate(bool head_is_lost);

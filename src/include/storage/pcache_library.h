@@ -58,8 +58,7 @@ typedef struct PCacheLibraryControl
 typedef struct PCacheLibraryStart
 {
 	bool		in_use;			/* shared buffers lie in the pool */
-	PCacheError unavailable;	/* why not, or "" */
-	PCacheVerdict verdict;
+	PCacheVerdict verdict;		/* at first as foretold */
 	TimestampTz started_at;
 	bool		post_mortem;	/* the pool's server was killed */
 	uint64		found;			/* pages that were saved */
@@ -73,6 +72,15 @@ typedef struct PCacheLibraryStart
 	PCacheMediaSummary media;
 } PCacheLibraryStart;
 
+/* What a start goes by, or the answer about the next one, beside the superblocks. */
+typedef struct PCacheLibraryFacts
+{
+	ControlFileData control;
+	PCacheMediaReport media;
+	PCacheSignals signals;
+	PCacheGateFacts gate;		/* with pointers to the above */
+} PCacheLibraryFacts;
+
 /* pcache_attach.c */
 extern PCachePool PCacheThePool;
 extern PCacheLibraryControl *PCacheLibrary;
@@ -80,10 +88,9 @@ extern PCacheLibraryStart PCacheStart;
 
 extern void PCacheOpenForServer(void);
 extern void PCacheStartServer(void);
-extern bool PCacheReadLibraryFacts(const PCachePool *pool,
-								   ControlFileData *control,
-								   PCacheGateFacts *facts, PCacheSignals *signals,
-								   PCacheError *err);
+extern bool PCacheGatherLibraryFacts(const PCachePool *pool,
+									 PCacheLibraryFacts *facts, PCacheError *err);
+extern void PCacheForgetLibraryFacts(PCacheLibraryFacts *facts);
 
 /* pcache_memory.c */
 extern void PCacheTurnHugePagesOff(void);
@@ -97,7 +104,8 @@ extern void PCacheUncoverReservation(void);
 /* pcache_prepare.c */
 extern bool PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err);
 extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb,
-							  PCacheVerdict *verdict, PCacheError *err);
+							  PCacheVerdict *verdict, bool *changed,
+							  PCacheError *err);
 extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 							 const PCacheMediaReport *media, PCacheError *err);
 
@@ -156,7 +164,8 @@ extern bool PCacheWorkerIsRegistered(PCacheError *err);
 extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
 
 /* pcache_tell.c */
-extern void PCacheForetellThisStart(PCacheForecast *forecast);
+extern void PCacheForetellThisStart(PCacheLibraryFacts *facts,
+									PCacheVerdict *verdict);
 
 /* pcache_report.c */
 extern void PCacheReportError(int elevel, const PCacheError *err);

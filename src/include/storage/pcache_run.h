@@ -104,7 +104,7 @@ extern void PCacheBeginControlSeen(const ControlFileData *control,
 								   uint64 completed_epoch);
 
 /* pcache_next_start.c */
-extern void PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast);
+extern void PCacheForetellStart(PCacheNextEvent event, PCacheVerdict *verdict);
 
 /* pcache_next_config.c */
 extern bool PCacheReadNextConfig(PCacheNextConfig *config, PCacheError *err);

@@ -23,10 +23,20 @@
 #define PCACHE_SETTING_PREFIX	"persistent_cache_"
 #endif
 
-/* the library's pcache.mode, unless the configuration has it; for pg_pcache */
-#define PCACHE_DEFAULT_MODE		"off"
-
 /* PCacheSetting("mode"); the name has to be a string literal */
 #define PCacheSetting(name)	PCACHE_SETTING_PREFIX name
+
+/*
+ * What the library's settings are if the configuration is silent, and how
+ * postgresql.conf would say that: "postgres -C" loads no library, so pg_pcache has to
+ * know.  pcache.directory has no default.
+ */
+#define PCACHE_DEFAULTS(SETTING) \
+	SETTING(mode, PERSISTENT_CACHE_OFF, "off") \
+	SETTING(size, 0, "0") \
+	SETTING(required, false, "off") \
+	SETTING(on_media_unknown, PERSISTENT_CACHE_MEDIA_USE, "use") \
+	SETTING(scrub, PERSISTENT_CACHE_SCRUB_AUTO, "auto") \
+	SETTING(allow_unknown_minor, false, "off")
 
 #endif							/* PCACHE_SETTING_H */

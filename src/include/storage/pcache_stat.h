@@ -82,6 +82,6 @@ extern uint32 PersistentCacheSealNow(uint32 wait_event_info);
 
 /* pcache_next_start.c */
 extern void PersistentCacheNextStart(PCacheNextEvent event,
-									 PCacheForecast *forecast);
+									 PCacheVerdict *verdict);
 
 #endif							/* PCACHE_STAT_H */

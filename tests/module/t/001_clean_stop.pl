@@ -96,13 +96,11 @@ $node->stop;
 $node->append_conf('postgresql.conf', 'pcache.mode = planned_restart');
 cold_start($node, qr/^the pool was saved at checkpoint /, 'after a run with mode off');
 
-# mode always runs, and says what it does
-warm_pages($node);
+# mode always takes up what planned_restart has left, and the other way round
 $node->append_conf('postgresql.conf', 'pcache.mode = always');
-$offset = log_offset($node);
-$node->restart;
-is(start_outcome($node, $offset)->{start}, 'warm', 'mode always: warm');
-is(() = slurp_file($node->logfile, $offset) =~ /mode "always" is used as "planned_restart"/g, 1, '... and says once that it is planned_restart');
+warm_restart($node, 'mode always');
+$node->append_conf('postgresql.conf', 'pcache.mode = planned_restart');
+warm_restart($node, 'mode planned_restart again');
 
 $node->stop;
 done_testing();

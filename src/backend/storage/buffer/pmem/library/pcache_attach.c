@@ -46,6 +46,9 @@ PCacheLibraryStart PCacheStart;
 /* Has this postmaster tried to open the pool? */
 static bool was_opened = false;
 
+/* What a start goes by, once it is known: control is NULL until then. */
+static PCacheLibraryFacts start_facts;
+
 /*
  * Is this process to run with a pool?  Neither single-user mode, nor a server that
  * pg_upgrade starts.  That they ran shows in pg_control.
@@ -95,27 +98,23 @@ GiveBack(PCachePool *pool)
 
 /*
  * Open and lock the pool, if there is one, and foretell whether it will be used, by the
- * questions that "pg_pcache verify" asks.  Otherwise PCacheStart.unavailable says why
- * not.  Nothing is done to the pool yet, but that it gives its memory back, so that
- * the server can have that.  It is opened even if this server cannot use it.
+ * questions that "pg_pcache verify" asks.  If not, PCacheStart.verdict says why.
+ * Nothing is done to the pool yet, but that it gives its memory back, so that the
+ * server can have that.  It is opened even if this server cannot use it.
  */
 static void
 OpenPool(void)
 {
-	PCacheError *err = &PCacheStart.unavailable;
+	PCacheVerdict *verdict = &PCacheStart.verdict;
 	PCacheError not_opened;
-	PCacheForecast forecast = {0};
-	bool		will_do = PCacheServerIsKnown(err) && PCacheWorkerIsRegistered(err);
+	bool		will_do;
 
 	was_opened = true;
-	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? err : &not_opened) && will_do)
-	{
-		PCacheForetellThisStart(&forecast);
-		*err = forecast.error;
-	}
-	if (forecast.starts)
-		err->message[0] = '\0';
-	else if (!pcache_required && PCacheThePool.fd >= 0)
+	verdict->refusal = PCACHE_REFUSED;
+	will_do = PCacheServerIsKnown(&verdict->why) && PCacheWorkerIsRegistered(&verdict->why);
+	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? &verdict->why : &not_opened) && will_do)
+		PCacheForetellThisStart(&start_facts, verdict);
+	if (verdict->refusal == PCACHE_REFUSED && !pcache_required && PCacheThePool.fd >= 0)
 		GiveBack(&PCacheThePool);
 }
 
@@ -131,34 +130,35 @@ PCacheOpenForServer(void)
 	if (!IsWanted())
 		return;
 	OpenPool();
-	if (PCacheStart.unavailable.message[0] == '\0' && huge_pages != HUGE_PAGES_OFF)
+	if (PCacheStart.verdict.refusal != PCACHE_REFUSED && huge_pages != HUGE_PAGES_OFF)
 		PCacheTurnHugePagesOff();
 }
 
 /*
- * What the gates look at, from pg_control as it is on disk.  facts must be zeroed, and
- * media be in it.  Used for a start, and for the answer about the next one.
+ * Gather what the gates look at, from pg_control as it is on disk, into facts that are
+ * zeroed.  Used for a start, and for the answer about the next one.
  */
 bool
-PCacheReadLibraryFacts(const PCachePool *pool, ControlFileData *control,
-					   PCacheGateFacts *facts, PCacheSignals *signals, PCacheError *err)
+PCacheGatherLibraryFacts(const PCachePool *pool, PCacheLibraryFacts *facts, PCacheError *err)
 {
+	PCacheGateFacts *gate = &facts->gate;
 	bool		crc_ok;
 	ControlFileData *on_disk = get_controlfile(DataDir, &crc_ok);
 
-	*control = *on_disk;
+	facts->control = *on_disk;
 	pfree(on_disk);
 	if (!crc_ok)
 	{
 		PCacheSetError(err, _("incorrect checksum in control file"));
 		return false;
 	}
-	PCacheGatherFacts(pool, facts->media, facts);
-	facts->control = control;
-	facts->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
-	PCacheReadSignals(DataDir, signals);
-	PCacheSetRecovery(facts, signals, recoveryTarget != RECOVERY_TARGET_UNSET,
-					  control->checkPointCopy.ThisTimeLineID);
+	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, &facts->media);
+	PCacheGatherFacts(pool, &facts->media, gate);
+	gate->control = &facts->control;
+	gate->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
+	PCacheReadSignals(DataDir, &facts->signals);
+	PCacheSetRecovery(gate, &facts->signals, recoveryTarget != RECOVERY_TARGET_UNSET,
+					  facts->control.checkPointCopy.ThisTimeLineID);
 	return true;
 }
 
@@ -170,6 +170,13 @@ MicrosecondsSince(instr_time start)
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
 	return INSTR_TIME_GET_MICROSEC(elapsed);
+}
+
+void
+PCacheForgetLibraryFacts(PCacheLibraryFacts *facts)
+{
+	PCacheMediaReportFree(&facts->media);
+	memset(facts, 0, sizeof(*facts));
 }
 
 static void
@@ -189,22 +196,6 @@ SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
 	summary->health = report->health;
 	summary->domain = report->domain;
 	summary->place = report->place;
-}
-
-/*
- * Can what a server writes whatever it caches be written, and are enough slots
- * left?  A store to a bad block would be SIGBUS.
- */
-static bool
-MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
-			const PCacheMediaReport *media, PCacheError *err)
-{
-	if (PCacheMediaIsUsable(media, pcache_mode == PERSISTENT_CACHE_ALWAYS) &&
-		!PCacheMediaRangeIsBad(media, 0, sb->blocks_offset) &&
-		PCacheStart.media.bad_bytes / BLCKSZ <= NBuffers / 2)
-		return true;
-	PCacheSetUnusableMedia(pool, err);
-	return false;
 }
 
 /*
@@ -255,14 +246,15 @@ BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
  * nothing of the server's has changed, and its mapping table is empty.
  */
 static bool
-AttachPool(PCacheMediaReport *media, PCacheError *err)
+AttachPool(PCacheError *err)
 {
 	PCachePool *pool = &PCacheThePool;
 	PCacheSuperblock *sb = &PCacheLibrary->superblock;
-	ControlFileData control;
-	PCacheGateFacts *gate_facts = palloc0(sizeof(*gate_facts));
+	PCacheGateFacts *gate_facts = &start_facts.gate;
+	const PCacheMediaReport *media = &start_facts.media;
+	const PCacheSignals *signals = &start_facts.signals;
 	PCachePageFacts *facts = palloc0(sizeof(*facts));
-	PCacheSignals signals;
+	bool		changed;
 	uint64		slots_used;
 	char	   *own_headers = (char *) BufferDescriptors;
 	char	   *own_blocks = BufferBlocks;
@@ -270,21 +262,27 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
-	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, err))
+	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, &changed, err))
 		return false;
-	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
+	/* they are known if the start was foretold, and then they still hold */
+	if (changed || gate_facts->control == NULL)
+	{
+		PCacheForgetLibraryFacts(&start_facts);
+		if (!PCacheGatherLibraryFacts(pool, &start_facts, err))
+			return false;
+	}
 	SummarizeMedia(media, &PCacheStart.media);
-	gate_facts->media = media;
-	if (!MediaWillDo(pool, sb, media, err) ||
-		!PCacheReadLibraryFacts(pool, &control, gate_facts, &signals, err))
+	if (!PCacheMediaWillDo(pool, sb, media, NBuffers, pcache_mode == PERSISTENT_CACHE_ALWAYS, err))
 		return false;
+	gate_facts->file_size = pool->file_size;
+
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 		PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_DIRTY)
 	{
 		INSTR_TIME_SET_CURRENT(start);
 		PCacheStart.post_mortem = true;
-		if (!PCacheSavePostMortem(pool, sb, &control, err))
+		if (!PCacheSavePostMortem(pool, sb, gate_facts->control, err))
 			return false;
 		PCacheStart.judge_usec = MicrosecondsSince(start);
 	}
@@ -294,8 +292,8 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 	{
 		PCacheStart.found = sb->saved_pages;
 		PCacheSetCompleted(facts, sb, gate_facts);
-		facts->drop_unlogged = control.state != DB_SHUTDOWNED ||
-			signals.standby || signals.recovery || signals.backup_label;
+		facts->drop_unlogged = gate_facts->control->state != DB_SHUTDOWNED ||
+			signals->standby || signals->recovery || signals->backup_label;
 		/* as long as the postmaster lives nobody else changes files */
 		facts->sizes = PCacheRelSizesCreate(IsCrashRestart() ? 0 : facts->unchanged_since);
 		facts->media = media;
@@ -304,7 +302,7 @@ AttachPool(PCacheMediaReport *media, PCacheError *err)
 		PCachePoolListHoles(pool, &facts->holes);
 	}
 	slots_used = sb->slots_used;
-	if (!AdoptPool(pool, sb, &control,
+	if (!AdoptPool(pool, sb, gate_facts->control,
 				   PCacheStart.verdict.refusal == PCACHE_WARM && slots_used <= NBuffers,
 				   media, err))
 		return false;
@@ -339,14 +337,13 @@ AttachOrGiveUp(void)
 	MemoryContext old_context = CurrentMemoryContext;
 	MemoryContext context = AllocSetContextCreate(old_context, "pg_pcache start",
 												  ALLOCSET_DEFAULT_SIZES);
-	PCacheMediaReport media = {0};
 	PCacheError err = {{0}};
 
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		if (!AttachPool(&media, &err))
-			PCacheStart.unavailable = err;
+		if (!AttachPool(&err))
+			PCacheStart.verdict.why = err;
 	}
 	PG_CATCH();
 	{
@@ -355,10 +352,11 @@ AttachOrGiveUp(void)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		PCacheSetError(&PCacheStart.unavailable, "%s", error->message);
+		PCacheSetError(&PCacheStart.verdict.why, "%s", error->message);
 	}
 	PG_END_TRY();
-	PCacheMediaReportFree(&media);
+	/* a crash restart has others */
+	PCacheForgetLibraryFacts(&start_facts);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);
 }
@@ -368,8 +366,11 @@ AttachOrGiveUp(void)
  * pcache.required is on and it has not run yet.
  */
 static void
-RunWithout(const PCacheError *err)
+RunWithout(void)
 {
+	const PCacheError *err = &PCacheStart.verdict.why;
+
+	PCacheStart.verdict.refusal = PCACHE_UNAVAILABLE;
 	if (pcache_required && !IsCrashRestart())
 		PCacheReportError(FATAL, err);
 	if (PCacheThePool.fd >= 0)
@@ -390,7 +391,7 @@ RunWithout(const PCacheError *err)
 void
 PCacheStartServer(void)
 {
-	PCacheError unavailable = PCacheStart.unavailable;
+	PCacheVerdict foretold;
 	instr_time	start;
 	bool		found;
 
@@ -400,21 +401,22 @@ PCacheStartServer(void)
 	PCacheRestoreHugePages();
 	PCacheForgetDeaths();
 	memset(PCacheLibrary, 0, sizeof(*PCacheLibrary));
-	memset(&PCacheStart, 0, sizeof(PCacheStart));
-	PCacheStart.unavailable = unavailable;
 	if (!IsWanted())
 		return;
 
 	/* a library after this one may not have called our shmem_request_hook */
 	if (!was_opened)
 		OpenPool();
+	foretold = PCacheStart.verdict;
+	memset(&PCacheStart, 0, sizeof(PCacheStart));
+	PCacheStart.verdict = foretold;
 	INSTR_TIME_SET_CURRENT(start);
-	if (PCacheStart.unavailable.message[0] == '\0' &&
-		PCacheHeadersAreKnown(&PCacheStart.unavailable))
+	if (foretold.refusal != PCACHE_REFUSED && foretold.refusal != PCACHE_UNAVAILABLE &&
+		PCacheHeadersAreKnown(&PCacheStart.verdict.why))
 		AttachOrGiveUp();
 	if (!PCacheStart.in_use)
 	{
-		RunWithout(&PCacheStart.unavailable);
+		RunWithout();
 		return;
 	}
 	on_shmem_exit(PCacheSaveAtExit, (Datum) 0);

@@ -33,13 +33,6 @@
 #include "storage/pcache_setting.h"
 #include "utils/guc.h"
 
-static void
-SetCold(PCacheVerdict *verdict, PCacheRefusal refusal, const char *detail)
-{
-	verdict->refusal = refusal;
-	strlcpy(verdict->detail, detail, sizeof(verdict->detail));
-}
-
 /*
  * Open and lock the pool that pcache.directory names.  Returns false with err
  * filled in if it cannot be used, or could not be created.  pool->fd is -1 if it is not
@@ -82,24 +75,22 @@ CreatePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
 	creation.sparse = false;
 	if (!PCachePoolFinishCreate(&creation, err))
 		return false;
-	SetCold(verdict, PCACHE_COLD_NEW, _("the pool was created by this start"));
+	*verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool was created by this start"));
 	ereport(LOG,
 			(errmsg("created persistent cache pool \"%s\", for %llu blocks",
 					pool->path, (unsigned long long) plan.capacity)));
 	return true;
 }
 
-/* The pool cannot be used as it is: make it an empty one. */
+/* The pool cannot be used as it is, as the verdict says: make it an empty one. */
 static bool
-ReformatPool(PCachePool *pool, PCacheSuperblock *sb, PCacheRefusal refusal,
-			 const char *detail, PCacheVerdict *verdict, PCacheError *err)
+ReformatPool(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
 	uint64		capacity = PCacheReformatCapacity(pool, NULL, Max(NBuffers, pcache_size));
 	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
 
 	if (!PCachePoolMayFormat(pool, NULL, err))
 		return false;
-	SetCold(verdict, refusal, detail);
 
 	/* a superblock that is believed must not speak of what is allocated anew */
 	if (sb->format_version == PCACHE_FORMAT_VERSION &&
@@ -206,17 +197,16 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 /*
  * Have a pool, mapped and with a superblock of ours, but perhaps too small.  It was
  * opened by PCacheOpenLibraryPool().  verdict is warm unless the pool is new,
- * or had to be formatted.  Returns false with err filled in.
+ * or had to be formatted.  changed is set if the file is not as it was.  Returns
+ * false with err filled in.
  */
 bool
 PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
-				  PCacheError *err)
+				  bool *changed, PCacheError *err)
 {
 	PCacheSuperblocks *superblocks;
-	PCacheVerdict geometry;
-	char		detail[256];
-	bool		is_usable;
 
+	*changed = true;
 	memset(verdict, 0, sizeof(*verdict));
 	memset(sb, 0, sizeof(*sb));
 	if (pool->fd < 0)
@@ -225,30 +215,25 @@ PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict
 	superblocks = palloc(sizeof(*superblocks));
 	PCacheReadSuperblocks(pool->fd, superblocks);
 	*sb = superblocks->chosen;
-	is_usable = superblocks->source != PCACHE_SB_NONE;
-	strlcpy(detail, superblocks->first_error.message, sizeof(detail));
-	pfree(superblocks);
-
-	if (!is_usable)
-		return ReformatPool(pool, sb, PCACHE_COLD_SUPERBLOCK, detail, verdict, err);
-	if (PCachePoolIsCopied(pool, sb, NULL, err))
+	if (superblocks->source == PCACHE_SB_NONE)
+		*verdict = PCacheRefuse(PCACHE_COLD_SUPERBLOCK, "%s", superblocks->first_error.message);
+	else if (PCachePoolIsCopied(pool, sb, NULL, err))
 		return false;
-
 	/* the geometry decides what is touched, so it is looked at already here */
-	if (sb->format_version != PCACHE_FORMAT_VERSION)
-	{
-		snprintf(detail, sizeof(detail),
-				 _("the pool has format version %u, this server has %u"),
-				 sb->format_version, PCACHE_FORMAT_VERSION);
-		return ReformatPool(pool, sb, PCACHE_COLD_VERSION, detail, verdict, err);
-	}
-	geometry = PCacheGeometryGate(sb, pool->file_size);
+	else if (sb->format_version != PCACHE_FORMAT_VERSION)
+		*verdict = PCacheRefuse(PCACHE_COLD_VERSION,
+								_("the pool has format version %u, this server has %u"),
+								sb->format_version, PCACHE_FORMAT_VERSION);
+	else
+		*verdict = PCacheGeometryGate(sb, pool->file_size);
+	pfree(superblocks);
 	/* a start without the pool has taken its memory back */
-	if (geometry.refusal != PCACHE_WARM && sb->state == PCACHE_STATE_EMPTY)
-		return ReformatPool(pool, sb, PCACHE_COLD_NEW, _("the pool is empty"), verdict, err);
-	if (geometry.refusal != PCACHE_WARM)
-		return ReformatPool(pool, sb, geometry.refusal, geometry.detail, verdict, err);
+	if (verdict->refusal == PCACHE_COLD_GEOMETRY && sb->state == PCACHE_STATE_EMPTY)
+		*verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
+	if (verdict->refusal != PCACHE_WARM)
+		return ReformatPool(pool, sb, err);
 	if (PCachePoolIsIncomplete(pool, sb->pool_size))
 		return MendPool(pool, sb, verdict, err);
+	*changed = false;
 	return PCachePoolMap(pool, err);
 }

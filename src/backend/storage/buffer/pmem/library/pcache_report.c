@@ -94,7 +94,7 @@ PCacheLogStart(void)
 	if (PCacheStart.verdict.refusal != PCACHE_WARM)
 	{
 		ereport(LOG,
-				(errmsg("persistent cache: starting cold: %s", PCacheStart.verdict.detail)));
+				(errmsg("persistent cache: starting cold: %s", PCacheStart.verdict.why.message)));
 		return;
 	}
 	ListDropped(&dropped);

@@ -16,6 +16,7 @@
 #include "storage/bufmgr.h"
 #include "storage/pcache.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_setting.h"
 #include "storage/pcache_stat.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
@@ -36,7 +37,7 @@ PersistentCacheUnavailable(void)
 {
 	if (PCacheLibrary == NULL)
 		return _("pg_pcache is not in \"shared_preload_libraries\"");
-	return PCacheStart.unavailable.message[0] != '\0' ? PCacheStart.unavailable.message : NULL;
+	return PCacheStart.verdict.refusal == PCACHE_UNAVAILABLE ? PCacheStart.verdict.why.message : NULL;
 }
 
 const char *
@@ -155,48 +156,41 @@ CurrentConfig(PCacheNextConfig *config)
 	config->required = pcache_required;
 }
 
-/* Ask the gates about the pool as it is. */
+/* Ask the gates about the pool as it is.  facts are zeroed, and get what they look at. */
 static void
-JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheForecast *forecast)
+JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheLibraryFacts *facts,
+		 PCacheVerdict *verdict)
 {
-	ControlFileData control;
-	PCacheMediaReport media = {0};
-	PCacheGateFacts *facts = palloc0(sizeof(*facts));
 	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
-	PCacheSignals signals;
 
-	PCacheMediaQuery(PCacheThePool.path, PCacheThePool.fd, PCacheThePool.fs_kind, &media);
-	facts->media = &media;
-	if (PCacheReadLibraryFacts(&PCacheThePool, &control, facts, &signals, &forecast->error))
+	verdict->refusal = PCACHE_REFUSED;
+	if (PCacheGatherLibraryFacts(&PCacheThePool, facts, &verdict->why))
 	{
 		PCacheReadSuperblocks(PCacheThePool.fd, superblocks);
-		PCacheForetellPool(&PCacheThePool, superblocks, facts, config, event, forecast);
+		PCacheForetellPool(&PCacheThePool, superblocks, &facts->gate, config, event, verdict);
 	}
-	PCacheMediaReportFree(&media);
-	pfree(facts);
 	pfree(superblocks);
 }
 
 /*
  * How will this very start be?  It has opened the pool, if there is one, and has done
- * nothing to it.
+ * nothing to it.  Then facts are what it will go by.
  */
 void
-PCacheForetellThisStart(PCacheForecast *forecast)
+PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheVerdict *verdict)
 {
 	PCacheNextConfig config;
 	PCacheError not_opened;
 	PCachePool	pool;
 
-	memset(forecast, 0, sizeof(*forecast));
 	CurrentConfig(&config);
 	if (PCacheThePool.fd >= 0)
 	{
-		JudgeNow(&config, PCACHE_NEXT_NOTHING, forecast);
+		JudgeNow(&config, PCACHE_NEXT_NOTHING, facts, verdict);
 		return;
 	}
 	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
-	PCacheForetellMissing(pcache_directory, &config, NULL, NULL, &not_opened, forecast);
+	PCacheForetellMissing(pcache_directory, &config, NULL, NULL, &not_opened, verdict);
 }
 
 /*
@@ -204,32 +198,38 @@ PCacheForetellThisStart(PCacheForecast *forecast)
  * if one waits for a restart, the answer says which.
  */
 void
-PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	static const char *const settings[] = {
 		"pcache.mode", "pcache.directory", "pcache.size", "pcache.required", "shared_buffers"
 	};
 	PCacheNextConfig config;
 
-	memset(forecast, 0, sizeof(*forecast));
 	if (pcache_mode == PERSISTENT_CACHE_OFF || PCacheLibrary == NULL)
 	{
-		forecast->starts = forecast->is_off = true;
+		*verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
 		return;
 	}
 	CurrentConfig(&config);
 	if (PCacheStart.in_use)
-		JudgeNow(&config, event, forecast);
+	{
+		PCacheLibraryFacts *facts = palloc0_object(PCacheLibraryFacts);
+
+		JudgeNow(&config, event, facts, verdict);
+		PCacheForgetLibraryFacts(facts);
+		pfree(facts);
+	}
 	else
 	{
-		forecast->error = PCacheStart.unavailable;
-		PCacheForetellWithout(pcache_directory, &config, false, forecast);
+		*verdict = PCacheStart.verdict;
+		verdict->refusal = PCACHE_REFUSED;
+		PCacheForetellWithout(pcache_directory, &config, false, verdict);
 	}
-	for (int i = 0; forecast->starts && i < lengthof(settings); i++)
+	for (int i = 0; verdict->why.hint[0] == '\0' && i < lengthof(settings); i++)
 	{
 		if (PCacheSettingIsPending(settings[i]))
-			snprintf(forecast->note, sizeof(forecast->note),
-					 _("\"%s\" will change with the restart, and this answer does not consider that."),
-					 settings[i]);
+			PCacheSetHint(&verdict->why,
+						  _("\"%s\" will change with the restart, and this answer does not consider that."),
+						  settings[i]);
 	}
 }

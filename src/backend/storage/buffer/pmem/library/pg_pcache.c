@@ -24,6 +24,7 @@
 #include "storage/pcache.h"
 #include "storage/pcache_find.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_setting.h"
 #include "utils/guc.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -37,13 +38,19 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 
-int			pcache_mode = PERSISTENT_CACHE_OFF;
+#define AS_CONSTANT(name, value, text) default_##name = (value),
+enum
+{
+	PCACHE_DEFAULTS(AS_CONSTANT)
+};
+
+int			pcache_mode = default_mode;
 char	   *pcache_directory = NULL;
-int			pcache_size = 0;
-bool		pcache_required = false;
-int			pcache_on_media_unknown = PERSISTENT_CACHE_MEDIA_USE;
-int			pcache_scrub = PERSISTENT_CACHE_SCRUB_AUTO;
-bool		pcache_allow_unknown_minor = false;
+int			pcache_size = default_size;
+bool		pcache_required = default_required;
+int			pcache_on_media_unknown = default_on_media_unknown;
+int			pcache_scrub = default_scrub;
+bool		pcache_allow_unknown_minor = default_allow_unknown_minor;
 
 static const struct config_enum_entry mode_options[] = {
 	{"off", PERSISTENT_CACHE_OFF, false},
@@ -103,7 +110,7 @@ DefineSettings(void)
 {
 	DefineCustomEnumVariable("pcache.mode",
 							 "Sets which stops of the server its shared buffers survive.",
-							 NULL, &pcache_mode, PERSISTENT_CACHE_OFF, mode_options,
+							 NULL, &pcache_mode, default_mode, mode_options,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache.directory",
 							   "Sets the directory of the pool that shared buffers lie in.",
@@ -113,24 +120,25 @@ DefineSettings(void)
 	DefineCustomIntVariable("pcache.size",
 							"Sets for how many buffers a new pool has room.",
 							"0 means as many as \"shared_buffers\".",
-							&pcache_size, 0, 0, INT_MAX / 2, PGC_POSTMASTER, GUC_UNIT_BLOCKS,
+							&pcache_size, default_size, 0, INT_MAX / 2, PGC_POSTMASTER, GUC_UNIT_BLOCKS,
 							NULL, NULL, NULL);
 	DefineCustomBoolVariable("pcache.required",
 							 "Refuses to start without the pool.",
-							 NULL, &pcache_required, false, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							 NULL, &pcache_required, default_required, PGC_POSTMASTER, 0,
+							 NULL, NULL, NULL);
 	DefineCustomEnumVariable("pcache.on_media_unknown",
 							 "Sets what a start does if bad blocks of the pool are not known.",
-							 NULL, &pcache_on_media_unknown, PERSISTENT_CACHE_MEDIA_USE,
+							 NULL, &pcache_on_media_unknown, default_on_media_unknown,
 							 on_media_unknown_options, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("pcache.scrub",
 							 "Overwrites at a clean stop what is left in free buffers.",
 							 "\"auto\" does so on persistent memory only.",
-							 &pcache_scrub, PERSISTENT_CACHE_SCRUB_AUTO, scrub_options,
+							 &pcache_scrub, default_scrub, scrub_options,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pcache.allow_unknown_minor",
 							 "Uses the pool with a minor release that pg_pcache was not tried with.",
-							 NULL, &pcache_allow_unknown_minor, false, PGC_POSTMASTER, 0,
-							 NULL, NULL, NULL);
+							 NULL, &pcache_allow_unknown_minor, default_allow_unknown_minor,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pcache");
 }
 

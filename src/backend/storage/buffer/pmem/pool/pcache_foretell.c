@@ -34,21 +34,6 @@
 #include "storage/pcache_setting.h"
 #include "storage/pcache_without.h"
 
-static void ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal,
-						 const char *fmt,...) pg_attribute_printf(3, 4);
-
-static void
-ForetellCold(PCacheForecast *forecast, PCacheRefusal refusal, const char *fmt,...)
-{
-	va_list		ap;
-
-	forecast->starts = true;
-	forecast->verdict.refusal = refusal;
-	va_start(ap, fmt);
-	vsnprintf(forecast->verdict.detail, sizeof(forecast->verdict.detail), fmt, ap);
-	va_end(ap);
-}
-
 /* The minor releases that the tests have run with, beside the one compiled for. */
 static const int tried_minors[] = {150018, 150020, 160002, 170012, 180006};
 
@@ -145,10 +130,10 @@ PCacheSetTooSmall(const PCachePool *pool, uint64 capacity, uint64 nbuffers,
 }
 
 static bool
-VersionWillDo(const PCacheNextConfig *config, PCacheForecast *forecast)
+VersionWillDo(const PCacheNextConfig *config, PCacheError *err)
 {
 	return !PCacheIsLibrary() || config->server_version == 0 ||
-		PCacheMinorWillDo(config->server_version, config->allow_unknown_minor, &forecast->error);
+		PCacheMinorWillDo(config->server_version, config->allow_unknown_minor, err);
 }
 
 /*
@@ -157,12 +142,11 @@ VersionWillDo(const PCacheNextConfig *config, PCacheForecast *forecast)
  */
 static bool
 ReservationWillDo(const PCacheNextConfig *config, PCacheFsKind kind, uint64 size,
-				  uint64 allocated, PCacheForecast *forecast)
+				  uint64 allocated, PCacheError *err)
 {
 	return !PCacheIsLibrary() ||
 		PCacheMayReserve(config->nbuffers * BLCKSZ,
-						 kind == PCACHE_FS_TMPFS ? size - Min(size, allocated) : 0,
-						 &forecast->error);
+						 kind == PCACHE_FS_TMPFS ? size - Min(size, allocated) : 0, err);
 }
 
 /*
@@ -174,39 +158,40 @@ void
 PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 					  const PCacheRecord *record,
 					  const PCacheError *record_error,
-					  const PCacheError *open_error, PCacheForecast *forecast)
+					  const PCacheError *open_error, PCacheVerdict *verdict)
 {
+	PCacheError *err = &verdict->why;
 	PCacheMissing plan;
 
-	memset(forecast, 0, sizeof(*forecast));
+	verdict->refusal = PCACHE_REFUSED;
 	/* nothing else says where the pool is */
 	if (record_error != NULL && PCacheIsDefaultDirectory(config->directory))
 	{
-		forecast->error = *record_error;
+		*err = *record_error;
 		return;
 	}
-	forecast->error = *open_error;
-	if (!VersionWillDo(config, forecast) ||
+	*err = *open_error;
+	if (!VersionWillDo(config, err) ||
 		!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
-								config->nbuffers, &plan, &forecast->error) ||
+								config->nbuffers, &plan, err) ||
 		(config->mode == PERSISTENT_CACHE_ALWAYS &&
-		 !PCacheKindSurvives(plan.fs_kind, plan.directory, &forecast->error)) ||
-		!ReservationWillDo(config, plan.fs_kind, plan.capacity * BLCKSZ, 0, forecast))
+		 !PCacheKindSurvives(plan.fs_kind, plan.directory, err)) ||
+		!ReservationWillDo(config, plan.fs_kind, plan.capacity * BLCKSZ, 0, err))
 		return;
 	if (plan.again)
-		ForetellCold(forecast, PCACHE_COLD_NEW,
-					 _("the pool was lost with its %s file system, and will be created again"),
-					 PCacheFsKindName(plan.fs_kind));
+		*verdict = PCacheRefuse(PCACHE_COLD_NEW,
+								_("the pool was lost with its %s file system, and will be created again"),
+								PCacheFsKindName(plan.fs_kind));
 	else
-		ForetellCold(forecast, PCACHE_COLD_NEW,
-					 _("there is no pool yet, and the server will create it"));
+		*verdict = PCacheRefuse(PCACHE_COLD_NEW,
+								_("there is no pool yet, and the server will create it"));
 }
 
 /* Can the pool have as many blocks as shared_buffers? */
 static bool
 CapacityWillDo(const PCachePool *pool, uint64 capacity,
 			   const PCacheNextConfig *config, const PCacheMediaReport *media,
-			   PCacheForecast *forecast)
+			   PCacheError *err)
 {
 	PCacheError why;
 	uint64		larger;
@@ -214,7 +199,7 @@ CapacityWillDo(const PCachePool *pool, uint64 capacity,
 	if (capacity >= config->nbuffers ||
 		PCachePoolMayGrow(pool, config->nbuffers, config->size, media, &larger, &why))
 		return true;
-	PCacheSetTooSmall(pool, capacity, config->nbuffers, &why, &forecast->error);
+	PCacheSetTooSmall(pool, capacity, config->nbuffers, &why, err);
 	return false;
 }
 
@@ -224,14 +209,14 @@ CapacityWillDo(const PCachePool *pool, uint64 capacity,
  */
 static void
 ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
-			 PCacheForecast *forecast)
+			 PCacheVerdict *verdict)
 {
 	struct statvfs vfs;
 	uint64		needed = Max(config->nbuffers, config->size);
 
 	if (fstatvfs(pool->fd, &vfs) < 0)
 	{
-		PCacheSetError(&forecast->error, _("could not stat file system of \"%s\": %m"),
+		PCacheSetError(&verdict->why, _("could not stat file system of \"%s\": %m"),
 					   pool->path);
 		return;
 	}
@@ -239,21 +224,25 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 		PCacheComputeGeometry(needed, pool->page_size).pool_size >
 		(uint64) vfs.f_blocks * vfs.f_frsize)
 	{
-		PCacheSetError(&forecast->error, _("the file system of persistent cache pool \"%s\" is too small for \"shared_buffers\" and \"%s\""),
+		PCacheSetError(&verdict->why, _("the file system of persistent cache pool \"%s\" is too small for \"shared_buffers\" and \"%s\""),
 					   pool->path, PCacheSetting("size"));
-		PCacheSetHint(&forecast->error, _("Make the file system larger, or decrease these settings."));
+		PCacheSetHint(&verdict->why, _("Make the file system larger, or decrease these settings."));
 		return;
 	}
-	ForetellCold(forecast, PCACHE_COLD_NEW,
-				 _("the pool will be lost with its %s file system, and created again"),
-				 PCacheFsKindName(pool->fs_kind));
+	*verdict = PCacheRefuse(PCACHE_COLD_NEW,
+							_("the pool will be lost with its %s file system, and created again"),
+							PCacheFsKindName(pool->fs_kind));
 }
 
-/* Are enough blocks and slots without bad blocks?  As the start asks. */
-static bool
-MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
-			const PCacheGateFacts *facts, const PCacheNextConfig *config,
-			PCacheForecast *forecast)
+/*
+ * Are enough blocks and slots without bad blocks?  sb is NULL if the pool will be
+ * formatted.  The library writes all that is before the blocks, and a store to a bad
+ * block would be SIGBUS.
+ */
+bool
+PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
+				  const PCacheMediaReport *media, uint64 nbuffers, bool always,
+				  PCacheError *err)
 {
 	uint64		retired = 0;
 	uint64		nslots = 0;
@@ -262,40 +251,39 @@ MediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	 * the superblock may be damaged, so the size of the file is a limit as
 	 * well
 	 */
-	if (facts->media->bad.n_ranges > 0 && sb != NULL)
-		nslots = Min(Min(config->nbuffers, sb->capacity), pool->file_size / BLCKSZ);
+	if (media->bad.n_ranges > 0 && sb != NULL)
+		nslots = Min(Min(nbuffers, sb->capacity), pool->file_size / BLCKSZ);
 	for (uint64 slot = 0; slot < nslots; slot++)
-		retired += PCacheMediaRangeIsBad(facts->media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
-			PCacheMediaRangeIsBad(facts->media,
+		retired += PCacheMediaRangeIsBad(media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
+			PCacheMediaRangeIsBad(media,
 								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
 								  sizeof(PCacheDescriptor));
-	if (PCacheMediaIsUsable(facts->media, config->mode == PERSISTENT_CACHE_ALWAYS) &&
-		retired <= config->nbuffers / 2)
+	if (PCacheMediaIsUsable(media, always) && retired <= nbuffers / 2 &&
+		!(PCacheIsLibrary() && sb != NULL && PCacheMediaRangeIsBad(media, 0, sb->blocks_offset)))
 		return true;
-	PCacheSetUnusableMedia(pool, &forecast->error);
+	PCacheSetUnusableMedia(pool, err);
 	return false;
 }
 
 /* Is there room for what the file lacks of the size that it is given? */
 static bool
-RoomWillDo(const PCachePool *pool, uint64 size, PCacheForecast *forecast)
+RoomWillDo(const PCachePool *pool, uint64 size, PCacheError *err)
 {
 	if (!PCachePoolIsIncomplete(pool, size) || PCachePoolHasRoom(pool, size))
 		return true;
-	PCachePoolSetAllocationError(pool, size, &forecast->error);
+	PCachePoolSetAllocationError(pool, size, err);
 	return false;
 }
 
 /* The pool will be formatted: can it be, and is there room? */
 static bool
 FormatWillDo(const PCachePool *pool, const PCacheRecord *record,
-			 const PCacheNextConfig *config, PCacheForecast *forecast)
+			 const PCacheNextConfig *config, PCacheError *err)
 {
 	uint64		capacity = PCacheReformatCapacity(pool, record, config->nbuffers);
 	uint64		size = PCacheComputeGeometry(capacity, pool->page_size).pool_size;
 
-	return PCachePoolMayFormat(pool, record, &forecast->error) &&
-		RoomWillDo(pool, size, forecast);
+	return PCachePoolMayFormat(pool, record, err) && RoomWillDo(pool, size, err);
 }
 
 /* Ask the gates, after what is going to happen. */
@@ -335,8 +323,8 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 	}
 	verdict = PCacheSuperblocksGate(&next, &next_facts);
 	if (event == PCACHE_NEXT_RESTART_APART && verdict.refusal == PCACHE_COLD_CHECKPOINT)
-		snprintf(verdict.detail, sizeof(verdict.detail),
-				 _("the pool is not the one that the server uses, so it will not have its last checkpoint"));
+		return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
+							_("the pool is not the one that the server uses, so it will not have its last checkpoint"));
 	return verdict;
 }
 
@@ -344,49 +332,53 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 static void
 ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 			   const PCacheGateFacts *facts, const PCacheNextConfig *config,
-			   PCacheNextEvent event, PCacheForecast *forecast)
+			   PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	const PCacheSuperblock *sb = &superblocks->chosen;
+	PCacheError *err = &verdict->why;
+	PCacheVerdict judged;
 	struct stat st;
 	bool		formatted;
 
 	/* it is open for reading only */
-	if (!VersionWillDo(config, forecast) ||
-		!PCacheFileIsWritable(pool->fd, pool->path, &forecast->error) ||
+	if (!VersionWillDo(config, err) ||
+		!PCacheFileIsWritable(pool->fd, pool->path, err) ||
 		(config->mode == PERSISTENT_CACHE_ALWAYS &&
-		 !PCacheKindSurvives(pool->fs_kind, pool->path, &forecast->error)))
+		 !PCacheKindSurvives(pool->fs_kind, pool->path, err)))
 		return;
 	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
 	{
-		ForetellLost(pool, config, forecast);
+		ForetellLost(pool, config, verdict);
 		return;
 	}
 	if (superblocks->source != PCACHE_SB_NONE &&
-		(PCachePoolIsCopied(pool, sb, facts->record, &forecast->error) ||
+		(PCachePoolIsCopied(pool, sb, facts->record, err) ||
 		 (event != PCACHE_NEXT_RESTART && !config->required &&
-		  PCacheWasCutOff(pool, sb, facts->control->system_identifier, &forecast->error))))
+		  PCacheWasCutOff(pool, sb, facts->control->system_identifier, err))))
 		return;
-	forecast->verdict = JudgeAfter(superblocks, facts, event);
+	judged = JudgeAfter(superblocks, facts, event);
 
 	/* of a pool that is too damaged the server makes a new one */
 	formatted = superblocks->source == PCACHE_SB_NONE ||
 		sb->format_version != PCACHE_FORMAT_VERSION ||
-		forecast->verdict.refusal == PCACHE_COLD_GEOMETRY;
-	if (!MediaWillDo(pool, formatted ? NULL : sb, facts, config, forecast))
+		judged.refusal == PCACHE_COLD_GEOMETRY;
+	if (!PCacheMediaWillDo(pool, formatted ? NULL : sb, facts->media, config->nbuffers,
+						   config->mode == PERSISTENT_CACHE_ALWAYS, err))
 		return;
 	if (fstat(pool->fd, &st) < 0)
 	{
-		PCacheSetError(&forecast->error, _("could not stat file \"%s\": %m"), pool->path);
+		PCacheSetError(err, _("could not stat file \"%s\": %m"), pool->path);
 		return;
 	}
 	if (event == PCACHE_NEXT_NOTHING &&
 		!ReservationWillDo(config, pool->fs_kind, config->nbuffers * BLCKSZ,
-						   (uint64) st.st_blocks * 512, forecast))
+						   (uint64) st.st_blocks * 512, err))
 		return;
-	forecast->starts = formatted ?
-		FormatWillDo(pool, facts->record, config, forecast) :
-		RoomWillDo(pool, sb->pool_size, forecast) &&
-		CapacityWillDo(pool, sb->capacity, config, facts->media, forecast);
+	if (formatted ?
+		FormatWillDo(pool, facts->record, config, err) :
+		RoomWillDo(pool, sb->pool_size, err) &&
+		CapacityWillDo(pool, sb->capacity, config, facts->media, err))
+		*verdict = judged;
 }
 
 /*
@@ -398,36 +390,32 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 void
 PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 				   const PCacheGateFacts *facts, const PCacheNextConfig *config,
-				   PCacheNextEvent event, PCacheForecast *forecast)
+				   PCacheNextEvent event, PCacheVerdict *verdict)
 {
-	memset(forecast, 0, sizeof(*forecast));
-	ForetellOpened(pool, superblocks, facts, config, event, forecast);
+	verdict->refusal = PCACHE_REFUSED;
+	ForetellOpened(pool, superblocks, facts, config, event, verdict);
 
 	/* the server writes it last, before it uses any page */
-	if (forecast->starts &&
-		!PCacheRecordMayBeWritten(PCacheDirPgdata, pool->directory, &forecast->error))
-		forecast->starts = false;
+	if (verdict->refusal != PCACHE_REFUSED &&
+		!PCacheRecordMayBeWritten(PCacheDirPgdata, pool->directory, &verdict->why))
+		verdict->refusal = PCACHE_REFUSED;
 }
 
 /*
- * A forecast says that the pool cannot be used.  The server starts without it,
- * unless persistent_cache_required is on, or there is no memory for its buffers.
- * The library takes the buffers that its server has anyway.
+ * If the pool cannot be used, the server starts without it, unless
+ * persistent_cache_required is on, or there is no memory for its buffers.  The
+ * library takes the buffers that its server has anyway.
  *
  * directory is that of the pool.  The pool is ours if PGDATA's record has its
  * UUID, and nobody but the server has it locked.
  */
 void
 PCacheForetellWithout(const char *directory, const PCacheNextConfig *config,
-					  bool ours, PCacheForecast *forecast)
+					  bool ours, PCacheVerdict *verdict)
 {
-	char		message[sizeof(forecast->error.message)];
-
-	if (forecast->starts || config->required)
-		return;
-	strlcpy(message, forecast->error.message, sizeof(message));
-	if (PCacheIsLibrary() ||
-		PCacheMemoryForBuffers(directory, config->nbuffers * BLCKSZ,
-							   config->huge_pages, ours, &forecast->error))
-		ForetellCold(forecast, PCACHE_UNAVAILABLE, "%s", message);
+	if (verdict->refusal == PCACHE_REFUSED && !config->required &&
+		(PCacheIsLibrary() ||
+		 PCacheMemoryForBuffers(directory, config->nbuffers * BLCKSZ,
+								config->huge_pages, ours, &verdict->why)))
+		verdict->refusal = PCACHE_UNAVAILABLE;
 }

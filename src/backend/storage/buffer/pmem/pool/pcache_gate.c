@@ -30,17 +30,17 @@
 /* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
 #define GIST_BUILD_LSN	1
 
-static PCacheVerdict Refuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
+static const PCacheVerdict warm = {PCACHE_WARM};
 
-static PCacheVerdict
-Refuse(PCacheRefusal refusal, const char *fmt,...)
+/* A verdict that is not warm, for the reason given, which is translated. */
+PCacheVerdict
+PCacheRefuse(PCacheRefusal refusal, const char *fmt,...)
 {
-	PCacheVerdict verdict;
+	PCacheVerdict verdict = {refusal};
 	va_list		ap;
 
-	verdict.refusal = refusal;
 	va_start(ap, fmt);
-	vsnprintf(verdict.detail, sizeof(verdict.detail), fmt, ap);
+	vsnprintf(verdict.why.message, sizeof(verdict.why.message), fmt, ap);
 	va_end(ap);
 	return verdict;
 }
@@ -63,9 +63,9 @@ PCacheGeometryGate(const PCacheSuperblock *sb, uint64 file_size)
 		sb->blocks_per_segment != RELSEG_SIZE ||
 		sb->descriptor_size != sizeof(PCacheDescriptor) ||
 		sb->superblock_size != PCACHE_SUPERBLOCK_SIZE)
-		return Refuse(PCACHE_COLD_GEOMETRY,
-					  _("the pool has blocks of %u bytes, and segments of %u blocks"),
-					  sb->block_size, sb->blocks_per_segment);
+		return PCacheRefuse(PCACHE_COLD_GEOMETRY,
+							_("the pool has blocks of %u bytes, and segments of %u blocks"),
+							sb->block_size, sb->blocks_per_segment);
 
 	/* bounded before it is multiplied */
 	if (sb->capacity > 0 && sb->capacity <= PCACHE_MAX_CAPACITY)
@@ -73,21 +73,21 @@ PCacheGeometryGate(const PCacheSuperblock *sb, uint64 file_size)
 	else
 		memset(&g, 0, sizeof(g));
 	if (g.pool_size == 0 || file_size < g.blocks_offset)
-		return Refuse(PCACHE_COLD_GEOMETRY,
-					  _("the pool file has %llu bytes, which is too small for %llu blocks"),
-					  (unsigned long long) file_size,
-					  (unsigned long long) sb->capacity);
+		return PCacheRefuse(PCACHE_COLD_GEOMETRY,
+							_("the pool file has %llu bytes, which is too small for %llu blocks"),
+							(unsigned long long) file_size,
+							(unsigned long long) sb->capacity);
 	if (sb->descriptors_offset != PCACHE_DESCRIPTORS_OFFSET ||
 		sb->blocks_offset != g.blocks_offset ||
 		sb->pool_size < g.pool_size ||
 		sb->pool_size - g.pool_size >= PCACHE_MAX_PAGE_SIZE ||
 		sb->pool_size < file_size ||
 		sb->slots_used > sb->capacity)
-		return Refuse(PCACHE_COLD_GEOMETRY,
-					  _("the pool file has %llu bytes, its superblock says %llu"),
-					  (unsigned long long) file_size,
-					  (unsigned long long) sb->pool_size);
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_GEOMETRY,
+							_("the pool file has %llu bytes, its superblock says %llu"),
+							(unsigned long long) file_size,
+							(unsigned long long) sb->pool_size);
+	return warm;
 }
 
 /* Has the pool the format of this server? */
@@ -95,15 +95,15 @@ static PCacheVerdict
 GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	if (sb->format_version != PCACHE_FORMAT_VERSION)
-		return Refuse(PCACHE_COLD_VERSION,
-					  _("the pool has format version %u, this server has %u"),
-					  sb->format_version, PCACHE_FORMAT_VERSION);
+		return PCacheRefuse(PCACHE_COLD_VERSION,
+							_("the pool has format version %u, this server has %u"),
+							sb->format_version, PCACHE_FORMAT_VERSION);
 	if (sb->pg_major != PG_VERSION_NUM / 10000 ||
 		sb->pg_control_version != PG_CONTROL_VERSION ||
 		sb->catalog_version != facts->control->catalog_version_no)
-		return Refuse(PCACHE_COLD_VERSION,
-					  _("the pool belongs to PostgreSQL %u with catalog version %u"),
-					  sb->pg_major, sb->catalog_version);
+		return PCacheRefuse(PCACHE_COLD_VERSION,
+							_("the pool belongs to PostgreSQL %u with catalog version %u"),
+							sb->pg_major, sb->catalog_version);
 	return PCacheGeometryGate(sb, facts->file_size);
 }
 
@@ -115,9 +115,9 @@ PCacheVerdict
 PCacheHoleGate(bool head_is_lost)
 {
 	if (head_is_lost)
-		return Refuse(PCACHE_COLD_HOLE,
-					  _("the pool file has a hole where it may have said that its pages cannot be kept"));
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_HOLE,
+							_("the pool file has a hole where it may have said that its pages cannot be kept"));
+	return warm;
 }
 
 /* Does the pool belong to this cluster, and did it see its last server? */
@@ -125,29 +125,29 @@ static PCacheVerdict
 GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	if (sb->system_identifier != facts->control->system_identifier)
-		return Refuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
-					  _("the pool belongs to the cluster with system identifier %llu"),
-					  (unsigned long long) sb->system_identifier);
+		return PCacheRefuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
+							_("the pool belongs to the cluster with system identifier %llu"),
+							(unsigned long long) sb->system_identifier);
 	if (PCacheIsLibrary())
 		return sb->state == PCACHE_STATE_EMPTY ?
-			Refuse(PCACHE_COLD_NEW, _("the pool is empty")) : Refuse(PCACHE_WARM, "%s", "");
+			PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty")) : warm;
 	if (facts->record == NULL)
-		return Refuse(PCACHE_COLD_INCARNATION,
-					  _("the data directory has no record of a pool"));
+		return PCacheRefuse(PCACHE_COLD_INCARNATION,
+							_("the data directory has no record of a pool"));
 	if (memcmp(sb->pool_uuid, facts->record->pool_uuid, PCACHE_UUID_LEN) != 0)
-		return Refuse(PCACHE_COLD_INCARNATION,
-					  _("the data directory was last used with another pool"));
+		return PCacheRefuse(PCACHE_COLD_INCARNATION,
+							_("the data directory was last used with another pool"));
 	if (sb->state == PCACHE_STATE_EMPTY)
-		return Refuse(PCACHE_COLD_NEW, _("the pool is empty"));
+		return PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
 	if (facts->record->incarnation == 0 && sb->state != PCACHE_STATE_ATTACHING)
-		return Refuse(PCACHE_COLD_INCARNATION,
-					  _("the cluster was run without the pool"));
+		return PCacheRefuse(PCACHE_COLD_INCARNATION,
+							_("the cluster was run without the pool"));
 	if (sb->incarnation != facts->record->incarnation)
-		return Refuse(PCACHE_COLD_INCARNATION,
-					  _("the pool was last used by incarnation %016llx of the server, the data directory by %016llx"),
-					  (unsigned long long) sb->incarnation,
-					  (unsigned long long) facts->record->incarnation);
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_INCARNATION,
+							_("the pool was last used by incarnation %016llx of the server, the data directory by %016llx"),
+							(unsigned long long) sb->incarnation,
+							(unsigned long long) facts->record->incarnation);
+	return warm;
 }
 
 /*
@@ -160,13 +160,13 @@ GateSuspect(const PCacheGateFacts *facts)
 	char		death[256];
 
 	if (facts->read_errors_ignored)
-		return Refuse(PCACHE_COLD_SUSPECT,
+		return PCacheRefuse(PCACHE_COLD_SUSPECT,
 					  _("pages may have been read with \"zero_damaged_pages\" or \"ignore_checksum_failure\""));
 	if (facts->suspect.died == 0)
-		return Refuse(PCACHE_WARM, "%s", "");
+		return warm;
 	PCacheSuspectDescribe(&facts->suspect, death, sizeof(death));
-	return Refuse(PCACHE_COLD_SUSPECT,
-				  _("%s, and may have overwritten cached pages before"), death);
+	return PCacheRefuse(PCACHE_COLD_SUSPECT,
+						_("%s, and may have overwritten cached pages before"), death);
 }
 
 /* Was the host restarted since the pool was in use? */
@@ -183,31 +183,31 @@ GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	char		why[256];
 
 	if (!PCacheHostRestarted(sb, facts))
-		return Refuse(PCACHE_WARM, "%s", "");
+		return warm;
 	if (sb->fs_kind != PCACHE_FS_FSDAX)
-		return Refuse(PCACHE_COLD_POWER,
-					  _("the host was restarted, and the pool was not on persistent memory"));
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the pool was not on persistent memory"));
 	if (facts->media->domain == PCACHE_DOMAIN_NONE)
-		return Refuse(PCACHE_COLD_POWER,
-					  _("the host was restarted, and the platform does not save what was flushed to the DIMMs"));
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the platform does not save what was flushed to the DIMMs"));
 	if (facts->media->domain == PCACHE_DOMAIN_UNKNOWN && facts->cold_on_media_unknown)
-		return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
-					  _("it is not known whether the platform saves what was flushed to the DIMMs"));
+		return PCacheRefuse(PCACHE_COLD_MEDIA_UNKNOWN,
+							_("it is not known whether the platform saves what was flushed to the DIMMs"));
 	switch (PCacheMediaCompareDimms(sb, facts->media, why, sizeof(why)))
 	{
 		case PCACHE_DIMMS_SAME:
 			break;
 		case PCACHE_DIMMS_UNKNOWN:
 			if (facts->cold_on_media_unknown)
-				return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
-							  _("it is not known whether the DIMMs were shut down safely: %s"), why);
+				return PCacheRefuse(PCACHE_COLD_MEDIA_UNKNOWN,
+									_("it is not known whether the DIMMs were shut down safely: %s"), why);
 			break;
 		case PCACHE_DIMMS_MOVED:
 		case PCACHE_DIMMS_REPLACED:
-			return Refuse(PCACHE_COLD_POWER,
-						  _("the DIMMs were not shut down safely: %s"), why);
+			return PCacheRefuse(PCACHE_COLD_POWER,
+								_("the DIMMs were not shut down safely: %s"), why);
 	}
-	return Refuse(PCACHE_WARM, "%s", "");
+	return warm;
 }
 
 /*
@@ -224,16 +224,16 @@ RefuseControl(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (confirmed->number != 0 &&
 		confirmed->checkpoint != control->checkPoint &&
 		pending->checkpoint != control->checkPoint)
-		return Refuse(PCACHE_COLD_CHECKPOINT,
-					  _("the pool knows of checkpoints %X/%X and %X/%X, the last checkpoint of the cluster is at %X/%X"),
-					  LSN_FORMAT_ARGS(confirmed->checkpoint),
-					  LSN_FORMAT_ARGS(pending->checkpoint),
-					  LSN_FORMAT_ARGS(control->checkPoint));
+		return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
+							_("the pool knows of checkpoints %X/%X and %X/%X, the last checkpoint of the cluster is at %X/%X"),
+							LSN_FORMAT_ARGS(confirmed->checkpoint),
+							LSN_FORMAT_ARGS(pending->checkpoint),
+							LSN_FORMAT_ARGS(control->checkPoint));
 	if (sb->data_checksum_version != control->data_checksum_version)
-		return Refuse(PCACHE_COLD_CHECKSUMS,
-					  _("data checksums were switched on or off"));
-	return Refuse(PCACHE_COLD_CONTROL_CHANGED,
-				  _("the control file is not what the pool's server last wrote"));
+		return PCacheRefuse(PCACHE_COLD_CHECKSUMS,
+							_("data checksums were switched on or off"));
+	return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
+						_("the control file is not what the pool's server last wrote"));
 }
 
 /*
@@ -254,19 +254,19 @@ GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (verdict.refusal != PCACHE_WARM)
 		return verdict;
 	if (watermark->flushed == 0)
-		return Refuse(PCACHE_COLD_WATERMARK,
-					  _("it is not known how far the WAL was durable"));
+		return PCacheRefuse(PCACHE_COLD_WATERMARK,
+							_("it is not known how far the WAL was durable"));
 	if (watermark->timeline != facts->recovery_timeline)
-		return Refuse(PCACHE_COLD_TIMELINE,
-					  _("the WAL was written on timeline %u, recovery follows timeline %u"),
-					  watermark->timeline, facts->recovery_timeline);
+		return PCacheRefuse(PCACHE_COLD_TIMELINE,
+							_("the WAL was written on timeline %u, recovery follows timeline %u"),
+							watermark->timeline, facts->recovery_timeline);
 	if (watermark->flushed < control->checkPointCopy.redo)
-		return Refuse(PCACHE_COLD_WATERMARK,
-					  _("WAL is known to be durable up to %X/%X only, before the redo point"),
-					  LSN_FORMAT_ARGS(watermark->flushed));
+		return PCacheRefuse(PCACHE_COLD_WATERMARK,
+							_("WAL is known to be durable up to %X/%X only, before the redo point"),
+							LSN_FORMAT_ARGS(watermark->flushed));
 	if (!PCacheWitnessMatches(watermark, control->xlog_seg_size, &err))
-		return Refuse(PCACHE_COLD_WATERMARK, "%s", err.message);
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_WATERMARK, "%s", err.message);
+	return warm;
 }
 
 /*
@@ -281,24 +281,24 @@ GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	PCacheError err;
 
 	if (PCacheHostRestarted(sb, facts))
-		return Refuse(PCACHE_COLD_POWER,
+		return PCacheRefuse(PCACHE_COLD_POWER,
 					  _("the host was restarted, and the server was not shut down cleanly"));
 	if (seen->generation != PCacheGenerationOf(control))
 	{
 		if (seen->checkpoint != control->checkPoint)
-			return Refuse(PCACHE_COLD_CHECKPOINT,
+			return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
 						  _("the pool knows of checkpoint %X/%X, the last checkpoint of the cluster is at %X/%X"),
 						  LSN_FORMAT_ARGS(seen->checkpoint),
 						  LSN_FORMAT_ARGS(control->checkPoint));
-		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
+		return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
 					  _("the control file is not what the pool's server last saw"));
 	}
 	if (!PCacheHeaderLayoutIsSane(&sb->headers))
-		return Refuse(PCACHE_COLD_VERSION,
+		return PCacheRefuse(PCACHE_COLD_VERSION,
 					  _("the pool does not tell how its buffer headers look"));
 	if (!PCacheWitnessMatches(&seen->written, control->xlog_seg_size, &err))
-		return Refuse(PCACHE_COLD_WATERMARK, "%s", err.message);
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_WATERMARK, "%s", err.message);
+	return warm;
 }
 
 /*
@@ -316,52 +316,52 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		case PCACHE_STATE_CLEAN:
 			break;
 		case PCACHE_STATE_ATTACHING:
-			return Refuse(PCACHE_COLD_ATTACHING,
-						  _("the last start did not reach a consistent state, or pg_pcache was interrupted while it filled or resized the pool"));
+			return PCacheRefuse(PCACHE_COLD_ATTACHING,
+								_("the last start did not reach a consistent state, or pg_pcache was interrupted while it filled or resized the pool"));
 		case PCACHE_STATE_DIRTY:
 			if (sb->mode == PERSISTENT_CACHE_ALWAYS)
 				return PCacheIsLibrary() ? GateKilled(sb, facts) : GateCrash(sb, facts);
-			return Refuse(PCACHE_COLD_DIRTY,
-						  _("the server was not shut down cleanly"));
+			return PCacheRefuse(PCACHE_COLD_DIRTY,
+								_("the server was not shut down cleanly"));
 		default:
-			return Refuse(PCACHE_COLD_SUPERBLOCK,
-						  _("the state of the pool is %u, which is unknown"),
-						  sb->state);
+			return PCacheRefuse(PCACHE_COLD_SUPERBLOCK,
+								_("the state of the pool is %u, which is unknown"),
+								sb->state);
 	}
 
 	/* the library has saved what a killed server left, and the start ended there */
 	if (control->state != DB_SHUTDOWNED &&
 		control->state != DB_SHUTDOWNED_IN_RECOVERY &&
 		!(PCacheIsLibrary() && sb->control_state == control->state))
-		return Refuse(PCACHE_COLD_CONTROL_STATE,
-					  _("the cluster was run without the pool, and not shut down cleanly"));
+		return PCacheRefuse(PCACHE_COLD_CONTROL_STATE,
+							_("the cluster was run without the pool, and not shut down cleanly"));
 	if (saved->timeline != control->checkPointCopy.ThisTimeLineID)
-		return Refuse(PCACHE_COLD_TIMELINE,
-					  _("the pool was saved on timeline %u, the cluster is on timeline %u"),
-					  saved->timeline, control->checkPointCopy.ThisTimeLineID);
+		return PCacheRefuse(PCACHE_COLD_TIMELINE,
+							_("the pool was saved on timeline %u, the cluster is on timeline %u"),
+							saved->timeline, control->checkPointCopy.ThisTimeLineID);
 	if (saved->location != control->checkPoint ||
 		saved->redo != control->checkPointCopy.redo)
-		return Refuse(PCACHE_COLD_CHECKPOINT,
-					  _("the pool was saved at checkpoint %X/%X, the last checkpoint of the cluster is at %X/%X"),
-					  LSN_FORMAT_ARGS(saved->location),
-					  LSN_FORMAT_ARGS(control->checkPoint));
+		return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
+							_("the pool was saved at checkpoint %X/%X, the last checkpoint of the cluster is at %X/%X"),
+							LSN_FORMAT_ARGS(saved->location),
+							LSN_FORMAT_ARGS(control->checkPoint));
 	if (sb->control_state != control->state ||
 		sb->min_recovery_point != control->minRecoveryPoint ||
 		sb->min_recovery_point_timeline != control->minRecoveryPointTLI)
-		return Refuse(PCACHE_COLD_CONTROL_STATE,
-					  _("the cluster was started and stopped without the pool"));
+		return PCacheRefuse(PCACHE_COLD_CONTROL_STATE,
+							_("the cluster was started and stopped without the pool"));
 	if (sb->data_checksum_version != control->data_checksum_version)
-		return Refuse(PCACHE_COLD_CHECKSUMS,
-					  _("data checksums were switched on or off"));
+		return PCacheRefuse(PCACHE_COLD_CHECKSUMS,
+							_("data checksums were switched on or off"));
 
 	/*
 	 * Whatever else came to pg_control since, it was not this pool's server.
 	 * This one would do alone; those before it word the reason.
 	 */
 	if (saved->control_crc != control->crc)
-		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
-					  _("the control file was changed since the pool was saved"));
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
+							_("the control file was changed since the pool was saved"));
+	return warm;
 }
 
 /* Is this an ordinary start, which leads on from where the pool was saved? */
@@ -369,12 +369,12 @@ static PCacheVerdict
 GateRecovery(const PCacheGateFacts *facts)
 {
 	if (facts->backup_label)
-		return Refuse(PCACHE_COLD_BACKUP_LABEL,
-					  _("the cluster starts from a backup"));
+		return PCacheRefuse(PCACHE_COLD_BACKUP_LABEL,
+							_("the cluster starts from a backup"));
 	if (facts->recovery_target)
-		return Refuse(PCACHE_COLD_RECOVERY_TARGET,
-					  _("point-in-time recovery was requested"));
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_RECOVERY_TARGET,
+							_("point-in-time recovery was requested"));
+	return warm;
 }
 
 /*
@@ -388,17 +388,17 @@ GateMedia(const PCacheGateFacts *facts)
 	const PCacheMediaReport *media = facts->media;
 
 	if (media->blocks == PCACHE_MEDIA_BAD && media->bad.truncated)
-		return Refuse(PCACHE_COLD_MEDIA,
-					  _("the pool has too many bad blocks"));
+		return PCacheRefuse(PCACHE_COLD_MEDIA,
+							_("the pool has too many bad blocks"));
 	if (PCacheMediaRangeIsBad(media, PCACHE_SUSPECT_OFFSET,
 							  sizeof(PCacheSuspect)))
-		return Refuse(PCACHE_COLD_MEDIA,
-					  _("the pool has a bad block where it says whether a server process died of a fault"));
+		return PCacheRefuse(PCACHE_COLD_MEDIA,
+							_("the pool has a bad block where it says whether a server process died of a fault"));
 	if (media->blocks == PCACHE_MEDIA_UNKNOWN && facts->cold_on_media_unknown)
-		return Refuse(PCACHE_COLD_MEDIA_UNKNOWN,
-					  _("bad blocks of the pool are not known: %s"),
-					  media->blocks_why);
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_MEDIA_UNKNOWN,
+							_("bad blocks of the pool are not known: %s"),
+							media->blocks_why);
+	return warm;
 }
 
 /*
@@ -411,13 +411,13 @@ GateCopies(const PCacheGateFacts *facts)
 	if (PCacheMediaRangeIsBad(facts->media, PCACHE_COPY_NOTES_OFFSET,
 							  sizeof(facts->copies)) ||
 		!PCacheCopyNotesAreIntact(facts->copies))
-		return Refuse(PCACHE_COLD_COPIES,
-					  _("it is not known of which databases recovery copies the files (the pool's notes of that are damaged)"));
+		return PCacheRefuse(PCACHE_COLD_COPIES,
+							_("it is not known of which databases recovery copies the files (the pool's notes of that are damaged)"));
 	if (PCacheCopyNotesOverflow(facts->copies, facts->control->checkPointCopy.redo))
-		return Refuse(PCACHE_COLD_COPIES,
-					  _("recovery copies the files of more than %d databases"),
-					  PCACHE_MAX_COPY_NOTES - 1);
-	return Refuse(PCACHE_WARM, "%s", "");
+		return PCacheRefuse(PCACHE_COLD_COPIES,
+							_("recovery copies the files of more than %d databases"),
+							PCACHE_MAX_COPY_NOTES - 1);
+	return warm;
 }
 
 /*
@@ -455,7 +455,7 @@ PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
 {
 	if (superblocks->source != PCACHE_SB_NONE)
 		return PCachePoolGate(&superblocks->chosen, facts);
-	return Refuse(PCACHE_COLD_SUPERBLOCK, "%s", superblocks->first_error.message);
+	return PCacheRefuse(PCACHE_COLD_SUPERBLOCK, "%s", superblocks->first_error.message);
 }
 
 /*
@@ -466,15 +466,15 @@ PCacheVerdict
 PCacheEmptyGate(bool was_clean, uint64 found)
 {
 	if (found > 0)
-		return Refuse(PCACHE_WARM, "%s", "");
+		return warm;
 	if (was_clean)
-		return Refuse(PCACHE_COLD_NO_PAGES,
-					  _("the last server saved no page when it was shut down"));
-	return Refuse(PCACHE_COLD_NO_PAGES,
-				  _("the last server had not sealed any page"));
+		return PCacheRefuse(PCACHE_COLD_NO_PAGES,
+							_("the last server saved no page when it was shut down"));
+	return PCacheRefuse(PCACHE_COLD_NO_PAGES,
+						_("the last server had not sealed any page"));
 }
 
-/* The name of a refusal, for counters and JSON. */
+/* The name of a refusal, for views, counters and JSON. */
 const char *
 PCacheRefusalName(PCacheRefusal refusal)
 {
@@ -528,8 +528,20 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "no pages";
 		case PCACHE_COLD_HOLE:
 			return "hole";
+		case PCACHE_COLD_PAGES:
+			return "pages";
+		case PCACHE_COLD_IMAGE:
+			return "image";
 		case PCACHE_UNAVAILABLE:
 			return "unavailable";
+		case PCACHE_OFF:
+			return "off";
+		case PCACHE_REFUSED:
+			return "refused";
+		case PCACHE_UNKNOWN_ARCHIVE:
+			return "archive";
+		case PCACHE_UNKNOWN_CONFIGURATION:
+			return "configuration";
 		case PCACHE_NUM_REFUSALS:
 			break;
 	}

@@ -25,6 +25,7 @@
 #include "storage/pcache_find.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_run.h"
+#include "storage/pcache_setting.h"
 #include "storage/pcache_stat.h"
 #include "storage/pcache_without.h"
 
@@ -62,7 +63,7 @@ ForeseeRecovery(PCacheGateFacts *facts, const PCacheNextConfig *config,
 static void
 JudgeOpenPool(const PCachePool *pool, const PCacheMediaReport *media,
 			  const PCacheNextConfig *config, PCacheNextEvent event,
-			  PCacheForecast *forecast)
+			  PCacheVerdict *verdict)
 {
 	static PCacheRecord record;
 	static PCacheSuperblocks superblocks;
@@ -90,7 +91,7 @@ JudgeOpenPool(const PCachePool *pool, const PCacheMediaReport *media,
 	facts.media = media;
 	facts.cold_on_media_unknown = config->cold_on_media_unknown;
 	ForeseeRecovery(&facts, config, event);
-	PCacheForetellPool(pool, &superblocks, &facts, config, event, forecast);
+	PCacheForetellPool(pool, &superblocks, &facts, config, event, verdict);
 	pfree(control);
 }
 
@@ -112,28 +113,28 @@ IsOwnPool(const PCachePool *pool)
 static PCacheOpenResult
 JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 			const PCacheRecord *record, const PCacheError *record_error,
-			PCacheNextEvent event, PCacheForecast *forecast)
+			PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	PCachePool	pool;
 	PCacheOpenResult opened;
 	PCacheMediaReport media = {0};
 	bool		is_own = true;
 
-	memset(forecast, 0, sizeof(*forecast));
-	opened = PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &pool, &forecast->error);
+	verdict->refusal = PCACHE_REFUSED;
+	opened = PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &pool, &verdict->why);
 	if (opened == PCACHE_OPEN_OK && !IsOwnPool(&pool))
 	{
 		/* who has it locked keeps the next start from it */
 		PCachePoolClose(&pool);
-		opened = PCachePoolOpen(directory, PCACHE_OPEN_TRY, &pool, &forecast->error);
+		opened = PCachePoolOpen(directory, PCACHE_OPEN_TRY, &pool, &verdict->why);
 		event = event == PCACHE_NEXT_RESTART ? PCACHE_NEXT_RESTART_APART : PCACHE_NEXT_NOTHING;
 		is_own = false;
 	}
 	if (opened == PCACHE_OPEN_MISSING)
 	{
-		PCacheError err = forecast->error;
+		PCacheError err = verdict->why;
 
-		PCacheForetellMissing(directory, config, record, record_error, &err, forecast);
+		PCacheForetellMissing(directory, config, record, record_error, &err, verdict);
 	}
 	if (opened != PCACHE_OPEN_OK)
 		return opened;
@@ -143,7 +144,7 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
 		if (!is_own)
 			PCacheMediaQuery(pool.path, pool.fd, pool.fs_kind, &media);
 		JudgeOpenPool(&pool, is_own ? &PCacheMedia : &media,
-					  config, event, forecast);
+					  config, event, verdict);
 	}
 	PG_FINALLY();
 	{
@@ -162,7 +163,7 @@ JudgePoolIn(const char *directory, const PCacheNextConfig *config,
  * PersistentCacheLock in share mode.
  */
 void
-PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
+PCacheForetellStart(PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	PCacheNextConfig config;
 	PCacheRecord record_file;
@@ -173,14 +174,14 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 	PCacheOpenResult opened = PCACHE_OPEN_ERROR;
 	bool		ours;
 
-	memset(forecast, 0, sizeof(*forecast));
+	*verdict = PCacheRefuse(PCACHE_REFUSED, "%s", "");
 	/* a server in mode off has not said so yet */
 	PCacheDirPgdata = DataDir;
-	if (!PCacheReadNextConfig(&config, &forecast->error))
+	if (!PCacheReadNextConfig(&config, &verdict->why))
 		return;
 	if (config.mode == PERSISTENT_CACHE_OFF)
 	{
-		forecast->starts = forecast->is_off = true;
+		*verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
 		return;
 	}
 	switch (PCacheRecordRead(DataDir, &record_file, &err))
@@ -196,27 +197,26 @@ PCacheForetellStart(PCacheNextEvent event, PCacheForecast *forecast)
 	}
 	PCacheFindDirectory(DataDir, config.directory, record, directory);
 	if (!config.late_reads &&
-		PCacheDirectoryIsAllowed(DataDir, config.directory, directory, &forecast->error))
-		opened = JudgePoolIn(directory, &config, record, record_error, event, forecast);
+		PCacheDirectoryIsAllowed(DataDir, config.directory, directory, &verdict->why))
+		opened = JudgePoolIn(directory, &config, record, record_error, event, verdict);
 	ours = (opened == PCACHE_OPEN_OK || opened == PCACHE_OPEN_LOCKED) &&
 		PCachePoolIsOurs(directory, record);
 	if (opened != PCACHE_OPEN_LOCKED || !ours)
-		PCacheForetellWithout(directory, &config, ours, forecast);
+		PCacheForetellWithout(directory, &config, ours, verdict);
 
 	/* after a crash only what is sealed is kept */
 	if ((event == PCACHE_NEXT_CRASH || event == PCACHE_NEXT_HOST_CRASH) &&
-		forecast->starts && forecast->verdict.refusal == PCACHE_WARM &&
-		PersistentCacheEnabled())
-		forecast->verdict =
+		verdict->refusal == PCACHE_WARM && PersistentCacheEnabled())
+		*verdict =
 			PCacheEmptyGate(false, PersistentCacheDescriptors != NULL ?
 							PCacheCountSealed() : 0);
 }
 
 /* The same, after the state of the media has been asked for anew. */
 void
-PersistentCacheNextStart(PCacheNextEvent event, PCacheForecast *forecast)
+PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	if (PersistentCacheEnabled())
 		PCacheAskMedia();
-	PCacheForetellStart(event, forecast);
+	PCacheForetellStart(event, verdict);
 }

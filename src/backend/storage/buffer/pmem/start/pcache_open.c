@@ -59,12 +59,12 @@ CreateMissingPool(const char *directory, const PCacheRecord *record,
 
 	PCacheCtl->start.opened.refusal = PCACHE_COLD_NEW;
 	if (plan.again)
-		snprintf(PCacheCtl->start.opened.detail, sizeof(PCacheCtl->start.opened.detail),
+		snprintf(PCacheCtl->start.opened.why.message, sizeof(PCacheCtl->start.opened.why.message),
 				 _("the pool was lost with its %s file system, and was created again"),
 				 PCacheFsKindName(plan.fs_kind));
 	else
-		strlcpy(PCacheCtl->start.opened.detail, _("the pool was created by this start"),
-				sizeof(PCacheCtl->start.opened.detail));
+		strlcpy(PCacheCtl->start.opened.why.message, _("the pool was created by this start"),
+				sizeof(PCacheCtl->start.opened.why.message));
 	ereport(LOG,
 			(plan.again ?
 			 errmsg("created persistent cache pool \"%s\" again, for %llu blocks",
@@ -95,7 +95,7 @@ ReformatPool(const PCacheRecord *record, PCacheRefusal refusal,
 		return false;
 
 	PCacheCtl->start.opened.refusal = refusal;
-	strlcpy(PCacheCtl->start.opened.detail, detail, sizeof(PCacheCtl->start.opened.detail));
+	strlcpy(PCacheCtl->start.opened.why.message, detail, sizeof(PCacheCtl->start.opened.why.message));
 
 	capacity = PCacheReformatCapacity(&PCacheThePool, record, NBuffers);
 
@@ -254,14 +254,14 @@ LoadPool(const PCacheRecord *record, PCacheError *err)
 	 */
 	if (chosen->format_version != PCACHE_FORMAT_VERSION)
 	{
-		snprintf(verdict.detail, sizeof(verdict.detail),
+		snprintf(verdict.why.message, sizeof(verdict.why.message),
 				 _("the pool has format version %u, this server has %u"),
 				 chosen->format_version, PCACHE_FORMAT_VERSION);
-		return ReformatPool(record, PCACHE_COLD_VERSION, verdict.detail, err);
+		return ReformatPool(record, PCACHE_COLD_VERSION, verdict.why.message, err);
 	}
 	verdict = PCacheGeometryGate(chosen, PCacheThePool.file_size);
 	if (verdict.refusal != PCACHE_WARM)
-		return ReformatPool(record, verdict.refusal, verdict.detail, err);
+		return ReformatPool(record, verdict.refusal, verdict.why.message, err);
 	if (PCachePoolIsIncomplete(&PCacheThePool, chosen->pool_size))
 	{
 		if (!RestorePool(record, err))

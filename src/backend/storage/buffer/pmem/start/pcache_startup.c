@@ -201,7 +201,7 @@ LogOutcome(uint64 found)
 	{
 		ereport(LOG,
 				(errmsg("persistent cache: starting cold: %s",
-						PCacheCtl->start.verdict.detail)));
+						PCacheCtl->start.verdict.why.message)));
 		return;
 	}
 

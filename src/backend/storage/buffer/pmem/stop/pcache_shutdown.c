@@ -90,22 +90,22 @@ ForbidNextStart(void)
 static void
 LogNextStart(void)
 {
-	PCacheForecast forecast;
+	PCacheVerdict verdict;
 
-	PCacheForetellStart(PCACHE_NEXT_RESTART, &forecast);
-	if (!forecast.starts)
+	PCacheForetellStart(PCACHE_NEXT_RESTART, &verdict);
+	if (verdict.refusal == PCACHE_REFUSED)
 		ereport(LOG,
 				(errmsg("persistent cache: the server will not start again: %s",
-						forecast.error.message),
-				 forecast.error.hint[0] != '\0' ?
-				 errhint_internal("%s", forecast.error.hint) : 0));
-	else if (forecast.is_off)
+						verdict.why.message),
+				 verdict.why.hint[0] != '\0' ?
+				 errhint_internal("%s", verdict.why.hint) : 0));
+	else if (verdict.refusal == PCACHE_OFF)
 		ereport(LOG,
 				(errmsg("persistent cache: the next start will be without it, because persistent_cache_mode is off")));
-	else if (forecast.verdict.refusal != PCACHE_WARM)
+	else if (verdict.refusal != PCACHE_WARM)
 		ereport(LOG,
 				(errmsg("persistent cache: the next start will be cold: %s",
-						forecast.verdict.detail)));
+						verdict.why.message)));
 }
 
 /*
