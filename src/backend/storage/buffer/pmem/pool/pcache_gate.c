@@ -299,7 +299,7 @@ GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	 * what was replayed up to there, and if hints are logged, no file has them.
 	 */
 	if (control->minRecoveryPoint < seen->min_recovery_point)
-		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
+		return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
 					  _("recovery has to reach %X/%X only, the pool's server last saw %X/%X"),
 					  LSN_FORMAT_ARGS(control->minRecoveryPoint),
 					  LSN_FORMAT_ARGS(seen->min_recovery_point));
