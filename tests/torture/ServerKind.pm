@@ -117,7 +117,7 @@ sub without
 {
 	my ($self, $data, $pool) = @_;
 	return 'not known to PGDATA' if !$self->knows_pool($data);
-	return 'not used, because the last start was cut off' if $self->{library} && superblock_state($pool) == STATE_ATTACHING;
+	return 'not used, because the last start was cut off' if $self->{library} && was_cut_off($pool);
 	return;
 }
 
