@@ -33,15 +33,11 @@ use Superblock;
 # Events of walk.pl, and parts of the pool that are stored to, that an unpatched server
 # does not have.
 my %LEFT_OUT = (
-	watermark => 'the library does not tell how far WAL is durable',
-	control => 'the library writes the CRC of pg_control into the superblock only',
+	control => 'the library has what it last saw of pg_control beside how far WAL goes',
 	seal => 'pages are not sealed while the library runs',
 	hotset => 'the copy of the server has no pg_hotset',
-	power_cut => 'only what a clean stop saves is kept, and the pool is on tmpfs',
+	power_cut => 'nothing is kept if the host was not shut down cleanly',
 	power_loss => 'the pool is on tmpfs');
-
-# How often events are drawn, since only clean stops keep pages.
-my %WEIGHT = (stop => 20, crash => 6);
 
 # The library's names of settings.  It has no others of the patched server's: it has no
 # sealer, and none of its users sets "required", with which a start that was cut off
@@ -58,10 +54,9 @@ sub new
 # Why this is not for this server, or nothing.
 sub left_out { my ($self, $what) = @_; return $self->{library} ? $LEFT_OUT{$what} : undef; }
 
-sub weight { my ($self, $event, $weight) = @_; return $self->{library} && $WEIGHT{$event} || $weight; }
-
-# The mode that comes closest to one of the patched server.
-sub mode { my ($self, $mode) = @_; return $self->{library} && $mode eq 'always' ? 'planned_restart' : $mode; }
+# Where in the pool it is told how far WAL goes: offset and length.  The library has there
+# what it last saw of its cluster.
+sub watermark { my ($self) = @_; return $self->{library} ? (8192 + 256, 256) : (8192, 64); }
 
 # Settings for postgresql.conf of a cluster with its pool in that directory.
 sub settings
@@ -117,7 +112,7 @@ sub without
 {
 	my ($self, $data, $pool) = @_;
 	return 'not known to PGDATA' if !$self->knows_pool($data);
-	return 'not used, because the last start was cut off' if $self->{library} && superblock_state($pool) == STATE_ATTACHING;
+	return 'not used, because the last start was cut off' if $self->{library} && was_cut_off($pool);
 	return;
 }
 

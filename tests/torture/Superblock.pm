@@ -21,9 +21,9 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-our @EXPORT = qw(crc32c read_superblock superblock_state STATE_ATTACHING STATE_CLEAN);
+our @EXPORT = qw(crc32c read_superblock was_cut_off STATE_DIRTY STATE_CLEAN);
 
-use constant { SIZE => 4096, STATE_ATTACHING => 2, STATE_CLEAN => 4 };
+use constant { SIZE => 4096, STATE_EMPTY => 1, STATE_DIRTY => 3, STATE_CLEAN => 4, MODE_ALWAYS => 2 };
 
 my @CRC32C = map {
 	my $c = $_;
@@ -50,15 +50,17 @@ sub read_superblock
 	return ($sb, 1);
 }
 
-# The state that a pool file is in; 0 if there is none that can be read.
-sub superblock_state
+# Were so many starts that had kept pages of the library's pool cut off that the next one
+# goes without?  In mode always, that takes two.
+sub was_cut_off
 {
 	my ($pool) = @_;
 	open(my $fh, '<:raw', $pool) or return 0;
 	return 0 if -s $fh < 2 * SIZE;
 	my ($sb) = read_superblock($fh);
 	close $fh;
-	return unpack('L', substr($sb, 120, 4));
+	my ($state, $mode, $starts) = unpack('x120 LL x88 L', $sb);
+	return $state != STATE_EMPTY && $starts >= ($mode == MODE_ALWAYS ? 2 : 1);
 }
 
 1;

@@ -40,8 +40,10 @@ that another boot of the host finds.  What lies in PGDATA is as it is at a
 kill: the kernel is taken to survive.  With --whole it does not, and what was not
 synced is lost as well (FileCut).
 
-With --library it is an unpatched server with the library pg_pcache.  It keeps pages over
-clean stops, so most crashes are clean stops; the others must be cold.
+With --library it is an unpatched server with the library pg_pcache.  In mode always, the
+pages that it has left when it was killed are judged before it starts again, by the rule
+of the library and against the files (LibraryPool), and the start must keep just these.
+In mode planned_restart most crashes are clean stops; the others must be cold.
 
 With --pool-only a round ends once the pool was looked at after the crash, and
 with --until-failure the first failed round is the last: for

@@ -146,7 +146,6 @@ sub draw_event
 		my @on = candidates($name) or next;
 		my $weight = $EVENTS{$name}{weight};
 		$weight = $weight->($walk, @on) if ref $weight;
-		$weight = $server->weight($name, $weight);
 		push @possible, [ $name, \@on, $weight ];
 		$sum += $weight;
 	}
@@ -209,6 +208,7 @@ sub run_event
 		$e->{on} = $c->{name};
 		$walk->{last_event} = event_text($e);
 		$totals{"event $e->{name}"}++;
+		delete $c->{ending} if $e->{name} ne 'start';
 		my $wrong = $walk->{loud} && $coverage ? $coverage->note($c, $e->{name}) : undef;
 		$walk->problem($wrong) if $wrong;
 

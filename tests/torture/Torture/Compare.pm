@@ -203,9 +203,10 @@ sub explain_page
 	for my $f (@found)
 	{
 		$s .= sprintf("\n      pool at the crash: slot %d seq %d epoch %d lsn %s page lsn %s flags %d usage %d; same as A: %s, as B: %s",
-			$f->{slot}, $f->{seq}, $f->{epoch}, format_lsn($f->{lsn}), format_lsn($f->{page_lsn}), $f->{flags}, $f->{usage},
+			$f->{slot}, $f->{seq} // 0, $f->{epoch} // 0, format_lsn($f->{lsn}), format_lsn($f->{page_lsn} // $f->{lsn}), $f->{flags} // 0, $f->{usage} // 0,
 			(defined $d->{a} && mask_page($f->{page}, $d->{fork}) eq mask_page($d->{a}, $d->{fork}) ? 'yes' : 'no'),
 			(defined $d->{b} && mask_page($f->{page}, $d->{fork}) eq mask_page($d->{b}, $d->{fork}) ? 'yes' : 'no'));
+		$s .= ", $f->{verdict}" if defined $f->{verdict};
 	}
 	$s .= "\n      pool at the crash: not sealed" if !@found;
 	return $s;

@@ -14,7 +14,7 @@ The kinds, as a plan has them:
   all           SIGKILL to all processes at one moment
   immediate     pg_ctl stop -m immediate
   backend, sealer, checkpointer
-                SIGKILL to one such process
+                SIGKILL to one such process; the library has no sealer, but a worker
   marker        a backend dies that has marked a slot, but not on the media
                 (with power cuts only)
   checkpoint    as all, in a checkpoint or soon after
@@ -54,13 +54,21 @@ our @EXPORT = qw(crash);
 # Whose death it is.
 my %VICTIM = (
 	backend => qr/postgres: postgres \S+ \[local\]/,
-	sealer => qr/persistent cache sealer/,
+	sealer => qr/persistent cache sealer|postgres: persistent cache *$/,
 	checkpointer => qr/postgres: checkpointer/,
 	marker => undef);
 
 # Crash the server of a data directory in one of these ways, in a round with the
 # plan $s.  It is down afterwards.
 sub crash
+{
+	my ($data, $kind, $s) = @_;
+	my $result = crash_by($data, $kind, $s);
+	$s->{killed_at} = time;
+	return $result;
+}
+
+sub crash_by
 {
 	my ($data, $kind, $s) = @_;
 
@@ -94,6 +102,7 @@ sub crash_and_restart
 	my ($data, $kind, $s) = @_;
 	my $pm = postmaster_pid($data);
 	my $p = server_processes($pm);
+	my $size = -s "$dir/server.log";
 	die_while_marking($data, $pm) if $kind eq 'marker';
 	my @victims = !$VICTIM{$kind} ? () : grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
 	kill 'KILL', $victims[0] if @victims;
@@ -104,7 +113,9 @@ sub crash_and_restart
 		sleep 0.1;
 		sleep 0.1
 		  while run_to("$dir/ready.out", "$bin/pg_isready", '-q', '-p', $port) != 0 && time < $deadline;
-		say_line("    restart after the crash of a $kind: " . join(' ', outcome("$dir/server.log")));
+		my ($line, $dropped) = outcome("$dir/server.log", $size);
+		say_line("    restart after the crash of a $kind: $line $dropped");
+		judge_restart($kind, $line) if $server->{library} && $s->{mode} eq 'always' && $line ne '';
 		start_load($s, "restart-" . int(time));
 		sleep(rand(2) + ($kind eq 'marker' ? 1 : 0));
 	}
@@ -113,6 +124,17 @@ sub crash_and_restart
 		sleep rand 0.5;
 	}
 	return kill_all($data);
+}
+
+# The library's postmaster begins anew in mode always.  What it was to keep is not known,
+# because nobody has looked at the pool in between.
+sub judge_restart
+{
+	my ($kind, $line) = @_;
+	my $late = $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw)/;
+	$totals{ $line =~ /^kept [1-9]/ ? 'restart: warm' : $late ? 'restart: cold, pg_control was just written' : 'restart: nothing kept' }++;
+	problem("restart after the crash of a $kind: $line") if $line !~ /^kept \d/ && !$late;
+	return;
 }
 
 # seq is odd already, but not on the media; and nobody seals the slot again before

@@ -31,11 +31,12 @@ our @EXPORT = qw($TOMBSTONE outcome redo_seconds check_log);
 # init fork only.
 our $TOMBSTONE = qr/FATAL:  could not create file "(?:base|pg_tblspc\/\d+\/PG_\w+)\/[\d\/]+": File exists/;
 
-# What the last start in it made of the pool, and what it dropped: two texts.
+# What the last start in it made of the pool, and what it dropped: two texts.  What was there
+# before an offset does not count.
 sub outcome
 {
-	my ($log) = @_;
-	my $text = slurp($log);
+	my ($log, $offset) = @_;
+	my $text = slurp($log, $offset);
 	my @lines = $text =~ /persistent cache: ((?:kept|starting cold)[^\n]*)/g;
 	my @detail = $text =~ /(Dropped: [^\n]*)/g;
 	return (@lines ? $lines[-1] : '', @detail ? $detail[-1] : '');

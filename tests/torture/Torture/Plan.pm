@@ -163,14 +163,18 @@ sub random_settings
 	return \%s;
 }
 
-# What an unpatched server with the library cannot do is left out.  As only clean stops keep
-# pages, most rounds end with one, and there are some before.
+# What an unpatched server with the library cannot do is left out.  One round in five has mode
+# planned_restart.  As only clean stops keep pages then, most of these end with one, and there
+# are some before.
 sub for_library
 {
 	my ($s) = @_;
-	$s->{mode} = 'planned_restart';
-	$s->{kill} = 'stop' if $s->{kill} eq 'sealer' || $round_seed % 2 == 0 && $s->{kill} ne 'reboot';
-	$s->{cycles} ||= 1 + $round_seed % 2;
+	$s->{mode} = $set{mode} // ($round_seed % 5 == 4 ? 'planned_restart' : 'always');
+	if ($s->{mode} eq 'planned_restart')
+	{
+		$s->{kill} = 'stop' if $s->{kill} eq 'sealer' || $round_seed % 2 == 0 && $s->{kill} ne 'reboot';
+		$s->{cycles} ||= 1 + $round_seed % 2;
+	}
 	$s->{conf} = { $server->plain_settings(%{ $s->{conf} }) };
 	return;
 }

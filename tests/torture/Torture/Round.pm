@@ -24,6 +24,7 @@ use Exporter 'import';
 use File::Path qw(make_path remove_tree);
 use Time::HiRes qw(sleep time);
 
+use LibraryPool;
 use PageCompare qw(verify_pages);
 use Programs;
 use Superblock;
@@ -113,6 +114,7 @@ sub crash_and_recover
 	my $kind = $s->{kill} eq 'recovery' ? 'all' : pick('all', 'immediate', 'backend', 'sealer');
 	$kind = pick('site', $kind) if $opt{powercut};
 	$kind = $server->{library} && $kind ne 'sealer' ? pick('stop', $kind) : 'stop' if $s->{mode} eq 'planned_restart';
+	$kind = pick($kind, $kind, 'checkpointer', 'checkpoint', 'stop') if $server->{library} && $s->{mode} eq 'always' && $s->{kill} ne 'recovery';
 	crash($data, $kind, $s);
 	end_load();
 	# what is not synced may wait for the next cut
@@ -124,9 +126,11 @@ sub crash_and_recover
 	else { cut_power("$dir/pool", $s) }
 	return 0 if !-e "$dir/pool/pool";
 	append_conf($data, next_buffers($s)) if $s->{fewer};
+	my $left = look_at_killed("after crash $cycle ($kind)", $data, "$dir/pool");
 	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
 	{
 		$kind = crash_in_recovery();
+		$s->{killed_at} = time;
 		say_line("    cycle $cycle: killed all, then $kind");
 		return 1;
 	}
@@ -144,7 +148,7 @@ sub crash_and_recover
 		return 0;
 	}
 	say_line("    cycle $cycle: killed $kind, " . join(' ', outcome($log)));
-	judge_library("after crash $cycle", $kind, (outcome($log))[0], $without) if $server->{library};
+	judge_library("after crash $cycle", $kind, (outcome($log))[0], $s, $without, $left) if $server->{library};
 	rollback_prepared() if rand() < 0.7;
 	return 1;
 }
@@ -194,20 +198,43 @@ sub check_crashed_pool
 {
 	my ($s) = @_;
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
-	check_lsns($descs) if $s->{mode} eq 'always';
+	if ($server->{library} && $sb->{state} != STATE_CLEAN)
+	{
+		# its entries are of the last clean stop
+		$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool");
+		$descs = $s->{left} ? $s->{left}{pages} : [];
+	}
+	elsif ($s->{mode} eq 'always') { check_lsns($descs) }
 	my %tags;
 	$tags{ $_->{tag} }++ for @$descs;
-	# the library's entries are of the last clean stop
-	my @twice = $server->{library} && $sb->{state} != STATE_CLEAN ? () : grep { $tags{$_} > 1 } keys %tags;
+	my @twice = grep { $tags{$_} > 1 } keys %tags;
 	problem("sealed twice: @twice") if @twice;
 	return ($sb, $descs);
 }
 
-# A gets a copy of the data directory and of the pool, B one of the data directory.
+# What has a server of the library left that was killed in mode always?  Each page that is to
+# be kept must be what its file has.  Nothing if there is nothing to be judged.
+sub look_at_killed
+{
+	my ($who, $data, $pool) = @_;
+	return if !$server->{library};
+	my $left = what_is_left($data, "$pool/pool") // return;
+	my @wrong = @{ $left->{wrong} };
+	problem("$who: a page that is to be kept is not what its file has: $_") for @wrong[ 0 .. ($#wrong > 3 ? 3 : $#wrong) ];
+	problem("$who: there are $#wrong more such pages") if @wrong > 4;
+	say_line("    left $left->{found}, to be kept $left->{kept}, " . join(', ', map { "$_ $left->{dropped}{$_}" } sort keys %{ $left->{dropped} }));
+	$totals{'pages compared with their files'} += $left->{kept};
+	return $left;
+}
+
+# A gets a copy of the data directory and of the pool, B one of the data directory.  In fact
+# the copy is what stays, since the library tells by the files of A that nobody has
+# changed them.
 sub copy_crashed
 {
 	my ($a, $b) = ("$dir/a", "$dir/b");
-	copy_dir("$dir/data", $a);
+	rename("$dir/data", $a) or die "$dir/data: $!";
+	copy_dir($a, "$dir/data");
 	copy_dir("$dir/pool", "$dir/pool-a");
 	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for grep { -e "$dir/$_" } qw(pool.image pool.image.boot);
 	$server->name_pool($a, "$dir/pool-a");
@@ -226,6 +253,7 @@ sub recover_both
 	my ($a, $b) = ("$dir/a", "$dir/b");
 	my ($ok_a, $ok_b);
 	$s->{without} = $server->without($a, "$dir/pool-a/pool");
+	$s->{foretold} = foretell($a) if $server->{library};
 	# the starts of A after this one have as many buffers as the crashed server
 	$ok_a = start_server($a, "$dir/a.log", @QUIET, $s->{fewer} ? next_buffers($s) : ()) == 0;
 	stop_server($a, 'fast') == 0 or problem('A does not stop') if $ok_a;
@@ -260,7 +288,11 @@ sub judge_recovery
 	say_line(sprintf('    sealed %d; A: %s %s', scalar @$descs, $line, $dropped));
 	say_line(sprintf('    redo: A %s s, B %s s', redo_seconds("$dir/a.log"), redo_seconds("$dir/b.log")));
 	my $cold = $line !~ /^kept [1-9]/;
-	if ($server->{library}) { judge_library('A', $s->{kill}, $line, $s->{without}) }
+	if ($server->{library})
+	{
+		judge_library('A', $s->{kill}, $line, $s, $s->{without}, $s->{left});
+		problem('pg_pcache verify foretold a ' . ($s->{foretold} ? 'warm' : 'cold') . " start; the log: $line") if $s->{foretold} != ($line =~ /^kept/ ? 1 : 0);
+	}
 	elsif ($cold)
 	{
 		if ($s->{mode} eq 'planned_restart' && $s->{kill} =~ /^(?:save|stopping|recovery)$/ && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
@@ -278,11 +310,29 @@ sub judge_recovery
 	return $cold;
 }
 
-# How was a start with the library, as it is to be after an end of this kind?  A start
-# that was killed has perhaps not come to the pool.
+# Does pg_pcache say that the next start of a server that is down is warm?  It also compares
+# the pages that will be kept with their files.
+sub foretell
+{
+	my ($data) = @_;
+	my ($rc, $wrong) = verify_pages($bin, $data, "$dir/pool-a/pool", "$dir/verify-crashed.out");
+	problem("pg_pcache verify --pages after the crash: $wrong") if defined $wrong;
+	$totals{"verify --pages after the crash: status $rc"}++;
+	return $rc == 0 ? 1 : 0;
+}
+
+# How was a start with the library, as it is to be after an end of this kind?  $left is what
+# look_at_killed() has found.  A start that was killed has perhaps not come to the pool.
 sub judge_library
 {
-	my ($who, $kind, $line, $without) = @_;
+	my ($who, $kind, $line, $s, $without, $left) = @_;
+	if ($left && !$without)
+	{
+		my ($wrong, $what) = judge_start($left, $line, fewer => $s->{fewer}, killed_at => $s->{killed_at});
+		$totals{$what}++;
+		problem("$who, $kind: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;
+		return;
+	}
 	my $expected = $without ? qr/^$/ : $kind =~ /^(?:stop|reboot)$/ ? qr/^kept [1-9]/ : qr/^starting cold: the server was not shut down cleanly/;
 	$totals{ $without ? 'cold: without the pool' : $line =~ /^kept/ ? 'warm' : 'cold: no clean stop' }++;
 	problem("$who, $kind: " . ($without // 'the pool is in order') . ", the log: $line")

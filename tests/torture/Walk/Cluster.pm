@@ -213,6 +213,7 @@ sub gone
 {
 	my ($c) = @_;
 	$c->{up} = 0;
+	$c->{ended_at} = time;
 	delete $c->{walk}{postmasters}{ $c->{pid} };
 	unlink "$c->{data}/postmaster.pid", map { "$c->{walk}{sockets}/.s.PGSQL.$c->{port}$_" } '', '.lock';
 	return;
@@ -279,6 +280,16 @@ sub kill_all
 	wait_gone(keys %$children);
 	$c->gone;
 	$c->{clean} = 0;
+	return;
+}
+
+# A server with the library was killed, or (by => 'fault') one of its processes has ended
+# otherwise.  What the next start makes of that is known, unless something comes between.
+sub note_ending
+{
+	my ($c, $by) = @_;
+	my $mode = ($c->{run_conf} // {})->{persistent_cache_mode} // $c->{conf}{persistent_cache_mode};
+	$c->{ending} = $by if $c->{walk}{server}{library} && !$c->{up} && $mode eq 'always' && !$c->{without} && !$c->{run_plain};
 	return;
 }
 

@@ -21,6 +21,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
+use LibraryPool;
 use Walk::Util;
 
 our @EXPORT = qw(wal_segments damage_wal damage_relation repair_relation damage_pool sealed_slots wild_store descriptor_slots);
@@ -128,7 +129,7 @@ sub damage_pool
 	return truncate($pool, $from < -s $pool ? $from : DESCRIPTORS) if $where eq 'cut';
 	return must_run($c->{out}, 'fallocate', '--punch-hole', '--offset', $from, '--length', 65536, $pool) if $where eq 'hole';
 	my ($offset, $length) = @{
-		{ superblock => [ 0, 4096 ], both => [ 0, 8192 ], copy => [ 4096, 4096 ], watermark => [ 8192, 64 ],
+		{ superblock => [ 0, 4096 ], both => [ 0, 8192 ], copy => [ 4096, 4096 ], watermark => [ $c->{walk}{server}->watermark ],
 			errors => [ 12288, 4096 ], descriptors => [ DESCRIPTORS, 64 * $slots ] }->{$where} };
 	my $n = $where eq 'descriptors' ? 20 : $where eq 'both' ? 40 : 3;
 	for (1 .. $n)
@@ -194,7 +195,7 @@ sub wild_store
 	my ($c, $at, $offset) = @_;
 	my $pool = "$c->{pool}/pool";
 	return 'no pool' if !-e $pool;
-	my ($blocks, @d) = sealed_slots($pool);
+	my ($blocks, @d) = $c->{walk}{server}{library} ? (unpack('Q', slurp_at($pool, 104, 8)), present_pages($pool)) : sealed_slots($pool);
 	@d = grep { $_->{fork} == 0 && $_->{rel} >= 16384 } @d;
 	return 'nothing sealed' if !@d;
 	my %wanted = map { $_ => 1 } @{ $c->{walk}{heaps} // [] };

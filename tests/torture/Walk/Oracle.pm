@@ -46,11 +46,12 @@ use Exporter 'import';
 use File::Path qw(remove_tree make_path);
 use Time::HiRes qw(sleep time);
 
+use LibraryPool;
 use Walk::Ask;
 use Walk::Compare;
 use Walk::Util;
 
-our @EXPORT = qw(examined_start make_twin run_twin end_twin compare_with_twin report);
+our @EXPORT = qw(examined_start judge_restart make_twin run_twin end_twin compare_with_twin report);
 
 # The cache gave up, says so, and begins again without the pages that it kept.
 my $GAVE_UP = qr/WARNING:.*\n.*DETAIL:  The server begins to start again, without the persistent cache's pages/;
@@ -185,6 +186,7 @@ sub examined_start
 	my $quiet = $how{look} eq 'pages' && $kind eq 'none';
 	my $goal = $kind eq 'standby' ? goal_of($c) : undef;
 	my $verdict = $c->verify;
+	my $left = look_at_killed($c);
 	my $t = make_twin($c, binary => $how{binary});
 	my $copy = run_twin($t, goal => $goal, conf => $how{conf}, quiet => $quiet, bad => sub { $c->{copy_bad} = [@_] });
 	$copy->{page_dir} = "$t->{dir}/data-recovered" if $quiet;
@@ -280,9 +282,53 @@ sub examined_start
 		end_twin($t);
 		return;
 	}
+	judge_killed($c, $left, ($c->outcome($text))[0]) if $left && $seen->{end} ne 'hangs';
 	compare_verdict($c, $verdict, $text) if $c->{conf}{persistent_cache_mode} ne 'off' && $seen->{end} ne 'hangs';
 	compare_with_twin($c, $t, $seen, $text, look => $how{look}, goal => $goal, conf => $how{conf});
 	end_twin($t);
+	return;
+}
+
+# What a server with the library has left that was killed in mode always, and how it ended,
+# as far as that is known.
+sub look_at_killed
+{
+	my ($c) = @_;
+	my $ending = delete $c->{ending};
+	return if !$c->{walk}{server}{library} || $c->{without} && ($c->{broken} // '') ne '' || $c->{conf}{persistent_cache_mode} eq 'off';
+	my $left = what_is_left($c->{data}, "$c->{pool}/pool") // return;
+	return { %$left, ending => $ending };
+}
+
+# A start has kept just what it should, and no page that its file contradicts.
+sub judge_killed
+{
+	my ($c, $left, $line) = @_;
+	my $w = $c->{walk};
+	if ($line =~ /^kept/)
+	{
+		# the file of that table was damaged while the server was down
+		my @wrong = grep { !$c->{damaged} || !/ of \Q$w->{victim_path}\E: / } @{ $left->{wrong} };
+		$w->problem("$c->{name}: a page that is kept is not what its file has: $_") for @wrong[ 0 .. ($#wrong > 3 ? 3 : $#wrong) ];
+		$w->{totals}{'pages compared with their files'} += $left->{kept};
+	}
+	return if $c->{without} || !$left->{ending} || ($c->{recovery} // '') eq 'targeted';
+	my ($wrong, $what) = judge_start($left, $line, killed_at => $c->{ended_at});
+	$wrong = $line =~ /^kept [1-9]/ ? $line : undef if $left->{ending} eq 'fault';
+	$w->{totals}{ $left->{ending} eq 'fault' ? 'cold after a fault' : $what }++;
+	$w->problem("$c->{name}: after a $left->{ending}: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;
+	return;
+}
+
+# The same of a server with the library that has begun anew by itself.
+sub judge_restart
+{
+	my ($c, $by, $line) = @_;
+	return if !$c->{walk}{server}{library} || !$by || $c->{without} || $c->{conf}{persistent_cache_mode} ne 'always' || $c->{run_plain} || ($c->{recovery} // '') eq 'targeted';
+	my $late = $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw)/;
+	my $right = $by eq 'fault' ? $line =~ /^starting cold/ : $line =~ /^kept \d/ || $late || $line =~ /^starting cold: .*may have been read with/;
+	$c->{walk}{totals}{ "restart after a $by: " . ($line =~ /^kept/ ? 'warm' : 'cold') }++;
+	$c->{walk}->problem("$c->{name}: restart after a $by: $line") if !$right;
 	return;
 }
 

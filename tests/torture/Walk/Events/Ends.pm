@@ -36,6 +36,7 @@ $EVENTS{stop} = {
 		my ($w, $c, $r) = @_;
 		my $mode = $r->pick('mode', 'fast', 'fast', 'fast', 'immediate');
 		under_load($c, $r, sub { $c->stop($mode) });
+		$c->note_ending('kill');
 		return;
 	}
 };
@@ -60,6 +61,7 @@ $EVENTS{crash} = {
 				wait_gone(keys %$children);
 			}
 		});
+		$c->note_ending('kill');
 		return;
 	}
 };
@@ -105,7 +107,7 @@ $EVENTS{kill_one} = {
 		my $restart = $r->chance('restart', 0.5);
 		my $wild = $r->chance('wild', 0.5) && $signal =~ /^(?:SEGV|BUS|ILL)$/;
 		my ($at, $offset) = ($r->real, $r->real);
-		my $said = '';
+		my ($said, $by) = ('');
 		if ($restart) { $c->{conf}{restart_after_crash} = 'on'; $c->reload('restart_after_crash', 'on') }
 		else { delete $c->{conf}{restart_after_crash}; $c->reload('restart_after_crash', 'off') }
 
@@ -143,7 +145,9 @@ $EVENTS{kill_one} = {
 			else { $c->wait_end(60) }
 			$c->kill_all if !$restart;
 			wait_gone(@others) if !$restart;
+			$by = $signal eq 'KILL' || $said =~ /survived/ ? 'kill' : 'fault';
 		});
+		$c->note_ending($by);
 		if ($restart)
 		{
 			$twin->{clean} = 0;
@@ -164,6 +168,7 @@ $EVENTS{kill_one} = {
 			else
 			{
 				$w->say("$c->{name}: " . join(' ', $c->outcome($text)) . "; $seen->{end}, $seen->{asked} answers; copy: $twin->{seen}{end}");
+				judge_restart($c, $by, ($c->outcome($text))[0]);
 				(my $other = $text) =~ s/^.*was terminated by signal.*$//mg;
 				compare_with_twin($c, $twin, $seen, $other, look => 'answers');
 			}
@@ -192,6 +197,7 @@ $EVENTS{stop_cut} = {
 			$c->kill_all;
 		});
 		$c->{clean} = 0;
+		$c->note_ending('kill');
 		return;
 	}
 };

@@ -30,13 +30,14 @@ use Walk::Util;
 our %EVENTS;
 
 # Offsets to watch: the same field of up to four descriptors, or a place in the
-# superblock, its copy, the watermark, or what pg_control looked like.  Of descriptors, those that a stop has
-# to write in mode always: not sealed, but with what was there before, by preference with the same LSN.
+# superblock, its copy, the watermark, or what pg_control looked like.  Of descriptors, those that a stop of the
+# patched server has to write in mode always: not sealed, but with what was there before, by preference with the same LSN.
 sub store_points
 {
 	my ($c, $of, $field, $r) = @_;
-	return +{ superblock => 0, copy => 4096, watermark => 8192, control => 8192 + 64 }->{$of} + $field if $of ne 'descriptor';
-	my ($same, $others) = descriptor_slots("$c->{pool}/pool", $c->{conf}{persistent_cache_mode} eq 'always');
+	my ($watermark) = $c->{walk}{server}->watermark;
+	return +{ superblock => 0, copy => 4096, watermark => $watermark, control => 8192 + 64 }->{$of} + $field if $of ne 'descriptor';
+	my ($same, $others) = descriptor_slots("$c->{pool}/pool", $c->{conf}{persistent_cache_mode} eq 'always' && !$c->{walk}{server}{library});
 	my @points;
 	for my $slots ($same, $others)
 	{

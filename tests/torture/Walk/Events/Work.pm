@@ -87,7 +87,7 @@ $EVENTS{mode} = {
 	when => \&down,
 	run => sub {
 		my ($w, $c, $r) = @_;
-		$c->{conf}{persistent_cache_mode} = $w->{server}->mode($r->pick('to', 'always', 'always', 'planned_restart', 'off'));
+		$c->{conf}{persistent_cache_mode} = $r->pick('to', 'always', 'always', 'planned_restart', 'off');
 		return;
 	}
 };

@@ -123,8 +123,9 @@ LookAtWal(void)
 }
 
 /*
- * Look at pg_control, and at WAL if it is time to say that the server lives.  A
- * pg_control that is just being written is looked at again.
+ * Look at pg_control, and at WAL if it is time to say that the server lives, or if
+ * pg_control has changed: after a checkpoint the server removes WAL, and perhaps that
+ * which was noted last.  A pg_control that is just being written is looked at again.
  */
 static void
 Look(bool is_beat)
@@ -132,13 +133,12 @@ Look(bool is_beat)
 	ControlFileData control;
 	int64		now = Now();
 
-	if (is_beat)
-		LookAtWal();
 	if (!PCacheReadControl(&control))
 		return;
 	if (!is_beat && sighting.generation == PCacheGenerationOf(&control) &&
 		sighting.min_recovery_point == control.minRecoveryPoint)
 		return;
+	LookAtWal();
 	PCacheSightingMake(&sighting, &control, now);
 	PCacheSightingStore(&PCacheThePool.map, &sighting);
 }
