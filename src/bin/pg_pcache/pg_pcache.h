@@ -225,6 +225,8 @@ typedef struct VerifyResult
 	PCacheVerdict verdict;
 	char		pool[MAXPGPATH];	/* of the file */
 	Promotion	promotion;		/* for check */
+	bool		killed_known;	/* likewise, in mode always: counts is about */
+	PCacheVerdict killed;		/* the start after processes were killed */
 	bool		scanned;		/* the rest was counted */
 	uint64		slots;			/* looked at */
 	uint64		saved;			/* pages that the pool ought to hold */

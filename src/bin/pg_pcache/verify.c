@@ -129,6 +129,24 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
+/*
+ * What would the next start keep if all processes of the running server were killed
+ * now?  It goes on meanwhile, so the numbers are not exact.
+ */
+static void
+JudgeKilled(Rebuild *r, VerifyResult *result)
+{
+	r->event = PCACHE_NEXT_CRASH;
+	result->killed = ForetellStart(r);
+	r->event = PCACHE_NEXT_RESTART;
+	result->killed_known = true;
+	if (result->killed.refusal != PCACHE_WARM)
+		return;
+	ScanPages(r, r->conf.nbuffers, false, r->options->progress, &r->scan);
+	memcpy(result->counts, r->scan.counts, sizeof(result->counts));
+	FreeScan(&r->scan);
+}
+
 /* Look at the pool, as the server will at its next start. */
 static void
 Verify(Rebuild *r, VerifyResult *result)
@@ -163,6 +181,9 @@ Verify(Rebuild *r, VerifyResult *result)
 	if (r->superblocks.source == PCACHE_SB_COPY && r->event == PCACHE_NEXT_NOTHING)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
 					r->superblocks.first_error.message);
+	if (options->verb == VERB_CHECK && PCacheIsLibrary() && r->event == PCACHE_NEXT_RESTART &&
+		r->superblocks.chosen.mode == PERSISTENT_CACHE_ALWAYS)
+		JudgeKilled(r, result);
 	/* which pages there will be is not known as long as a server runs */
 	if (result->verdict.refusal != PCACHE_WARM || r->event != PCACHE_NEXT_NOTHING)
 		return;
@@ -235,6 +256,46 @@ PrintPromotion(const Promotion *promotion)
 	CloseObject();
 }
 
+/* The pages by what becomes of them. */
+static void
+PrintCounts(const VerifyResult *result)
+{
+	OpenObject("pages");
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+		PrintField(PCachePageVerdictName(i), SnakeCase(PCachePageVerdictName(i)),
+				   AsNumber(result->counts[i]));
+	CloseObject();
+}
+
+static void
+PrintKilled(const VerifyResult *result)
+{
+	bool		is_warm = result->killed.refusal == PCACHE_WARM;
+	uint64		cached = 0;
+
+	if (!result->killed_known)
+	{
+		PrintField(NULL, "killed", AsString(NULL));
+		return;
+	}
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+		cached += i != PCACHE_PAGE_FREE ? result->counts[i] : 0;
+	OpenObject("killed");
+	PrintVerdict(&result->killed, NULL);
+	if (is_warm)
+	{
+		Text(_("if it is killed now: %llu of %llu cached pages will be kept\n"),
+			 (unsigned long long) result->counts[PCACHE_PAGE_KEPT], (unsigned long long) cached);
+		PrintCounts(result);
+	}
+	else
+	{
+		Text(_("if it is killed now: COLD: %s\n"), result->killed.why.message);
+		PrintField(NULL, "pages", AsString(NULL));
+	}
+	CloseObject();
+}
+
 static void
 PrintResult(const PCacheOptions *options, const VerifyResult *result)
 {
@@ -242,7 +303,10 @@ PrintResult(const PCacheOptions *options, const VerifyResult *result)
 				 result->scanned ? FormatKept(result->counts[PCACHE_PAGE_KEPT], result->saved) :
 				 _("if the server is shut down cleanly"));
 	if (options->verb == VERB_CHECK)
+	{
 		PrintPromotion(&result->promotion);
+		PrintKilled(result);
+	}
 	PrintField(NULL, "pool", AsString(result->pool[0] != '\0' ? result->pool : NULL));
 	if (!result->scanned)
 		return;
@@ -250,11 +314,7 @@ PrintResult(const PCacheOptions *options, const VerifyResult *result)
 	Text("\n");
 	PrintField("slots", "slots", AsNumber(result->slots));
 	PrintField(NULL, "saved_pages", AsNumber(result->saved));
-	OpenObject("pages");
-	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
-		PrintField(PCachePageVerdictName(i), SnakeCase(PCachePageVerdictName(i)),
-				   AsNumber(result->counts[i]));
-	CloseObject();
+	PrintCounts(result);
 	if (!result->compared)
 		return;
 	Text(_("\nkept pages, compared with the data files:\n"));

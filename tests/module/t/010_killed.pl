@@ -94,6 +94,21 @@ $node->start;
 unlike(slurp_file($node->logfile), qr/used as "planned_restart"/, 'mode always is what it says');
 load_tables($node);
 
+# ---------------------------------------------------------------- foretold
+work();
+{
+	my ($json) = run_command([ 'pg_pcache', 'check', '--json', '-D', $data ]);
+	my $killed = decode_json($json)->{killed};
+	my ($text) = run_command([ 'pg_pcache', 'check', '-D', $data ]);
+
+	is($killed->{next_start}, 'warm', 'check: warm if it was killed now');
+	cmp_ok($killed->{pages}{$_}, '>', 0, "check: pages, $_") for qw(kept dirty not_a_main_fork unlogged);
+	like($text, qr/^if it is killed now: $killed->{pages}{kept} of \d+ cached pages will be kept$/m, 'check: the same as text');
+	kill_all($node);
+	$outcome = start_after_kill('as check has foretold');
+	cmp_ok(abs($outcome->{kept} - $killed->{pages}{kept}), '<=', 20, "check: kept $outcome->{kept} pages, $killed->{pages}{kept} were foretold");
+}
+
 # ---------------------------------------------------------------- killed
 for my $k (1 .. 3)
 {
