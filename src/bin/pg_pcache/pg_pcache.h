@@ -223,7 +223,8 @@ typedef struct VerifyResult
 {
 	PCacheVerdict verdict;
 	char		pool[MAXPGPATH];	/* of the file */
-	Promotion	promotion;		/* for check */
+	Promotion	promotion;		/* for check, as the next one */
+	uint64		memory_limit;	/* of the control group, in bytes */
 	bool		scanned;		/* the rest was counted */
 	uint64		slots;			/* looked at */
 	uint64		saved;			/* pages that the pool ought to hold */
