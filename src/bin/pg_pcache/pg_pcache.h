@@ -224,8 +224,9 @@ typedef struct VerifyResult
 {
 	PCacheVerdict verdict;
 	char		pool[MAXPGPATH];	/* of the file */
-	Promotion	promotion;		/* for check */
-	bool		killed_known;	/* likewise, in mode always: counts is about */
+	Promotion	promotion;		/* for check, as the next three */
+	uint64		memory_limit;	/* of the control group, in bytes */
+	bool		killed_known;	/* in mode always: counts is about */
 	PCacheVerdict killed;		/* the start after processes were killed */
 	bool		scanned;		/* the rest was counted */
 	uint64		slots;			/* looked at */

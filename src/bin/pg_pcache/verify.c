@@ -17,11 +17,18 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "common/logging.h"
 #include "pg_pcache.h"
+#include "storage/pcache_cgroup.h"
 
 /* Pages that are named one by one; the others are only counted. */
 #define MAX_PAGES_TOLD	20
+
+/* What a server needs at least beside a pool of that size, in bytes. */
+#define MEMORY_BESIDE(pool_size)	Max((pool_size) / 8, UINT64CONST(128) << 20)
 
 /* The pool cannot be used: does the server start without it? */
 static PCacheVerdict
@@ -198,6 +205,43 @@ Verify(Rebuild *r, VerifyResult *result)
 	FreeScan(&r->scan);
 }
 
+/*
+ * Can the control group hold the pool?  It is that of the server that runs, or else
+ * ours, which need not be the server's.  A page on tmpfs counts for the group that has
+ * touched it first, and nobody tells which one that was.
+ */
+static void
+CheckMemoryLimit(const Rebuild *r, VerifyResult *result)
+{
+	const char *groups = r->server_pid == 0 ? "/proc/self/cgroup" :
+		psprintf("/proc/%d/cgroup", r->server_pid);
+	bool		is_open = r->pool.fd >= 0;
+	uint64		capacity = Max(Max(r->conf.nbuffers, 0), is_open ? 0 : r->conf.pool_size);
+	uint64		size = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size;
+	const PCacheDir no_dir = {.fd = -1};
+	PCacheFsKind kind;
+	uint64		page_size;
+	int			fd;
+
+	result->memory_limit = PCacheReadCgroup(groups, PCACHE_CGROUP_ROOT).limit;
+	if (is_open)
+		size = Max(size, r->pool.file_size);
+	if (result->memory_limit >= size + MEMORY_BESIDE(size))
+		return;
+	/* not to be trusted for anything else */
+	fd = open(r->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (PCacheFsKindOf(&no_dir, fd, &kind, &page_size) && kind == PCACHE_FS_TMPFS)
+	{
+		pg_log_warning("the control group may use %s of memory, and the pool takes %s of it",
+					   FormatBytes(result->memory_limit), FormatBytes(size));
+		pg_log_warning_hint("Set the limit of the unit or container to %s at least, or decrease \"shared_buffers\".",
+							FormatBytes(size + MEMORY_BESIDE(size)));
+	}
+	close(fd);
+}
+
 /* Heading of a column that has numbers below. */
 static int
 ColumnWidth(int comparison)
@@ -306,6 +350,8 @@ PrintResult(const PCacheOptions *options, const VerifyResult *result)
 	{
 		PrintPromotion(&result->promotion);
 		PrintKilled(result);
+		PrintField(NULL, "memory_limit",
+				   result->memory_limit == PG_UINT64_MAX ? AsString(NULL) : AsBytes(result->memory_limit));
 	}
 	PrintField(NULL, "pool", AsString(result->pool[0] != '\0' ? result->pool : NULL));
 	if (!result->scanned)
@@ -327,7 +373,7 @@ int
 DoVerify(const PCacheOptions *options)
 {
 	Rebuild		r = {0};
-	VerifyResult result = {{PCACHE_WARM}};
+	VerifyResult result = {.memory_limit = PG_UINT64_MAX};
 
 	OpenAndJudge(options, &r);
 	if (!ModeIsOff(&r.conf))
@@ -344,6 +390,8 @@ DoVerify(const PCacheOptions *options)
 	}
 	if (result.verdict.refusal == PCACHE_WARM)
 		result.verdict = JudgeConfiguration(&r.conf);
+	if (options->verb == VERB_CHECK && result.verdict.refusal != PCACHE_OFF)
+		CheckMemoryLimit(&r, &result);
 	PCachePoolClose(&r.pool);
 	if (r.server_pid != 0)
 		result.promotion = ReadPromotion(options->pgdata);

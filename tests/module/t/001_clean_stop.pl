@@ -76,6 +76,20 @@ is($outcome->{start}, 'warm', 'more buffers again: warm');
 cmp_ok($outcome->{kept}, '<=', 1024, 'more buffers again: no more than were saved');
 warm_restart($node, 'restart after that');
 
+# a page that becomes dirty after the shutdown checkpoint: its file is not what it was
+$node->safe_psql('postgres', 'CREATE TABLE t_late AS SELECT 1 AS i');
+my $file = $node->safe_psql('postgres', q{SELECT concat_ws('/', 1663, oid, pg_relation_filenode('t_late')) FROM pg_database WHERE datname = current_database()});
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache, $ENV{PCACHE_LATE_HINT}'\nlate_hint.table = '$file'");
+$node->restart;
+$node->safe_psql('postgres', q{SELECT pg_prewarm('t_late')});
+$offset = log_offset($node);
+stop_and_save($node, valid_buffers($node), 'a hint bit at the end');
+like(slurp_file($node->logfile, $offset), qr/shutting down.*late_hint: set a hint bit.*persistent cache: saved/s, 'a hint bit at the end: is set');
+pool_equals_files($node, 'a hint bit at the end');
+is(scalar(grep { join('/', @$_{qw(spc_oid db_oid rel_number)}) eq $file } pool_entries(pool_of($node))), 0, 'a hint bit at the end: the page is not saved');
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache'");
+is(start_and_compare($node, 'a hint bit at the end')->{start}, 'warm', 'a hint bit at the end: warm');
+
 # a server without the library has changed the files since
 warm_pages($node);
 $node->stop;

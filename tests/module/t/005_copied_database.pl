@@ -8,6 +8,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use PCacheModule;
+use PCache::Wal qw(lsn_number);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -31,6 +32,13 @@ sub rows
 				'SET enable_seqscan = off', 'SELECT count(*), sum(v) FROM t WHERE i > 0' ]);
 		"$_: " . ($err eq '' ? $out : $err =~ s/.*(FATAL|ERROR): |LINE.*//sgr)
 	} @databases;
+}
+
+# The redo point of a node that is down, or of its last restartpoint.
+sub redo_of
+{
+	my ($out) = run_command([ 'pg_controldata', $_[0]->data_dir ]);
+	return $out =~ /^Latest checkpoint's REDO location: +(\S+)/m ? $1 : die $out;
 }
 
 $primary->start;
@@ -101,5 +109,40 @@ is(rows($primary, 'again', 'tpl'), $right, 'a primary that was killed');
 $primary->restart;
 is(rows($primary, 'again', 'tpl'), $right, '... and restarted');
 
+# A copy is replayed once more, and a later database with the same OID has pages in shared
+# buffers.  What is replayed on the first one without page images must not find those.
+# Replay has met a table that is gone, so no restartpoint came after the copy.
+$primary->append_conf('postgresql.conf', 'full_page_writes = off');
+$primary->restart;
+$primary->safe_psql('tpl', 'VACUUM (FREEZE) t');
+$primary->safe_psql('postgres', 'CREATE DATABASE empty TEMPLATE tpl STRATEGY file_copy');
+$primary->safe_psql('empty', $_) for 'DELETE FROM t WHERE i > 1', 'VACUUM (FREEZE, TRUNCATE off) t';
+$primary->safe_psql('postgres', $_) for 'CREATE TABLE gone AS SELECT 1 AS i', 'VACUUM (FREEZE) gone', 'CHECKPOINT';
+$standby->start;
+rows($standby, 'tpl');
+$standby->safe_psql('postgres', 'CHECKPOINT');
+my $redo = redo_of($standby);
+$primary->safe_psql(@$_) for
+  [ 'postgres', 'UPDATE gone SET i = 2' ],
+  [ 'postgres', 'CREATE DATABASE reused OID = 99999 TEMPLATE tpl STRATEGY file_copy' ],
+  [ 'reused', 'UPDATE t SET v = v + 1' ],
+  [ 'postgres', 'DROP DATABASE reused' ],
+  [ 'postgres', 'CREATE DATABASE reused OID = 99999 TEMPLATE empty STRATEGY file_copy' ],
+  [ 'postgres', 'DROP TABLE gone' ];
+rows($standby, 'reused');
+kill_all($standby);
+$standby->start;
+rows($standby, 'reused');
+$standby->stop;
+is(redo_of($standby), $redo, 'a database that is another one later: the copy is replayed again');
+cmp_ok((grep { $_->{db_oid} == 99999 && $_->{fork_number} == 0 && $_->{page_lsn} < lsn_number($redo) } pool_entries(pool_of($standby))),
+	'>', 50, '... and its pages are saved');
+$right = oracle($standby, code => sub { rows($_[0], 'reused') });
+my $offset = log_offset($standby);
+ok($standby->start(fail_ok => 1), '... and it starts');
+is(start_outcome($standby, $offset)->{start}, 'warm', '... warm');
+is(rows($standby, 'reused'), $right, '... as without the library');
+
+$standby->stop;
 $primary->stop;
 done_testing();

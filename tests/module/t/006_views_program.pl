@@ -126,6 +126,30 @@ SKIP:
 	is($check, 0, 'check finds nothing wrong');
 	foretold('settings in conf.d', 'warm');
 
+	# The control group of the server, of whatever version: a directory plays it, in a
+	# namespace where the directories above the pool belong to nobody who is trusted.
+  SKIP:
+	{
+		my $groups = PostgreSQL::Test::Utils::tempdir();
+		my @bwrap = ('bwrap', '--dev-bind', '/', '/', '--bind', $groups, '/sys/fs/cgroup');
+
+		skip 'users cannot make namespaces here', 4 if system("@bwrap true 2>/dev/null") != 0;
+		mkdir "$groups/memory";
+		for my $mb (140, 1000)
+		{
+			my $warning = qr/warning: the control group may use 140\.00 MB of memory, and the pool takes \d+\.00 MB of it\n[^\n]*hint: [^\n]* to 15\d\.00 MB at least/;
+
+			for my $file ("$groups/memory.max", "$groups/memory/memory.limit_in_bytes")
+			{
+				unlink $file;
+				append_to_file($file, $mb * 1024 * 1024 . "\n");
+			}
+			($out, $err) = run_command([ @bwrap, "$bindir/pg_pcache", 'check', '--json', '-D', $data ]);
+			like($out, qr/"memory_limit": @{[ $mb * 1024 * 1024 ]},/, "a limit of $mb MB");
+			$mb == 140 ? like($err, $warning, '... is too little') : unlike($err, qr/warning/, '... will do');
+		}
+	}
+
 	# a pool that cannot be used
 	$node->stop;
 	chmod 0770, $directory;

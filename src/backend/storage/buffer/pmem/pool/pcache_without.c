@@ -26,13 +26,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "storage/pcache_cgroup.h"
 #include "storage/pcache_file.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 #include "storage/pcache_without.h"
-
-#define CGROUP_ROOT		"/sys/fs/cgroup"
 
 /*
  * How much memory does this file hold, in bytes?  0 if it is on media, or not
@@ -140,81 +139,6 @@ PCachePoolGiveBack(PCachePool *pool, PCacheError *err)
 	return true;
 }
 
-/* A number in a file, which may follow a name.  Returns false if there is none. */
-static bool
-ReadNumber(const char *path, const char *name, uint64 *number)
-{
-	FILE	   *file = fopen(path, "r");
-	char		line[256];
-	bool		found = false;
-
-	if (file == NULL)
-		return false;
-	while (!found && fgets(line, sizeof(line), file) != NULL)
-	{
-		unsigned long long value;
-
-		if (strncmp(line, name, strlen(name)) == 0 &&
-			sscanf(line + strlen(name), " %llu", &value) == 1)
-		{
-			*number = value;
-			found = true;
-		}
-	}
-	fclose(file);
-	return found;
-}
-
-/*
- * How much more may the control group of this process use, and those above it?
- * The page cache that it has counts as free.  PG_UINT64_MAX without a limit, or
- * without cgroup v2.
- */
-static uint64
-RoomInCgroup(void)
-{
-	char		group[MAXPGPATH] = "";
-	char		path[MAXPGPATH + 64];
-	uint64		room = PG_UINT64_MAX;
-	FILE	   *file = fopen("/proc/self/cgroup", "r");
-
-	if (file == NULL)
-		return room;
-	while (fgets(path, MAXPGPATH, file) != NULL)
-	{
-		if (strncmp(path, "0::/", 4) == 0)
-			strlcpy(group, path + 3, sizeof(group));
-	}
-	fclose(file);
-	group[strcspn(group, "\n")] = '\0';
-
-	while (group[0] == '/')
-	{
-		uint64		limit;
-		uint64		used;
-		uint64		cached = 0;
-
-		snprintf(path, sizeof(path), CGROUP_ROOT "%s/memory.max", group);
-		if (ReadNumber(path, "", &limit))
-		{
-			snprintf(path, sizeof(path), CGROUP_ROOT "%s/memory.stat", group);
-			(void) ReadNumber(path, "inactive_file ", &cached);
-			snprintf(path, sizeof(path), CGROUP_ROOT "%s/memory.current", group);
-			if (ReadNumber(path, "", &used))
-			{
-				used -= Min(used, cached);
-				room = Min(room, limit - Min(limit, used));
-			}
-		}
-		if (group[1] == '\0')
-			break;
-		*strrchr(group, '/') = '\0';
-		if (group[0] == '\0')
-			strcpy(group, "/");
-	}
-	return room;
-}
-
 /*
  * Is there so much memory, in huge pages or in ordinary ones?  A mapping has all of
  * one kind, so the two do not add up.  given_back is what a pool gives back first.
@@ -230,16 +154,17 @@ MemoryIsAvailable(uint64 needed, bool huge_pages, uint64 given_back,
 	uint64		reserved_pages = 0;
 	uint64		page_kb = 0;
 
-	if (!ReadNumber("/proc/meminfo", "MemAvailable:", &ordinary))
+	if (!PCacheReadNumber("/proc/meminfo", "MemAvailable:", &ordinary))
 		return true;			/* nobody knows */
-	ordinary = Min(ordinary * 1024, RoomInCgroup());
+	ordinary = Min(ordinary * 1024,
+				   PCacheReadCgroup("/proc/self/cgroup", PCACHE_CGROUP_ROOT).room);
 	if (!given_back_huge)
 		ordinary += given_back;
 
 	if (huge_pages &&
-		ReadNumber("/proc/meminfo", "HugePages_Free:", &free_pages) &&
-		ReadNumber("/proc/meminfo", "HugePages_Rsvd:", &reserved_pages) &&
-		ReadNumber("/proc/meminfo", "Hugepagesize:", &page_kb))
+		PCacheReadNumber("/proc/meminfo", "HugePages_Free:", &free_pages) &&
+		PCacheReadNumber("/proc/meminfo", "HugePages_Rsvd:", &reserved_pages) &&
+		PCacheReadNumber("/proc/meminfo", "Hugepagesize:", &page_kb))
 	{
 		huge = (free_pages - Min(free_pages, reserved_pages)) * page_kb * 1024;
 		if (given_back_huge)
@@ -294,9 +219,9 @@ PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err)
 	uint64		committed;
 	uint64		free_kb;
 
-	if (!ReadNumber("/proc/sys/vm/overcommit_memory", "", &mode) || mode != 2 ||
-		!ReadNumber("/proc/meminfo", "CommitLimit:", &limit) ||
-		!ReadNumber("/proc/meminfo", "Committed_AS:", &committed))
+	if (!PCacheReadNumber("/proc/sys/vm/overcommit_memory", "", &mode) || mode != 2 ||
+		!PCacheReadNumber("/proc/meminfo", "CommitLimit:", &limit) ||
+		!PCacheReadNumber("/proc/meminfo", "Committed_AS:", &committed))
 		return true;
 	free_kb = limit - Min(limit, committed);
 	if ((reserved + lacking) / 1024 <= free_kb)

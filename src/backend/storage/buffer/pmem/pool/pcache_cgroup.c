@@ -1,0 +1,125 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_cgroup.c
+ *	  How much memory a control group may use.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_cgroup.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include "storage/pcache_cgroup.h"
+
+/* What a version of control groups calls its files. */
+typedef struct Names
+{
+	const char *root;			/* below that of all */
+	const char *limit;
+	const char *used;
+	const char *cached;			/* in memory.stat */
+} Names;
+
+static const Names v1 = {"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
+static const Names v2 = {"", "memory.max", "memory.current", "inactive_file "};
+
+/* A number in a file, which may follow a name.  Returns false if there is none. */
+bool
+PCacheReadNumber(const char *path, const char *name, uint64 *number)
+{
+	FILE	   *file = fopen(path, "r");
+	char		line[256];
+	bool		found = false;
+
+	if (file == NULL)
+		return false;
+	while (!found && fgets(line, sizeof(line), file) != NULL)
+	{
+		unsigned long long value;
+
+		if (strncmp(line, name, strlen(name)) == 0 &&
+			sscanf(line + strlen(name), " %llu", &value) == 1)
+		{
+			*number = value;
+			found = true;
+		}
+	}
+	fclose(file);
+	return found;
+}
+
+static bool
+ReadOf(const char *root, const Names *names, const char *group, const char *file,
+	   const char *name, uint64 *number)
+{
+	char		path[3 * MAXPGPATH];
+
+	snprintf(path, sizeof(path), "%s%s%s/%s", root, names->root, group, file);
+	return PCacheReadNumber(path, name, number);
+}
+
+/* Look at a group, and at those above it. */
+static void
+Climb(const char *root, const Names *names, char *group, PCacheCgroup *result)
+{
+	char	   *end = group + strlen(group);
+
+	do
+	{
+		uint64		limit;
+		uint64		used;
+		uint64		cached = 0;
+
+		*end = '\0';
+		/* without a limit, v1 has the largest number of bytes in whole pages */
+		if (ReadOf(root, names, group, names->limit, "", &limit) && limit < PG_INT64_MAX / 2)
+		{
+			result->limit = Min(result->limit, limit);
+			(void) ReadOf(root, names, group, "memory.stat", names->cached, &cached);
+			if (ReadOf(root, names, group, names->used, "", &used))
+			{
+				used -= Min(used, cached);
+				result->room = Min(result->room, limit - Min(limit, used));
+			}
+		}
+	} while ((end = strrchr(group, '/')) != NULL);
+}
+
+/*
+ * groups is the file in /proc that has the control groups of a process, and root is
+ * where these are mounted.  Both versions are looked at: the memory of a process is
+ * controlled by one of them.
+ */
+PCacheCgroup
+PCacheReadCgroup(const char *groups, const char *root)
+{
+	PCacheCgroup result = {PG_UINT64_MAX, PG_UINT64_MAX};
+	FILE	   *file = fopen(groups, "r");
+	char		line[MAXPGPATH];
+
+	/* each line is number:controllers:group */
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+	{
+		char	   *controllers = strchr(line, ':');
+		char	   *group = controllers != NULL ? strchr(++controllers, ':') : NULL;
+
+		if (group == NULL)
+			continue;
+		*group++ = '\0';
+		group[strcspn(group, "\n")] = '\0';
+		if (controllers[0] == '\0')
+			Climb(root, &v2, group, &result);
+		else if (strcmp(controllers, "memory") == 0)
+			Climb(root, &v1, group, &result);
+	}
+	if (file != NULL)
+		fclose(file);
+	return result;
+}
