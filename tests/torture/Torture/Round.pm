@@ -330,6 +330,7 @@ sub judge_library
 	{
 		my ($wrong, $what) = judge_start($left, $line, fewer => $s->{fewer}, killed_at => $s->{killed_at});
 		$totals{$what}++;
+		say_line(sprintf('    %s: pg_control was written %.2f s before the kill: %s', $who, $s->{killed_at} - $left->{written_at}, $line)) if $what =~ /pg_control/;
 		problem("$who, $kind: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;
 		return;
 	}
