@@ -198,12 +198,11 @@ sub check_crashed_pool
 {
 	my ($s) = @_;
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
-	if ($server->{library} && $sb->{state} != STATE_CLEAN)
-	{
-		# its entries are of the last clean stop
-		$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool");
-		$descs = $s->{left} ? $s->{left}{pages} : [];
-	}
+	$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool");
+
+	# the library's entries are of the last clean stop
+	if ($s->{left}) { $descs = $s->{left}{pages} }
+	elsif ($server->{library} && $sb->{state} != STATE_CLEAN) { $descs = [] }
 	elsif ($s->{mode} eq 'always') { check_lsns($descs) }
 	my %tags;
 	$tags{ $_->{tag} }++ for @$descs;
