@@ -132,11 +132,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on four servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short regress-library-short hotset-short torture-short torture-powercut-short torture-whole-short vm-smoke meson -- walk-short differential-short
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, and 6 of the library, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on five servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short regress-library-short hotset-short torture-short torture-powercut-short torture-whole-short torture-library-short vm-smoke meson -- walk-short differential-short
 
-check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, power cuts, statements on four servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-library regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-powercut torture-whole
+check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, both of the library as well, power cuts, statements on five servers; without check-vm, check-wal-suites and check-mutants
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-library regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-library walk-library -- torture-powercut torture-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -211,10 +211,14 @@ check-abi: all vanilla ## extensions that were compiled for unpatched PostgreSQL
 check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirror" selects
 	@tests/vm/run $(SCENARIOS)
 
-check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=
+check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for an unpatched server with the library
+ifneq ($(LIBRARY),)
+	@tests/torture/run --library='$(LIBRARY)'
+else
 	@tests/torture/run
 	@tests/torture/run --powercut
 	@tests/torture/run --whole
+endif
 
 check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and many sessions: evictions, temporary tables, restarts with half of them; DURATION=, SEED=; finds most in a build with PG_CONFIGURE_EXTRA=--enable-cassert
 	@DURATION="$${DURATION:-1800}" tests/torture/run --set stress=1 --set shared_buffers=16MB --set fewer=1 --set cycles=2 --set duration=16
@@ -222,8 +226,8 @@ check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and man
 check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for an unpatched server with the library
 	@tests/torture/walk --known --random $(if $(LIBRARY),--library='$(LIBRARY)',--steer)
 
-check-differential: all vanilla ## the same statements and faults on the unpatched server and in each mode, the same answers; ROUNDS=, SEED=
-	@tests/torture/differential
+check-differential: all vanilla ## the same statements and faults on the unpatched server and in each mode, the same answers; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for that server with the library only
+	@tests/torture/differential $(if $(LIBRARY),--library='$(LIBRARY)')
 
 check-powercut: all ## the same with power cuts only, of the pool, and of all that was not synced; ROUNDS=, SEED=
 	@tests/torture/run --powercut

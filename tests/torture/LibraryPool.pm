@@ -118,6 +118,23 @@ sub present_pages
 	return @pages;
 }
 
+# The same of a start that was killed after it had judged these buffers, and before it had
+# filled them: the ledger has what is left of them.
+sub saved_pages
+{
+	my ($fh, $l) = @_;
+	my $ledger = bytes_at($fh, ALIGNMENT, 64 * $l->{slots});
+	my @pages;
+	for my $slot (0 .. length($ledger) / 64 - 1)
+	{
+		my ($seq, $spc, $db, $rel, $fork, $block, $at, $version, $flags) = unpack('Q x16 LLLlLLSS', substr($ledger, 64 * $slot, 64));
+		next if $seq & 1 || !$version || $at != $slot;
+		push @pages, { slot => $slot, spc => $spc, db => $db, rel => $rel, fork => $fork, block => $block, at => $l->{blocks} + BLCKSZ * $slot,
+			tag => "$spc/$db/$rel/$fork/$block", dirty => 0, permanent => $flags & 1, in_change => 0 };
+	}
+	return @pages;
+}
+
 # The last thing that the server saw of its cluster: when, and the checkpoint.
 sub last_sighting
 {
@@ -187,15 +204,17 @@ sub contradiction
 	return sprintf('%s page, same LSN %s, %d bytes differ, first at %d', page_kind($disk), format_lsn($p->{lsn}), scalar @diff, $diff[0]);
 }
 
-# See the head.  Nothing if that pool was not left in use in mode always.
+# See the head.  Nothing if that pool was not left in use in mode always, or if all of it was
+# saved by a clean stop.
 sub what_is_left
 {
 	my ($data, $pool) = @_;
 	open(my $fh, '<:raw', $pool) or return;
 	my $l = layout_of($fh);
-	return if $l->{state} != STATE_DIRTY || $l->{mode} != MODE_ALWAYS;
 	my $control = slurp("$data/global/pg_control");
 	my ($control_state, $checkpoint, $redo) = unpack('x16 L x12 QQ', $control);
+	my $is_saved = $l->{state} == STATE_CLEAN && $control_state != SHUTDOWNED && $control_state != SHUTDOWNED_IN_RECOVERY;
+	return if $l->{mode} != MODE_ALWAYS || $l->{state} != STATE_DIRTY && !$is_saved;
 	my ($seen_at, $seen_checkpoint) = last_sighting($fh);
 	my $judge_files = $control_state != SHUTDOWNED && $control_state != SHUTDOWNED_IN_RECOVERY;
 	my $written_at = (stat("$data/global/pg_control"))[9];
@@ -203,7 +222,7 @@ sub what_is_left
 		late => $seen_checkpoint != $checkpoint || $written_at > $seen_at - COARSE,
 		written_at => $written_at, dead => unpack('Q', bytes_at($fh, READ_ERRORS, 8)) || unpack('Q', bytes_at($fh, SUSPECT, 8)));
 	my %files;
-	for my $p (present_pages($pool))
+	for my $p ($is_saved ? saved_pages($fh, $l) : present_pages($pool))
 	{
 		$p->{page} = bytes_at($fh, $p->{at}, BLCKSZ);
 		$p->{lsn} = page_lsn($p->{page});

@@ -6,18 +6,20 @@
 
 =head1 NAME
 
-differential.pl - the same statements and the same faults on four servers
+differential.pl - the same statements and the same faults on several servers
 
 =head1 SYNOPSIS
 
-  differential.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N
-    [--steps N] [--mutant NAME]
+  differential.pl [--pg-bin DIR] --library DIR --vanilla DIR --work DIR --keep DIR --seed N
+    --rounds N [--steps N] [--mutant NAME]
 
 =head1 DESCRIPTION
 
-Started by tests/torture/differential, which see.  Four clusters are copies of
-one: "stock" has the unpatched server, and the others the modes off,
-planned_restart and always.  One session sends each of them the same statements
+Started by tests/torture/differential, which see.  Five clusters are copies of
+one: "stock" has the unpatched server, three have ours in the modes off,
+planned_restart and always, and "library" has the unpatched server with the
+library, in mode always.  Without --pg-bin there are three, the unpatched server,
+and "library_planned" and "library".  One session sends each of them the same statements
 (Workload), and at the end of each round the same happens to all of them, often
 within a transaction.  Each answer must be that of the unpatched server, and at
 the end tables, indexes and the schema must be so, too.  @MAY_DIFFER is all that
@@ -48,8 +50,8 @@ use Walk::Random;
 use Walk::Util;
 use Workload;
 
-my %opt = (seed => time, rounds => 6, steps => 40, port => 54900, mutant => '');
-GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'steps=i', 'port=i', 'mutant=s')
+my %opt = ('pg-bin' => '', seed => time, rounds => 6, steps => 40, port => 54900, mutant => '');
+GetOptions(\%opt, 'pg-bin=s', 'library=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'steps=i', 'port=i', 'mutant=s')
   or die "usage: see tests/torture/differential\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -73,12 +75,16 @@ my @MAY_DIFFER = (
 	});
 
 # The servers, in this order; the first one says what is right.
-my @SERVERS = ([ 'stock', 'off' ], [ 'off', 'off' ], [ 'planned_restart', 'planned_restart' ], [ 'always', 'always' ]);
+my $library = ServerKind->new($opt{library}, library => 1);
+my @SERVERS = ([ 'stock', 'off' ],
+	$opt{'pg-bin'} ? ([ 'off', 'off' ], [ 'planned_restart', 'planned_restart' ], [ 'always', 'always' ]) : [ 'library_planned', 'planned_restart', $library ],
+	[ 'library', 'always', $library ]);
+my $programs = $opt{'pg-bin'} || $opt{library};
 
 my $work = $opt{work};
 my ($failed, %totals) = (0);
-my $walk = bless { dir => $work, sockets => "$work/sockets", archive => "$work/archive", bin => $opt{'pg-bin'},
-	vanilla => $opt{vanilla}, server => ServerKind->new($opt{'pg-bin'}), port => $opt{port}, clusters => {}, totals => \%totals, seed => $opt{seed} }, 'Walk';
+my $walk = bless { dir => $work, sockets => "$work/sockets", archive => "$work/archive", bin => $programs,
+	vanilla => $opt{vanilla}, server => ServerKind->new($programs), port => $opt{port}, clusters => {}, totals => \%totals, seed => $opt{seed} }, 'Walk';
 
 sub fail
 {
@@ -169,10 +175,10 @@ sub make_servers
 	my $checksums = $r->chance('checksums', 0.5);
 	print '  ', $r->text, "\n";
 	must_run("$work/out", "$opt{'vanilla'}/initdb", '-D', "$work/template", '-A', 'trust', '-U', 'postgres', '--no-sync',
-		'--no-instructions', '--locale=C', '--encoding=UTF8', '--wal-segsize=1', $checksums ? '-k' : '--no-data-checksums');
+		'--no-instructions', '--locale=C', '--encoding=UTF8', '--wal-segsize=1', $walk->{server}->checksums($checksums));
 	for my $s (@SERVERS)
 	{
-		my $c = Walk::Cluster->new($walk, $s->[0], conf => { %conf, persistent_cache_mode => $s->[1] });
+		my $c = Walk::Cluster->new($walk, $s->[0], conf => { %conf, persistent_cache_mode => $s->[1] }, $s->[2] ? (server => $s->[2], programs => $opt{library}) : ());
 		$walk->{clusters}{ $s->[0] } = $c;
 		$c->{writes} = [];
 		if ($s->[0] eq 'stock')
@@ -314,6 +320,10 @@ sub one_round
 			sleep 0.01 while !($c->connect)[0] && !defined $c->ended && time < $deadline;
 		}
 		my ($line) = $c->outcome;
+
+		# it keeps pages whatever the fault was, unless a checkpoint has just ended
+		fail("$c->{name}: round $round, $fault: $line") if $c->{name} eq 'library' && $fault ne 'nothing' && !$c->{without}
+		  && $line !~ /^(?:kept [1-9]|starting cold: (?:the pool knows of checkpoint|the control file is not what))/;
 		push @kept, "$c->{name}: " . ($line =~ /^(kept \d+|starting cold)/ ? $1 : '-');
 	}
 	$totals{"fault $fault"}++;

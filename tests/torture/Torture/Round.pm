@@ -198,12 +198,11 @@ sub check_crashed_pool
 {
 	my ($s) = @_;
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
-	if ($server->{library} && $sb->{state} != STATE_CLEAN)
-	{
-		# its entries are of the last clean stop
-		$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool");
-		$descs = $s->{left} ? $s->{left}{pages} : [];
-	}
+	$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool");
+
+	# the library's entries are of the last clean stop
+	if ($s->{left}) { $descs = $s->{left}{pages} }
+	elsif ($server->{library} && $sb->{state} != STATE_CLEAN) { $descs = [] }
 	elsif ($s->{mode} eq 'always') { check_lsns($descs) }
 	my %tags;
 	$tags{ $_->{tag} }++ for @$descs;
@@ -330,6 +329,7 @@ sub judge_library
 	{
 		my ($wrong, $what) = judge_start($left, $line, fewer => $s->{fewer}, killed_at => $s->{killed_at});
 		$totals{$what}++;
+		say_line(sprintf('    %s: pg_control was written %.2f s before the kill: %s', $who, $s->{killed_at} - $left->{written_at}, $line)) if $what =~ /pg_control/;
 		problem("$who, $kind: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;
 		return;
 	}

@@ -18,6 +18,7 @@ The fields that events look at:
   recovery  undef, "standby" or "targeted": the signal file
   target    settings of a recovery target
   conf      what differs from the basic settings; mode, shared_buffers and so on
+  server, programs   its kind, and where its programs are, if not those of the walk
   dead      neither this cluster nor its copy can be started
 
 =cut
@@ -68,7 +69,7 @@ sub init_pool
 	my ($c, @options) = @_;
 	local %Programs::env = $c->shim;
 	$c->keep_files;
-	must_run($c->{out}, "$c->{walk}{bin}/pg_pcache", 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE", @options);
+	must_run($c->{out}, $c->bin . '/pg_pcache', 'init', '-D', $c->{data}, "--directory=$c->{pool}", "--size=$POOL_SIZE", @options);
 	return;
 }
 
@@ -155,7 +156,7 @@ sub write_conf
 
 	$conf{primary_conninfo} = "'host=$w->{sockets} port=$w->{clusters}{ $c->{upstream} }{port} user=postgres application_name=$c->{name}'"
 	  if $c->{upstream} && $c->{stream};
-	%conf = $how{plain} ? $w->{server}->plain_settings(%conf) : $w->{server}->settings($c->{pool}, %conf);
+	%conf = $how{plain} ? $c->server->plain_settings(%conf) : $c->server->settings($c->{pool}, %conf);
 	spew("$c->{data}/postgresql.conf", join('', map { "$_ = $conf{$_}\n" } sort keys %conf));
 	unlink "$c->{data}/standby.signal", "$c->{data}/recovery.signal";
 	spew("$c->{data}/standby.signal", '') if ($c->{recovery} // '') eq 'standby';
@@ -164,9 +165,11 @@ sub write_conf
 }
 
 # The programs to use: "ours" or "stock".
-sub bin { my ($c, $who) = @_; return ($who // 'ours') eq 'stock' ? $c->{walk}{vanilla} : $c->{walk}{bin}; }
+sub bin { my ($c, $who) = @_; return ($who // 'ours') eq 'stock' ? $c->{walk}{vanilla} : $c->{programs} // $c->{walk}{bin}; }
 
-sub knows_pool { my ($c) = @_; return $c->{walk}{server}->knows_pool($c->{data}); }
+sub server { my ($c) = @_; return $c->{server} // $c->{walk}{server}; }
+
+sub knows_pool { my ($c) = @_; return $c->server->knows_pool($c->{data}); }
 
 # Start a postmaster, and do not wait for it.  bin, conf, and plain as above;
 # limited: what pg_wal has room for is as before.
@@ -183,7 +186,7 @@ sub spawn
 	# copies in steps of 16 bytes, as on a processor that has nothing wider
 	local %Programs::env = (GLIBC_TUNABLES => 'glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM', ($how{bin} // '') eq 'stock' ? () : $c->shim);
 	$c->keep_files if ($how{bin} // '') ne 'stock';
-	$c->{without} = $c->{walk}{server}->without($c->{data}, "$c->{pool}/pool") // (($c->{broken} // '') eq 'dropped' ? undef : $c->{broken});
+	$c->{without} = $c->server->without($c->{data}, "$c->{pool}/pool") // (($c->{broken} // '') eq 'dropped' ? undef : $c->{broken});
 	$c->{pid} = start_to($c->{log}, $c->bin($how{bin}) . '/postgres', '-D', $c->{data});
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
@@ -289,7 +292,7 @@ sub note_ending
 {
 	my ($c, $by) = @_;
 	my $mode = ($c->{run_conf} // {})->{persistent_cache_mode} // $c->{conf}{persistent_cache_mode};
-	$c->{ending} = $by if $c->{walk}{server}{library} && !$c->{up} && $mode eq 'always' && !$c->{without} && !$c->{run_plain};
+	$c->{ending} = $by if $c->server->{library} && !$c->{up} && $mode eq 'always' && !$c->{without} && !$c->{run_plain};
 	return;
 }
 
@@ -301,7 +304,7 @@ sub verify
 	$c->write_conf;
 	unlink $file, "$file.err";
 	local %Programs::env = $c->shim;
-	my $rc = run_to("$file.err", 'sh', '-c', 'exec "$0" verify --json --restore-target-wal -D "$1" > "$2"', "$c->{walk}{bin}/pg_pcache", $c->{data}, $file);
+	my $rc = run_to("$file.err", 'sh', '-c', 'exec "$0" verify --json --restore-target-wal -D "$1" > "$2"', $c->bin . '/pg_pcache', $c->{data}, $file);
 	my $text = slurp($file);
 	return { rc => $rc, error => slurp("$file.err"), $text ? %{ JSON::PP::decode_json($text) } : () };
 }
@@ -344,7 +347,7 @@ sub control
 	my ($c, $what) = @_;
 	my $out = "$c->{dir}/control";
 	unlink $out;
-	run_to($out, "$c->{walk}{bin}/pg_controldata", $c->{data});
+	run_to($out, $c->bin . '/pg_controldata', $c->{data});
 	return slurp($out) =~ /^\Q$what\E:\s+(.*)$/m ? $1 : '';
 }
 
