@@ -136,7 +136,8 @@ Look(bool is_beat)
 		LookAtWal();
 	if (!PCacheReadControl(&control))
 		return;
-	if (!is_beat && sighting.generation == PCacheGenerationOf(&control))
+	if (!is_beat && sighting.generation == PCacheGenerationOf(&control) &&
+		sighting.min_recovery_point == control.minRecoveryPoint)
 		return;
 	PCacheSightingMake(&sighting, &control, now);
 	PCacheSightingStore(&PCacheThePool.map, &sighting);

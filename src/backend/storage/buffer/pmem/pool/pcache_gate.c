@@ -293,6 +293,16 @@ GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
 					  _("the control file is not what the pool's server last saw"));
 	}
+
+	/*
+	 * The generation leaves that out.  A session of a hot standby has set hints about
+	 * what was replayed up to there, and if hints are logged, no file has them.
+	 */
+	if (control->minRecoveryPoint < seen->min_recovery_point)
+		return Refuse(PCACHE_COLD_CONTROL_CHANGED,
+					  _("recovery has to reach %X/%X only, the pool's server last saw %X/%X"),
+					  LSN_FORMAT_ARGS(control->minRecoveryPoint),
+					  LSN_FORMAT_ARGS(seen->min_recovery_point));
 	if (!PCacheHeaderLayoutIsSane(&sb->headers))
 		return Refuse(PCACHE_COLD_VERSION,
 					  _("the pool does not tell how its buffer headers look"));

@@ -71,6 +71,7 @@ PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 {
 	sighting->generation = PCacheGenerationOf(control);
 	sighting->checkpoint = control->checkPoint;
+	sighting->min_recovery_point = control->minRecoveryPoint;
 	sighting->seen_at = seen_at;
 }
 
