@@ -16,6 +16,7 @@
  *		8 KiB + 192		how a process died that may have overwritten pages
  *		8 KiB + 256		what was last seen of the cluster (two slots); library only
  *		8 KiB + 512		whether read errors were ignored; library only
+ *		8 KiB + 520		where a prepared transaction was rolled back; library only
  *		12 KiB			memory errors that processes died of
  *		16 KiB			databases whose files redo has copied
  *		2 MiB			descriptor array, one cache line per slot
@@ -69,6 +70,7 @@
 #define PCACHE_SUSPECT_OFFSET	(PCACHE_WATERMARK_OFFSET + 3 * PCACHE_CACHE_LINE)
 #define PCACHE_SIGHTING_OFFSET	(PCACHE_WATERMARK_OFFSET + 4 * PCACHE_CACHE_LINE)
 #define PCACHE_READ_ERRORS_OFFSET	(PCACHE_WATERMARK_OFFSET + 8 * PCACHE_CACHE_LINE)
+#define PCACHE_ROLLED_BACK_OFFSET	(PCACHE_READ_ERRORS_OFFSET + 8)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
 #define PCACHE_COPY_NOTES_OFFSET 16384
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT

@@ -148,6 +148,10 @@ extern void PCacheWatchDeaths(void);
 /* pcache_dbase.c */
 extern void PCacheWrapRedo(void);
 
+/* pcache_prepared.c */
+extern void PCacheNoteRolledBack(uint64 lsn);
+extern void PCacheWatchPrepared(void);
+
 /* pcache_server.c */
 extern bool PCacheServerIsPatched(PCacheError *err);
 extern bool PCacheServerIsKnown(PCacheError *err);

@@ -237,6 +237,7 @@ BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	(void) PCacheStoreOrTell();
 	PCacheNoteStart(facts, PCacheStart.post_mortem);
 	PCacheNoteReadErrors(PCacheReadErrorsAreIgnored());
+	PCacheNoteRolledBack(0);
 	if (facts->suspect.died != 0)
 		(void) PCacheSuspectForget(&pool->map, facts->suspect.died);
 }

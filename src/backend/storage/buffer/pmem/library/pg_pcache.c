@@ -169,6 +169,7 @@ _PG_init(void)
 	if (pcache_mode == PERSISTENT_CACHE_OFF)
 		return;
 	PCacheWrapRedo();
+	PCacheWatchPrepared();
 	PCacheWatchReadErrors();
 	PCacheWatchDeaths();
 	PCacheRegisterWorker();

@@ -66,6 +66,9 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 		facts->read_errors_ignored =
 			!PCacheReadExact(pool->fd, &ignored, sizeof(ignored), PCACHE_READ_ERRORS_OFFSET) ||
 			ignored != 0;
+		if (!PCacheReadExact(pool->fd, &facts->rolled_back_at,
+							 sizeof(facts->rolled_back_at), PCACHE_ROLLED_BACK_OFFSET))
+			facts->rolled_back_at = PG_UINT64_MAX;
 	}
 }
 

@@ -388,6 +388,20 @@ GateRecovery(const PCacheGateFacts *facts)
 }
 
 /*
+ * May a page have the hint that a prepared transaction was rolled back, which is not so
+ * on the timeline that recovery is going to follow?
+ */
+static PCacheVerdict
+GatePrepared(const PCacheGateFacts *facts)
+{
+	if (facts->rolled_back_at < facts->control->checkPointCopy.redo)
+		return warm;
+	return PCacheRefuse(PCACHE_COLD_TIMELINE,
+				  _("a prepared transaction was rolled back before %X/%X, and recovery may follow a timeline where it was not"),
+				  LSN_FORMAT_ARGS(facts->rolled_back_at));
+}
+
+/*
  * Is it known which of the pool's pages can be read?  Bad blocks as such are
  * for the page gate, but a note that GateSuspect() has not seen may have been
  * on one.
@@ -451,6 +465,8 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		verdict = GateShutdown(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateRecovery(facts);
+	if (verdict.refusal == PCACHE_WARM && PCacheIsLibrary())
+		verdict = GatePrepared(facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateMedia(facts);
 	if (verdict.refusal == PCACHE_WARM)

@@ -1,0 +1,228 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+=pod
+
+=head1 NAME
+
+PCacheKilled - what is done to a cluster between a kill and the next start
+
+=head1 SYNOPSIS
+
+  use PCacheKilled;
+
+  kill_all($node);
+  stock_run($node, 'fast', 'UPDATE t SET i = i + 1');
+  start_cold($node, qr/^the pool knows of checkpoint /, 'a stock run');
+
+=head1 DESCRIPTION
+
+For tests of mode always, beside PCacheModule.
+
+=cut
+
+package PCacheKilled;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use PCacheModule;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  $SIGHTED
+  stock_start
+  stock_stop
+  stock_run
+  stop_in_redo
+  children
+  child
+  frozen_copy
+  exchange
+  evict
+  read_sighting
+  patch_sighting
+  start_warm
+  pause_for_sighting
+);
+
+use constant SIGHTING_OFFSET => 8192 + 256;
+use constant SIGHTING_SIZE => 128;
+
+# How long it takes until the worker has surely said that the server lives, and until a
+# file that is changed is surely changed later than the server itself can have done.
+our $SIGHTED = 1.1;
+
+sub pause_for_sighting { select undef, undef, undef, $_[0] // $SIGHTED; return }
+
+# The data directory with a server that has not the library.
+sub stock_start
+{
+	my ($node, @more) = @_;
+
+	local %ENV = $node->_get_env();
+	unlink $node->data_dir . '/postmaster.pid';
+	system_or_bail('pg_ctl', '-D' => $node->data_dir, '-l' => $node->logfile . '.stock', '-o' => "-c shared_preload_libraries=''", @more, 'start');
+	return;
+}
+
+sub stock_stop
+{
+	my ($node, $mode) = @_;
+
+	local %ENV = $node->_get_env();
+	system_or_bail('pg_ctl', '-D' => $node->data_dir, '-m' => $mode, '-w', 'stop');
+	return;
+}
+
+sub stock_run
+{
+	my ($node, $mode, $sql) = @_;
+
+	stock_start($node, '-w');
+	$node->safe_psql('postgres', $sql) if $sql;
+	stock_stop($node, $mode);
+	return;
+}
+
+# The processes that have this parent, by PID: what "ps" shows of each.
+sub children
+{
+	my ($parent) = @_;
+	my %children;
+
+	for my $stat (glob '/proc/[0-9]*/stat')
+	{
+		my $line = eval { slurp_file($stat) } // next;
+
+		next if $line !~ /^(\d+) \(.*\) \S+ $parent /s;
+		my $pid = $1;
+		$children{$pid} = (eval { slurp_file("/proc/$pid/cmdline") } // '') =~ s/\0+/ /gr;
+	}
+	return \%children;
+}
+
+# The child of a postmaster that has this in its title.
+sub child
+{
+	my ($postmaster, $title) = @_;
+	my $children = children($postmaster);
+	my ($pid) = grep { $children->{$_} =~ /$title/ } keys %$children;
+
+	return $pid;
+}
+
+# A server that has just been started, and logs there, does not get on in redo.  Returns
+# the postmaster, once its startup process is stopped.
+sub stop_in_redo
+{
+	my ($node, $log, $offset) = @_;
+
+	for (1 .. 200 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my $text = -e $log ? slurp_file($log, $offset) : '';
+
+		if ($text =~ /redo starts/)
+		{
+			my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+			my $startup = child($postmaster, 'startup') // die 'redo is done already';
+
+			kill 'STOP', $startup;
+			die 'redo is done already' if slurp_file($log, $offset) =~ /redo done/;
+			return $postmaster;
+		}
+		select undef, undef, undef, 0.005;
+	}
+	die "no redo in $log";
+}
+
+# A copy of the data directory of a server that runs, of one moment, as a file system or a
+# volume manager would make it.
+sub frozen_copy
+{
+	my ($node, $copy) = @_;
+	my @pids = ($node->{_pid}, keys %{ children($node->{_pid}) });
+
+	kill 'STOP', @pids;
+	system_or_bail('cp', '-a', $node->data_dir, $copy);
+	kill 'CONT', @pids;
+	return;
+}
+
+# Have a copy be the data directory of a node that is down.  Files keep the time of their
+# last change, as when a file system is rolled back.
+sub exchange
+{
+	my ($node, $copy) = @_;
+
+	rename $node->data_dir, $node->data_dir . '.gone' or die;
+	rename $copy, $node->data_dir or die;
+	unlink $node->data_dir . '/postmaster.pid';
+	system_or_bail('rm', '-rf', $node->data_dir . '.gone');
+	return;
+}
+
+# Have what is in shared buffers be written and leave them, without a checkpoint.  The node
+# needs a table "filler" that is larger than they are.
+sub evict
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', q{SELECT pg_prewarm('filler')}) for 1 .. 6;
+	return;
+}
+
+# What the server of a pool has last seen, as bytes, and where in the pool they are.
+sub sighting_slot
+{
+	my ($pool) = @_;
+	my @slots = map { [ SIGHTING_OFFSET + $_ * SIGHTING_SIZE, read_bytes($pool, SIGHTING_OFFSET + $_ * SIGHTING_SIZE, SIGHTING_SIZE) ] } 0, 1;
+
+	return @{ (sort { unpack('Q', $b->[1]) <=> unpack('Q', $a->[1]) } @slots)[0] };
+}
+
+sub read_sighting
+{
+	my ($pool) = @_;
+	my ($at, $bytes) = sighting_slot($pool);
+	my %fields;
+
+	$fields{ $_->{name} } = unpack $_->{template}, substr $bytes, $_->{offset}, $_->{size} for struct_fields('PCacheSighting');
+	return \%fields;
+}
+
+# Change fields of it: name => value.
+sub patch_sighting
+{
+	my ($pool, %changes) = @_;
+	my ($at, $bytes) = sighting_slot($pool);
+
+	for my $f (struct_fields('PCacheSighting'))
+	{
+		$changes{crc} = crc32c(substr $bytes, 0, $f->{offset}) if $f->{name} eq 'crc';
+		substr($bytes, $f->{offset}, $f->{size}) = pack $f->{template}, $changes{ $f->{name} } if exists $changes{ $f->{name} };
+	}
+	write_bytes($pool, $at, $bytes);
+	return;
+}
+
+# A test: a server that was killed keeps pages, at least so many (default 1), and contents
+# are right.  changed => 1: it drops some because their file was changed, 0: it does not.
+# Returns the outcome.
+sub start_warm
+{
+	my ($node, $name, %params) = @_;
+	my $outcome = start_and_compare($node, $name, %params);
+	my $changed = $outcome->{dropped}{'file changed'} // 0;
+
+	is($outcome->{start}, 'warm', "$name: warm") or diag($outcome->{reason} // $outcome->{log});
+	cmp_ok($outcome->{kept} // -1, '>=', $params{at_least} // 1, "$name: kept " . ($outcome->{kept} // 'no') . ' pages');
+	is($outcome->{kept}, 0, "$name: kept none") if ($params{at_least} // 1) == 0;
+	cmp_ok($changed, $params{changed} ? '>' : '==', 0, "$name: $changed pages were dropped, file changed") if defined $params{changed};
+	return $outcome;
+}
+
+1;
