@@ -422,7 +422,10 @@ TestKilled(void **state)
 	assert_true(PCacheWatermarkFromDisk(&seen->written, 1, end, segment_size));
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
 
-	/* files must be as they were a second later, if the clock was not set back */
+	/*
+	 * files must be as they were a second later, if the clock was not set
+	 * back
+	 */
 	PCacheSetCompleted(&page_facts, &sb, &facts);
 	assert_false(page_facts.all_written);
 	assert_true(page_facts.unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);

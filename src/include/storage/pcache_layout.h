@@ -146,14 +146,15 @@ typedef struct PCacheHeaderLayout
 	uint16		state;
 	uint16		content_lock;	/* of the lock's state */
 	uint16		reserved;
-	uint32		present;		/* bits of state: all are set if there is a page */
+	uint32		present;		/* bits of state: all are set if there is a
+								 * page */
 	uint32		dirty;			/* set if the page has to be written */
 	uint32		in_change;		/* any set: an I/O, or the header is locked */
 	uint32		permanent;
 	uint32		usage_count_mask;
 	uint32		usage_count_one;
 	uint32		lock_held;		/* bits of content_lock: any set if it is held */
-} PCacheHeaderLayout;
+}			PCacheHeaderLayout;
 
 StaticAssertDecl(sizeof(PCacheHeaderLayout) == 36, "PCacheHeaderLayout");
 
@@ -272,14 +273,16 @@ StaticAssertDecl(offsetof(PCacheWatermark, crc) == 28, "PCacheWatermark");
 typedef struct PCacheSighting
 {
 	uint64		number;			/* of the sighting; 0 if there was none */
-	uint64		generation;		/* what pg_control said, see PCacheGenerationOf() */
+	uint64		generation;		/* what pg_control said, see
+								 * PCacheGenerationOf() */
 	uint64		checkpoint;		/* location of the one in pg_control */
 	int64		seen_at;		/* nanoseconds since 1970 */
-	PCacheWatermark written;	/* how far WAL was written, be it durable or not */
+	PCacheWatermark written;	/* how far WAL was written, be it durable or
+								 * not */
 	uint64		min_recovery_point; /* in pg_control; 0 on a primary */
 	char		reserved[52];
 	uint32		crc;			/* CRC-32C over all that precedes it */
-} PCacheSighting;
+}			PCacheSighting;
 
 StaticAssertDecl(sizeof(PCacheSighting) == 2 * PCACHE_CACHE_LINE, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, written) == 32, "PCacheSighting");

@@ -91,7 +91,10 @@ PCacheKindSurvives(PCacheFsKind kind, const char *path, PCacheError *err)
 {
 	const char *why = NULL;
 
-	/* the library's pool survives processes anywhere, and is cold after power was lost */
+	/*
+	 * the library's pool survives processes anywhere, and is cold after power
+	 * was lost
+	 */
 	if (PCacheIsLibrary())
 		return true;
 	if (kind == PCACHE_FS_FILE)

@@ -161,7 +161,7 @@ GateSuspect(const PCacheGateFacts *facts)
 
 	if (facts->read_errors_ignored)
 		return PCacheRefuse(PCACHE_COLD_SUSPECT,
-					  _("pages may have been read with \"zero_damaged_pages\" or \"ignore_checksum_failure\""));
+							_("pages may have been read with \"zero_damaged_pages\" or \"ignore_checksum_failure\""));
 	if (facts->suspect.died == 0)
 		return warm;
 	PCacheSuspectDescribe(&facts->suspect, death, sizeof(death));
@@ -277,35 +277,36 @@ static PCacheVerdict
 GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	const ControlFileData *control = facts->control;
-	const PCacheSighting *seen = &facts->sighting;
+	const		PCacheSighting *seen = &facts->sighting;
 	PCacheError err;
 
 	if (PCacheHostRestarted(sb, facts))
 		return PCacheRefuse(PCACHE_COLD_POWER,
-					  _("the host was restarted, and the server was not shut down cleanly"));
+							_("the host was restarted, and the server was not shut down cleanly"));
 	if (seen->generation != PCacheGenerationOf(control))
 	{
 		if (seen->checkpoint != control->checkPoint)
 			return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
-						  _("the pool knows of checkpoint %X/%X, the last checkpoint of the cluster is at %X/%X"),
-						  LSN_FORMAT_ARGS(seen->checkpoint),
-						  LSN_FORMAT_ARGS(control->checkPoint));
+								_("the pool knows of checkpoint %X/%X, the last checkpoint of the cluster is at %X/%X"),
+								LSN_FORMAT_ARGS(seen->checkpoint),
+								LSN_FORMAT_ARGS(control->checkPoint));
 		return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
-					  _("the control file is not what the pool's server last saw"));
+							_("the control file is not what the pool's server last saw"));
 	}
 
 	/*
-	 * The generation leaves that out.  A session of a hot standby has set hints about
-	 * what was replayed up to there, and if hints are logged, no file has them.
+	 * The generation leaves that out.  A session of a hot standby has set
+	 * hints about what was replayed up to there, and if hints are logged, no
+	 * file has them.
 	 */
 	if (control->minRecoveryPoint < seen->min_recovery_point)
 		return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
-					  _("recovery has to reach %X/%X only, the pool's server last saw %X/%X"),
-					  LSN_FORMAT_ARGS(control->minRecoveryPoint),
-					  LSN_FORMAT_ARGS(seen->min_recovery_point));
+							_("recovery has to reach %X/%X only, the pool's server last saw %X/%X"),
+							LSN_FORMAT_ARGS(control->minRecoveryPoint),
+							LSN_FORMAT_ARGS(seen->min_recovery_point));
 	if (!PCacheHeaderLayoutIsSane(&sb->headers))
 		return PCacheRefuse(PCACHE_COLD_VERSION,
-					  _("the pool does not tell how its buffer headers look"));
+							_("the pool does not tell how its buffer headers look"));
 	if (!PCacheWitnessMatches(&seen->written, control->xlog_seg_size, &err))
 		return PCacheRefuse(PCACHE_COLD_WATERMARK, "%s", err.message);
 	return warm;
@@ -339,7 +340,10 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 								sb->state);
 	}
 
-	/* the library has saved what a killed server left, and the start ended there */
+	/*
+	 * the library has saved what a killed server left, and the start ended
+	 * there
+	 */
 	if (control->state != DB_SHUTDOWNED &&
 		control->state != DB_SHUTDOWNED_IN_RECOVERY &&
 		!(PCacheIsLibrary() && sb->control_state == control->state))
@@ -397,8 +401,8 @@ GatePrepared(const PCacheGateFacts *facts)
 	if (facts->rolled_back_at < facts->control->checkPointCopy.redo)
 		return warm;
 	return PCacheRefuse(PCACHE_COLD_TIMELINE,
-				  _("a prepared transaction was rolled back before %X/%X, and recovery may follow a timeline where it was not"),
-				  LSN_FORMAT_ARGS(facts->rolled_back_at));
+						_("a prepared transaction was rolled back before %X/%X, and recovery may follow a timeline where it was not"),
+						LSN_FORMAT_ARGS(facts->rolled_back_at));
 }
 
 /*
