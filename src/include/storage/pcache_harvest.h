@@ -16,8 +16,8 @@
 #include "storage/pcache_descriptor.h"
 #include "storage/pcache_pool.h"
 
-extern bool PCacheHeaderLayoutIsSane(const PCacheHeaderLayout * layout);
-extern bool PCacheHarvestHeader(const PCacheHeaderLayout * layout,
+extern bool PCacheHeaderLayoutIsSane(const PCacheHeaderLayout *layout);
+extern bool PCacheHarvestHeader(const PCacheHeaderLayout *layout,
 								const char *header, uint32 slot,
 								PCacheDescriptor *entry);
 extern void PCacheHarvestLsn(PCacheDescriptor *entry, const PageHeaderData *page);

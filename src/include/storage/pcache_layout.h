@@ -154,7 +154,7 @@ typedef struct PCacheHeaderLayout
 	uint32		usage_count_mask;
 	uint32		usage_count_one;
 	uint32		lock_held;		/* bits of content_lock: any set if it is held */
-}			PCacheHeaderLayout;
+} PCacheHeaderLayout;
 
 StaticAssertDecl(sizeof(PCacheHeaderLayout) == 36, "PCacheHeaderLayout");
 
@@ -282,7 +282,7 @@ typedef struct PCacheSighting
 	uint64		min_recovery_point; /* in pg_control; 0 on a primary */
 	char		reserved[52];
 	uint32		crc;			/* CRC-32C over all that precedes it */
-}			PCacheSighting;
+} PCacheSighting;
 
 StaticAssertDecl(sizeof(PCacheSighting) == 2 * PCACHE_CACHE_LINE, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, written) == 32, "PCacheSighting");

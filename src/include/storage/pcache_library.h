@@ -155,7 +155,7 @@ extern void PCacheWatchPrepared(void);
 /* pcache_server.c */
 extern bool PCacheServerIsPatched(PCacheError *err);
 extern bool PCacheServerIsKnown(PCacheError *err);
-extern void PCacheDescribeHeaders(PCacheHeaderLayout * layout);
+extern void PCacheDescribeHeaders(PCacheHeaderLayout *layout);
 extern bool PCacheHeadersAreKnown(PCacheError *err);
 extern bool PCacheSettingIsPending(const char *name);
 extern bool PCacheReadErrorsAreIgnored(void);

@@ -66,9 +66,9 @@ extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen
 #define PCACHE_SIGHTING_TOLERANCE	(3 * PCACHE_NSEC / 10)
 
 extern uint64 PCacheGenerationOf(const ControlFileData *control);
-extern void PCacheSightingMake(PCacheSighting * sighting, const ControlFileData *control,
+extern void PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 							   int64 seen_at);
-extern void PCacheSightingStore(const PCacheMapping *map, PCacheSighting * sighting);
-extern bool PCacheReadSighting(int fd, PCacheSighting * sighting);
+extern void PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting);
+extern bool PCacheReadSighting(int fd, PCacheSighting *sighting);
 
 #endif							/* PCACHE_WITNESS_H */

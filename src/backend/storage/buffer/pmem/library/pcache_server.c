@@ -93,7 +93,7 @@ LearnLockHeld(void)
 
 /* How the headers of this server look, for who judges them when it is dead. */
 void
-PCacheDescribeHeaders(PCacheHeaderLayout * layout)
+PCacheDescribeHeaders(PCacheHeaderLayout *layout)
 {
 	memset(layout, 0, sizeof(*layout));
 	layout->tag = offsetof(BufferDesc, tag);

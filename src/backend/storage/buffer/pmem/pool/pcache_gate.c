@@ -277,7 +277,7 @@ static PCacheVerdict
 GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	const ControlFileData *control = facts->control;
-	const		PCacheSighting *seen = &facts->sighting;
+	const PCacheSighting *seen = &facts->sighting;
 	PCacheError err;
 
 	if (PCacheHostRestarted(sb, facts))

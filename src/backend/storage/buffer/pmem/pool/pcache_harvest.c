@@ -26,7 +26,7 @@
 
 /* Does everything that a pool says of its headers lie in a header? */
 bool
-PCacheHeaderLayoutIsSane(const PCacheHeaderLayout * layout)
+PCacheHeaderLayoutIsSane(const PCacheHeaderLayout *layout)
 {
 	return layout->present != 0 && layout->usage_count_one != 0 && layout->lock_held != 0 &&
 		layout->tag + sizeof(PCachePageKey) <= PCACHE_HEADER_SIZE &&
@@ -54,7 +54,7 @@ WordAt(const char *header, uint16 offset)
  * nothing.
  */
 bool
-PCacheHarvestHeader(const PCacheHeaderLayout * layout, const char *header,
+PCacheHarvestHeader(const PCacheHeaderLayout *layout, const char *header,
 					uint32 slot, PCacheDescriptor *entry)
 {
 	uint32		state = WordAt(header, layout->state);

@@ -27,7 +27,7 @@
 #include "storage/pcache_witness.h"
 
 static uint32
-SightingCrc(const PCacheSighting * sighting)
+SightingCrc(const PCacheSighting *sighting)
 {
 	pg_crc32c	crc;
 
@@ -66,7 +66,7 @@ PCacheGenerationOf(const ControlFileData *control)
  * it says of WAL is left as it was.
  */
 void
-PCacheSightingMake(PCacheSighting * sighting, const ControlFileData *control,
+PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 				   int64 seen_at)
 {
 	sighting->generation = PCacheGenerationOf(control);
@@ -80,7 +80,7 @@ PCacheSightingMake(PCacheSighting * sighting, const ControlFileData *control,
  * moment, and then the one before it is still there.  Nobody else may store one.
  */
 void
-PCacheSightingStore(const PCacheMapping *map, PCacheSighting * sighting)
+PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting)
 {
 	PCacheSighting *slots = (PCacheSighting *) (map->base + PCACHE_SIGHTING_OFFSET);
 
@@ -94,7 +94,7 @@ PCacheSightingStore(const PCacheMapping *map, PCacheSighting * sighting)
  * there is none.
  */
 bool
-PCacheReadSighting(int fd, PCacheSighting * sighting)
+PCacheReadSighting(int fd, PCacheSighting *sighting)
 {
 	PCacheSighting slots[2];
 
