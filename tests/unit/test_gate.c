@@ -618,10 +618,11 @@ TestHostile(void **state)
 static void
 TestEmpty(void **state)
 {
-	assert_int_equal(PCacheEmptyGate(true, 1).refusal, PCACHE_WARM);
-	assert_int_equal(PCacheEmptyGate(false, 1).refusal, PCACHE_WARM);
-	assert_int_equal(PCacheEmptyGate(true, 0).refusal, PCACHE_COLD_NO_PAGES);
-	assert_int_equal(PCacheEmptyGate(false, 0).refusal, PCACHE_COLD_NO_PAGES);
+	assert_int_equal(PCacheEmptyGate(true, 1, 1).refusal, PCACHE_WARM);
+	assert_int_equal(PCacheEmptyGate(false, 1, 1).refusal, PCACHE_WARM);
+	assert_int_equal(PCacheEmptyGate(true, 1, 0).refusal, PCACHE_COLD_PAGES);
+	assert_int_equal(PCacheEmptyGate(true, 0, 0).refusal, PCACHE_COLD_NO_PAGES);
+	assert_int_equal(PCacheEmptyGate(false, 0, 0).refusal, PCACHE_COLD_NO_PAGES);
 	refusals_seen |= UINT64CONST(1) << PCACHE_COLD_NO_PAGES;
 	assert_string_not_equal(PCacheEmptyGate(true, 0).why.message,
 							PCacheEmptyGate(false, 0).why.message);

@@ -224,10 +224,8 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 PCacheVerdict
 JudgePages(const PCacheSuperblock *sb, const PageScan *scan)
 {
-	if (scan->saved == 0 || scan->counts[PCACHE_PAGE_KEPT] > 0)
-		return PCacheEmptyGate(sb->state == PCACHE_STATE_CLEAN, scan->saved);
-	return PCacheRefuse(PCACHE_COLD_PAGES, _("none of the %llu saved pages can be kept"),
-						(unsigned long long) scan->saved);
+	return PCacheEmptyGate(sb->state == PCACHE_STATE_CLEAN, scan->saved,
+						   scan->counts[PCACHE_PAGE_KEPT]);
 }
 
 /* Does one of the slots hold this page, to be kept? */

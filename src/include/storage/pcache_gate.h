@@ -131,7 +131,8 @@ extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
 extern PCacheVerdict PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
 										   const PCacheGateFacts *facts);
-extern PCacheVerdict PCacheEmptyGate(bool was_clean, uint64 found);
+extern PCacheVerdict PCacheEmptyGate(bool was_clean, uint64 found,
+									 uint64 kept);
 extern const char *PCacheRefusalName(PCacheRefusal refusal);
 
 /* Page gates, asked for each slot of a pool that passed the pool gates. */

@@ -316,7 +316,8 @@ AttachPool(PCacheError *err)
 	else
 	{
 		PCacheFillTable(pool, sb, facts, slots_used, PCacheStart.pages);
-		PCacheStart.verdict = PCacheEmptyGate(!PCacheStart.post_mortem, PCacheStart.found);
+		PCacheStart.verdict = PCacheEmptyGate(!PCacheStart.post_mortem, PCacheStart.found,
+											  PCacheStart.pages[PCACHE_PAGE_KEPT]);
 	}
 	free(facts->holes.ranges);
 	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);

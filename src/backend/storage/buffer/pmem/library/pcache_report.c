@@ -91,13 +91,15 @@ PCacheLogStart(void)
 		ereport(LOG,
 				(errmsg("persistent cache: moved " UINT64_FORMAT " pages to the %d slots that are left",
 						PCacheStart.moved, NBuffers)));
+	ListDropped(&dropped);
 	if (PCacheStart.verdict.refusal != PCACHE_WARM)
 	{
 		ereport(LOG,
-				(errmsg("persistent cache: starting cold: %s", PCacheStart.verdict.why.message)));
+				(errmsg("persistent cache: starting cold: %s", PCacheStart.verdict.why.message),
+				 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
+		pfree(dropped.data);
 		return;
 	}
-	ListDropped(&dropped);
 	if (PCacheStart.post_mortem)
 		ereport(LOG,
 				(errmsg("persistent cache: the server was killed; what it left was judged in %.3f ms",

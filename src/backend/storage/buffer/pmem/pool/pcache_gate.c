@@ -490,17 +490,23 @@ PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
 
 /*
  * A pool that passed its gates has this many pages that were saved or, after a
- * crash, sealed.  If there is none, there is nothing to be warm with.
+ * crash, sealed, and so many of them can be kept, as far as that is known.  If there
+ * is none, there is nothing to be warm with.
  */
 PCacheVerdict
-PCacheEmptyGate(bool was_clean, uint64 found)
+PCacheEmptyGate(bool was_clean, uint64 found, uint64 kept)
 {
-	if (found > 0)
+	if (kept > 0)
 		return warm;
+	if (found > 0)
+		return PCacheRefuse(PCACHE_COLD_PAGES, _("none of the %llu saved pages can be kept"),
+							(unsigned long long) found);
 	if (was_clean)
 		return PCacheRefuse(PCACHE_COLD_NO_PAGES,
 							_("the last server saved no page when it was shut down"));
 	return PCacheRefuse(PCACHE_COLD_NO_PAGES,
+						PCacheIsLibrary() ?
+						_("the last server left no page that can be kept") :
 						_("the last server had not sealed any page"));
 }
 

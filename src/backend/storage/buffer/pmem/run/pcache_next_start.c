@@ -207,9 +207,11 @@ PCacheForetellStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	/* after a crash only what is sealed is kept */
 	if ((event == PCACHE_NEXT_CRASH || event == PCACHE_NEXT_HOST_CRASH) &&
 		verdict->refusal == PCACHE_WARM && PersistentCacheEnabled())
-		*verdict =
-			PCacheEmptyGate(false, PersistentCacheDescriptors != NULL ?
-							PCacheCountSealed() : 0);
+	{
+		uint64		sealed = PersistentCacheDescriptors != NULL ? PCacheCountSealed() : 0;
+
+		*verdict = PCacheEmptyGate(false, sealed, sealed);
+	}
 }
 
 /* The same, after the state of the media has been asked for anew. */

@@ -410,7 +410,7 @@ PersistentCacheStartup(bool have_backup_label)
 	found = CountFound(after_crash);
 	if (PCacheCtl->start.verdict.refusal == PCACHE_WARM)
 		PCacheCtl->start.verdict =
-			PCacheEmptyGate(!after_crash, Max(found, PCacheCtl->start.pages[PCACHE_PAGE_KEPT]));
+			PCacheEmptyGate(!after_crash, found, Max(found, PCacheCtl->start.pages[PCACHE_PAGE_KEPT]));
 	PCacheCtl->start.started_at = GetCurrentTimestamp();
 	LogOutcome(found);
 
