@@ -158,7 +158,7 @@ is($outcome->{start}, 'warm', 'databases that are copied again: warm') or diag($
 is($databases->($standby), $right, 'databases that are copied again: contents are right');
 
 # pg_rewind does not know tablespaces in the data directory
-$primary->safe_psql('postgres', $_) for 'DROP TABLE filler', 'DROP DATABASE moved', 'DROP DATABASE copy', 'DROP TABLESPACE ts';
+$primary->safe_psql('postgres', $_) for 'DROP DATABASE moved', 'DROP DATABASE copy', 'DROP TABLESPACE ts';
 
 # ---------------------------------------------------------------- others
 # A standby of a standby, and one that reads the archive only.
@@ -197,29 +197,30 @@ for my $node ($lagging, $ahead)
 }
 replayed($next, $lsn);
 $next->stop;
+my $hint = q{SELECT t_infomask & 768, lsn < redo_lsn FROM heap_page_items(get_raw_page('h%d', 0)), page_header(get_raw_page('h%d', 0)), pg_control_checkpoint();
+SELECT isdirty FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('h%d')};
 $lagging->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $psql->query('COMMIT');
 $psql->quit;
-$primary->safe_psql('postgres', q{ROLLBACK PREPARED 'x'});
-$lsn = inserted($primary);
-replayed($ahead, $lsn);
-my $hint = q{SELECT t_infomask & 768, lsn < redo_lsn FROM heap_page_items(get_raw_page('h%d', 0)), page_header(get_raw_page('h%d', 0)), pg_control_checkpoint();
-SELECT isdirty FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('h%d')};
-is($ahead->safe_psql('postgres', 'SELECT count(*) FROM h2;' . $hint =~ s/%d/2/gr), "0\n512|t\nf", 'ahead: a row with the hint that it is void, in a clean page');
-pause_for_sighting();
-kill_all($ahead);
-# from here on recovery has to reach the commit
-$primary->safe_psql('postgres', 'DROP TABLE x');
+$primary->safe_psql('postgres', 'INSERT INTO x VALUES (2)');
 $lsn = inserted($primary);
 $lagging->poll_query_until('postgres', "SELECT pg_last_wal_receive_lsn() >= '$lsn'") or die;
 pause_for_sighting();
 frozen_copy($lagging, $lagging->data_dir . '.copy');
 $lagging->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 replayed($lagging, $lsn);
+# a page is written, so from here on recovery has to reach the commit
+evict($lagging);
+warm_pages($lagging);
 is($lagging->safe_psql('postgres', 'SELECT count(*) FROM h1;' . $hint =~ s/%d/1/gr), "1\n256|t\nf", 'lagging: a row with the hint that it is valid, in a clean page');
 pause_for_sighting();
 kill_all($lagging);
 exchange($lagging, $lagging->data_dir . '.copy');
+$primary->safe_psql('postgres', q{ROLLBACK PREPARED 'x'});
+replayed($ahead, inserted($primary));
+is($ahead->safe_psql('postgres', 'SELECT count(*) FROM h2;' . $hint =~ s/%d/2/gr), "0\n512|t\nf", 'ahead: a row with the hint that it is void, in a clean page');
+pause_for_sighting();
+kill_all($ahead);
 kill_all($_) for $standby, $primary;
 
 $next->append_conf('postgresql.conf', "primary_conninfo = ''\narchive_mode = on\narchive_command = 'cp %p $archive/%f'\n");
