@@ -280,13 +280,15 @@ typedef struct PCacheSighting
 	PCacheWatermark written;	/* how far WAL was written, be it durable or
 								 * not */
 	uint64		min_recovery_point; /* in pg_control; 0 on a primary */
-	char		reserved[52];
+	int64		clock_offset;	/* see PCacheClockOffset() */
+	char		reserved[44];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 } PCacheSighting;
 
 StaticAssertDecl(sizeof(PCacheSighting) == 2 * PCACHE_CACHE_LINE, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, written) == 32, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, min_recovery_point) == 64, "PCacheSighting");
+StaticAssertDecl(offsetof(PCacheSighting, clock_offset) == 72, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, crc) == 124, "PCacheSighting");
 StaticAssertDecl(PCACHE_SIGHTING_OFFSET + 2 * sizeof(PCacheSighting) <=
 				 PCACHE_READ_ERRORS_OFFSET, "PCacheSighting");

@@ -65,6 +65,7 @@ extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen
 #define PCACHE_SIGHTING_INTERVAL	100 /* milliseconds */
 #define PCACHE_SIGHTING_TOLERANCE	(3 * PCACHE_NSEC / 10)
 
+extern int64 PCacheClockOffset(void);
 extern uint64 PCacheGenerationOf(const ControlFileData *control);
 extern void PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 							   int64 seen_at);

@@ -32,10 +32,10 @@ sub work
 	return;
 }
 
-# So much WAL that redo takes a while.
+# So much WAL that redo takes a while, for one page.
 sub much_wal
 {
-	$node->safe_psql('postgres', q{DROP TABLE IF EXISTS t_many; CREATE TABLE t_many AS SELECT i, repeat('x', 500) FROM generate_series(1, 120000) i});
+	$node->safe_psql('postgres', q{SELECT count(setval('many', i)) FROM generate_series(1, 500000) i});
 	return;
 }
 
@@ -54,6 +54,7 @@ sub killed_in_redo
 
 $node->start;
 load_tables($node);
+$node->safe_psql('postgres', 'CREATE SEQUENCE many');
 
 # ---------------------------------------------------------------- others that ran in between
 # 010 has single-user mode and stock servers that got ready.
@@ -99,7 +100,7 @@ for my $case (
 	my $name = "a file system was rolled back, $what";
 	my $psql = $node->background_psql('postgres');
 
-	$node->safe_psql('postgres', q{DROP TABLE IF EXISTS t_many, h, filler; CREATE TABLE h (id int);
+	$node->safe_psql('postgres', q{DROP TABLE IF EXISTS h, filler; CREATE TABLE h (id int);
 CREATE TABLE filler (i int) WITH (fillfactor = 10);
 INSERT INTO filler SELECT generate_series(1, 90000)});
 	$psql->query('BEGIN; INSERT INTO h VALUES (42)');
@@ -262,11 +263,11 @@ for my $checkpoints (0, 1)
 }
 $node->safe_psql('postgres', 'DROP TABLE filler');
 
-# A clock that was set back by an hour since.
+# A clock that was set back by an hour since, longer than that ago.
 work();
 pause_for_sighting();
 kill_all($node);
-patch_sighting($pool, seen_at => read_sighting($pool)->{seen_at} + 3600 * 1_000_000_000);
+patch_sighting($pool, clock_offset => read_sighting($pool)->{clock_offset} + 3600 * 1_000_000_000);
 start_warm($node, 'a clock that was set back', at_least => 0, changed => 1);
 
 # ---------------------------------------------------------------- the pool
@@ -289,6 +290,13 @@ for my $case ([ 'its directory cannot be read', sub { chmod 0, pool_dir_of($node
 	if ($after eq 'warm') { start_warm($node, "a kill, $what", at_least => 300) }
 	else { cold_start($node, $after, "a kill, $what") }
 }
+
+# The buffer headers do not go with another size of the pool.
+work();
+pause_for_sighting();
+kill_all($node);
+system_log('pg_pcache', 'rebuild', '--resize=512MB', '-D' => $data);
+cold_start($node, qr/^the pool is empty$/, 'another size');
 
 # A start with a foreign file in its place runs without, and so the pool is of the past.
 work();

@@ -20,8 +20,6 @@
 #include "postgres_fe.h"
 #endif
 
-#include <time.h>
-
 #include "access/xlogdefs.h"
 #include "storage/pcache_gate.h"
 #include "storage/pcache_harvest.h"
@@ -600,19 +598,16 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 /*
  * After the library's server was killed: since when must nobody have changed a file
  * that a page is kept of?  The server itself has, until it died, and it says again
- * and again that it lives.  With a clock that was set back that is not known, so all
- * files count as changed.
+ * and again that it lives.  If the clock was set back since, a file can have been
+ * changed later although its time says otherwise, so all count as changed.
  */
 static int64
 UnchangedSince(const PCacheGateFacts *facts)
 {
-	struct timespec now;
-
 	if (!PCacheIsLibrary() || facts->control->state == DB_SHUTDOWNED ||
 		facts->control->state == DB_SHUTDOWNED_IN_RECOVERY)
 		return 0;
-	clock_gettime(CLOCK_REALTIME, &now);
-	if (now.tv_sec < facts->sighting.seen_at / PCACHE_NSEC)
+	if (PCacheClockOffset() < facts->sighting.clock_offset - PCACHE_SIGHTING_TOLERANCE)
 		return 1;
 	return facts->sighting.seen_at + PCACHE_SIGHTING_TOLERANCE;
 }
@@ -711,8 +706,10 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
  *
  * What is changed without an LSN are hints, and these are true of the page whatever
  * becomes of the WAL: a hint about a transaction is set when its commit is durable, or
- * when the page's own LSN is beyond that commit, which then is before redo.  Whether
- * the files and WAL were put back to where that was not yet so, the gates have asked.
+ * when the page's own LSN is beyond that commit, which then is before redo.  One that a
+ * transaction was aborted is set at once, and true unless it was prepared (see
+ * pcache_prepared.c): without its WAL it is aborted as well.  Whether the files and WAL
+ * were put back to where that was not yet so, the gates have asked.
  * An index's hint that an entry is dead may be set before the commit is durable, but
  * with the page locked until it is dirty.  A page that is locked or dirty has no entry,
  * and once it was written its file has the hint as well.  A page that was initialized,

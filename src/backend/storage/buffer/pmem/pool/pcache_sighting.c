@@ -21,6 +21,8 @@
 #include "postgres_fe.h"
 #endif
 
+#include <time.h>
+
 #include "common/hashfn.h"
 #include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
@@ -35,6 +37,21 @@ SightingCrc(const PCacheSighting *sighting)
 	COMP_CRC32C(crc, sighting, offsetof(PCacheSighting, crc));
 	FIN_CRC32C(crc);
 	return crc;
+}
+
+/*
+ * By how much the clock that files get their times from is ahead of the one that counts
+ * from the boot on and is never set, in nanoseconds.  So it tells when the clock was set.
+ */
+int64
+PCacheClockOffset(void)
+{
+	struct timespec real;
+	struct timespec boot;
+
+	clock_gettime(CLOCK_REALTIME, &real);
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	return (real.tv_sec - boot.tv_sec) * PCACHE_NSEC + real.tv_nsec - boot.tv_nsec;
 }
 
 /*
@@ -73,6 +90,7 @@ PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 	sighting->checkpoint = control->checkPoint;
 	sighting->min_recovery_point = control->minRecoveryPoint;
 	sighting->seen_at = seen_at;
+	sighting->clock_offset = PCacheClockOffset();
 }
 
 /*
