@@ -422,17 +422,16 @@ TestKilled(void **state)
 	assert_true(PCacheWatermarkFromDisk(&seen->written, 1, end, segment_size));
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
 
-	/*
-	 * files must be as they were a second later, if the clock was not set
-	 * back
-	 */
+	/* files must be as they were, if the clock was not set back */
 	PCacheSetCompleted(&page_facts, &sb, &facts);
 	assert_false(page_facts.all_written);
 	assert_true(page_facts.unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
-	seen->seen_at += 3600 * PCACHE_NSEC;
+	seen->clock_offset += PCACHE_NSEC;
 	PCacheSetCompleted(&page_facts, &sb, &facts);
 	assert_int_equal(page_facts.unchanged_since, 1);
-	seen->seen_at -= 3600 * PCACHE_NSEC;
+	seen->clock_offset -= 2 * PCACHE_NSEC;
+	PCacheSetCompleted(&page_facts, &sb, &facts);
+	assert_true(page_facts.unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
 
 	/* once it is saved, it is that of this pg_control */
 	PCacheSuperblockSetClean(&sb, &control, 3);

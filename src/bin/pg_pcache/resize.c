@@ -51,8 +51,10 @@ Resize(Rebuild *r, uint64 capacity)
 		FailWith(&err);
 	r->result.moved = resize.moved;
 
-	/* the headers of a server that was killed are not moved, nor are they any more where
-	 * a pool of this size has them */
+	/*
+	 * the headers of a server that was killed are not moved, nor are they any
+	 * more where a pool of this size has them
+	 */
 	if (PCacheIsLibrary() && state == PCACHE_STATE_DIRTY)
 		state = PCACHE_STATE_EMPTY;
 
