@@ -59,7 +59,7 @@ sub cold_after_work
 	my ($name, $reason, $code, %params) = @_;
 
 	work();
-	# it says each half second how far WAL goes
+	# it says now and then how far WAL goes
 	sleep 1;
 	kill_all($node);
 	$code->();
