@@ -136,7 +136,20 @@ SELECT isdirty FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('h')
 	if (defined $reason) { like($outcome->{reason} // 'warm', $reason, "$name: cold") }
 	else { cmp_ok($outcome->{kept} // 0, '>', 300, "$name: warm") or diag($outcome->{log}) }
 }
-$node->safe_psql('postgres', 'DROP TABLE h, filler');
+# To a moment after the worker has last said how far WAL goes: nothing tells, but pages that
+# were logged later are not older than redo.
+work();
+pause_for_sighting();
+kill 'STOP', child($node->{_pid}, 'persistent cache') // die 'no worker';
+frozen_copy($node, "$data.copy");
+kill 'STOP', child($node->{_pid}, 'persistent cache');
+change_tables($node);
+evict($node);
+warm_pages($node);
+kill_all($node);
+exchange($node, "$data.copy");
+start_warm($node, 'a file system was rolled back, and nothing tells');
+$node->safe_psql('postgres', 'CHECKPOINT; DROP TABLE h, filler');
 
 # Put back by a program that makes the files anew.
 work();
