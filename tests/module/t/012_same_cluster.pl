@@ -149,6 +149,18 @@ warm_pages($node);
 kill_all($node);
 exchange($node, "$data.copy");
 start_warm($node, 'a file system was rolled back, and nothing tells');
+
+# Clean pages of an unlogged table, whose files the start resets.
+work();
+$node->safe_psql('postgres', q{TRUNCATE t_unlogged; INSERT INTO t_unlogged SELECT i, 'before' FROM generate_series(1, 5000) i});
+evict($node);
+warm_pages($node);
+pause_for_sighting();
+kill_all($node);
+$outcome = start_warm($node, 'an unlogged table', at_least => 300);
+cmp_ok($outcome->{dropped}{unlogged} // 0, '>', 5, 'an unlogged table: its pages are dropped');
+is($node->safe_psql('postgres', q{INSERT INTO t_unlogged SELECT i, 'after' FROM generate_series(1, 5000) i;
+SET enable_seqscan = off; SELECT filler, count(*) FROM t_unlogged WHERE id > 0 GROUP BY 1}), 'after|5000', 'an unlogged table: it is another one');
 $node->safe_psql('postgres', 'CHECKPOINT; DROP TABLE h, filler');
 
 # Put back by a program that makes the files anew.
