@@ -136,7 +136,32 @@ SELECT isdirty FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('h')
 	if (defined $reason) { like($outcome->{reason} // 'warm', $reason, "$name: cold") }
 	else { cmp_ok($outcome->{kept} // 0, '>', 300, "$name: warm") or diag($outcome->{log}) }
 }
-$node->safe_psql('postgres', 'DROP TABLE h, filler');
+# To a moment after the worker has last said how far WAL goes: nothing tells, but pages that
+# were logged later are not older than redo.
+work();
+pause_for_sighting();
+kill 'STOP', child($node->{_pid}, 'persistent cache') // die 'no worker';
+frozen_copy($node, "$data.copy");
+kill 'STOP', child($node->{_pid}, 'persistent cache');
+change_tables($node);
+evict($node);
+warm_pages($node);
+kill_all($node);
+exchange($node, "$data.copy");
+start_warm($node, 'a file system was rolled back, and nothing tells');
+
+# Clean pages of an unlogged table, whose files the start resets.
+work();
+$node->safe_psql('postgres', q{TRUNCATE t_unlogged; INSERT INTO t_unlogged SELECT i, 'before' FROM generate_series(1, 5000) i});
+evict($node);
+warm_pages($node);
+pause_for_sighting();
+kill_all($node);
+$outcome = start_warm($node, 'an unlogged table', at_least => 300);
+cmp_ok($outcome->{dropped}{unlogged} // 0, '>', 5, 'an unlogged table: its pages are dropped');
+is($node->safe_psql('postgres', q{INSERT INTO t_unlogged SELECT i, 'after' FROM generate_series(1, 5000) i;
+SET enable_seqscan = off; SELECT filler, count(*) FROM t_unlogged WHERE id > 0 GROUP BY 1}), 'after|5000', 'an unlogged table: it is another one');
+$node->safe_psql('postgres', 'CHECKPOINT; DROP TABLE h, filler');
 
 # Put back by a program that makes the files anew.
 work();
