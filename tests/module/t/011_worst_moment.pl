@@ -33,6 +33,8 @@ CREATE SCHEMA other;
 CREATE TABLE other.big WITH (fillfactor = 10) AS SELECT i AS id, repeat('b', 500) AS s FROM generate_series(1, 3300) i;
 CREATE TABLE m (id int)});
 
+my $no_images = [ full_page_writes => 'off' ];
+
 # The functions that majors have under other names.
 my $write = [ 'mdwrite', 'mdwritev' ];
 my $truncate = [ 'smgrtruncate2', 'smgrtruncate' ];
@@ -84,6 +86,11 @@ my @moments = (
 	{   name => 'a row of a catalog is changed in place', at => [ 'heap_inplace_update_and_unlock', 'MarkBufferDirty' ], dropped => ['in change'],
 		before => q{INSERT INTO m SELECT i, 1, 'more' FROM generate_series(5001, 5999, 2) i}, sql => 'VACUUM m' },
 
+	{   name => 'pages of an unlogged table are clean', at => [ 'heap_insert', 'PageAddItemExtended', 'return' ], dropped => [ 'unlogged', 'in change' ],
+		before => join('; ', map { "ALTER TABLE t_unlogged SET TABLESPACE $_; ALTER INDEX t_unlogged_pkey SET TABLESPACE $_" } 'space', 'pg_default')
+		  . q{; SELECT pg_prewarm('t_unlogged'), pg_prewarm('t_unlogged_pkey')},
+		sql => q{INSERT INTO m VALUES (1, 1, 'new')} },
+
 	# ---------------------------------------------------------------- hints
 	{   name => 'a hint is set, and its page not dirty', at => ['MarkBufferDirtyHint'], dropped => ['in change'],
 		before => q{INSERT INTO m VALUES (1, 1, 'new')}, sql => 'SELECT sum(v) FROM m' },
@@ -103,6 +110,10 @@ my @moments = (
 	{   name => 'a header is locked', process => 'checkpointer', at => [ 'CheckPointBuffers', 'LockBufHdr 100', 'return' ], sql => 'CHECKPOINT',
 		dropped => ['in change'] },
 	{   name => 'a buffer gets another tag', at => ['tag'], after => q{SELECT pg_prewarm('other.big') FROM generate_series(1, 6)}, prepare => q{SELECT pg_prewarm('m', 'buffer', 'main', 5, 5)},
+		sql => q{SELECT pg_prewarm('m')} },
+	# what was in the buffer before is there still
+	{   name => 'a buffer has another tag, and its page is not being read yet', at => [ 'BufTableInsert', 'LWLockRelease' ],
+		after => q{SELECT pg_prewarm('other.big') FROM generate_series(1, 6)}, prepare => q{SELECT pg_prewarm('m', 'buffer', 'main', 5, 5)},
 		sql => q{SELECT pg_prewarm('m')} },
 
 	# ---------------------------------------------------------------- writes
@@ -126,9 +137,15 @@ my @moments = (
 		after => 'DELETE FROM m WHERE id <= 100', lose => '_vm', sql => 'CHECKPOINT', dropped => ['not a main fork'] },
 
 	# ---------------------------------------------------------------- reads
-	{   name => 'a page is about to be read', at => [$read], before => 'ALTER TABLE m SET TABLESPACE space', prepare => $by_key, sql => 'SELECT * FROM m WHERE id = 2' },
-	{   name => 'a page was read, and is not valid', at => [ $read, 'return' ], before => 'ALTER TABLE m SET TABLESPACE space', prepare => $by_key, sql => 'SELECT * FROM m WHERE id = 2' },
+	(   map {
+			my ($method) = @$_;
+			my $how = $method ? ", io_method = $method" : '';
 
+			map {
+				+{  name => "a page $_->[0]$how", at => $_->[1], conf => $method ? [ io_method => $method ] : undef,
+					before => 'ALTER TABLE m SET TABLESPACE space', prepare => $by_key, sql => 'SELECT * FROM m WHERE id = 2' }
+			} ([ 'is about to be read', [$read] ], [ 'was read, and is not valid', [ $read, 'return' ] ])
+		} [''], $major < 18 ? () : (['sync'], $node->safe_psql('postgres', q{SELECT 'io_uring' = ANY(enumvals) FROM pg_settings WHERE name = 'io_method'}) eq 't' ? ['io_uring'] : ())),
 	(   $major < 18 ? () : map {
 			+{  name => "an I/O worker $_->[0]", process => 'io worker', at => $_->[1], before => 'ALTER TABLE m SET TABLESPACE space', sql => q{SELECT pg_prewarm('m')} }
 		} ([ 'is about to read pages', ['pgaio_io_perform_synchronously'] ], [ 'has read pages', [ 'pgaio_io_perform_synchronously', 'return' ] ])),
@@ -151,8 +168,7 @@ my @moments = (
 			my ($what, $title, $at, $dropped, $conf) = @$_;
 			+{  name => "recovery: $what", redo => $title, at => $at, dropped => $dropped ? [$dropped] : [], conf => $conf,
 				after => 'UPDATE m SET v = v + 1; DELETE FROM m WHERE id > 200', also => 'VACUUM (TRUNCATE ON) m' }
-		} ([ 'a page of the map is not dirty yet', 'startup', [ 'heap_redo', $clear, 'MarkBufferDirty' ], 'in change' ],
-			[ 'a page has its image, and is not dirty', 'startup', [ 'RestoreBlockImage 5', 'return' ], 'in change' ],
+		} ([ 'a page has its image, and is not dirty', 'startup', [ 'RestoreBlockImage 5', 'return' ], 'in change' ],
 			[ 'a table is truncated, before its buffers are dropped', 'startup', [ 'smgr_redo', $truncate ] ],
 			[ 'a table is truncated, before its file is', 'startup', [ 'smgr_redo', 'mdtruncate' ] ],
 			[ 'a table is truncated, after its file is', 'startup', [ 'smgr_redo', 'mdtruncate', 'return' ] ],
@@ -161,8 +177,11 @@ my @moments = (
 			[ 'the last checkpoint is about to write pg_control', 'checkpointer', ['update_controlfile 1'] ],
 			[ 'the last checkpoint has written pg_control', 'checkpointer', [ 'update_controlfile 1', 'return' ] ],
 			# from here on without images
-			[ 'a heap page is not dirty yet', 'startup', [ 'heap_redo', $clear, 'MarkBufferDirty', 'MarkBufferDirty' ], 'in change', 'full_page_writes = off' ],
-			[ 'an index page is not dirty yet', 'startup', [ 'btree_redo', 'MarkBufferDirty' ], 'in change' ])),
+			[ 'a page of the map is not dirty yet', 'startup', [ 'heap_redo', $clear, 'MarkBufferDirty' ], 'in change', $no_images ],
+			[ 'a heap page is not dirty yet', 'startup', [ 'heap_redo', $clear, 'MarkBufferDirty', 'MarkBufferDirty' ], 'in change', $no_images ],
+			[ 'an index page is not dirty yet', 'startup', [ 'btree_redo', 'MarkBufferDirty' ], 'in change', $no_images ])),
+	{   name => 'the write of a table is lost, and the checkpoint not complete', process => 'checkpointer', at => ['update_controlfile'],
+		after => 'DELETE FROM m WHERE id <= 100', lose => '', conf => $no_images, sql => 'CHECKPOINT', dropped => ['younger than redo'] },
 );
 
 # The table of a moment, on new pages.  All pages of its primary key are full.
@@ -210,7 +229,7 @@ sub have_moment
 	my ($lost, $bytes);
 
 	fresh_table($moment);
-	if ($moment->{lose})
+	if (defined $moment->{lose})
 	{
 		$lost = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('m')}) . $moment->{lose};
 		$bytes = slurp_file($lost);
@@ -233,20 +252,35 @@ sub have_moment
 		stop_session($node, $name, %$moment);
 	}
 	is($node->safe_psql('postgres', $moment->{see}[0]), $moment->{see}[1], "$name: seen") if $moment->{see};
-	lose_writes($lost, $bytes) if $moment->{lose};
+	lose_writes($lost, $bytes) if defined $lost;
 	select undef, undef, undef, $moment->{wait} if $moment->{wait};
 	killed_there($node, $name, %$moment);
 	return;
 }
 
+# What is set for the moment before.
+my @conf;
+
 for my $moment (@moments)
 {
-	if ($moment->{conf})
+	my @new = @{ $moment->{conf} // [] };
+
+	next if $moment->{name} !~ /$pattern/;
+	if ("@new" ne "@conf")
 	{
-		$node->append_conf('postgresql.conf', $moment->{conf});
-		$node->restart;
+		$node->stop if defined $node->{_pid};
+		$node->adjust_conf('postgresql.conf', $conf[0], undef) if @conf;
+		$node->append_conf('postgresql.conf', "$new[0] = $new[1]") if @new;
+		@conf = @new;
+		$node->start(fail_ok => "@new" eq 'io_method io_uring');
 	}
-	have_moment($moment) if $moment->{name} =~ /$pattern/;
+	# some kernels, and most containers, do not allow it
+	if (!defined $node->{_pid})
+	{
+		note("$moment->{name}: left out, as the kernel has no io_uring");
+		next;
+	}
+	have_moment($moment);
 }
 
 $node->stop;
