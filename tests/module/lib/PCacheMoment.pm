@@ -496,8 +496,7 @@ sub killed_there
 	note("$name: dropped: $_ $outcome->{dropped}{$_}") for sort keys %{ $outcome->{dropped} };
 	cmp_ok($outcome->{dropped}{$_} // 0, '>=', 1, "$name: dropped, $_") for @{ $params{dropped} // [] };
 	# before anybody has set hints, which would have pages written
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$pages = raw_pages($node);
+	$pages = eval { $node->safe_psql('postgres', 'CHECKPOINT'); raw_pages($node) } // do { diag($@); {} };
 	is_same("$name: all " . keys(%{ $right->{pages} }) . ' pages are right', differences($pages, $right->{pages}));
 	is_same("$name: the files have what is cached", differences_from_files($node, $pages));
 	is(answers($node), $right->{text}, "$name: contents are right");
