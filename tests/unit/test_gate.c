@@ -624,8 +624,8 @@ TestEmpty(void **state)
 	assert_int_equal(PCacheEmptyGate(true, 0, 0).refusal, PCACHE_COLD_NO_PAGES);
 	assert_int_equal(PCacheEmptyGate(false, 0, 0).refusal, PCACHE_COLD_NO_PAGES);
 	refusals_seen |= UINT64CONST(1) << PCACHE_COLD_NO_PAGES;
-	assert_string_not_equal(PCacheEmptyGate(true, 0).why.message,
-							PCacheEmptyGate(false, 0).why.message);
+	assert_string_not_equal(PCacheEmptyGate(true, 0, 0).why.message,
+							PCacheEmptyGate(false, 0, 0).why.message);
 }
 
 static void

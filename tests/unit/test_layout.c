@@ -188,7 +188,8 @@ TestDescriptor(void **state)
 		FIELD(PCacheDescriptor, version, 48, 2),
 		FIELD(PCacheDescriptor, flags, 50, 2),
 		FIELD(PCacheDescriptor, usage_count, 52, 1),
-		FIELD(PCacheDescriptor, reserved, 53, 3),
+		FIELD(PCacheDescriptor, why_free, 53, 1),
+		FIELD(PCacheDescriptor, reserved, 54, 2),
 		FIELD(PCacheDescriptor, reserved2, 56, 4),
 		FIELD(PCacheDescriptor, crc, 60, 4),
 	};

@@ -364,6 +364,7 @@ TestKilled(void **state)
 	char		wal[8192];
 	int			fd;
 
+	control.checkPointCopy.redo = 0x1000;
 	assert_non_null(getcwd(old, sizeof(old)));
 	assert_int_equal(chdir(directory), 0);
 	assert_int_equal(mkdir("pg_wal", 0700), 0);

@@ -10,5 +10,5 @@ $(OUT)/test_protocol_startstop: test_protocol_startstop.c unit.h unit_protocol.h
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
 		-ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
 		$(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_control.c $(PMEM)/pool/pcache_copy_note.c $(PMEM)/pool/pcache_memory_error.c \
-		$(PMEM)/pool/pcache_range.c $(PMEM)/pool/pcache_suspect.c $(PMEM)/pool/pcache_shrink.c \
+		$(PMEM)/pool/pcache_range.c $(PMEM)/pool/pcache_suspect.c $(PMEM)/pool/pcache_harvest.c $(PMEM)/pool/pcache_shrink.c \
 		-lcmocka $(PG)/src/common/libpgcommon_srv.a $(PG)/src/port/libpgport_srv.a -lm
