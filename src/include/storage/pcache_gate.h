@@ -92,6 +92,8 @@ typedef struct PCacheGateFacts
 	bool		head_is_lost;	/* see PCachePoolHeadIsLost() */
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 	bool		read_errors_ignored;	/* the library's: see pcache_server.c */
+	uint64		pool_device;	/* the library's: which file the pool is */
+	uint64		pool_inode;
 	uint64		rolled_back_at; /* the library's: see pcache_prepared.c */
 	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
 

@@ -281,7 +281,9 @@ typedef struct PCacheSighting
 								 * not */
 	uint64		min_recovery_point; /* in pg_control; 0 on a primary */
 	int64		clock_offset;	/* see PCacheClockOffset() */
-	char		reserved[44];
+	uint64		pool_device;	/* of the pool's own file */
+	uint64		pool_inode;
+	char		reserved[28];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 } PCacheSighting;
 
@@ -289,6 +291,7 @@ StaticAssertDecl(sizeof(PCacheSighting) == 2 * PCACHE_CACHE_LINE, "PCacheSightin
 StaticAssertDecl(offsetof(PCacheSighting, written) == 32, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, min_recovery_point) == 64, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, clock_offset) == 72, "PCacheSighting");
+StaticAssertDecl(offsetof(PCacheSighting, pool_inode) == 88, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, crc) == 124, "PCacheSighting");
 StaticAssertDecl(PCACHE_SIGHTING_OFFSET + 2 * sizeof(PCacheSighting) <=
 				 PCACHE_READ_ERRORS_OFFSET, "PCacheSighting");

@@ -299,6 +299,7 @@ start_warm($node, 'a clock that was set back', at_least => 0, changed => 1);
 # A server in use does not look for its pool again.
 for my $case ([ 'its directory cannot be read', sub { chmod 0, pool_dir_of($node) }, sub { chmod 0700, pool_dir_of($node) }, 'warm' ],
 	[ 'its file was moved, and back', sub { rename $pool, "$pool.away" }, sub { rename "$pool.away", $pool }, 'warm' ],
+	[ 'its file is a copy', sub { }, sub { system_or_bail('cp', '-a', $pool, "$pool.away"); rename "$pool.away", $pool }, qr/^the pool is a copy of the one that the server used$/ ],
 	[ 'its file was removed', sub { unlink $pool }, sub { }, qr/^the pool was created by this start$/ ])
 {
 	my ($what, $code, $undo, $after) = @$case;

@@ -90,6 +90,8 @@ PCacheNoteStart(const PCacheGateFacts *facts, bool post_mortem)
 	if (pcache_mode != PERSISTENT_CACHE_ALWAYS)
 		return;
 	sighting = facts->sighting;
+	sighting.pool_device = facts->pool_device;
+	sighting.pool_inode = facts->pool_inode;
 	if (!post_mortem &&
 		!PCacheWatermarkFromDisk(&sighting.written, control->checkPointCopy.ThisTimeLineID,
 								 control->checkPoint, control->xlog_seg_size))

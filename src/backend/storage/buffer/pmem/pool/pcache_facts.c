@@ -20,6 +20,7 @@
 #include "postgres_fe.h"
 #endif
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "storage/pcache_allocate.h"
@@ -61,7 +62,13 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 	if (PCacheIsLibrary())
 	{
 		uint64		ignored = 0;
+		struct stat st;
 
+		if (fstat(pool->fd, &st) == 0)
+		{
+			facts->pool_device = st.st_dev;
+			facts->pool_inode = st.st_ino;
+		}
 		(void) PCacheReadSighting(pool->fd, &facts->sighting);
 		facts->read_errors_ignored =
 			!PCacheReadExact(pool->fd, &ignored, sizeof(ignored), PCACHE_READ_ERRORS_OFFSET) ||

@@ -302,6 +302,11 @@ GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 							_("recovery has to reach %X/%X only, the pool's server last saw %X/%X"),
 							LSN_FORMAT_ARGS(control->minRecoveryPoint),
 							LSN_FORMAT_ARGS(seen->min_recovery_point));
+
+	/* what was copied while the server ran is not of one moment */
+	if (seen->pool_device != facts->pool_device || seen->pool_inode != facts->pool_inode)
+		return PCacheRefuse(PCACHE_COLD_SUPERBLOCK,
+							_("the pool is a copy of the one that the server used"));
 	if (!PCacheHeaderLayoutIsSane(&sb->headers))
 		return PCacheRefuse(PCACHE_COLD_VERSION,
 							_("the pool does not tell how its buffer headers look"));
