@@ -50,7 +50,7 @@
 /* A superblock without its unused bytes, which are zero. */
 typedef struct FuzzSuperblock
 {
-	char		head[offsetof(PCacheSuperblock, reserved)];
+	char		head[offsetof(PCacheSuperblock, headers)];
 	uint32		crc;
 	char		tail[PCACHE_MAGIC_LEN];
 } FuzzSuperblock;
