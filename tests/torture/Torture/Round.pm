@@ -70,6 +70,7 @@ sub one_round
 		crash("$dir/data", $s->{kill}, $s);
 		end_load();
 	}
+	elsif (@problems) { kill_all("$dir/data") }
 	check_log("$dir/server.log", 'server');
 	cut_power("$dir/pool", $s);
 	return !@problems if $opt{'pool-only'} || @problems && !-e "$dir/pool/pool";
