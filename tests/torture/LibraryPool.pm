@@ -63,7 +63,7 @@ use constant {
 
 	# a file that was changed later than this after the server last said that it lives
 	# was changed by somebody else
-	TOLERANCE => 1,
+	TOLERANCE => 0.3,
 
 	# the worker looks at pg_control when it is written, unless it does not get to run
 	LATE => 2,
@@ -271,7 +271,9 @@ sub judge_start
 		return ("found $found pages, there were $left->{found}", 'warm') if $found != $left->{found};
 		return (undef, $kept ? 'warm after a kill' : 'nothing to keep after a kill');
 	}
-	return (undef, 'cold: nothing was found') if $line =~ /^starting cold: the last server had not sealed any page/ && !$left->{found};
+	return (undef, 'cold: nothing could be kept') if $line =~ /^starting cold: none of the \d+ saved pages can be kept/ && !$left->{kept};
+	return (undef, 'cold: a prepared transaction') if $line =~ /^starting cold: a prepared transaction was rolled back/;
+	return (undef, 'cold: nothing was found') if $line =~ /^starting cold: the last server (?:left|saved) no page/ && !$left->{found};
 	return ($left->{written_at} < ($how{killed_at} // 0) - LATE ? sprintf('pg_control was written %.1f s before, %s', $how{killed_at} - $left->{written_at}, $line) : undef, 'cold: killed before pg_control was looked at')
 	  if $left->{late} && $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw)/;
 	return (undef, 'cold: a process died of a fault') if $left->{dead} && $line =~ /^starting cold: .*(?:and may have overwritten cached pages|pages may have been read with)/;

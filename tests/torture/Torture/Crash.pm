@@ -131,7 +131,7 @@ sub crash_and_restart
 sub judge_restart
 {
 	my ($kind, $line) = @_;
-	my $late = $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw)/;
+	my $late = $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw|none of the \d+ saved pages can be kept|the last server left no page|a prepared transaction was rolled back)/;
 	$totals{ $line =~ /^kept [1-9]/ ? 'restart: warm' : $late ? 'restart: cold, pg_control was just written' : 'restart: nothing kept' }++;
 	problem("restart after the crash of a $kind: $line") if $line !~ /^kept \d/ && !$late;
 	return;

@@ -229,13 +229,14 @@ sub look_at_killed
 
 # A gets a copy of the data directory and of the pool, B one of the data directory.  In fact
 # the copy is what stays, since the library tells by the files of A that nobody has
-# changed them.
+# changed them, and takes no copy of a pool that was in use.
 sub copy_crashed
 {
 	my ($a, $b) = ("$dir/a", "$dir/b");
 	rename("$dir/data", $a) or die "$dir/data: $!";
 	copy_dir($a, "$dir/data");
-	copy_dir("$dir/pool", "$dir/pool-a");
+	rename("$dir/pool", "$dir/pool-a") or die "$dir/pool: $!";
+	copy_dir("$dir/pool-a", "$dir/pool");
 	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for grep { -e "$dir/$_" } qw(pool.image pool.image.boot);
 	$server->name_pool($a, "$dir/pool-a");
 	copy_dir("$dir/data", $b);

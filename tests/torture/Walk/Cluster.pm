@@ -262,7 +262,7 @@ sub stop
 	kill { fast => 'INT', immediate => 'QUIT', smart => 'TERM' }->{$mode}, $c->{pid};
 	if (!$c->wait_end)
 	{
-		$c->{walk}->problem("$c->{name}: does not stop ($mode)");
+		$c->{walk}->problem("$c->{name}: does not stop ($mode)") if !$c->waits_for_walsender;
 		$c->kill_all;
 		return 0;
 	}
@@ -270,6 +270,19 @@ sub stop
 	$c->{clean} = $mode ne 'immediate' && $c->{exit} eq '0';
 	$c->{walk}->problem("$c->{name}: exit code $c->{exit} of a $mode stop") if $mode ne 'immediate' && !$c->{clean} && !$c->{lossy};
 	return $c->{clean};
+}
+
+# Does a standby that stops wait for one that follows it?  PostgreSQL 18.6 does so for ever,
+# with a cache or without, if it has replayed all of a segment: what it has sent ends where
+# the next segment begins, and the other one confirms the end of the last record.
+sub waits_for_walsender
+{
+	my ($c) = @_;
+	my $titles = join "\n", values %{ children_of($c->{pid}) };
+	return 0 if !$c->{recovery} || $titles !~ /walsender/ || $titles =~ /postgres: startup|walreceiver/ || $c->log_since !~ /checkpointer LOG:  shutting down\n\z/;
+	$c->{walk}{totals}{'stops that wait for a walsender for ever'}++;
+	$c->{walk}->say("$c->{name}: waits for a walsender for ever");
+	return 1;
 }
 
 # SIGKILL to all, so that nobody sees another one die.

@@ -118,7 +118,7 @@ sub cut
 	if ($who eq 'stop' && !defined $c->ended)
 	{
 		kill 'INT', $c->{pid};
-		$c->{walk}->problem("$c->{name}: does not stop while it starts") if !$c->wait_end(60);
+		$c->{walk}->problem("$c->{name}: does not stop while it starts") if !$c->wait_end(60) && !$c->waits_for_walsender;
 	}
 	if ($who eq 'startup' && !defined $c->ended)
 	{
