@@ -702,12 +702,10 @@ PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
  * A page with an LSN below redo was last changed before that.  It must have an
  * LSN, so it must be of a main fork: maps are changed without one.
  *
- * The same is true of any other state, in which the server was killed, for the
- * checkpoint that pg_control has:
- *
- * The checkpoint, or restartpoint, has written and synced each page that was dirty
- * at its redo point.  A logged change since then has given the page an LSN that is
- * not below redo.  So what the page has by its log, its file has durably.
+ * The same is true of any other state, in which the server was killed.  A page becomes
+ * clean only by being written, and a logged change makes it dirty before its lock is
+ * released.  So its file has all that was logged about the page.  That the checkpoint has
+ * synced it as well does not matter here, because the host lives.
  *
  * What is changed without an LSN are hints, and these are true of the page whatever
  * becomes of the WAL: a hint about a transaction is set when its commit is durable, or
