@@ -38,6 +38,7 @@ use PCache::Tables qw($OUR_RELATIONS);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 our @EXPORT = (
 	@PCache::EXPORT, qw(
@@ -63,6 +64,7 @@ our @EXPORT = (
 	  replay_until
 	  wait_for_line
 	  kill_backend
+	  kill_seen
 	));
 
 # The major version of the server that is tested.
@@ -388,6 +390,30 @@ sub kill_backend
 	$node->wait_for_log(qr/persistent cache: $how.*database system is ready to accept connections/s, $offset);
 	wait_until_back($node);
 	return $offset;
+}
+
+# SIGKILL to all processes, once the worker has said that the server lives after all that
+# was done.  On a busy machine it may be late, and then files count as changed by others.
+sub kill_seen
+{
+	my ($node) = @_;
+	my $now = time;
+
+	for (1 .. 200)
+	{
+		my $seen = 0;
+
+		for my $slot (0, 1)
+		{
+			my $at = unpack 'x24 q', read_bytes(pool_of($node), WATERMARK_OFFSET + 256 + 128 * $slot, 128);
+
+			$seen = $at if $at > $seen;
+		}
+		last if $seen > $now * 1e9;
+		select undef, undef, undef, 0.01;
+	}
+	kill_all($node);
+	return;
 }
 
 # Stop the node, and see whether it has saved what was valid, given as a number of

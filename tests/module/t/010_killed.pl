@@ -61,7 +61,7 @@ sub cold_after_work
 	work();
 	# it says now and then how far WAL goes
 	sleep 1;
-	kill_all($node);
+	kill_seen($node);
 	$code->();
 	cold_start($node, $reason, $name, %params);
 	return;
@@ -104,7 +104,7 @@ work();
 	is($killed->{next_start}, 'warm', 'check: warm if it was killed now');
 	cmp_ok($killed->{pages}{$_}, '>', 0, "check: pages, $_") for qw(kept dirty not_a_main_fork unlogged);
 	like($text, qr/^if it is killed now: $killed->{pages}{kept} of \d+ cached pages will be kept$/m, 'check: the same as text');
-	kill_all($node);
+	kill_seen($node);
 	$outcome = start_after_kill('as check has foretold');
 	cmp_ok(abs($outcome->{kept} - $killed->{pages}{kept}), '<=', 20, "check: kept $outcome->{kept} pages, $killed->{pages}{kept} were foretold");
 }
@@ -113,7 +113,7 @@ work();
 for my $k (1 .. 3)
 {
 	work();
-	kill_all($node);
+	kill_seen($node);
 	$outcome = start_after_kill("kill -9, $k");
 	cmp_ok($outcome->{dropped}{$_} // 0, '>', 0, "kill -9, $k: dropped, $_") for 'dirty', 'not a main fork', 'unlogged';
 	$node->safe_psql('postgres', q{INSERT INTO t_unlogged SELECT i, md5(i::text) FROM generate_series(1, 5000) i});
@@ -125,7 +125,7 @@ work();
 $node->safe_psql('postgres', q{SELECT pg_prewarm('t_heap'), pg_prewarm('t_toast')});
 $node->safe_psql('postgres', q{CREATE TABLE t_many AS SELECT i, repeat('x', 500) FROM generate_series(1, 60000) i});
 $node->safe_psql('postgres', q{SELECT count(*) FROM t_kinds; SELECT pg_prewarm('t_kinds')});
-kill_all($node);
+kill_seen($node);
 $outcome = start_after_kill('younger pages', at_least => 0);
 cmp_ok($outcome->{dropped}{'younger than redo'} // 0, '>', 0, 'pages younger than redo are dropped');
 $node->safe_psql('postgres', 'DROP TABLE t_many');
@@ -138,7 +138,7 @@ start_after_kill('an immediate stop');
 for my $buffers ('16MB', '40MB', '24MB')
 {
 	work();
-	kill_all($node);
+	kill_seen($node);
 	$node->append_conf('postgresql.conf', "shared_buffers = $buffers");
 	start_after_kill("$buffers of buffers after a kill");
 }
@@ -154,7 +154,7 @@ for my $k (1 .. 2)
 	cmp_ok($outcome->{kept} // 0, '>', 300, "backend $k killed: kept pages");
 	is(contents($node) =~ s/^t_(unlogged|seq).*\n//mgr, $right, "backend $k killed: contents are right");
 }
-kill_all($node);
+kill_seen($node);
 start_after_kill('kill -9 after crash restarts');
 
 # A fault is no reason to trust memory, with and without the postmaster.
@@ -202,7 +202,7 @@ work();
 # ---------------------------------------------------------------- pages that may be wrong
 work();
 $node->safe_psql('postgres', 'SET zero_damaged_pages = on');
-kill_all($node);
+kill_seen($node);
 cold_start($node, qr/^pages may have been read with "zero_damaged_pages"/, 'zero_damaged_pages, and then kill -9');
 
 # A file that was changed by somebody else is read again, and no other.
@@ -216,7 +216,7 @@ for my $case ([ 'touched', sub { chmod 0640, $_[0]; chmod 0600, $_[0] } ],
 	work();
 	my $path = "$data/" . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('t_toast')});
 	my $n = $node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache WHERE NOT isdirty AND relforknumber = 0 AND relfilenode = pg_relation_filenode('t_toast')});
-	kill_all($node);
+	kill_seen($node);
 	# much later than the server has said that it lives
 	sleep 1;
 	$code->($path);
@@ -246,7 +246,7 @@ cold_after_work('WAL is gone', qr/^the WAL before \S+ on timeline 1 is not what 
 		close $f;
 	});
 work();
-kill_all($node);
+kill_seen($node);
 {
 	# as after another boot
 	patch_superblock(pool_of($node), boot_id => 'x' x 16);
