@@ -210,7 +210,7 @@ sub patch_sighting
 }
 
 # A test: a server that was killed keeps pages, at least so many (default 1), and contents
-# are right.  changed => 1: it drops some because their file was changed, 0: it does not.
+# are right.  at_least => 0: it keeps none.  changed => 1: it drops some because their file was changed, 0: it does not.
 # Returns the outcome.
 sub start_warm
 {
@@ -218,9 +218,16 @@ sub start_warm
 	my $outcome = start_and_compare($node, $name, %params);
 	my $changed = $outcome->{dropped}{'file changed'} // 0;
 
-	is($outcome->{start}, 'warm', "$name: warm") or diag($outcome->{reason} // $outcome->{log});
-	cmp_ok($outcome->{kept} // -1, '>=', $params{at_least} // 1, "$name: kept " . ($outcome->{kept} // 'no') . ' pages');
-	is($outcome->{kept}, 0, "$name: kept none") if ($params{at_least} // 1) == 0;
+	if (($params{at_least} // 1) == 0)
+	{
+		is($outcome->{start}, 'cold', "$name: cold");
+		like($outcome->{reason} // '', qr/^none of the \d+ saved pages can be kept$/, "$name: for want of pages");
+	}
+	else
+	{
+		is($outcome->{start}, 'warm', "$name: warm") or diag($outcome->{reason} // $outcome->{log});
+		cmp_ok($outcome->{kept} // -1, '>=', $params{at_least} // 1, "$name: kept " . ($outcome->{kept} // 'no') . ' pages');
+	}
 	cmp_ok($changed, $params{changed} ? '>' : '==', 0, "$name: $changed pages were dropped, file changed") if defined $params{changed};
 	return $outcome;
 }

@@ -119,7 +119,8 @@ $primary->safe_psql('postgres', q{INSERT INTO t_toast SELECT i, repeat(md5(i::te
 replay_until($primary);
 contents($standby);
 stock_stop($standby, 'immediate');
-start_warm($standby, 'a stock server and no checkpoint', changed => 1);
+# it has changed the directories, too
+start_warm($standby, 'a stock server and no checkpoint', at_least => 0, changed => 1);
 
 # ---------------------------------------------------------------- files that redo replaces
 my $databases = sub {
@@ -280,7 +281,9 @@ for my $delay (0, 0.04)
 	next if $ahead->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 't';
 	kill_all($ahead);
 	$next->backup('b') if !-e $next->backup_dir . '/b';
-	$ahead = standby_of("ahead_$delay" =~ s/\D/_/r, $next);
+	# whoever follows $next must not find the timeline of the one that was promoted
+	unlink glob "$archive/0000000[3-9]*";
+	$ahead = standby_of("ahead_$delay" =~ tr/./_/r, $next);
 }
 
 # The checkpoint of the promotion does not get on, so redo begins on the old timeline.

@@ -54,6 +54,14 @@ sub log_offset
 	return -s $node->logfile // 0;
 }
 
+# The pages that were dropped, by reason, as the last such line of a log says.
+sub dropped_in
+{
+	my ($log) = @_;
+	my ($list) = $log =~ /.*DETAIL:  Dropped: ([^\n]*)\.(?:\n|$)/s;
+	return { map { /^(.*) (\d+)$/ ? ($1 => $2) : () } split /, /, $list // '' };
+}
+
 # What the server said of its last start since an offset in its log: an outcome.
 sub start_outcome
 {
@@ -61,20 +69,16 @@ sub start_outcome
 	my $log = slurp_file($node->logfile, $offset // 0);
 	my %outcome = (log => $log, dropped => {});
 
-	while ($log =~ /persistent cache: kept (\d+) of (\d+) saved pages in (\d+) slots[^\n]*(?:\n[^\n]*DETAIL:  Dropped: ([^\n]*)\.)?/g)
+	while ($log =~ /persistent cache: kept (\d+) of (\d+) saved pages in (\d+) slots[^\n]*(\n[^\n]*DETAIL:  Dropped: [^\n]*\.)?/g)
 	{
 		@outcome{qw(start kept saved slots)} = ('warm', $1, $2, $3);
-		$outcome{dropped} = {};
-		if (defined $4)
-		{
-			/^(.*) (\d+)$/ and $outcome{dropped}{$1} = $2 for split /, /, $4;
-		}
+		$outcome{dropped} = dropped_in($4 // '');
 	}
 	if ($log =~ /.*LOG:  persistent cache: starting cold: ([^\n]*)/s
 		&& (!defined $outcome{start}
 			|| rindex($log, 'starting cold') > rindex($log, 'persistent cache: kept')))
 	{
-		%outcome = (%outcome, start => 'cold', reason => $1, kept => 0);
+		%outcome = (%outcome, start => 'cold', reason => $1, kept => 0, dropped => dropped_in($log));
 	}
 	return \%outcome;
 }
