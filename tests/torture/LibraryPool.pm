@@ -63,7 +63,7 @@ use constant {
 
 	# a file that was changed later than this after the server last said that it lives
 	# was changed by somebody else
-	TOLERANCE => 0.3,
+	TOLERANCE => 0.5,
 
 	# the worker looks at pg_control when it is written, unless it does not get to run
 	LATE => 2,

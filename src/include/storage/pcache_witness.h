@@ -58,12 +58,12 @@ extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen
 /*
  * pcache_sighting.c
  *
- * The worker says ten times a second that the server lives.  A file that was changed
+ * The worker says five times a second that the server lives.  A file that was changed
  * longer than the tolerance after the last time was changed by somebody else.
  */
 #define PCACHE_NSEC				INT64CONST(1000000000)
-#define PCACHE_SIGHTING_INTERVAL	100 /* milliseconds */
-#define PCACHE_SIGHTING_TOLERANCE	(3 * PCACHE_NSEC / 10)
+#define PCACHE_SIGHTING_INTERVAL	200 /* milliseconds */
+#define PCACHE_SIGHTING_TOLERANCE	(PCACHE_NSEC / 2)
 
 extern int64 PCacheClockOffset(void);
 extern uint64 PCacheGenerationOf(const ControlFileData *control);

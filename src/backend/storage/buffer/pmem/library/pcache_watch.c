@@ -147,7 +147,7 @@ Look(bool is_beat)
 
 /*
  * The worker begins, or begins again.  Without the kernel's help pg_control is looked
- * at ten times a second only.
+ * at five times a second only.
  */
 void
 PCacheBeginWatch(void)
@@ -168,7 +168,7 @@ PCacheBeginWatch(void)
 	if (control_changes < 0)
 		ereport(LOG,
 				(errmsg("persistent cache: changes of \"pg_control\" are noticed late: inotify does not work: %m"),
-				 errdetail("If the server is killed within a tenth of a second after a checkpoint, the next start is cold.")));
+				 errdetail("If the server is killed within a fifth of a second after a checkpoint, the next start is cold.")));
 	Look(true);
 }
 
