@@ -35,7 +35,25 @@
 #ifndef PCACHE_LAYOUT_H
 #define PCACHE_LAYOUT_H
 
+#include "port/pg_crc32c.h"
 #include "storage/pcache_persist.h"
+
+static inline uint32
+PCacheCrc(const void *bytes, size_t len)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, bytes, len);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* CRC-32C over all that precedes the member crc of a struct that p points to. */
+#define PCacheCrcOf(p)			PCacheCrc((p), (const char *) &(p)->crc - (const char *) (p))
+
+/* Times in the pool that are not in seconds are in nanoseconds. */
+#define PCACHE_NSEC				INT64CONST(1000000000)
 
 #define PCACHE_POOL_FILE		"pool"
 #define PCACHE_POOL_FILE_TMP	"pool.tmp"	/* one that is being created */

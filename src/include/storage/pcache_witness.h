@@ -61,7 +61,6 @@ extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen
  * The worker says five times a second that the server lives.  A file that was changed
  * longer than the tolerance after the last time was changed by somebody else.
  */
-#define PCACHE_NSEC				INT64CONST(1000000000)
 #define PCACHE_SIGHTING_INTERVAL	200 /* milliseconds */
 #define PCACHE_SIGHTING_TOLERANCE	(PCACHE_NSEC / 2)
 

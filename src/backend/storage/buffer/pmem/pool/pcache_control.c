@@ -20,7 +20,6 @@
 #endif
 
 #include "common/hashfn.h"
-#include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_witness.h"
 
@@ -33,12 +32,7 @@
 uint32
 PCacheControlSeenCrc(const PCacheControlSeen *seen)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, seen, offsetof(PCacheControlSeen, crc));
-	FIN_CRC32C(crc);
-	return crc;
+	return PCacheCrcOf(seen);
 }
 
 /* All of pg_control but what update_controlfile() sets itself. */

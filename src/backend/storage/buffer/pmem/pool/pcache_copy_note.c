@@ -22,23 +22,11 @@
 #include "postgres_fe.h"
 #endif
 
-#include "port/pg_crc32c.h"
 #include "storage/pcache_copy_note.h"
 #include "storage/pcache_error.h"
 
 /* The entry for what there is no room for. */
 #define OVERFLOW	(PCACHE_MAX_COPY_NOTES - 1)
-
-static uint32
-CopyNoteCrc(const PCacheCopyNote *note)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, note, offsetof(PCacheCopyNote, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
 
 static PCacheCopyNote *
 OnMedia(const PCacheMapping *map)
@@ -65,7 +53,7 @@ PCacheCopyNotesAreIntact(const PCacheCopyNote *notes)
 {
 	for (int i = 0; i < PCACHE_MAX_COPY_NOTES; i++)
 	{
-		if (notes[i].lsn != 0 && notes[i].crc != CopyNoteCrc(&notes[i]))
+		if (notes[i].lsn != 0 && notes[i].crc != PCacheCrcOf(&notes[i]))
 			return false;
 	}
 	return true;
@@ -135,7 +123,7 @@ PCacheCopyNoteStore(const PCacheMapping *map, uint32 db_oid, uint64 lsn)
 	{
 		entry->db_oid = db_oid;
 		entry->lsn = lsn;
-		entry->crc = CopyNoteCrc(entry);
+		entry->crc = PCacheCrcOf(entry);
 	}
 	/* whoever stored it may have died before its flush */
 	(void) PCachePersist(map, entry, sizeof(*entry));

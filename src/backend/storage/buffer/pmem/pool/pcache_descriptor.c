@@ -17,7 +17,6 @@
 #endif
 
 #include "catalog/pg_tablespace_d.h"
-#include "port/pg_crc32c.h"
 #include "storage/block.h"
 #include "storage/pcache_descriptor.h"
 #include "storage/pcache_error.h"
@@ -30,13 +29,8 @@
 uint32
 PCacheDescriptorCrc(const PCacheDescriptor *desc)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, (const char *) desc + sizeof(desc->seq),
-				offsetof(PCacheDescriptor, crc) - sizeof(desc->seq));
-	FIN_CRC32C(crc);
-	return crc;
+	return PCacheCrc((const char *) desc + sizeof(desc->seq),
+					 offsetof(PCacheDescriptor, crc) - sizeof(desc->seq));
 }
 
 /* Make it the descriptor of a slot without a page. */

@@ -25,20 +25,8 @@
 #include "postgres_fe.h"
 #endif
 
-#include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_memory_error.h"
-
-static uint32
-MemoryErrorCrc(const PCacheMemoryError *entry)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, entry, offsetof(PCacheMemoryError, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
 
 #ifndef FRONTEND
 
@@ -66,7 +54,7 @@ PCacheNoteMemoryError(const PCacheMapping *map, uint64 offset, uint32 length)
 			continue;
 		/* who died over the same range before may not have come to this */
 		entry->length = Max(entry->length, length);
-		entry->crc = MemoryErrorCrc(entry);
+		entry->crc = PCacheCrcOf(entry);
 		(void) PCachePersist(map, entry, sizeof(*entry));
 		return true;
 	}
@@ -90,7 +78,7 @@ PCacheReadMemoryErrors(int fd, PCacheRangeList *bad)
 	for (int i = 0; i < PCACHE_MAX_MEMORY_ERRORS; i++)
 	{
 		if (entries[i].offset == 0 || entries[i].length == 0 ||
-			entries[i].crc != MemoryErrorCrc(&entries[i]))
+			entries[i].crc != PCacheCrcOf(&entries[i]))
 			continue;
 		PCacheRangeAdd(bad, entries[i].offset, entries[i].length);
 		any = true;

@@ -27,24 +27,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "port/pg_crc32c.h"
 #include "storage/pcache_dir.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_record.h"
 
 #define RECORD_VERSION	1
 #define RECORD_MAX		(MAXPGPATH + 1024)
-
-static uint32
-TextCrc(const char *text, size_t len)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, text, len);
-	FIN_CRC32C(crc);
-	return crc;
-}
 
 /* Find "key = " at the start of a line; the value reaches to its end. */
 static bool
@@ -175,7 +163,7 @@ PCacheRecordRead(const char *datadir, PCacheRecord *record,
 	crc_line = strstr(text, "\ncrc = ");
 	if (crc_line != NULL)
 		snprintf(expected, sizeof(expected), "crc = %08x\n",
-				 TextCrc(text, crc_line + 1 - text));
+				 PCacheCrc(text, crc_line + 1 - text));
 	if (crc_line == NULL || strcmp(crc_line + 1, expected) != 0 ||
 		!ParseRecord(text, record))
 	{
@@ -262,7 +250,7 @@ PCacheRecordWrite(const char *datadir, int file_mode,
 	if (memcmp(record->image, no_image, PCACHE_DIGEST_LEN) != 0)
 		len += snprintf(text + len, sizeof(text) - len, "image = %s\n", digest);
 	len += snprintf(text + len, sizeof(text) - len, "crc = %08x\n",
-					TextCrc(text, len));
+					PCacheCrc(text, len));
 
 	snprintf(path, sizeof(path), "%s/%s", datadir, PCACHE_RECORD_FILE);
 	snprintf(tmp_path, sizeof(tmp_path), "%s.tmp", path);

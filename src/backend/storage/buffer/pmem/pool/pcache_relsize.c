@@ -25,9 +25,8 @@
 #ifdef FRONTEND
 #include "common/logging.h"
 #endif
+#include "storage/pcache_layout.h"
 #include "storage/pcache_relsize.h"
-
-#define NSEC_PER_SEC	INT64CONST(1000000000)
 
 typedef struct RelSizeKey
 {
@@ -124,9 +123,9 @@ PCacheRelSizesFree(struct PCacheRelSizes *sizes)
 static bool
 WasChanged(const struct stat *st, int64 unchanged_since)
 {
-	int64		nsec = st->st_ctim.tv_nsec != 0 ? st->st_ctim.tv_nsec : NSEC_PER_SEC - 1;
+	int64		nsec = st->st_ctim.tv_nsec != 0 ? st->st_ctim.tv_nsec : PCACHE_NSEC - 1;
 
-	return unchanged_since != 0 && st->st_ctim.tv_sec * NSEC_PER_SEC + nsec > unchanged_since;
+	return unchanged_since != 0 && st->st_ctim.tv_sec * PCACHE_NSEC + nsec > unchanged_since;
 }
 
 /*

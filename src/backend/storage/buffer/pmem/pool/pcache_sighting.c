@@ -24,20 +24,8 @@
 #include <time.h>
 
 #include "common/hashfn.h"
-#include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_witness.h"
-
-static uint32
-SightingCrc(const PCacheSighting *sighting)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, sighting, offsetof(PCacheSighting, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
 
 /*
  * By how much the clock that files get their times from is ahead of the one that counts
@@ -103,7 +91,7 @@ PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting)
 	PCacheSighting *slots = (PCacheSighting *) (map->base + PCACHE_SIGHTING_OFFSET);
 
 	sighting->number++;
-	sighting->crc = SightingCrc(sighting);
+	sighting->crc = PCacheCrcOf(sighting);
 	memcpy(&slots[sighting->number % 2], sighting, sizeof(*sighting));
 }
 
@@ -121,7 +109,7 @@ PCacheReadSighting(int fd, PCacheSighting *sighting)
 		return false;
 	for (int i = 0; i < 2; i++)
 	{
-		if (slots[i].number > sighting->number && slots[i].crc == SightingCrc(&slots[i]))
+		if (slots[i].number > sighting->number && slots[i].crc == PCacheCrcOf(&slots[i]))
 			*sighting = slots[i];
 	}
 	return sighting->number != 0;

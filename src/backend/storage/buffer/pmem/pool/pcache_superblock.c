@@ -23,26 +23,14 @@
 #include <time.h>
 
 #include "port.h"
-#include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_superblock.h"
 
-static uint32
-SuperblockCrc(const PCacheSuperblock *sb)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, sb, offsetof(PCacheSuperblock, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
 void
 PCacheSuperblockSetCrc(PCacheSuperblock *sb)
 {
-	sb->crc = SuperblockCrc(sb);
+	sb->crc = PCacheCrcOf(sb);
 }
 
 /*
@@ -69,7 +57,7 @@ SuperblockIsIntact(const PCacheSuperblock *sb, PCacheError *err)
 		PCacheSetError(err, _("trailing magic number is wrong"));
 		return false;
 	}
-	if (sb->crc != SuperblockCrc(sb))
+	if (sb->crc != PCacheCrcOf(sb))
 	{
 		PCacheSetError(err, _("checksum is wrong"));
 		return false;

@@ -28,20 +28,8 @@
 #include <time.h>
 
 #include "port.h"
-#include "port/pg_crc32c.h"
 #include "storage/pcache_error.h"
 #include "storage/pcache_suspect.h"
-
-static uint32
-SuspectCrc(const PCacheSuspect *suspect)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, suspect, offsetof(PCacheSuspect, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
 
 /*
  * Can signal, PID and time of a note be shown?  If not, it is a note all the
@@ -50,7 +38,7 @@ SuspectCrc(const PCacheSuspect *suspect)
 bool
 PCacheSuspectIsIntact(const PCacheSuspect *suspect)
 {
-	return suspect->crc == SuspectCrc(suspect);
+	return suspect->crc == PCacheCrcOf(suspect);
 }
 
 /*
@@ -102,7 +90,7 @@ PCacheSuspectStore(const PCacheMapping *map, int signal, int pid)
 
 	suspect.died = PCacheSuspectDeath(signal, pid);
 	suspect.died_at = time(NULL);
-	suspect.crc = SuspectCrc(&suspect);
+	suspect.crc = PCacheCrcOf(&suspect);
 
 	/* died tells by itself, so whatever gets lost with the power, it is seen */
 	pg_atomic_write_u64((pg_atomic_uint64 *) &media->died, suspect.died);

@@ -21,18 +21,12 @@
 
 #include "access/xlog_internal.h"
 #include "common/hashfn.h"
-#include "port/pg_crc32c.h"
 #include "storage/pcache_witness.h"
 
 uint32
 PCacheWatermarkCrc(const PCacheWatermark *watermark)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, watermark, offsetof(PCacheWatermark, crc));
-	FIN_CRC32C(crc);
-	return crc;
+	return PCacheCrcOf(watermark);
 }
 
 /*
