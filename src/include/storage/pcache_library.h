@@ -135,7 +135,7 @@ extern void PCacheSaveAtExit(int code, Datum arg);
 
 /* pcache_watch.c */
 extern bool PCacheReadControl(ControlFileData *control);
-extern void PCacheNoteStart(const PCacheGateFacts *facts, bool post_mortem);
+extern void PCacheNoteStart(const PCacheGateFacts *facts);
 extern void PCacheBeginWatch(void);
 extern void PCacheWatch(void);
 extern void PCacheWaitAndWatch(long milliseconds);
@@ -149,7 +149,6 @@ extern void PCacheWatchDeaths(void);
 extern void PCacheWrapRedo(void);
 
 /* pcache_prepared.c */
-extern void PCacheNoteRolledBack(uint64 lsn);
 extern void PCacheWatchPrepared(void);
 
 /* pcache_server.c */
@@ -159,7 +158,6 @@ extern void PCacheDescribeHeaders(PCacheHeaderLayout *layout);
 extern bool PCacheHeadersAreKnown(PCacheError *err);
 extern bool PCacheSettingIsPending(const char *name);
 extern bool PCacheReadErrorsAreIgnored(void);
-extern void PCacheNoteReadErrors(bool ignored);
 extern void PCacheWatchReadErrors(void);
 
 /* pcache_worker.c */
@@ -174,6 +172,7 @@ extern void PCacheForetellThisStart(PCacheLibraryFacts *facts,
 /* pcache_report.c */
 extern void PCacheReportError(int elevel, const PCacheError *err);
 extern bool PCacheStoreOrTell(void);
+extern void PCacheStoreNote(uint64 offset, uint64 value);
 extern void PCacheLogStart(void);
 
 #endif							/* PCACHE_LIBRARY_H */

@@ -22,7 +22,6 @@
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
-#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "storage/bufmgr.h"
@@ -67,14 +66,6 @@ IsCrashRestart(void)
 	return PgStartTime != 0;
 }
 
-/* Starts were cut off that had kept pages.  There will be none in the pool. */
-static bool
-ForgetStarts(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
-{
-	sb->starts_from = 0;
-	return PCachePoolMarkEmpty(pool, sb, err);
-}
-
 /*
  * The server runs without its pool.  If that is ours, and in memory, it gives this back.
  * A start that was cut off is forgotten, so that the next one uses the pool again.
@@ -90,7 +81,7 @@ GiveBack(PCachePool *pool)
 	if (superblocks->source != PCACHE_SB_NONE &&
 		sb->format_version == PCACHE_FORMAT_VERSION &&
 		sb->system_identifier == GetSystemIdentifier() &&
-		((sb->starts_from != 0 && !ForgetStarts(pool, sb, &err)) ||
+		((sb->starts_from != 0 && !PCachePoolMarkEmpty(pool, sb, &err)) ||
 		 !PCachePoolGiveBack(pool, &err)))
 		PCacheReportError(LOG, &err);
 	pfree(superblocks);
@@ -142,14 +133,10 @@ bool
 PCacheGatherLibraryFacts(const PCachePool *pool, PCacheLibraryFacts *facts, PCacheError *err)
 {
 	PCacheGateFacts *gate = &facts->gate;
-	bool		crc_ok;
-	ControlFileData *on_disk = get_controlfile(DataDir, &crc_ok);
 
-	facts->control = *on_disk;
-	pfree(on_disk);
-	if (!crc_ok)
+	if (!PCacheReadControl(&facts->control))
 	{
-		PCacheSetError(err, _("incorrect checksum in control file"));
+		PCacheSetError(err, _("\"pg_control\" cannot be read"));
 		return false;
 	}
 	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, &facts->media);
@@ -235,9 +222,9 @@ BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)
 		sb->starts_from = 0;
 	(void) PCacheStoreOrTell();
-	PCacheNoteStart(facts, PCacheStart.post_mortem);
-	PCacheNoteReadErrors(PCacheReadErrorsAreIgnored());
-	PCacheNoteRolledBack(0);
+	PCacheNoteStart(facts);
+	PCacheStoreNote(PCACHE_READ_ERRORS_OFFSET, PCacheReadErrorsAreIgnored());
+	PCacheStoreNote(PCACHE_ROLLED_BACK_OFFSET, 0);
 	if (facts->suspect.died != 0)
 		(void) PCacheSuspectForget(&pool->map, facts->suspect.died);
 }

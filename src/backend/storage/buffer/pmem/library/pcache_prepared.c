@@ -27,22 +27,12 @@
 
 static void (*server_xact_redo) (XLogReaderState *record) = NULL;
 
-/* Say in the pool where in WAL the last one was; 0 if there was none. */
-void
-PCacheNoteRolledBack(uint64 lsn)
-{
-	uint64	   *note = (uint64 *) (PCacheThePool.map.base + PCACHE_ROLLED_BACK_OFFSET);
-
-	*note = lsn;
-	(void) PCachePersist(&PCacheThePool.map, note, sizeof(*note));
-}
-
 static void
 RedoXact(XLogReaderState *record)
 {
 	if (PCacheStart.in_use && InHotStandby &&
 		(XLogRecGetInfo(record) & XLOG_XACT_OPMASK) == XLOG_XACT_ABORT_PREPARED)
-		PCacheNoteRolledBack(record->EndRecPtr);
+		PCacheStoreNote(PCACHE_ROLLED_BACK_OFFSET, record->EndRecPtr);
 	server_xact_redo(record);
 }
 

@@ -38,6 +38,19 @@ PCacheStoreOrTell(void)
 	return false;
 }
 
+/*
+ * Store one of the notes in the pool that are a number each, for the next start.  There
+ * must be a pool.
+ */
+void
+PCacheStoreNote(uint64 offset, uint64 value)
+{
+	uint64	   *note = (uint64 *) (PCacheThePool.map.base + offset);
+
+	*note = value;
+	(void) PCachePersist(&PCacheThePool.map, note, sizeof(*note));
+}
+
 /* The reasons why pages were dropped, each with its number; "" if none were. */
 static void
 ListDropped(StringInfo dropped)

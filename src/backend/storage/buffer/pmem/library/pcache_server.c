@@ -169,17 +169,7 @@ static void
 NoteReadErrors(bool newval, void *extra)
 {
 	if (newval && PCacheStart.in_use)
-		PCacheNoteReadErrors(true);
-}
-
-/* Say in the pool whether its pages may have been read so. */
-void
-PCacheNoteReadErrors(bool ignored)
-{
-	uint64	   *note = (uint64 *) (PCacheThePool.map.base + PCACHE_READ_ERRORS_OFFSET);
-
-	*note = ignored;
-	(void) PCachePersist(&PCacheThePool.map, note, sizeof(*note));
+		PCacheStoreNote(PCACHE_READ_ERRORS_OFFSET, true);
 }
 
 /*

@@ -24,7 +24,6 @@
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
-#include "port/pg_crc32c.h"
 #include "storage/latch.h"
 #include "storage/pcache_file.h"
 #include "storage/pcache_library.h"
@@ -44,14 +43,13 @@ static PCacheSighting sighting;
 static int	control_changes = -1;
 
 /*
- * pg_control as it is on disk.  get_controlfile() throws, and while a process exits
- * that takes its exit status, and the rest of what it has to do.
+ * pg_control as it is on disk.  get_controlfile() throws, which ends the postmaster, and
+ * takes a process that exits its status and the rest of what it has to do.
  */
 bool
 PCacheReadControl(ControlFileData *control)
 {
 	char		path[MAXPGPATH];
-	pg_crc32c	crc;
 	int			fd;
 	bool		complete;
 
@@ -60,12 +58,7 @@ PCacheReadControl(ControlFileData *control)
 	complete = fd >= 0 && PCacheReadExact(fd, control, sizeof(*control), 0);
 	if (fd >= 0)
 		close(fd);
-	if (!complete)
-		return false;
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, control, offsetof(ControlFileData, crc));
-	FIN_CRC32C(crc);
-	return EQ_CRC32C(crc, control->crc);
+	return complete && control->crc == PCacheCrcOf(control);
 }
 
 static int64
@@ -83,7 +76,7 @@ Now(void)
  * until the worker knows better.
  */
 void
-PCacheNoteStart(const PCacheGateFacts *facts, bool post_mortem)
+PCacheNoteStart(const PCacheGateFacts *facts)
 {
 	const ControlFileData *control = facts->control;
 
@@ -92,7 +85,7 @@ PCacheNoteStart(const PCacheGateFacts *facts, bool post_mortem)
 	sighting = facts->sighting;
 	sighting.pool_device = facts->pool_device;
 	sighting.pool_inode = facts->pool_inode;
-	if (!post_mortem &&
+	if (!PCacheStart.post_mortem &&
 		!PCacheWatermarkFromDisk(&sighting.written, control->checkPointCopy.ThisTimeLineID,
 								 control->checkPoint, control->xlog_seg_size))
 		memset(&sighting.written, 0, sizeof(sighting.written));

@@ -15,7 +15,6 @@
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
-#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker_internals.h"
 #include "portability/instr_time.h"
@@ -44,12 +43,9 @@ IsReady(void)
 		return true;
 	if (!EnableHotStandby)
 	{
-		bool		crc_ok;
-		ControlFileData *control = get_controlfile(DataDir, &crc_ok);
-		bool		has_begun = crc_ok && control->state == DB_IN_ARCHIVE_RECOVERY;
+		ControlFileData control;
 
-		pfree(control);
-		return has_begun;
+		return PCacheReadControl(&control) && control.state == DB_IN_ARCHIVE_RECOVERY;
 	}
 	return false;
 }

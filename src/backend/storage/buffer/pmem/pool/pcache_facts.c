@@ -37,6 +37,15 @@ const char *const PCacheRecoveryTargets[PCACHE_N_RECOVERY_TARGETS] = {
 	"recovery_target_xid",
 };
 
+/* A note that is a number; the largest one if it cannot be read. */
+static uint64
+ReadNote(int fd, uint64 offset)
+{
+	uint64		note;
+
+	return PCacheReadExact(fd, &note, sizeof(note), offset) ? note : PG_UINT64_MAX;
+}
+
 /*
  * Fill in what an open pool, its media and the host tell.  Control file,
  * record, recovery and policy are for the caller.
@@ -61,7 +70,6 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 	PCacheCopyNotesRead(pool->fd, facts->copies);
 	if (PCacheIsLibrary())
 	{
-		uint64		ignored = 0;
 		struct stat st;
 
 		if (fstat(pool->fd, &st) == 0)
@@ -70,12 +78,8 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 			facts->pool_inode = st.st_ino;
 		}
 		(void) PCacheReadSighting(pool->fd, &facts->sighting);
-		facts->read_errors_ignored =
-			!PCacheReadExact(pool->fd, &ignored, sizeof(ignored), PCACHE_READ_ERRORS_OFFSET) ||
-			ignored != 0;
-		if (!PCacheReadExact(pool->fd, &facts->rolled_back_at,
-							 sizeof(facts->rolled_back_at), PCACHE_ROLLED_BACK_OFFSET))
-			facts->rolled_back_at = PG_UINT64_MAX;
+		facts->read_errors_ignored = ReadNote(pool->fd, PCACHE_READ_ERRORS_OFFSET) != 0;
+		facts->rolled_back_at = ReadNote(pool->fd, PCACHE_ROLLED_BACK_OFFSET);
 	}
 }
 
