@@ -47,7 +47,7 @@ use PageCompare;
 use Programs;
 use Superblock;
 
-our @EXPORT = qw(what_is_left judge_start present_pages);
+our @EXPORT = qw(what_is_left judge_start may_be_cold present_pages);
 
 use constant {
 	BLCKSZ => 8192,
@@ -278,6 +278,14 @@ sub judge_start
 	  if $left->{late} && $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw)/;
 	return (undef, 'cold: a process died of a fault') if $left->{dead} && $line =~ /^starting cold: .*(?:and may have overwritten cached pages|pages may have been read with)/;
 	return ($line, 'cold');
+}
+
+# Is a start after a kill cold for a reason that is nobody's fault, as far as the line of the
+# log tells?  For who does not know what was left.
+sub may_be_cold
+{
+	my ($line) = @_;
+	return $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw|none of the \d+ saved pages can be kept|the last server left no page|a prepared transaction was rolled back)/;
 }
 
 1;

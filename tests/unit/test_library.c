@@ -101,6 +101,22 @@ TestDirectory(void **state)
 	assert_false(PCacheCanonicalDirectory(name, &err));
 }
 
+/* Of a pool for 16 blocks that nobody has used. */
+static PCacheSuperblock
+MakeSuperblock(void)
+{
+	PCacheGeometry g = PCacheComputeGeometry(16, MIB(2));
+
+	return (PCacheSuperblock)
+	{
+		.format_version = PCACHE_FORMAT_VERSION,.superblock_size = PCACHE_SUPERBLOCK_SIZE,
+			.block_size = BLCKSZ,.blocks_per_segment = RELSEG_SIZE,
+			.descriptor_size = sizeof(PCacheDescriptor),.capacity = 16,
+			.descriptors_offset = PCACHE_DESCRIPTORS_OFFSET,
+			.blocks_offset = g.blocks_offset,.pool_size = g.pool_size
+	};
+}
+
 /* A pool goes with the cluster and with pg_control, and needs no record. */
 static void
 TestGates(void **state)
@@ -111,20 +127,12 @@ TestGates(void **state)
 	PCacheMediaReport media = {.blocks = PCACHE_MEDIA_CLEAN};
 	PCacheGateFacts facts = {.control = &control,.media = &media};
 	PCachePageFacts page_facts = {0};
-	PCacheSuperblock sb = {0};
+	PCacheSuperblock sb = MakeSuperblock();
 	PCacheGeometry g = PCacheComputeGeometry(16, MIB(2));
 
 	control.checkPointCopy.redo = 0x1000;
 	control.checkPointCopy.ThisTimeLineID = 1;
-	sb.format_version = PCACHE_FORMAT_VERSION;
-	sb.superblock_size = PCACHE_SUPERBLOCK_SIZE;
-	sb.block_size = BLCKSZ;
-	sb.blocks_per_segment = RELSEG_SIZE;
-	sb.descriptor_size = sizeof(PCacheDescriptor);
-	sb.capacity = 16;
-	sb.descriptors_offset = PCACHE_DESCRIPTORS_OFFSET;
-	sb.blocks_offset = g.blocks_offset;
-	sb.pool_size = facts.file_size = g.pool_size;
+	facts.file_size = sb.pool_size;
 	assert_true(PCacheSuperblockAdopt(&sb, &control, PCACHE_FS_TMPFS, PERSISTENT_CACHE_PLANNED_RESTART, 16));
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_ATTACHING);
 	PCacheSuperblockSetClean(&sb, &control, 3);
@@ -357,8 +365,7 @@ TestKilled(void **state)
 	PCacheMediaReport media = {.blocks = PCACHE_MEDIA_CLEAN};
 	PCacheGateFacts facts = {.control = &control,.media = &media};
 	PCachePageFacts page_facts = {0};
-	PCacheSuperblock sb = {0};
-	PCacheGeometry g = PCacheComputeGeometry(16, MIB(2));
+	PCacheSuperblock sb = MakeSuperblock();
 	PCacheSighting *seen = &facts.sighting;
 	char		old[MAXPGPATH];
 	char		wal[8192];
@@ -373,15 +380,7 @@ TestKilled(void **state)
 	assert_int_equal(write(fd, wal, 5000), 5000);
 	assert_int_equal(ftruncate(fd, segment_size), 0);
 
-	sb.format_version = PCACHE_FORMAT_VERSION;
-	sb.superblock_size = PCACHE_SUPERBLOCK_SIZE;
-	sb.block_size = BLCKSZ;
-	sb.blocks_per_segment = RELSEG_SIZE;
-	sb.descriptor_size = sizeof(PCacheDescriptor);
-	sb.capacity = 16;
-	sb.descriptors_offset = PCACHE_DESCRIPTORS_OFFSET;
-	sb.blocks_offset = g.blocks_offset;
-	sb.pool_size = facts.file_size = g.pool_size;
+	facts.file_size = sb.pool_size;
 	sb.headers = layout;
 	assert_true(PCacheSuperblockAdopt(&sb, &control, PCACHE_FS_TMPFS, PERSISTENT_CACHE_ALWAYS, 16));
 	sb.state = PCACHE_STATE_DIRTY;

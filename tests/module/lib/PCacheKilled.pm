@@ -31,6 +31,7 @@ use PCacheModule;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 our @EXPORT = qw(
   $SIGHTED
@@ -47,6 +48,7 @@ our @EXPORT = qw(
   patch_sighting
   start_warm
   pause_for_sighting
+  kill_seen
 );
 
 use constant SIGHTING_OFFSET => 8192 + 256;
@@ -206,6 +208,22 @@ sub patch_sighting
 		substr($bytes, $f->{offset}, $f->{size}) = pack $f->{template}, $changes{ $f->{name} } if exists $changes{ $f->{name} };
 	}
 	write_bytes($pool, $at, $bytes);
+	return;
+}
+
+# SIGKILL to all processes, once the worker has said that the server lives after all that
+# was done.  On a busy machine it may be late, and then files count as changed by others.
+sub kill_seen
+{
+	my ($node) = @_;
+	my $now = time;
+
+	for (1 .. 200)
+	{
+		last if read_sighting(pool_of($node))->{seen_at} > $now * 1e9;
+		pause_for_sighting(0.01);
+	}
+	kill_all($node);
 	return;
 }
 

@@ -38,7 +38,6 @@ use PCache::Tables qw($OUR_RELATIONS);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 our @EXPORT = (
 	@PCache::EXPORT, qw(
@@ -64,7 +63,7 @@ our @EXPORT = (
 	  replay_until
 	  wait_for_line
 	  kill_backend
-	  kill_seen
+	  single_user
 	));
 
 # The major version of the server that is tested.
@@ -392,27 +391,16 @@ sub kill_backend
 	return $offset;
 }
 
-# SIGKILL to all processes, once the worker has said that the server lives after all that
-# was done.  On a busy machine it may be late, and then files count as changed by others.
-sub kill_seen
+# Run SQL in single-user mode, for which the library does nothing.
+sub single_user
 {
-	my ($node) = @_;
-	my $now = time;
+	my ($node, $sql) = @_;
+	my ($out, $err);
 
-	for (1 .. 200)
-	{
-		my $seen = 0;
-
-		for my $slot (0, 1)
-		{
-			my $at = unpack 'x24 q', read_bytes(pool_of($node), WATERMARK_OFFSET + 256 + 128 * $slot, 128);
-
-			$seen = $at if $at > $seen;
-		}
-		last if $seen > $now * 1e9;
-		select undef, undef, undef, 0.01;
-	}
-	kill_all($node);
+	local %ENV = $node->_get_env();
+	IPC::Run::run([ 'postgres', '--single', '-j', '-D' => $node->data_dir, 'postgres' ], '<' => \$sql, '>' => \$out, '2>' => \$err)
+	  or die "single-user mode failed: $err";
+	unlike($err, qr/persistent cache: (kept|saved)/, 'single-user mode has no pool');
 	return;
 }
 

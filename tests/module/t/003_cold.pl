@@ -43,18 +43,6 @@ sub cold_after_work
 	return;
 }
 
-sub single_user
-{
-	my ($sql) = @_;
-	my ($out, $err);
-
-	local %ENV = $node->_get_env();
-	IPC::Run::run([ 'postgres', '--single', '-j', '-D' => $data, 'postgres' ], '<' => \$sql, '>' => \$out, '2>' => \$err)
-	  or die "single-user mode failed: $err";
-	unlike($err, qr/persistent cache: (kept|saved)/, 'single-user mode has no pool');
-	return;
-}
-
 # The command that a start waited for, unless it has ended and its number is another's.
 sub end_command
 {
@@ -194,7 +182,7 @@ my $label = sub {
 };
 cold_after_work('backup_label', qr/^the cluster starts from a backup$/, $label);
 cold_after_work('a run in single-user mode', qr/^the pool was saved at checkpoint /,
-	sub { single_user("UPDATE t_heap SET filler = 'single' WHERE id % 7 = 0;\n") });
+	sub { single_user($node, "UPDATE t_heap SET filler = 'single' WHERE id % 7 = 0;\n") });
 cold_after_work('pg_resetwal', qr/^the pool was saved at checkpoint /,
 	sub { system_or_bail('pg_resetwal', '-f', $data) });
 cold_after_work('pg_checksums', qr/^data checksums were switched on or off$/,

@@ -8,6 +8,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use JSON::PP;
+use PCacheKilled;
 use PCacheModule;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -64,29 +65,6 @@ sub cold_after_work
 	kill_seen($node);
 	$code->();
 	cold_start($node, $reason, $name, %params);
-	return;
-}
-
-sub single_user
-{
-	my ($sql) = @_;
-	my ($out, $err);
-
-	local %ENV = $node->_get_env();
-	IPC::Run::run([ 'postgres', '--single', '-j', '-D' => $data, 'postgres' ], '<' => \$sql, '>' => \$out, '2>' => \$err)
-	  or die "single-user mode failed: $err";
-	return;
-}
-
-# The data directory without the library, for a while.
-sub stock_run
-{
-	my ($mode, $sql) = @_;
-
-	local %ENV = $node->_get_env();
-	system_or_bail('pg_ctl', '-D' => $data, '-l' => $node->logfile . '.stock', '-w', '-o' => "-c shared_preload_libraries=''", 'start');
-	$node->safe_psql('postgres', $sql) if $sql;
-	system_or_bail('pg_ctl', '-D' => $data, '-m' => $mode, '-w', 'stop');
 	return;
 }
 
@@ -228,9 +206,9 @@ for my $case ([ 'touched', sub { chmod 0640, $_[0]; chmod 0600, $_[0] } ],
 
 # ---------------------------------------------------------------- another cluster than it was
 cold_after_work('a run in single-user mode', qr/^the pool knows of checkpoint /,
-	sub { single_user("UPDATE t_heap SET filler = 'single' WHERE id % 7 = 0;\n") });
-cold_after_work('a stock run', qr/^the pool knows of checkpoint /, sub { stock_run('fast', q{UPDATE t_heap SET filler = 'stock' WHERE id % 9 = 0}) });
-cold_after_work('a stock run that was stopped at once', qr/^the pool knows of checkpoint /, sub { stock_run('immediate') });
+	sub { single_user($node, "UPDATE t_heap SET filler = 'single' WHERE id % 7 = 0;\n") });
+cold_after_work('a stock run', qr/^the pool knows of checkpoint /, sub { stock_run($node, 'fast', q{UPDATE t_heap SET filler = 'stock' WHERE id % 9 = 0}) });
+cold_after_work('a stock run that was stopped at once', qr/^the pool knows of checkpoint /, sub { stock_run($node, 'immediate') });
 cold_after_work('WAL is gone', qr/^the WAL before \S+ on timeline 1 is not what was written$|^could not (open|read) file "pg_wal/,
 	sub {
 		my ($segment) = (sort grep { /\/[0-9A-F]{24}$/ } glob "$data/pg_wal/*")[-1];

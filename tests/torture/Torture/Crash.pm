@@ -38,6 +38,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 use Time::HiRes qw(sleep time);
+use LibraryPool;
 
 use Programs;
 use Torture::Load;
@@ -131,7 +132,7 @@ sub crash_and_restart
 sub judge_restart
 {
 	my ($kind, $line) = @_;
-	my $late = $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw|none of the \d+ saved pages can be kept|the last server left no page|a prepared transaction was rolled back)/;
+	my $late = may_be_cold($line);
 	$totals{ $line =~ /^kept [1-9]/ ? 'restart: warm' : $late ? 'restart: cold, pg_control was just written' : 'restart: nothing kept' }++;
 	problem("restart after the crash of a $kind: $line") if $line !~ /^kept \d/ && !$late;
 	return;

@@ -325,7 +325,7 @@ sub judge_restart
 {
 	my ($c, $by, $line) = @_;
 	return if !$c->{walk}{server}{library} || !$by || $c->{without} || $c->{conf}{persistent_cache_mode} ne 'always' || $c->{run_plain} || ($c->{recovery} // '') eq 'targeted';
-	my $late = $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw|none of the \d+ saved pages can be kept|the last server left no page|a prepared transaction was rolled back)/;
+	my $late = may_be_cold($line);
 	my $right = $by eq 'fault' ? $line =~ /^starting cold/ : $line =~ /^kept \d/ || $late || $line =~ /^starting cold: .*may have been read with/;
 	$c->{walk}{totals}{ "restart after a $by: " . ($line =~ /^kept/ ? 'warm' : 'cold') }++;
 	$c->{walk}->problem("$c->{name}: restart after a $by: $line") if !$right;
