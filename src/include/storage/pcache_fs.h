@@ -26,6 +26,9 @@ extern bool PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
 extern const char *PCacheFsKindName(PCacheFsKind kind);
 extern uint64 PCacheFileSizeLimit(void);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
+extern bool PCacheBootIsAnother(PCacheFsKind kind, const uint8 used[PCACHE_UUID_LEN],
+								const uint8 found[PCACHE_UUID_LEN]);
+extern bool PCacheWasOtherBoot(const PCacheSuperblock *sb);
 extern bool PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 								   PCacheFsKind *kind, PCacheError *err);
 extern bool PCacheMakeDirectory(const char *directory, PCacheFsKind expected,

@@ -17,6 +17,7 @@
  *		8 KiB + 256		what was last seen of the cluster (two slots); library only
  *		8 KiB + 512		whether read errors were ignored; library only
  *		8 KiB + 520		where a prepared transaction was rolled back; library only
+ *		8 KiB + 528		whether files were not synced; library only
  *		12 KiB			memory errors that processes died of
  *		16 KiB			databases whose files redo has copied
  *		2 MiB			descriptor array, one cache line per slot
@@ -89,6 +90,7 @@ PCacheCrc(const void *bytes, size_t len)
 #define PCACHE_SIGHTING_OFFSET	(PCACHE_WATERMARK_OFFSET + 4 * PCACHE_CACHE_LINE)
 #define PCACHE_READ_ERRORS_OFFSET	(PCACHE_WATERMARK_OFFSET + 8 * PCACHE_CACHE_LINE)
 #define PCACHE_ROLLED_BACK_OFFSET	(PCACHE_READ_ERRORS_OFFSET + 8)
+#define PCACHE_NOT_SYNCED_OFFSET	(PCACHE_ROLLED_BACK_OFFSET + 8)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
 #define PCACHE_COPY_NOTES_OFFSET 16384
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
@@ -138,6 +140,17 @@ typedef struct PCacheCheckpoint
 	uint32		timeline;
 	uint32		control_crc;
 } PCacheCheckpoint;
+
+/*
+ * What a start goes by if power was lost while the library's server ran in mode always;
+ * PCacheSuperblock.power_rule.
+ */
+typedef enum PCachePowerRule
+{
+	PCACHE_POWER_COLD = 0,		/* nothing: it is cold */
+	PCACHE_POWER_LEDGER,		/* entries with sums, which were made durable */
+	PCACHE_POWER_HEADERS,		/* all that was stored is durable */
+} PCachePowerRule;
 
 /* What is known of media; stored in PCacheSuperblock.dimms_state. */
 typedef enum PCacheMediaAnswer
@@ -231,8 +244,11 @@ typedef struct PCacheSuperblock
 	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
 
 	PCacheHeaderLayout headers; /* the library's only: of its last server */
+	uint32		power_rule;		/* likewise: PCachePowerRule */
+	uint64		ledger_id;		/* likewise: entries with a sum and another
+								 * one are not believed */
 
-	char		reserved[2264];
+	char		reserved[2252];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 	char		tail[PCACHE_MAGIC_LEN];
 } PCacheSuperblock;
@@ -263,7 +279,9 @@ StaticAssertDecl(offsetof(PCacheSuperblock, boot_id) == 224, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 240, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 248, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, headers) == 1784, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1820, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, power_rule) == 1820, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, ledger_id) == 1824, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1832, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, crc) == 4084, "tail");
 StaticAssertDecl(offsetof(PCacheSuperblock, tail) == 4088, "tail");
 
@@ -301,7 +319,13 @@ typedef struct PCacheSighting
 	int64		clock_offset;	/* see PCacheClockOffset() */
 	uint64		pool_device;	/* of the pool's own file */
 	uint64		pool_inode;
-	char		reserved[28];
+
+	/*
+	 * What is known to be on disk, because pg_control was written again since
+	 */
+	uint64		synced_generation;
+	uint64		synced_recovery_point;
+	char		reserved[12];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 } PCacheSighting;
 
@@ -310,6 +334,7 @@ StaticAssertDecl(offsetof(PCacheSighting, written) == 32, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, min_recovery_point) == 64, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, clock_offset) == 72, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, pool_inode) == 88, "PCacheSighting");
+StaticAssertDecl(offsetof(PCacheSighting, synced_generation) == 96, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, crc) == 124, "PCacheSighting");
 StaticAssertDecl(PCACHE_SIGHTING_OFFSET + 2 * sizeof(PCacheSighting) <=
 				 PCACHE_READ_ERRORS_OFFSET, "PCacheSighting");
@@ -419,12 +444,20 @@ StaticAssertDecl(PCACHE_MEMORY_ERRORS_OFFSET +
  * One slot's descriptor.  It is trusted only if seq is even; odd means in
  * change, or free.  All of it lies in one cache line, so stores to it reach
  * the media in program order.
+ *
+ * In the library's ledger seq is a number that PCacheLedgerGeneration() makes of the
+ * pg_control that the entry is about, or PCACHE_DESC_SAVED_SEQ.  Only entries of the former
+ * kind have a sum.
  */
 typedef struct PCacheDescriptor
 {
 	uint64		seq;
 	uint64		page_lsn;		/* when the page was sealed */
-	uint64		dirty_epoch;
+	union
+	{
+		uint64		sum;		/* the library's: PCacheSumOf() the page */
+		uint64		dirty_epoch;	/* the patched server's */
+	};
 	uint32		spc_oid;
 	uint32		db_oid;
 	uint32		rel_number;
@@ -443,13 +476,18 @@ typedef struct PCacheDescriptor
 /* Why has a page of the library's server no entry?  0 if there was no page. */
 #define PCACHE_DESC_WAS_DIRTY		1
 #define PCACHE_DESC_WAS_IN_CHANGE	2
+#define PCACHE_DESC_WAS_LOST		3	/* its sum does not fit */
+#define PCACHE_DESC_WAS_FIRST		4	/* see PCacheIsFirstOfIndex() */
 
 #define PCACHE_DESC_FREE_SEQ	UINT64CONST(1)
+/* The library: it goes with the pool's state, and with no other one. */
+#define PCACHE_DESC_SAVED_SEQ	(PCACHE_DESC_FREE_SEQ + 1)
 #define PCacheSeqIsSealed(seq)	(((seq) & 1) == 0)
 
 StaticAssertDecl(sizeof(PCacheDescriptor) == PCACHE_CACHE_LINE,
 				 "PCacheDescriptor");
 StaticAssertDecl(offsetof(PCacheDescriptor, page_lsn) == 8, "PCacheDescriptor");
+StaticAssertDecl(offsetof(PCacheDescriptor, sum) == 16, "PCacheDescriptor");
 StaticAssertDecl(offsetof(PCacheDescriptor, spc_oid) == 24, "PCacheDescriptor");
 StaticAssertDecl(offsetof(PCacheDescriptor, slot) == 44, "PCacheDescriptor");
 StaticAssertDecl(offsetof(PCacheDescriptor, version) == 48, "PCacheDescriptor");

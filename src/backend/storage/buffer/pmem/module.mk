@@ -9,8 +9,8 @@
 #	PCACHE_LIBS			the libraries that were found, for the linker
 #	PCACHE_POOL_OBJS	what library and program share, compiled for each
 #
-# WITH_LIBPMEM=no, WITH_LIBNDCTL=no and WITH_LIBNUMA=no leave out a library that
-# is there; "yes" insists on one.
+# WITH_LIBPMEM=no, WITH_LIBNDCTL=no, WITH_LIBXXHASH=no and WITH_LIBNUMA=no leave out a
+# library that is there; "yes" insists on one.
 
 PCACHE_TOP := $(patsubst %/src/backend/storage/buffer/pmem/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 PCACHE_POOL_DIR := $(PCACHE_TOP)/src/backend/storage/buffer/pmem/pool
@@ -45,6 +45,7 @@ endif
 endef
 $(eval $(call pcache_library,WITH_LIBPMEM,USE_LIBPMEM,libpmem))
 $(eval $(call pcache_library,WITH_LIBNDCTL,USE_LIBNDCTL,libndctl libdaxctl))
+$(eval $(call pcache_library,WITH_LIBXXHASH,USE_XXHASH,libxxhash))
 
 # An 18 says by itself whether it was built with libnuma, in pg_config.h.  Then our
 # macro would be defined twice, which is why it is not given on the command line.

@@ -70,7 +70,7 @@ void
 PCacheDescriptorSetSealed(PCacheDescriptor *desc)
 {
 	desc->crc = PCacheDescriptorCrc(desc);
-	desc->seq = PCACHE_DESC_FREE_SEQ + 1;
+	desc->seq = PCACHE_DESC_SAVED_SEQ;
 }
 
 /*

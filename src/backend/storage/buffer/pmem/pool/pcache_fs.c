@@ -155,6 +155,31 @@ PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN])
 }
 
 /*
+ * Is a pool on this kind of file system, used in one boot, found in another one?  Where the
+ * kernel does not tell its ids, they are zeros.  Memory does not outlive its boot, but on
+ * persistent memory any boot may be another one then.
+ */
+bool
+PCacheBootIsAnother(PCacheFsKind kind, const uint8 used[PCACHE_UUID_LEN],
+					const uint8 found[PCACHE_UUID_LEN])
+{
+	static const uint8 unknown[PCACHE_UUID_LEN];
+
+	return memcmp(used, found, PCACHE_UUID_LEN) != 0 ||
+		(memcmp(used, unknown, PCACHE_UUID_LEN) == 0 && !PCacheFsIsMemory(kind));
+}
+
+/* Was a pool used in another boot than the one that the host runs in? */
+bool
+PCacheWasOtherBoot(const PCacheSuperblock *sb)
+{
+	uint8		now[PCACHE_UUID_LEN];
+
+	(void) PCacheReadBootId(now);
+	return PCacheBootIsAnother(sb->fs_kind, sb->boot_id, now);
+}
+
+/*
  * Open the deepest part of a path that exists, and find out what it is on.
  * The caller closes it.
  */
