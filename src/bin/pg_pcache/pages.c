@@ -207,7 +207,14 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 		(IsAllZeros(stored) || (IsEmptySpGist(cached) && IsEmptySpGist(stored))))
 		return PAGE_HINTS;
 	if (PageLsn(cached) < PageLsn(stored))
-		return PAGE_IMPOSSIBLE;
+	{
+		/*
+		 * A hint that was logged without an image, which full_page_writes =
+		 * off does, has only moved the LSN, and redo does not repeat that.
+		 */
+		((PageHeader) same_checksum.data)->pd_lsn = header->pd_lsn;
+		return DifferInHintsOnly(cached, &same_checksum) ? PAGE_HINTS : PAGE_IMPOSSIBLE;
+	}
 	if (PageLsn(cached) == PageLsn(stored))
 	{
 		/* all of a free space map is a hint */

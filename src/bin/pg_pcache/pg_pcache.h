@@ -131,6 +131,7 @@ typedef enum PageComparison
 	PAGE_EQUAL,					/* but for the checksum, perhaps */
 	PAGE_HINTS,					/* differs in hints only */
 	PAGE_NEWER,					/* after a crash: will be written */
+	PAGE_OLDER,					/* after power was lost: redo repeats it */
 	PAGE_IMPOSSIBLE,			/* must not be */
 	PAGE_UNREADABLE,			/* in the pool, or in the file */
 	PAGE_STORED_CHECKSUM,		/* equal, and the file's checksum is wrong */
@@ -208,6 +209,7 @@ typedef struct PageScan
 	uint64		saved;			/* pages that the pool ought to hold */
 	uint64		completed_epoch;	/* see PCachePageFacts */
 	uint64		redo;			/* likewise */
+	uint64		generation;		/* likewise */
 	struct PageSet *kept;		/* for ScanHasPage() */
 } PageScan;
 
@@ -228,6 +230,9 @@ typedef struct VerifyResult
 	uint64		memory_limit;	/* of the control group, in bytes */
 	bool		killed_known;	/* in mode always: counts is about */
 	PCacheVerdict killed;		/* the start after processes were killed */
+	PCacheVerdict power_lost;	/* the start after power was lost; likewise */
+	bool		is_listed;		/* what it may keep is in the ledger */
+	uint64		listed;			/* how many pages that is */
 	bool		scanned;		/* the rest was counted */
 	uint64		slots;			/* looked at */
 	uint64		saved;			/* pages that the pool ought to hold */

@@ -150,6 +150,8 @@ PageComparisonName(PageComparison comparison)
 			return "hint bits";
 		case PAGE_NEWER:
 			return "newer";
+		case PAGE_OLDER:
+			return "older";
 		case PAGE_IMPOSSIBLE:
 			return "impossible";
 		case PAGE_UNREADABLE:

@@ -153,6 +153,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	}
 	scan->completed_epoch = facts.completed_epoch;
 	scan->redo = facts.redo;
+	scan->generation = facts.generation;
 	scan->kept = pg_malloc_object(struct PageSet);
 	scan->kept->pages = pages;
 	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
@@ -160,7 +161,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
 
 		/* descriptors that can't be read come back damaged */
-		(void) PCacheReadLedger(pool->fd, sb, start, n, chunk);
+		(void) PCacheReadLedger(pool->fd, sb, facts.generation, start, n, chunk);
 		for (uint32 i = 0; i < n; i++)
 		{
 			const PCacheDescriptor *desc = &chunk[i];
@@ -189,7 +190,8 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 			scan->verdicts[slot] = PCACHE_PAGE_DUPLICATE;
 			scan->counts[PCACHE_PAGE_KEPT]--;
 			scan->counts[PCACHE_PAGE_DUPLICATE]++;
-			if (!page->duplicated)
+			/* the library's server keeps the first one */
+			if (!PCacheIsLibrary() && !page->duplicated)
 			{
 				page->duplicated = true;
 				scan->verdicts[page->slot] = PCACHE_PAGE_DUPLICATE;

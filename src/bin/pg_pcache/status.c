@@ -18,6 +18,7 @@
 #include "access/xlog_internal.h"
 #include "common/logging.h"
 #include "pg_pcache.h"
+#include "storage/pcache_power.h"
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
@@ -186,6 +187,9 @@ PrintState(const StatusResult *result)
 	PrintWalPlace("watermark", "watermark", "flushed", result->watermark.flushed,
 				  result->watermark.timeline, "none");
 	PrintSuspect(&result->suspect);
+	if (PCacheIsLibrary())
+		PrintField("after a loss of power", "after_power_loss",
+				   AsString(PCachePowerRuleName(sb->power_rule)));
 	if (result->count_relations)
 		PrintRelations(result);
 }
@@ -236,7 +240,7 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 	{
 		uint32		n = Min(DESCRIPTORS_PER_READ, sb->slots_used - start);
 
-		(void) PCacheReadLedger(result->pool.fd, sb, start, n, chunk);
+		(void) PCacheReadLedger(result->pool.fd, sb, 0, start, n, chunk);
 		for (uint32 i = 0; i < n; i++)
 		{
 			const PCacheDescriptor *desc = &chunk[i];

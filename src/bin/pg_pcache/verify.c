@@ -23,6 +23,9 @@
 #include "common/logging.h"
 #include "pg_pcache.h"
 #include "storage/pcache_cgroup.h"
+#include "storage/pcache_fs.h"
+#include "storage/pcache_harvest.h"
+#include "storage/pcache_witness.h"
 
 /* Pages that are named one by one; the others are only counted. */
 #define MAX_PAGES_TOLD	20
@@ -67,6 +70,21 @@ JudgeMissingPool(Rebuild *r)
 }
 
 /*
+ * Power was lost.  May the file have what came after the redo point, which redo repeats from
+ * an image or on top of the page that is kept?  If power was lost in the middle of the write,
+ * a part of it.
+ */
+static bool
+MayBeWrittenAfter(PGIOAlignedBlock *stored, const PCacheDescriptor *desc,
+				  const PCachePageFacts *facts, bool checksums)
+{
+	const PageHeaderData *header = (const PageHeaderData *) stored->data;
+
+	return PageXLogRecPtrGet(header->pd_lsn) >= facts->redo ||
+		CheckPage(stored, desc->block_number, checksums) == PAGE_BAD_CHECKSUM;
+}
+
+/*
  * Compare each page that will be kept with what its data file has.  By read(),
  * so that a bad block is an error, of one page.
  */
@@ -79,6 +97,7 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 	PCachePageFacts facts = {.completed_epoch = scan->completed_epoch,
 	.redo = scan->redo};
 	SegmentFile file = {.fd = -1};
+	bool		by_sums = PCacheSourceOf(sb, PCacheWasOtherBoot(sb)) == PCACHE_SOURCE_SUMS;
 	PGIOAlignedBlock cached;
 	PGIOAlignedBlock stored;
 	int			n_told = 0;
@@ -93,7 +112,7 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 		if (options->progress && slot % 1024 == 0)
 			ReportProgress(slot * BLCKSZ, scan->slots * BLCKSZ, false);
 		if (scan->verdicts[slot] != PCACHE_PAGE_KEPT ||
-			!PCacheReadLedger(r->pool.fd, sb, slot, 1, &desc))
+			!PCacheReadLedger(r->pool.fd, sb, scan->generation, slot, 1, &desc))
 			continue;
 		dirty = PCachePageIsDirty(&desc, &facts);
 		if (!PCacheReadExact(r->pool.fd, cached.data, BLCKSZ,
@@ -103,6 +122,9 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 		else
 			comparison = ComparePages(&cached, &stored, &desc, dirty,
 									  r->control->data_checksum_version != 0);
+		if (comparison == PAGE_IMPOSSIBLE && by_sums &&
+			MayBeWrittenAfter(&stored, &desc, &facts, r->control->data_checksum_version != 0))
+			comparison = PAGE_OLDER;
 		result->comparisons[comparison]++;
 
 		relation = CountRelation(counter, &desc);
@@ -136,6 +158,29 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
+#define ENTRIES_PER_READ	16384	/* 1 MB of them */
+
+/* How many pages are listed for pg_control as it is? */
+static uint64
+CountListed(const Rebuild *r)
+{
+	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	uint64		generation = PCacheLedgerGeneration(sb, r->control);
+	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor, ENTRIES_PER_READ);
+	uint64		listed = 0;
+
+	for (uint64 start = 0; start < sb->slots_used; start += ENTRIES_PER_READ)
+	{
+		uint32		n = Min(ENTRIES_PER_READ, sb->slots_used - start);
+
+		(void) PCacheReadDescriptors(r->pool.fd, start, n, chunk);
+		for (uint32 i = 0; i < n; i++)
+			listed += chunk[i].seq == generation;
+	}
+	pg_free(chunk);
+	return listed;
+}
+
 /*
  * What would the next start keep if all processes of the running server were killed
  * now?  It goes on meanwhile, so the numbers are not exact.
@@ -143,6 +188,11 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 static void
 JudgeKilled(Rebuild *r, VerifyResult *result)
 {
+	r->event = PCACHE_NEXT_HOST_CRASH;
+	result->power_lost = ForetellStart(r);
+	result->is_listed = r->superblocks.chosen.power_rule == PCACHE_POWER_LEDGER;
+	if (result->is_listed)
+		result->listed = CountListed(r);
 	r->event = PCACHE_NEXT_CRASH;
 	result->killed = ForetellStart(r);
 	r->event = PCACHE_NEXT_RESTART;
@@ -311,6 +361,26 @@ PrintCounts(const VerifyResult *result)
 	CloseObject();
 }
 
+/* How many pages will be there, nobody knows before they are read. */
+static void
+PrintPowerLost(const VerifyResult *result)
+{
+	const PCacheVerdict *verdict = &result->power_lost;
+	bool		is_warm = verdict->refusal == PCACHE_WARM;
+
+	OpenObject("power_lost");
+	PrintVerdict(verdict, NULL);
+	PrintField(NULL, "listed", is_warm && result->is_listed ? AsNumber(result->listed) : AsString(NULL));
+	CloseObject();
+	if (is_warm && !result->is_listed)
+		Text(_("if power is lost now: as if it is killed, because the platform saves the CPU caches\n"));
+	else if (is_warm)
+		Text(_("if power is lost now: %llu pages are listed, and those that are not changed or lost will be kept\n"),
+			 (unsigned long long) result->listed);
+	else
+		Text(_("if power is lost now: COLD: %s\n"), verdict->why.message);
+}
+
 static void
 PrintKilled(const VerifyResult *result)
 {
@@ -320,6 +390,7 @@ PrintKilled(const VerifyResult *result)
 	if (!result->killed_known)
 	{
 		PrintField(NULL, "killed", AsString(NULL));
+		PrintField(NULL, "power_lost", AsString(NULL));
 		return;
 	}
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
@@ -338,6 +409,7 @@ PrintKilled(const VerifyResult *result)
 		PrintField(NULL, "pages", AsString(NULL));
 	}
 	CloseObject();
+	PrintPowerLost(result);
 }
 
 static void

@@ -21,6 +21,9 @@
 #include "storage/pcache_relsize.h"
 #include "storage/pcache_witness.h"
 
+/* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
+#define GIST_BUILD_LSN	1
+
 /*
  * What a start makes of the pool.  PCACHE_COLD_* is for what the gates can say: the
  * first one that is shut decides, and the whole pool is dropped; pcache_gate.c has the
@@ -95,6 +98,7 @@ typedef struct PCacheGateFacts
 	uint64		pool_device;	/* the library's: which file the pool is */
 	uint64		pool_inode;
 	uint64		rolled_back_at; /* the library's: see pcache_prepared.c */
+	bool		not_synced;		/* the library's: fsync was off */
 	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
 
 	/* For pools that are in use after an unclean stop */
@@ -155,6 +159,9 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_DIRTY,			/* when the server ended */
 	PCACHE_PAGE_IN_CHANGE,		/* likewise: locked, or an I/O not finished */
 	PCACHE_PAGE_FILE_CHANGED,	/* after the server was killed */
+	PCACHE_PAGE_GENERATION,		/* not confirmed for the last checkpoint */
+	PCACHE_PAGE_LOST,			/* changed since it was listed, or lost */
+	PCACHE_PAGE_FIRST,			/* of an index, which may change without WAL */
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
 	PCACHE_PAGE_NOT_FITTING,	/* for want of slots, see pcache_shrink.c */
@@ -175,6 +182,8 @@ typedef struct PCachePageFacts
 	uint64		redo;
 	bool		is_ledger;		/* JudgeEntry() decides */
 	bool		all_written;	/* pg_control is that of a shutdown checkpoint */
+	uint64		generation;		/* the library's: of pg_control as it is */
+	bool		sums_only;		/* the library's: saved entries do not count */
 	uint32		n_copied;		/* databases that redo copies once more */
 	uint32		copied[PCACHE_MAX_COPY_NOTES];
 	int64		unchanged_since;	/* for PCacheRelSizesCreate() */

@@ -26,6 +26,7 @@ typedef struct PCacheShrink
 
 	/* of the caller, for PCacheShrinkDecide(); each may be NULL */
 	const PCacheSuperblock *superblock; /* see PCacheReadLedger() */
+	uint64		generation;		/* likewise */
 	void		(*seen) (uint64 slot, PCachePageVerdict verdict, void *arg);
 	void	   *arg;
 	void		(*interrupts) (void);

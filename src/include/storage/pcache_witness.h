@@ -66,6 +66,8 @@ extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen
 
 extern int64 PCacheClockOffset(void);
 extern uint64 PCacheGenerationOf(const ControlFileData *control);
+extern uint64 PCacheLedgerGeneration(const PCacheSuperblock *sb,
+									 const ControlFileData *control);
 extern void PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 							   int64 seen_at);
 extern void PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting);

@@ -80,6 +80,7 @@ PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 		(void) PCacheReadSighting(pool->fd, &facts->sighting);
 		facts->read_errors_ignored = ReadNote(pool->fd, PCACHE_READ_ERRORS_OFFSET) != 0;
 		facts->rolled_back_at = ReadNote(pool->fd, PCACHE_ROLLED_BACK_OFFSET);
+		facts->not_synced = ReadNote(pool->fd, PCACHE_NOT_SYNCED_OFFSET) != 0;
 	}
 }
 

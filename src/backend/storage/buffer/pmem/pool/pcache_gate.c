@@ -20,13 +20,14 @@
 #include "postgres_fe.h"
 #endif
 
+#include <time.h>
+
 #include "access/xlogdefs.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_gate.h"
 #include "storage/pcache_harvest.h"
+#include "storage/pcache_power.h"
 #include "storage/pcache_suspect.h"
-
-/* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
-#define GIST_BUILD_LSN	1
 
 static const PCacheVerdict warm = {PCACHE_WARM};
 
@@ -171,7 +172,7 @@ GateSuspect(const PCacheGateFacts *facts)
 bool
 PCacheHostRestarted(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	return memcmp(sb->boot_id, facts->boot_id, PCACHE_UUID_LEN) != 0;
+	return PCacheBootIsAnother(sb->fs_kind, sb->boot_id, facts->boot_id);
 }
 
 /* Did the memory below the pool survive what the host went through? */
@@ -267,21 +268,85 @@ GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return warm;
 }
 
+/* Was the last server of the cluster shut down? */
+static bool
+IsShutDown(const ControlFileData *control)
+{
+	return control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY;
+}
+
+/* There is nothing to go by.  Say why, as far as it still shows. */
+static PCacheVerdict
+RefuseWithoutRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts, bool logs_hints)
+{
+	PCachePowerFacts power = {
+		.fs_kind = sb->fs_kind,
+		.domain = facts->media->domain,
+		.cold_on_media_unknown = facts->cold_on_media_unknown,
+		.fsync = true,
+		.logs_hints = logs_hints,
+		.logs_all = facts->control->wal_level != 0,
+	};
+	PCacheError why;
+
+	if (PCachePowerRuleFor(&power, &why) == PCACHE_POWER_COLD)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the server was not shut down cleanly (%s)"),
+							why.message);
+	return PCacheRefuse(PCACHE_COLD_POWER,
+						_("the host was restarted, and the server was not shut down cleanly"));
+}
+
+/*
+ * The library's server was in use when power was lost.  Is there something to go by?
+ */
+static PCacheVerdict
+GatePowerRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	const ControlFileData *control = facts->control;
+	bool		logs_hints = control->data_checksum_version != 0 || control->wal_log_hints;
+
+	if (sb->power_rule == PCACHE_POWER_COLD)
+		return RefuseWithoutRule(sb, facts, logs_hints);
+	if (facts->not_synced)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and files may not have been synced, because \"fsync\" was off"));
+	/* a hint that is not logged may be missing in the file */
+	if (!logs_hints)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and hint bits were not logged"));
+	if (sb->power_rule == PCACHE_POWER_HEADERS && facts->media->domain != PCACHE_DOMAIN_CPU_CACHE)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the platform does not say any more that it saves the CPU caches"));
+	return GatePower(sb, facts);
+}
+
 /*
  * The library's server was killed.  Is the cluster as it has last seen it?  The
  * files are for the page gate.
+ *
+ * If power was lost, pg_control may be what it was before the last sighting, because that
+ * sees it before it is synced, and WAL that was not flushed is gone.  Entries with a sum say
+ * each which pg_control they are about.  One that says "shut down" was before anybody changed a
+ * page, so there is nothing to be kept.
  */
 static PCacheVerdict
 GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	const ControlFileData *control = facts->control;
 	const PCacheSighting *seen = &facts->sighting;
+	bool		power_lost = PCacheHostRestarted(sb, facts);
+	PCacheSource source = PCacheSourceOf(sb, power_lost);
+	PCacheVerdict verdict = warm;
 	PCacheError err;
 
-	if (PCacheHostRestarted(sb, facts))
-		return PCacheRefuse(PCACHE_COLD_POWER,
-							_("the host was restarted, and the server was not shut down cleanly"));
-	if (seen->generation != PCacheGenerationOf(control))
+	if (power_lost)
+		verdict = GatePowerRule(sb, facts);
+	if (verdict.refusal != PCACHE_WARM)
+		return verdict;
+	if (source != PCACHE_SOURCE_SUMS && seen->generation != PCacheGenerationOf(control) &&
+		!(power_lost && seen->synced_generation == PCacheGenerationOf(control) &&
+		  !IsShutDown(control)))
 	{
 		if (seen->checkpoint != control->checkPoint)
 			return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
@@ -297,20 +362,21 @@ GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	 * hints about what was replayed up to there, and if hints are logged, no
 	 * file has them.
 	 */
-	if (control->minRecoveryPoint < seen->min_recovery_point)
+	if (control->minRecoveryPoint < (power_lost ? seen->synced_recovery_point : seen->min_recovery_point))
 		return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
 							_("recovery has to reach %X/%X only, the pool's server last saw %X/%X"),
 							LSN_FORMAT_ARGS(control->minRecoveryPoint),
 							LSN_FORMAT_ARGS(seen->min_recovery_point));
 
 	/* what was copied while the server ran is not of one moment */
-	if (seen->pool_device != facts->pool_device || seen->pool_inode != facts->pool_inode)
+	if (!power_lost &&
+		(seen->pool_device != facts->pool_device || seen->pool_inode != facts->pool_inode))
 		return PCacheRefuse(PCACHE_COLD_SUPERBLOCK,
 							_("the pool is a copy of the one that the server used"));
-	if (!PCacheHeaderLayoutIsSane(&sb->headers))
+	if (source == PCACHE_SOURCE_SAVED)
 		return PCacheRefuse(PCACHE_COLD_VERSION,
 							_("the pool does not tell how its buffer headers look"));
-	if (!PCacheWitnessMatches(&seen->written, control->xlog_seg_size, &err))
+	if (!power_lost && !PCacheWitnessMatches(&seen->written, control->xlog_seg_size, &err))
 		return PCacheRefuse(PCACHE_COLD_WATERMARK, "%s", err.message);
 	return warm;
 }
@@ -347,8 +413,11 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	 * the library has saved what a killed server left, and the start ended
 	 * there
 	 */
-	if (control->state != DB_SHUTDOWNED &&
-		control->state != DB_SHUTDOWNED_IN_RECOVERY &&
+	if (PCacheIsLibrary() && !IsShutDown(control) &&
+		sb->control_state == control->state && PCacheHostRestarted(sb, facts))
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted since the pool of a killed server was judged"));
+	if (!IsShutDown(control) &&
 		!(PCacheIsLibrary() && sb->control_state == control->state))
 		return PCacheRefuse(PCACHE_COLD_CONTROL_STATE,
 							_("the cluster was run without the pool, and not shut down cleanly"));
@@ -604,15 +673,18 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
  * After the library's server was killed: since when must nobody have changed a file
  * that a page is kept of?  The server itself has, until it died, and it says again
  * and again that it lives.  If the clock was set back since, a file can have been
- * changed later although its time says otherwise, so all count as changed.
+ * changed later although its time says otherwise, so all count as changed.  Of another
+ * boot's clock it is only known whether it is behind; and once the pool is saved, nobody
+ * knows any more that it was another boot.
  */
 static int64
-UnchangedSince(const PCacheGateFacts *facts)
+UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	if (!PCacheIsLibrary() || facts->control->state == DB_SHUTDOWNED ||
-		facts->control->state == DB_SHUTDOWNED_IN_RECOVERY)
+	if (!PCacheIsLibrary() || IsShutDown(facts->control))
 		return 0;
-	if (PCacheClockOffset() < facts->sighting.clock_offset - PCACHE_SIGHTING_TOLERANCE)
+	if (time(NULL) < facts->sighting.seen_at / PCACHE_NSEC ||
+		(!PCacheHostRestarted(sb, facts) &&
+		 PCacheClockOffset() < facts->sighting.clock_offset - PCACHE_SIGHTING_TOLERANCE))
 		return 1;
 	return facts->sighting.seen_at + PCACHE_SIGHTING_TOLERANCE;
 }
@@ -634,7 +706,9 @@ PCacheSetCompleted(PCachePageFacts *facts, const PCacheSuperblock *sb,
 	facts->redo = gate_facts->control->checkPointCopy.redo;
 	facts->is_ledger = PCacheIsLibrary();
 	facts->all_written = gate_facts->control->state == DB_SHUTDOWNED;
-	facts->unchanged_since = UnchangedSince(gate_facts);
+	facts->unchanged_since = UnchangedSince(sb, gate_facts);
+	facts->generation = PCacheLedgerGeneration(sb, gate_facts->control);
+	facts->sums_only = PCacheSourceOf(sb, PCacheHostRestarted(sb, gate_facts)) == PCACHE_SOURCE_SUMS;
 	if (sb->state == PCACHE_STATE_CLEAN || facts->is_ledger)
 	{
 		facts->completed_epoch = PG_UINT64_MAX;
@@ -761,6 +835,17 @@ JudgeDescriptor(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 }
 
 /*
+ * Is an entry of the library about pg_control as it is?  One that was saved is, because
+ * the gates have found so of the pool.
+ */
+static bool
+IsAboutThisStart(const PCacheDescriptor *desc, const PCachePageFacts *facts)
+{
+	return desc->seq == facts->generation ||
+		(desc->seq == PCACHE_DESC_SAVED_SEQ && !facts->sums_only);
+}
+
+/*
  * Can the page in this slot be kept?  Duplicates, and pages that there is no
  * slot for, are for the caller to see.
  */
@@ -782,7 +867,11 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 	if (!PCacheSeqIsSealed(desc->seq))
 		return desc->why_free == PCACHE_DESC_WAS_DIRTY ? PCACHE_PAGE_DIRTY :
 			desc->why_free == PCACHE_DESC_WAS_IN_CHANGE ? PCACHE_PAGE_IN_CHANGE :
+			desc->why_free == PCACHE_DESC_WAS_LOST ? PCACHE_PAGE_LOST :
+			desc->why_free == PCACHE_DESC_WAS_FIRST ? PCACHE_PAGE_FIRST :
 			PCACHE_PAGE_FREE;
+	if (facts->is_ledger && !IsAboutThisStart(desc, facts))
+		return PCACHE_PAGE_GENERATION;
 	if (!PCacheDescriptorIsIntact(desc, slot))
 		return PCACHE_PAGE_CRC;
 	if (!PCacheDescriptorHasSaneTag(desc))
@@ -844,6 +933,12 @@ PCachePageVerdictName(PCachePageVerdict verdict)
 			return "in change";
 		case PCACHE_PAGE_FILE_CHANGED:
 			return "file changed";
+		case PCACHE_PAGE_GENERATION:
+			return "another checkpoint";
+		case PCACHE_PAGE_LOST:
+			return "changed or lost";
+		case PCACHE_PAGE_FIRST:
+			return "first of an index";
 		case PCACHE_PAGE_BAD_BLOCK:
 			return "bad block";
 		case PCACHE_PAGE_DUPLICATE:

@@ -199,7 +199,7 @@ VisitSlots(PCacheShrink *shrink, int fd, Visit visit, void *state)
 		uint32		n = Min(DESCRIPTORS_PER_READ, shrink->slots - first);
 
 		/* descriptors that can't be read come back damaged */
-		(void) PCacheReadLedger(fd, shrink->superblock, first, n, descs);
+		(void) PCacheReadLedger(fd, shrink->superblock, shrink->generation, first, n, descs);
 		for (uint32 i = 0; i < n; i++)
 			visit(shrink, first + i, &descs[i], state);
 		if (shrink->interrupts != NULL)
@@ -308,6 +308,7 @@ FindTwins(PCacheShrink *shrink, int fd)
 void
 PCacheShrinkDecide(PCacheShrink *shrink, int fd, const PCachePageFacts *facts)
 {
+	shrink->generation = facts->generation;
 	VisitSlots(shrink, fd, Judge, unconstify(PCachePageFacts *, facts));
 	PCacheShrinkChoose(shrink);
 	FindTwins(shrink, fd);

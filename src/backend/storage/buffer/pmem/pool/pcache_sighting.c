@@ -67,6 +67,18 @@ PCacheGenerationOf(const ControlFileData *control)
 }
 
 /*
+ * What PCacheDescriptor.seq is in entries with a sum that are about a pg_control.  A start
+ * that believes none of them changes ledger_id, and so nobody does later.  It is an even
+ * number, and not one that other entries have.
+ */
+uint64
+PCacheLedgerGeneration(const PCacheSuperblock *sb, const ControlFileData *control)
+{
+	return ((PCacheGenerationOf(control) ^ sb->ledger_id) & ~UINT64CONST(7)) +
+		2 * PCACHE_DESC_SAVED_SEQ;
+}
+
+/*
  * Fill in a sighting of a pg_control, at a time in nanoseconds since 1970.  What
  * it says of WAL is left as it was.
  */
@@ -74,7 +86,15 @@ void
 PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 				   int64 seen_at)
 {
-	sighting->generation = PCacheGenerationOf(control);
+	uint64		generation = PCacheGenerationOf(control);
+
+	/* whoever writes pg_control has synced it before somebody writes it again */
+	if (sighting->generation != generation)
+		sighting->synced_generation = sighting->generation;
+	if (sighting->min_recovery_point != control->minRecoveryPoint)
+		sighting->synced_recovery_point = Min(sighting->min_recovery_point,
+											  control->minRecoveryPoint);
+	sighting->generation = generation;
 	sighting->checkpoint = control->checkPoint;
 	sighting->min_recovery_point = control->minRecoveryPoint;
 	sighting->seen_at = seen_at;
@@ -83,7 +103,8 @@ PCacheSightingMake(PCacheSighting *sighting, const ControlFileData *control,
 
 /*
  * Store a sighting, which gets the next number.  Whoever does may be killed at any
- * moment, and then the one before it is still there.  Nobody else may store one.
+ * moment, and then the one before it is still there.  Nobody else may store one.  Only
+ * persistent memory keeps it when power is lost, so an ordinary file is not written back.
  */
 void
 PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting)
@@ -93,6 +114,8 @@ PCacheSightingStore(const PCacheMapping *map, PCacheSighting *sighting)
 	sighting->number++;
 	sighting->crc = PCacheCrcOf(sighting);
 	memcpy(&slots[sighting->number % 2], sighting, sizeof(*sighting));
+	if (map->kind == PCACHE_PERSIST_PMEM)
+		(void) PCachePersist(map, &slots[sighting->number % 2], sizeof(*sighting));
 }
 
 /*
