@@ -3,7 +3,7 @@
 # Everything is made below build/; the logic is in tools/ and tests/.  Started
 # as root, all but "deps" and "deps-docs" runs as an unprivileged user (tools/as-user).
 
-export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA
+export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA WITH_LIBXXHASH
 export RUNS FRESH PATRONI DEADLINE
 export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS
 export LONG LIMITS_MB LIMITS_ROUNDS WARM_SIZES WARM_T WARM_ROUNDS RESTARTS OUTAGE_SIZES OUTAGE_T OUTAGE_ROUNDS FAILOVER_GB FAILOVER_T FAILOVER_ROUNDS HOTSET_GB HOTSET_T HOTSET_ROUNDS FIRST_GB FIRST_ROUNDS ANALYTICS_GB ANALYTICS_ROUNDS
@@ -53,7 +53,7 @@ help: ## this text
 	'  PG_SUITES="..."      Debian suites to look in ("forky sid"); FETCH=latest looks for newer' \
 	'  PG_MIRROR=URI        Debian archive to fetch from, instead of the one apt uses' \
 	'  PG_CONFIGURE_EXTRA   more options for configure' \
-	'  WITH_LIBPMEM=no      leave a library out; also WITH_LIBNDCTL, WITH_LIBNUMA' \
+	'  WITH_LIBPMEM=no      leave a library out; also WITH_LIBNDCTL, WITH_LIBNUMA, WITH_LIBXXHASH' \
 	'  JOBS=N               parallel jobs (all processors)' \
 	'  TESTS="..."          check-tap: these test files only' \
 	'  MODE=...             check-regress: persistent_cache_mode (planned_restart)' \
@@ -132,11 +132,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, and 6 of the library, a few power cuts, of the pool and of all, a QEMU guest, the known walks, statements on five servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short regress-library-short hotset-short torture-short torture-powercut-short torture-whole-short torture-library-short vm-smoke meson -- walk-short differential-short
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, and 6 of the library, a few power cuts, of the pool and of all, on the library as well, a QEMU guest, the known walks, statements on five servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short regress-library-short hotset-short torture-short torture-powercut-short torture-whole-short torture-library-short torture-library-whole-short vm-smoke meson -- walk-short differential-short
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, both of the library as well, power cuts, statements on five servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-library regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-library walk-library -- torture-powercut torture-whole
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-library regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-library walk-library -- torture-powercut torture-whole torture-library-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -214,6 +214,7 @@ check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirr
 check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for an unpatched server with the library
 ifneq ($(LIBRARY),)
 	@tests/torture/run --library='$(LIBRARY)'
+	@tests/torture/run --library='$(LIBRARY)' --whole
 else
 	@tests/torture/run
 	@tests/torture/run --powercut

@@ -39,7 +39,12 @@ extern int	pcache_size;
 extern bool pcache_required;
 extern int	pcache_on_media_unknown;
 extern int	pcache_scrub;
+extern int	pcache_workers;
+extern int	pcache_worker_delay;
 extern bool pcache_allow_unknown_minor;
+
+/* the most that pcache.workers can be */
+#define PCACHE_MAX_WORKERS	64
 
 /*
  * What processes tell each other, in the server's shared memory.  superblock is
@@ -61,6 +66,10 @@ typedef struct PCacheLibraryStart
 	PCacheVerdict verdict;		/* at first as foretold */
 	TimestampTz started_at;
 	bool		post_mortem;	/* the pool's server was killed */
+	bool		power_lost;		/* likewise, because the host was restarted */
+	uint64		checked_generation; /* of entries whose sums were found to fit */
+	PCacheError power_cold;		/* why the start after a loss of power will be
+								 * cold; "" if it may be warm */
 	uint64		found;			/* pages that were saved */
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		moved;			/* pages, to slots that stay */
@@ -130,15 +139,24 @@ extern uint64 PCacheMoveHottest(PCachePool *pool, const PCacheSuperblock *sb,
 
 /* pcache_detach.c */
 extern bool PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
-								 const ControlFileData *control, PCacheError *err);
+								 const ControlFileData *control,
+								 const PCacheMediaReport *media, PCacheError *err);
 extern void PCacheSaveAtExit(int code, Datum arg);
 
 /* pcache_watch.c */
 extern bool PCacheReadControl(ControlFileData *control);
 extern void PCacheNoteStart(const PCacheGateFacts *facts);
+extern const ControlFileData *PCacheWatchedControl(void);
 extern void PCacheBeginWatch(void);
 extern void PCacheWatch(void);
 extern void PCacheWaitAndWatch(long milliseconds);
+
+/* pcache_list.c */
+extern bool PCacheListPages(const ControlFileData *control, long pause);
+
+/* pcache_check.c */
+extern bool PCacheSaveWhatFits(PCachePool *pool, PCacheSuperblock *sb,
+							   const ControlFileData *control, PCacheError *err);
 
 /* pcache_death.c */
 extern void PCacheNoteCrash(void);
@@ -158,7 +176,8 @@ extern void PCacheDescribeHeaders(PCacheHeaderLayout *layout);
 extern bool PCacheHeadersAreKnown(PCacheError *err);
 extern bool PCacheSettingIsPending(const char *name);
 extern bool PCacheReadErrorsAreIgnored(void);
-extern void PCacheWatchReadErrors(void);
+extern bool PCacheFilesAreNotSynced(void);
+extern void PCacheWatchSettings(void);
 
 /* pcache_worker.c */
 extern void PCacheRegisterWorker(void);

@@ -30,7 +30,9 @@
 #include "storage/pcache_allocate.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
+#include "storage/pcache_harvest.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_power.h"
 #include "storage/pcache_suspect.h"
 #include "storage/pcache_without.h"
 #include "storage/pg_shmem.h"
@@ -44,6 +46,9 @@ PCacheLibraryStart PCacheStart;
 
 /* Has this postmaster tried to open the pool? */
 static bool was_opened = false;
+
+/* Does the superblock count this start already, which may be cut off? */
+static bool is_counted = false;
 
 /* What a start goes by, once it is known: control is NULL until then. */
 static PCacheLibraryFacts start_facts;
@@ -187,7 +192,8 @@ SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
 
 /*
  * Make the pool ours: from here on a crash before the server is ready will show.  If its
- * ledger is believed, and stays as it is, it is still that of the last stop.
+ * ledger is believed, and stays as it is, it is still that of the last stop.  Otherwise
+ * nobody is going to believe what is in it.
  */
 static bool
 AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control,
@@ -200,12 +206,40 @@ AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control
 	}
 	if (ledger_stays)
 		sb->state = PCACHE_STATE_CLEAN;
-	sb->starts_from++;
+	else if (!pg_strong_random(&sb->ledger_id, sizeof(sb->ledger_id)))
+	{
+		PCacheSetError(err, _("could not generate random numbers"));
+		return false;
+	}
+	sb->power_rule = PCACHE_POWER_COLD;
+	if (!is_counted)
+		sb->starts_from++;
+	is_counted = false;
 	PCacheMediaRememberDimms(media, sb);
 	if (PCacheSuperblockStore(&pool->map, sb))
 		return true;
 	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
 	return false;
+}
+
+/* What is the next start to go by if power is lost?  not_synced: files may not be. */
+static PCachePowerRule
+ChoosePowerRule(const PCachePool *pool, const PCacheGateFacts *facts, bool not_synced)
+{
+	PCachePowerFacts power = {
+		.fs_kind = pool->fs_kind,
+		.domain = facts->media->domain,
+		.cold_on_media_unknown = facts->cold_on_media_unknown,
+		.fsync = !not_synced,
+		/* a standby has what its primary logs */
+		.logs_hints = facts->control->data_checksum_version != 0 ||
+		(wal_log_hints && (facts->control->wal_log_hints || !start_facts.signals.standby)),
+		.logs_all = XLogIsNeeded(),
+	};
+
+	if (pcache_mode != PERSISTENT_CACHE_ALWAYS)
+		return PCACHE_POWER_COLD;
+	return PCachePowerRuleFor(&power, &PCacheStart.power_cold);
 }
 
 /*
@@ -216,8 +250,15 @@ AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control
 static void
 BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
+	DBState		state = facts->control->state;
+
+	/* only a start after a crash syncs what was written while fsync was off */
+	bool		not_synced = !enableFsync ||
+		(facts->not_synced && (state == DB_SHUTDOWNED || state == DB_SHUTDOWNED_IN_RECOVERY));
+
 	PCacheDescribeHeaders(&sb->headers);
 	sb->state = PCACHE_STATE_DIRTY;
+	sb->power_rule = ChoosePowerRule(pool, facts, not_synced);
 	/* if nothing was kept, that cannot be why a start ends before it is ready */
 	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)
 		sb->starts_from = 0;
@@ -225,6 +266,7 @@ BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	PCacheNoteStart(facts);
 	PCacheStoreNote(PCACHE_READ_ERRORS_OFFSET, PCacheReadErrorsAreIgnored());
 	PCacheStoreNote(PCACHE_ROLLED_BACK_OFFSET, 0);
+	PCacheStoreNote(PCACHE_NOT_SYNCED_OFFSET, not_synced);
 	if (facts->suspect.died != 0)
 		(void) PCacheSuspectForget(&pool->map, facts->suspect.died);
 }
@@ -248,6 +290,7 @@ AttachPool(PCacheError *err)
 	char	   *own_blocks = BufferBlocks;
 	instr_time	start;
 
+	is_counted = false;
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
 	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, &changed, err))
@@ -270,7 +313,17 @@ AttachPool(PCacheError *err)
 	{
 		INSTR_TIME_SET_CURRENT(start);
 		PCacheStart.post_mortem = true;
-		if (!PCacheSavePostMortem(pool, sb, gate_facts->control, err))
+		PCacheStart.power_lost = PCacheHostRestarted(sb, gate_facts);
+		if (PCacheSourceOf(sb, PCacheStart.power_lost) == PCACHE_SOURCE_SUMS)
+		{
+			PCacheStart.checked_generation = PCacheLedgerGeneration(sb, gate_facts->control);
+			/* it takes long, and somebody may lose patience */
+			sb->starts_from++;
+			is_counted = true;
+			if (!PCacheStoreOrTell() || !PCacheSaveWhatFits(pool, sb, gate_facts->control, err))
+				return false;
+		}
+		else if (!PCacheSavePostMortem(pool, sb, gate_facts->control, media, err))
 			return false;
 		PCacheStart.judge_usec = MicrosecondsSince(start);
 	}

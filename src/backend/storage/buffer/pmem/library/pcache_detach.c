@@ -35,11 +35,13 @@
  * believes it before the superblock says that the pool is clean.
  *
  * After the shutdown checkpoint of a primary no LSN is needed, so that no page is
- * touched: lsn_bound is that checkpoint.  It is invalid otherwise.
+ * touched: lsn_bound is that checkpoint.  It is invalid otherwise.  If power was lost, and the
+ * CPU caches were saved, the first pages of indexes are left out.  media, if not NULL, tells
+ * which pages cannot be read.
  */
 static uint64
 Harvest(const PCachePool *pool, const PCacheSuperblock *sb, uint32 nslots,
-		XLogRecPtr lsn_bound)
+		XLogRecPtr lsn_bound, const PCacheMediaReport *media, bool power_lost)
 {
 	const BufferDescPadded *headers = PCacheHeadersOf(pool, sb);
 	const char *blocks = pool->map.base + sb->blocks_offset;
@@ -62,6 +64,17 @@ Harvest(const PCachePool *pool, const PCacheSuperblock *sb, uint32 nslots,
 		}
 		if (!PCacheHarvestHeader(&sb->headers, (const char *) &headers[slot], slot, entry))
 			continue;
+		/* it must not be touched, and the page gate drops it */
+		if (media != NULL && PCacheMediaRangeIsBad(media, page - pool->map.base, BLCKSZ))
+		{
+			PCacheDescriptorSetFree(entry);
+			continue;
+		}
+		if (power_lost && PCacheIsFirstOfIndex(entry, (const PageHeaderData *) page))
+		{
+			PCacheSetFreeBecause(entry, PCACHE_DESC_WAS_FIRST);
+			continue;
+		}
 		if (touch)
 			PCacheHarvestLsn(entry, (const PageHeaderData *) page);
 		else
@@ -87,9 +100,11 @@ Harvest(const PCachePool *pool, const PCacheSuperblock *sb, uint32 nslots,
  */
 bool
 PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
-					 const ControlFileData *control, PCacheError *err)
+					 const ControlFileData *control, const PCacheMediaReport *media,
+					 PCacheError *err)
 {
-	uint64		saved = Harvest(pool, sb, sb->slots_used, InvalidXLogRecPtr);
+	uint64		saved = Harvest(pool, sb, sb->slots_used, InvalidXLogRecPtr,
+								media, PCacheStart.power_lost);
 
 	PCacheSuperblockSetClean(sb, control, saved);
 	if (PCacheDrain(&pool->map) && PCacheSuperblockStore(&pool->map, sb))
@@ -163,7 +178,8 @@ Save(const ControlFileData *control)
 
 	INSTR_TIME_SET_CURRENT(start);
 	saved = Harvest(&PCacheThePool, sb, NBuffers,
-					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr);
+					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr,
+					NULL, false);
 	PCacheSuperblockSetClean(sb, control, saved);
 	if (!PCacheDrain(&PCacheThePool.map))
 	{

@@ -14,6 +14,7 @@
 
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
 
 void
@@ -86,10 +87,14 @@ LogPlace(void)
 		ereport(LOG,
 				(errmsg("bad blocks of persistent cache pool \"%s\" are not known: %s",
 						PCacheThePool.path, media->blocks_why)));
-	if (pcache_mode == PERSISTENT_CACHE_ALWAYS && PCacheThePool.fs_kind == PCACHE_FS_FSDAX)
+	if (pcache_mode == PERSISTENT_CACHE_ALWAYS && PCacheStart.power_cold.message[0] != '\0' &&
+		!PCacheFsIsMemory(PCacheThePool.fs_kind))
 		ereport(LOG,
-				(errmsg("persistent cache: a start after a loss of power will be cold"),
-				 errdetail("This version of pg_pcache keeps pages when processes are killed, but not over another boot of the host, unless the server was shut down cleanly.")));
+				(errmsg("persistent cache: a start after a loss of power will be cold: %s",
+						PCacheStart.power_cold.message),
+				 errdetail("Pages are kept when processes are killed, and when the server is shut down cleanly."),
+				 PCacheStart.power_cold.hint[0] != '\0' ?
+				 errhint_internal("%s", PCacheStart.power_cold.hint) : 0));
 }
 
 /* Tell how the server starts, and why. */
@@ -115,7 +120,9 @@ PCacheLogStart(void)
 	}
 	if (PCacheStart.post_mortem)
 		ereport(LOG,
-				(errmsg("persistent cache: the server was killed; what it left was judged in %.3f ms",
+				(errmsg(PCacheStart.power_lost ?
+						"persistent cache: power was lost; what was there was checked in %.3f ms" :
+						"persistent cache: the server was killed; what it left was judged in %.3f ms",
 						PCacheStart.judge_usec / 1000.0)));
 	ereport(LOG,
 			(errmsg("persistent cache: kept " UINT64_FORMAT " of " UINT64_FORMAT " saved pages in %d slots, rebuilt in %.3f ms (%.0f ns per page), %.3f ms in all",

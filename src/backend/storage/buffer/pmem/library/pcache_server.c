@@ -187,16 +187,39 @@ PCacheReadErrorsAreIgnored(void)
 	return false;
 }
 
+/*
+ * Somebody has set fsync.  Without it, a checkpoint does not mean that files have on disk
+ * what was written before.  The postmaster hears of a change before its children do.
+ */
+static void
+NoteFsync(bool newval, void *extra)
+{
+	if (!newval && PCacheStart.in_use)
+		PCacheStoreNote(PCACHE_NOT_SYNCED_OFFSET, true);
+}
+
+/* Was fsync off at any time since the start?  There must be a pool. */
+bool
+PCacheFilesAreNotSynced(void)
+{
+	return *(const volatile uint64 *) (PCacheThePool.map.base + PCACHE_NOT_SYNCED_OFFSET) != 0;
+}
+
+/* Be told when a setting changes; no server has a hook of its own there. */
+static void
+WatchSetting(const char *name, GucBoolAssignHook hook)
+{
+	struct config_generic *setting = FindSetting(name);
+
+	if (setting != NULL && setting->vartype == PGC_BOOL)
+		((struct config_bool *) setting)->assign_hook = hook;
+}
+
 /* To be called once, while the server preloads libraries. */
 void
-PCacheWatchReadErrors(void)
+PCacheWatchSettings(void)
 {
 	for (int i = 0; i < lengthof(read_error_settings); i++)
-	{
-		struct config_generic *setting = FindSetting(read_error_settings[i]);
-
-		/* no server has a hook of its own there */
-		if (setting != NULL && setting->vartype == PGC_BOOL)
-			((struct config_bool *) setting)->assign_hook = NoteReadErrors;
-	}
+		WatchSetting(read_error_settings[i], NoteReadErrors);
+	WatchSetting("fsync", NoteFsync);
 }

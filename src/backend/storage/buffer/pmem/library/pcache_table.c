@@ -156,6 +156,23 @@ PCacheInitializeHeaders(const PCachePool *pool, const PCacheSuperblock *sb,
 }
 
 /*
+ * A page is dropped.  If its entry has a sum, the start after this one must not keep it for
+ * that: it may not know why any more.  The superblock's store drains.
+ */
+static void
+ForgetEntry(const PCachePool *pool, const PCachePageFacts *facts,
+			const PCacheDescriptor *dropped, uint32 slot)
+{
+	PCacheDescriptor *entry = &PCacheLedgerOf(pool)[slot];
+
+	/* one that cannot be read must not be touched */
+	if (dropped->seq != facts->generation)
+		return;
+	PCacheDescriptorSetFree(entry);
+	PCacheFlush(&pool->map, entry, sizeof(*entry));
+}
+
+/*
  * Judge the first slots, initialize their headers, fill in those of the pages that are
  * kept, and enter these into the mapping table, which is empty.  Adds to counts what
  * was decided.
@@ -190,7 +207,10 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 
 			counts[verdict]++;
 			if (verdict != PCACHE_PAGE_KEPT)
+			{
+				ForgetEntry(pool, facts, &entries[i], slot);
 				continue;
+			}
 			pages[npages].slot = slot;
 			pages[npages++].hashcode = FillHeader(&headers[slot].bufferdesc, &entries[i]);
 		}

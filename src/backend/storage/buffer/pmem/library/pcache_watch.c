@@ -36,8 +36,9 @@
  */
 #define CONTROL_INTERVAL	5
 
-/* The last note of this process. */
+/* The last note of this process, and the pg_control that it is about. */
 static PCacheSighting sighting;
+static ControlFileData watched;
 
 /* Tells of changes of pg_control; -1 if nobody does. */
 static int	control_changes = -1;
@@ -134,6 +135,7 @@ Look(bool is_beat)
 		sighting.min_recovery_point == control.minRecoveryPoint)
 		return;
 	LookAtWal();
+	watched = control;
 	PCacheSightingMake(&sighting, &control, now);
 	PCacheSightingStore(&PCacheThePool.map, &sighting);
 }
@@ -163,6 +165,13 @@ PCacheBeginWatch(void)
 				(errmsg("persistent cache: changes of \"pg_control\" are noticed late: inotify does not work: %m"),
 				 errdetail("If the server is killed within a fifth of a second after a checkpoint, the next start is cold.")));
 	Look(true);
+}
+
+/* What pg_control said when the worker last looked. */
+const ControlFileData *
+PCacheWatchedControl(void)
+{
+	return &watched;
 }
 
 /* Is it time to say that the server lives? */

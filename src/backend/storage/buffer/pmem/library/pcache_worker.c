@@ -115,6 +115,11 @@ WaitFor(long milliseconds)
 	PCacheWaitAndWatch(milliseconds);
 	ResetLatch(MyLatch);
 	ExitIfRequested();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
 }
 
 /*
@@ -161,6 +166,7 @@ void
 pg_pcache_worker_main(Datum arg)
 {
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
 	if (!PCacheStart.in_use)
 		proc_exit(0);
@@ -169,12 +175,15 @@ pg_pcache_worker_main(Datum arg)
 	PCacheGiveHeadersBack();
 	AllocatePool(&PCacheThePool);
 	while (!IsMarkedReady())
+	{
+		(void) PCacheListPages(PCacheWatchedControl(), READY_INTERVAL);
 		WaitFor(READY_INTERVAL);
+	}
 	PCachePoolInterrupted = RestBetweenSteps;
 	(void) PCachePoolUseHugePages(&PCacheThePool);
 	TellMemory(&PCacheThePool);
 	for (;;)
-		WaitFor(0);
+		WaitFor(PCacheListPages(PCacheWatchedControl(), pcache_worker_delay) ? pcache_worker_delay : 0);
 }
 
 /*

@@ -50,6 +50,8 @@ int			pcache_size = default_size;
 bool		pcache_required = default_required;
 int			pcache_on_media_unknown = default_on_media_unknown;
 int			pcache_scrub = default_scrub;
+int			pcache_workers = default_workers;
+int			pcache_worker_delay = default_worker_delay;
 bool		pcache_allow_unknown_minor = default_allow_unknown_minor;
 
 static const struct config_enum_entry mode_options[] = {
@@ -135,6 +137,16 @@ DefineSettings(void)
 							 "\"auto\" does so on persistent memory only.",
 							 &pcache_scrub, default_scrub, scrub_options,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pcache.workers",
+							"Sets how many processes read the pool after a loss of power.",
+							"-1 means as many as there are processors, but no more than 8.",
+							&pcache_workers, default_workers, -1, PCACHE_MAX_WORKERS, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pcache.worker_delay",
+							"Sets the time between rounds in which pages are listed for a loss of power.",
+							"A round takes a fiftieth of it at most.",
+							&pcache_worker_delay, default_worker_delay, 10, 10000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 	DefineCustomBoolVariable("pcache.allow_unknown_minor",
 							 "Uses the pool with a minor release that pg_pcache was not tried with.",
 							 NULL, &pcache_allow_unknown_minor, default_allow_unknown_minor,
@@ -170,7 +182,7 @@ _PG_init(void)
 		return;
 	PCacheWrapRedo();
 	PCacheWatchPrepared();
-	PCacheWatchReadErrors();
+	PCacheWatchSettings();
 	PCacheWatchDeaths();
 	PCacheRegisterWorker();
 }
