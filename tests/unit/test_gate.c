@@ -213,6 +213,8 @@ TestSuperblockFields(void **state)
 		SB(dimms_state, PCACHE_WARM),
 		SB(dimms, PCACHE_WARM),
 		SB(headers, PCACHE_WARM),
+		SB(power_rule, PCACHE_WARM),	/* the library's, see test_ledger.c */
+		SB(ledger_id, PCACHE_WARM),
 		SB(reserved, PCACHE_WARM),
 		SB(crc, PCACHE_WARM),	/* likewise */
 		SB(tail, PCACHE_WARM),
@@ -1653,6 +1655,7 @@ TestLedger(void **state)
 
 #define EXPECT_ENTRY(expected, written, ...) \
 	EXPECT_PAGE(expected, facts.is_ledger = true, facts.all_written = written, \
+				facts.generation = 44, desc.seq = PCACHE_DESC_SAVED_SEQ, \
 				desc.page_lsn = facts.redo - 1, __VA_ARGS__)
 
 	/* a shutdown checkpoint has written everything, whatever the LSN is */
@@ -1684,8 +1687,34 @@ TestLedger(void **state)
 				 desc.why_free = PCACHE_DESC_WAS_DIRTY);
 	EXPECT_ENTRY(PCACHE_PAGE_IN_CHANGE, false, desc.seq = PCACHE_DESC_FREE_SEQ,
 				 desc.why_free = PCACHE_DESC_WAS_IN_CHANGE);
+	EXPECT_ENTRY(PCACHE_PAGE_LOST, false, desc.seq = PCACHE_DESC_FREE_SEQ,
+				 desc.why_free = PCACHE_DESC_WAS_LOST);
+	EXPECT_ENTRY(PCACHE_PAGE_FIRST, false, desc.seq = PCACHE_DESC_FREE_SEQ,
+				 desc.why_free = PCACHE_DESC_WAS_FIRST);
 	EXPECT_ENTRY(PCACHE_PAGE_FILE_CHANGED, false, facts.unchanged_since = 1);
 	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, facts.unchanged_since = PG_INT64_MAX);
+
+	/* which pg_control it is about; after a loss of power its sum alone tells */
+	for (int sums_only = 0; sums_only < 2; sums_only++)
+	{
+		for (int written = 0; written < 2; written++)
+		{
+			EXPECT_ENTRY(PCACHE_PAGE_KEPT, written, facts.sums_only = sums_only, desc.seq = 44);
+			EXPECT_ENTRY(PCACHE_PAGE_GENERATION, written, facts.sums_only = sums_only, desc.seq = 52);
+			EXPECT_ENTRY(PCACHE_PAGE_GENERATION, written, facts.sums_only = sums_only, desc.seq = 0);
+			EXPECT_ENTRY(sums_only ? PCACHE_PAGE_GENERATION : PCACHE_PAGE_KEPT, written,
+						 facts.sums_only = sums_only);
+			/* one that was being replaced is free, whatever it is about */
+			EXPECT_ENTRY(PCACHE_PAGE_FREE, written, facts.sums_only = sums_only, desc.seq = 45);
+		}
+	}
+	/* that is asked before the rest */
+	EXPECT_ENTRY(PCACHE_PAGE_GENERATION, false, desc.seq = 52, desc.version++);
+	EXPECT_ENTRY(PCACHE_PAGE_CRC, false, desc.seq = 44, desc.version++);
+	EXPECT_ENTRY(PCACHE_PAGE_YOUNGER, false, desc.seq = 44, desc.page_lsn++);
+	EXPECT_ENTRY(PCACHE_PAGE_UNLOGGED, false, desc.seq = 44, desc.flags = 0, facts.drop_unlogged = true);
+	/* descriptors of the patched server have any number */
+	EXPECT_PAGE(PCACHE_PAGE_KEPT, facts.generation = 44, facts.sums_only = true);
 
 	/* epochs, and what the patched server knows of WAL, play no role */
 	EXPECT_ENTRY(PCACHE_PAGE_KEPT, false, desc.dirty_epoch = PG_UINT64_MAX);

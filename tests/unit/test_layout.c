@@ -64,6 +64,10 @@ TestConstants(void **state)
 	assert_int_equal(PCACHE_CONTROL_OFFSET, 8256);
 	assert_int_equal(PCACHE_CONTROL_OFFSET % PCACHE_CACHE_LINE, 0);
 	assert_int_equal(PCACHE_SUSPECT_OFFSET, 8384);
+	assert_int_equal(PCACHE_SIGHTING_OFFSET, 8448);
+	assert_int_equal(PCACHE_READ_ERRORS_OFFSET, 8704);
+	assert_int_equal(PCACHE_ROLLED_BACK_OFFSET, 8712);
+	assert_int_equal(PCACHE_NOT_SYNCED_OFFSET, 8720);
 	assert_int_equal(PCACHE_DESCRIPTORS_OFFSET, 2097152);
 	assert_int_equal(PCACHE_UUID_LEN, 16);
 	assert_int_equal(PCACHE_MAX_DIMMS, 32);
@@ -71,6 +75,11 @@ TestConstants(void **state)
 	assert_int_equal(PCACHE_DESC_VERSION, 1);
 	assert_int_equal(PCACHE_DESC_PERMANENT, 1);
 	assert_int_equal(PCACHE_DESC_FREE_SEQ, 1);
+	assert_int_equal(PCACHE_DESC_SAVED_SEQ, 2);
+	assert_int_equal(PCACHE_DESC_WAS_DIRTY, 1);
+	assert_int_equal(PCACHE_DESC_WAS_IN_CHANGE, 2);
+	assert_int_equal(PCACHE_DESC_WAS_LOST, 3);
+	assert_int_equal(PCACHE_DESC_WAS_FIRST, 4);
 	assert_string_equal(PCACHE_MAGIC_HEAD, "PGPCACHE");
 	assert_string_equal(PCACHE_MAGIC_TAIL, "EHCACPGP");
 	assert_string_equal(PCACHE_POOL_FILE, "pool");
@@ -83,6 +92,9 @@ TestConstants(void **state)
 	assert_int_equal(PCACHE_FS_TMPFS, 2);
 	assert_int_equal(PCACHE_FS_HUGETLBFS, 3);
 	assert_int_equal(PCACHE_FS_FSDAX, 4);
+	assert_int_equal(PCACHE_POWER_COLD, 0);
+	assert_int_equal(PCACHE_POWER_LEDGER, 1);
+	assert_int_equal(PCACHE_POWER_HEADERS, 2);
 }
 
 static void
@@ -127,7 +139,9 @@ TestSuperblock(void **state)
 		FIELD(PCacheSuperblock, dimms_state, 244, 4),
 		FIELD(PCacheSuperblock, dimms, 248, 1536),
 		FIELD(PCacheSuperblock, headers, 1784, 36),
-		FIELD(PCacheSuperblock, reserved, 1820, 2264),
+		FIELD(PCacheSuperblock, power_rule, 1820, 4),
+		FIELD(PCacheSuperblock, ledger_id, 1824, 8),
+		FIELD(PCacheSuperblock, reserved, 1832, 2252),
 		FIELD(PCacheSuperblock, crc, 4084, 4),
 		FIELD(PCacheSuperblock, tail, 4088, 8),
 	};
@@ -166,10 +180,27 @@ TestParts(void **state)
 		FIELD(PCacheControlSeen, crc, 60, 4),
 	};
 
+	static const Field sighting[] = {
+		FIELD(PCacheSighting, number, 0, 8),
+		FIELD(PCacheSighting, generation, 8, 8),
+		FIELD(PCacheSighting, checkpoint, 16, 8),
+		FIELD(PCacheSighting, seen_at, 24, 8),
+		FIELD(PCacheSighting, written, 32, 32),
+		FIELD(PCacheSighting, min_recovery_point, 64, 8),
+		FIELD(PCacheSighting, clock_offset, 72, 8),
+		FIELD(PCacheSighting, pool_device, 80, 8),
+		FIELD(PCacheSighting, pool_inode, 88, 8),
+		FIELD(PCacheSighting, synced_generation, 96, 8),
+		FIELD(PCacheSighting, synced_recovery_point, 104, 8),
+		FIELD(PCacheSighting, reserved, 112, 12),
+		FIELD(PCacheSighting, crc, 124, 4),
+	};
+
 	CheckFields(checkpoint, lengthof(checkpoint), sizeof(PCacheCheckpoint), 24);
 	CheckFields(dimm, lengthof(dimm), sizeof(PCacheDimm), 48);
 	CheckFields(watermark, lengthof(watermark), sizeof(PCacheWatermark), 32);
 	CheckFields(seen, lengthof(seen), sizeof(PCacheControlSeen), 64);
+	CheckFields(sighting, lengthof(sighting), sizeof(PCacheSighting), 128);
 }
 
 static void
@@ -195,6 +226,9 @@ TestDescriptor(void **state)
 	};
 
 	CheckFields(fields, lengthof(fields), sizeof(PCacheDescriptor), 64);
+	/* the library's */
+	assert_int_equal(offsetof(PCacheDescriptor, sum), 16);
+	assert_int_equal(sizeof(((PCacheDescriptor *) NULL)->sum), 8);
 }
 
 static void

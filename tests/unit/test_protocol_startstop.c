@@ -930,6 +930,23 @@ PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN])
 	return true;
 }
 
+/* The kernel tells its boots. */
+bool
+PCacheBootIsAnother(PCacheFsKind kind, const uint8 used[PCACHE_UUID_LEN],
+					const uint8 found[PCACHE_UUID_LEN])
+{
+	return memcmp(used, found, PCACHE_UUID_LEN) != 0;
+}
+
+bool
+PCacheWasOtherBoot(const PCacheSuperblock *sb)
+{
+	uint8		now[PCACHE_UUID_LEN];
+
+	(void) PCacheReadBootId(now);
+	return PCacheBootIsAnother(sb->fs_kind, sb->boot_id, now);
+}
+
 bool
 pg_strong_random(void *buf, size_t len)
 {

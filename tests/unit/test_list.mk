@@ -1,0 +1,14 @@
+# test_list.mk
+#
+# Made of the library's sources like test_protocol of the server's, see test_protocol.mk;
+# with the headers of the patched server, whose buffers look as those of an unpatched 18.
+# To be included by Makefile.
+
+LIBRARY := $(PMEM)/library
+
+$(OUT)/test_list: test_list.c unit.h interleave.h violation.h $(LIBRARY)/pcache_list.c $(wildcard $(PMEM)/pool/*.c) \
+		$(wildcard ../../src/include/storage/pcache*.h) Makefile test_list.mk
+	@mkdir -p $(OUT)
+	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
+		-DPCACHE_SERVER_FORMAT=3 -I$(LIBRARY) -ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
+		$(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_range.c -lcmocka $(PG)/src/port/libpgport_srv.a -lm
