@@ -251,7 +251,7 @@ need_vanilla() { [ -x "$BUILD/pgsql-vanilla/bin/postgres" ] || die "no unpatched
 need_pg_regress() { [ -x "$1/src/test/regress/pg_regress" ] || die "${1#"$ROOT"/} is not built" "run make first"; }
 
 # has_libpmem BIN: can this server's pool be on persistent memory?
-has_libpmem() { grep -q pmem_flush "$1/postgres"; }
+has_libpmem() { grep -q pmem_flush "$1/postgres" || { [ -e "$1/pg_pcache" ] && grep -q pmem_flush "$1/pg_pcache"; }; }
 
 # has_cache BIN: was this server built with the cache?
 has_cache() { [ -n "$("$1/postgres" --describe-config | sed -n '/^persistent_cache_mode\t/p')" ]; }

@@ -47,7 +47,7 @@ use PageCompare;
 use Programs;
 use Superblock;
 
-our @EXPORT = qw(what_is_left judge_start may_be_cold present_pages);
+our @EXPORT = qw(what_is_left last_sighting judge_start judge_after_power_loss may_be_cold present_pages);
 
 use constant {
 	BLCKSZ => 8192,
@@ -138,7 +138,8 @@ sub saved_pages
 # The last thing that the server saw of its cluster: when, and the checkpoint.
 sub last_sighting
 {
-	my ($fh) = @_;
+	my ($pool) = @_;
+	open(my $fh, '<:raw', $pool) or die "$pool: $!";
 	my ($best, $seen_at, $checkpoint) = (0, 0, 0);
 	for my $i (0, 1)
 	{
@@ -215,7 +216,7 @@ sub what_is_left
 	my ($control_state, $checkpoint, $redo) = unpack('x16 L x12 QQ', $control);
 	my $is_saved = $l->{state} == STATE_CLEAN && $control_state != SHUTDOWNED && $control_state != SHUTDOWNED_IN_RECOVERY;
 	return if $l->{mode} != MODE_ALWAYS || $l->{state} != STATE_DIRTY && !$is_saved;
-	my ($seen_at, $seen_checkpoint) = last_sighting($fh);
+	my ($seen_at, $seen_checkpoint) = last_sighting($pool);
 	my $judge_files = $control_state != SHUTDOWNED && $control_state != SHUTDOWNED_IN_RECOVERY;
 	my $written_at = (stat("$data/global/pg_control"))[9];
 	my %left = (found => 0, kept => 0, dropped => {}, wrong => [], pages => [],
@@ -278,6 +279,23 @@ sub judge_start
 	  if $left->{late} && $line =~ /^starting cold: (?:the pool knows of checkpoint|the control file is not what the pool's server last saw)/;
 	return (undef, 'cold: a process died of a fault') if $left->{dead} && $line =~ /^starting cold: .*(?:and may have overwritten cached pages|pages may have been read with)/;
 	return ($line, 'cold');
+}
+
+# The same of a start after a loss of power.  What has reached the media is up to chance, and
+# whether that is right, the comparison with a start without the pool has to tell.  ledger:
+# true if pages are listed, because hint bits and all relations are logged; failed: if a start before this one ended with an error.
+sub judge_after_power_loss
+{
+	my ($line, %how) = @_;
+	return (undef, 'warm after a loss of power') if $line =~ /^kept [1-9]/ && $how{ledger};
+	return (undef, 'nothing there after a loss of power')
+	  if $line =~ /^starting cold: (?:none of the \d+ saved pages can be kept|the last server (?:left|saved) no page)/;
+	# a clean stop
+	return (undef, 'warm after a clean stop and a loss of power') if $line =~ /^kept [1-9]/;
+	return (undef, 'cold after a loss of power: nothing is listed')
+	  if $line =~ /^starting cold: the host was restarted, and the server was not shut down cleanly/ && !$how{ledger};
+	return (undef, 'cold: a start had failed') if $line =~ /^starting cold: a server process .* may have overwritten/ && $how{failed};
+	return ($line, 'cold after a loss of power');
 }
 
 # Is a start after a kill cold for a reason that is nobody's fault, as far as the line of the

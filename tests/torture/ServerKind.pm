@@ -35,9 +35,7 @@ use Superblock;
 my %LEFT_OUT = (
 	control => 'the library has what it last saw of pg_control beside how far WAL goes',
 	seal => 'pages are not sealed while the library runs',
-	hotset => 'the copy of the server has no pg_hotset',
-	power_cut => 'nothing is kept if the host was not shut down cleanly',
-	power_loss => 'the pool is on tmpfs');
+	hotset => 'the copy of the server has no pg_hotset');
 
 # The library's names of settings.  It has no others of the patched server's: it has no
 # sealer, and none of its users sets "required", with which a start that was cut off

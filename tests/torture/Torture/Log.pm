@@ -77,6 +77,8 @@ sub check_log
 		# where WAL ends: a kill cuts a write off within a page, and sectors that were not
 		# synced may be lost.  The start itself compares this with the watermark.
 		next if $line =~ /startup LOG:  incorrect resource manager data checksum/;
+		# the server does not sync it
+		next if $opt{whole} && $line =~ /corrupted statistics file/;
 		# who started that server has judged this, too
 		next if $server->{library} && $line =~ /WARNING:  the last start with persistent cache pool .* did not become ready/;
 		next if $line =~ /tuple concurrently (?:updated|deleted)|possibly corrupted shared memory|This probably means that some data is corrupted/;

@@ -175,6 +175,14 @@ sub for_library
 		$s->{kill} = 'stop' if $s->{kill} eq 'sealer' || $round_seed % 2 == 0 && $s->{kill} ne 'reboot';
 		$s->{cycles} ||= 1 + $round_seed % 2;
 	}
+	if ($opt{powercut})
+	{
+		# the first two are about the patched server's protocol, and a pool in DRAM has nothing to lose
+		$s->{kill} = 'all' if $s->{kill} =~ /^(?:cold|marker|reboot)$/;
+		# there are no marks, and headers lie beside the ledger
+		$s->{trace} = 0;
+		$s->{conf}{wal_log_hints} = 'on' if $round_seed % 3;
+	}
 	$s->{conf} = { $server->plain_settings(%{ $s->{conf} }) };
 	return;
 }

@@ -24,6 +24,7 @@ use Exporter 'import';
 use Time::HiRes qw(sleep time);
 
 use FileCut;
+use LibraryPool;
 use PageCompare;
 use Programs;
 use Torture::PoolFile;
@@ -45,12 +46,15 @@ sub keep_files
 
 # The power goes, and comes back: make of the pool in a directory what is found
 # then, and with --whole of the files of its server.  No process uses them any more.
-# $s is the plan of the round.  A pool in DRAM has its cut in Torture::Reboot.
+# $s is the plan of the round.  A pool in DRAM has its cut in Torture::Reboot.  Returns
+# whether the next start is one after a loss of power.
 sub cut_power
 {
 	my ($pool, $s) = @_;
-	return if !$opt{powercut} || $dram;
-	cut_files_of($pool, $s) or return if $opt{whole};
+	return 0 if !$opt{powercut} || $dram;
+	my ($began, $seen_at) = (time, (last_sighting("$pool/pool"))[0]);
+	cut_files_of($pool, $s) or return 1 if $opt{whole};
+	spew("$pool.image.cut", join(' ', map { sprintf '%d', 1e9 * $_ } $began - 0.01, time, $seen_at)) if $server->{library};
 	my $before = -e "$pool.before" ? unlink("$pool.before") : 0;
 	must_run('cp', '--sparse=always', "$pool/pool", "$pool.before");
 	my $out = "$dir/powercut.out";
@@ -60,9 +64,10 @@ sub cut_power
 	chomp(my $said = slurp($out));
 	say_line("    power cut: $said");
 	unlink "$pool.image.ctl";
-	compare_pools("$pool.before", "$pool/pool");
+	# the library's entries tell by their sums what is still there
+	compare_pools("$pool.before", "$pool/pool") if !$server->{library};
 	unlink "$pool.before";
-	return;
+	return 1;
 }
 
 # The part of that which is about files.  Returns whether there is a pool then.
@@ -137,7 +142,8 @@ sub random_site
 {
 	my ($running) = @_;
 
-	return pick(sort(grep({ !$running || $_ ne 'superblock' } keys %SITES), $trace ? keys %STORE_SITE : ()));
+	my @sites = grep { !$running || $_ ne 'superblock' } $server->{library} ? qw(superblock watermark seal page) : keys %SITES;
+	return pick(sort(@sites, $trace ? keys %STORE_SITE : ()));
 }
 
 # Have the shim cut the power at a site.  Returns a text.

@@ -72,7 +72,7 @@ sub one_round
 	}
 	elsif (@problems) { kill_all("$dir/data") }
 	check_log("$dir/server.log", 'server');
-	cut_power("$dir/pool", $s);
+	$s->{power_lost} = cut_power("$dir/pool", $s);
 	return !@problems if $opt{'pool-only'} || @problems && !-e "$dir/pool/pool";
 
 	my ($sb, $descs) = check_crashed_pool($s);
@@ -119,15 +119,16 @@ sub crash_and_recover
 	crash($data, $kind, $s);
 	end_load();
 	# what is not synced may wait for the next cut
+	$s->{power_lost} = 0;
 	if ($opt{whole} && rand() < 0.25)
 	{
 		say_line('    the kernel survives');
 		unlink "$dir/pool.image.ctl";
 	}
-	else { cut_power("$dir/pool", $s) }
+	else { $s->{power_lost} = cut_power("$dir/pool", $s) }
 	return 0 if !-e "$dir/pool/pool";
 	append_conf($data, next_buffers($s)) if $s->{fewer};
-	my $left = look_at_killed("after crash $cycle ($kind)", $data, "$dir/pool");
+	my $left = look_at_killed("after crash $cycle ($kind)", $data, "$dir/pool", $s);
 	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
 	{
 		$kind = crash_in_recovery();
@@ -141,6 +142,7 @@ sub crash_and_recover
 	{
 		say_line("    cycle $cycle: does not start at first: an unlogged table was being created");
 		$totals{'does not start at first'}++;
+		$s->{first_failed} = 1;
 		$failed = start_server($data, $log) != 0;
 	}
 	if ($failed)
@@ -199,7 +201,7 @@ sub check_crashed_pool
 {
 	my ($s) = @_;
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
-	$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool");
+	$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool", $s);
 
 	# the library's entries are of the last clean stop
 	if ($s->{left}) { $descs = $s->{left}{pages} }
@@ -213,11 +215,12 @@ sub check_crashed_pool
 }
 
 # What has a server of the library left that was killed in mode always?  Each page that is to
-# be kept must be what its file has.  Nothing if there is nothing to be judged.
+# be kept must be what its file has.  Nothing if there is nothing to be judged.  After a loss of
+# power pg_pcache has to tell.
 sub look_at_killed
 {
-	my ($who, $data, $pool) = @_;
-	return if !$server->{library};
+	my ($who, $data, $pool, $s) = @_;
+	return if !$server->{library} || $s->{power_lost};
 	my $left = what_is_left($data, "$pool/pool") // return;
 	my @wrong = @{ $left->{wrong} };
 	problem("$who: a page that is to be kept is not what its file has: $_") for @wrong[ 0 .. ($#wrong > 3 ? 3 : $#wrong) ];
@@ -237,7 +240,7 @@ sub copy_crashed
 	copy_dir($a, "$dir/data");
 	rename("$dir/pool", "$dir/pool-a") or die "$dir/pool: $!";
 	copy_dir("$dir/pool-a", "$dir/pool");
-	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for grep { -e "$dir/$_" } qw(pool.image pool.image.boot);
+	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for grep { -e "$dir/$_" } qw(pool.image pool.image.boot pool.image.cut);
 	$server->name_pool($a, "$dir/pool-a");
 	copy_dir("$dir/data", $b);
 	keep_files("$dir/pool-a");
@@ -316,7 +319,7 @@ sub judge_recovery
 sub foretell
 {
 	my ($data) = @_;
-	my ($rc, $wrong) = verify_pages($bin, $data, "$dir/pool-a/pool", "$dir/verify-crashed.out");
+	my ($rc, $wrong) = with_shim("$dir/pool-a", sub { verify_pages($bin, $data, "$dir/pool-a/pool", "$dir/verify-crashed.out") });
 	problem("pg_pcache verify --pages after the crash: $wrong") if defined $wrong;
 	$totals{"verify --pages after the crash: status $rc"}++;
 	return $rc == 0 ? 1 : 0;
@@ -327,6 +330,13 @@ sub foretell
 sub judge_library
 {
 	my ($who, $kind, $line, $s, $without, $left) = @_;
+	if ($s->{power_lost} && $s->{mode} eq 'always' && !$without)
+	{
+		my ($wrong, $what) = judge_after_power_loss($line, ledger => ($s->{checksums} || $s->{conf}{wal_log_hints} eq 'on') && $s->{conf}{wal_level} ne 'minimal', failed => delete $s->{first_failed});
+		$totals{$what}++;
+		problem("$who, $kind: $wrong") if defined $wrong;
+		return;
+	}
 	if ($left && !$without)
 	{
 		my ($wrong, $what) = judge_start($left, $line, fewer => $s->{fewer}, killed_at => $s->{killed_at});

@@ -65,7 +65,7 @@ sub write_conf
 		port => $port,
 		listen_addresses => "''",
 		unix_socket_directories => "'$work'",
-		fsync => $opt{whole} ? 'on' : 'off',
+		fsync => $opt{whole} || $opt{powercut} && $server->{library} ? 'on' : 'off',
 		shared_buffers => $s->{shared_buffers},
 		persistent_cache_mode => $s->{mode},
 		persistent_cache_required => 'on',
@@ -87,7 +87,7 @@ sub write_conf
 		track_io_timing => 'off',
 		jit => 'off',
 		%{ $s->{conf} });
-	if ($opt{powercut} && !$dram)
+	if ($opt{powercut} && !$dram && !$server->{library})
 	{
 		$c{shared_preload_libraries} = "'pcache_inject'";
 		$c{'pcache_inject.media'} = 'clean';

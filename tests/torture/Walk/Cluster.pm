@@ -144,7 +144,7 @@ sub write_conf
 		jit => 'off',
 		restore_command => "'cp " . ($c->{archive} // $w->{archive}) . "/%f %p'",
 		archive_command => "'cp %p $w->{archive}/%f.tmp && mv $w->{archive}/%f.tmp $w->{archive}/%f'",
-		$w->{powercut} && !$c->{copy} && !$how{plain}
+		$w->{powercut} && !$w->{server}{library} && !$c->{copy} && !$how{plain}
 		? (shared_preload_libraries => "'pcache_inject'", 'pcache_inject.media' => 'clean',
 			'pcache_inject.dimms' => "'dimm-a:7,dimm-b:3'", persistent_cache_on_media_unknown => 'cold')
 		: $w->{warming} && !$c->{copy} && !$how{plain}

@@ -295,6 +295,8 @@ sub look_at_killed
 {
 	my ($c) = @_;
 	my $ending = delete $c->{ending};
+	# the sums tell, and the copy whether that is right
+	return if delete $c->{power_lost};
 	return if !$c->{walk}{server}{library} || $c->{without} && ($c->{broken} // '') ne '' || $c->{conf}{persistent_cache_mode} eq 'off';
 	my $left = what_is_left($c->{data}, "$c->{pool}/pool") // return;
 	return { %$left, ending => $ending };

@@ -22,6 +22,8 @@ use File::Path qw(remove_tree make_path);
 use Time::HiRes qw(sleep time);
 
 use FileCut;
+use LibraryPool;
+use Programs;
 use Walk::Damage;
 use Walk::Load;
 use Walk::Trap;
@@ -106,6 +108,7 @@ sub cut_power
 {
 	my ($c, $r) = @_;
 	my $size = -s $c->{out} // 0;
+	$c->{power_lost} = 1;
 	must_run($c->{out}, "$c->{walk}{powercut}/powercut", "$c->{pool}/pool", "$c->{pool}.image", $r->seed);
 	return slurp($c->{out}, $size) =~ s/\s+/ /gr;
 }
@@ -124,8 +127,10 @@ sub cut_files_of
 {
 	my ($c, $r) = @_;
 	srand($r->seed);
+	my ($began, $seen_at) = (time, (last_sighting("$c->{pool}/pool"))[0]);
 	my $said = cut_files("$c->{pool}.files", cut_units($c->{conf}), $c->{data}, $c->{pool});
 	unlink "$c->{data}/postmaster.pid";
+	spew("$c->{pool}.image.cut", join(' ', map { sprintf '%d', 1e9 * $_ } $began - 0.01, time, $seen_at)) if $c->{walk}{server}{library};
 	die "the pool itself was not durable\n" if !-s "$c->{pool}/pool";
 	truncate("$c->{pool}.image", -s "$c->{pool}/pool") or die "$c->{pool}.image: $!";
 	return $said;
