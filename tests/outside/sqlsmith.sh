@@ -23,7 +23,7 @@ stock_crashes() {
 	[ -x "$stock/postgres" ] || return 1
 	rm -rf "$work/stock"
 	run_initdb "$stock" "$work/stock.initdb" -U postgres --no-locale -E UTF8 -D "$work/stock"
-	grep -v persistent_cache "$work/common.conf" >>"$work/stock/postgresql.conf"
+	grep -vE 'pcache|persistent_cache' "$work/common.conf" >>"$work/stock/postgresql.conf"
 	"$stock/pg_ctl" -D "$work/stock" -l "$work/stock.log" -w -o "-p ${port[b]}" start >>"$work/pg_ctl.log" 2>&1 || return 1
 	populate "$stock" "${port[b]}"
 	"$stock/psql" -Xq -p "${port[b]}" -d regression -U smith -f "$work/statements" >/dev/null 2>&1 || true

@@ -27,7 +27,7 @@ without() {
 	rm -rf "$work/copy"
 	cp -a "$work/a" "$work/copy"
 	rm -f "$work/copy/postmaster.pid"
-	"$bin/pg_ctl" -D "$work/copy" -l "$work/copy.log" -w -t 300 -o "-p ${port[b]} -c persistent_cache_mode=off" start >>"$work/pg_ctl.log" 2>&1 || die "the copy does not start" "$(tail -n 5 "$work/copy.log")"
+	"$bin/pg_ctl" -D "$work/copy" -l "$work/copy.log" -w -t 300 -o "-p ${port[b]} $without" start >>"$work/pg_ctl.log" 2>&1 || die "the copy does not start" "$(tail -n 5 "$work/copy.log")"
 	rows "${port[b]}"
 	"$bin/pg_ctl" -D "$work/copy" -m immediate -w stop >/dev/null
 }
