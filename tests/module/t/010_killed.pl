@@ -228,7 +228,7 @@ kill_seen($node);
 {
 	# as after another boot
 	patch_superblock(pool_of($node), boot_id => 'x' x 16);
-	cold_start($node, qr/^the host was restarted, and the server was not shut down cleanly$/, 'another boot');
+	cold_start($node, qr/^the host was restarted, and the server was not shut down cleanly \(the pool is in memory, which is lost with the power\)$/, 'another boot');
 }
 $node->stop;
 done_testing();
