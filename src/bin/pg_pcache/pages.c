@@ -209,11 +209,13 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 	if (PageLsn(cached) < PageLsn(stored))
 	{
 		/*
-		 * A hint that was logged without an image, which full_page_writes =
-		 * off does, has only moved the LSN, and redo does not repeat that.
+		 * After a loss of power the library may have kept a page from before
+		 * a hint that was logged without an image, as with full_page_writes =
+		 * off.  That has only moved the LSN, and redo does not repeat it.
 		 */
 		((PageHeader) same_checksum.data)->pd_lsn = header->pd_lsn;
-		return DifferInHintsOnly(cached, &same_checksum) ? PAGE_HINTS : PAGE_IMPOSSIBLE;
+		return PCacheIsLibrary() && DifferInHintsOnly(cached, &same_checksum) ?
+			PAGE_HINTS : PAGE_IMPOSSIBLE;
 	}
 	if (PageLsn(cached) == PageLsn(stored))
 	{

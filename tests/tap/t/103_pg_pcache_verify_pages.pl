@@ -80,7 +80,7 @@ is($summary->{compared}{equal} + $summary->{compared}{hint_bits}, $heap_pages, '
 is($summary->{dirty}, 0, '--deep: none is dirty');
 ($rc, $out, $err) = pcache($node, 'verify', '--deep', '--progress');
 is($rc, 0, '--deep, text: exit status');
-like($out, qr/^equal: +\d+\nhint bits: +\d+\nnewer: +0\nimpossible: +0\nunreadable: +0\nchecksum in file: +0\n/m, '--deep, text: counts');
+like($out, qr/^equal: +\d+\nhint bits: +\d+\nnewer: +0\nolder: +0\nimpossible: +0\nunreadable: +0\nchecksum in file: +0\n/m, '--deep, text: counts');
 like($out, qr/^ +$heap_pages +0 .* $db\/$rel$/m, '--deep, text: a table');
 like($err, qr/^\d+\/\d+ MB \(100%\) done$/m, '--deep --progress');
 ok(slurp_file($pool) eq $before, 'nothing was changed');
