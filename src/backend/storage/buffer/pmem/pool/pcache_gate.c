@@ -411,7 +411,7 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 
 	/*
 	 * the library has saved what a killed server left, and the start ended
-	 * there
+	 * there; that was not judged as after a loss of power
 	 */
 	if (PCacheIsLibrary() && !IsShutDown(control) &&
 		sb->control_state == control->state && PCacheHostRestarted(sb, facts))
