@@ -43,6 +43,7 @@ extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
 								 uint32 wal_segment_size, PCacheError *err);
 
 /* pcache_control.c */
+extern bool PCacheControlIsShutDown(const ControlFileData *control);
 extern uint32 PCacheControlSeenCrc(const PCacheControlSeen *seen);
 extern PCacheControlSeen PCacheControlPending(const ControlFileData *control,
 											  uint64 number,

@@ -250,11 +250,9 @@ ChoosePowerRule(const PCachePool *pool, const PCacheGateFacts *facts, bool not_s
 static void
 BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	DBState		state = facts->control->state;
-
 	/* only a start after a crash syncs what was written while fsync was off */
 	bool		not_synced = !enableFsync ||
-		(facts->not_synced && (state == DB_SHUTDOWNED || state == DB_SHUTDOWNED_IN_RECOVERY));
+		(facts->not_synced && PCacheControlIsShutDown(facts->control));
 
 	PCacheDescribeHeaders(&sb->headers);
 	sb->state = PCACHE_STATE_DIRTY;

@@ -162,7 +162,7 @@ WhyNotSaved(ControlFileData *control)
 {
 	if (!PCacheReadControl(control))
 		return _("\"pg_control\" cannot be read");
-	if (control->state != DB_SHUTDOWNED && control->state != DB_SHUTDOWNED_IN_RECOVERY)
+	if (!PCacheControlIsShutDown(control))
 		return _("the cluster was not shut down cleanly");
 	return NULL;
 }

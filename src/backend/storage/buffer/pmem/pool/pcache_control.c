@@ -29,6 +29,13 @@
  */
 #define MAX_CONTROL_DELAY	1	/* seconds */
 
+/* Was the last server of the cluster shut down? */
+bool
+PCacheControlIsShutDown(const ControlFileData *control)
+{
+	return control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY;
+}
+
 uint32
 PCacheControlSeenCrc(const PCacheControlSeen *seen)
 {

@@ -268,13 +268,6 @@ GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return warm;
 }
 
-/* Was the last server of the cluster shut down? */
-static bool
-IsShutDown(const ControlFileData *control)
-{
-	return control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY;
-}
-
 /* There is nothing to go by.  Say why, as far as it still shows. */
 static PCacheVerdict
 RefuseWithoutRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts, bool logs_hints)
@@ -346,7 +339,7 @@ GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		return verdict;
 	if (source != PCACHE_SOURCE_SUMS && seen->generation != PCacheGenerationOf(control) &&
 		!(power_lost && seen->synced_generation == PCacheGenerationOf(control) &&
-		  !IsShutDown(control)))
+		  !PCacheControlIsShutDown(control)))
 	{
 		if (seen->checkpoint != control->checkPoint)
 			return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
@@ -413,11 +406,11 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	 * the library has saved what a killed server left, and the start ended
 	 * there; that was not judged as after a loss of power
 	 */
-	if (PCacheIsLibrary() && !IsShutDown(control) &&
+	if (PCacheIsLibrary() && !PCacheControlIsShutDown(control) &&
 		sb->control_state == control->state && PCacheHostRestarted(sb, facts))
 		return PCacheRefuse(PCACHE_COLD_POWER,
 							_("the host was restarted since the pool of a killed server was judged"));
-	if (!IsShutDown(control) &&
+	if (!PCacheControlIsShutDown(control) &&
 		!(PCacheIsLibrary() && sb->control_state == control->state))
 		return PCacheRefuse(PCACHE_COLD_CONTROL_STATE,
 							_("the cluster was run without the pool, and not shut down cleanly"));
@@ -680,7 +673,7 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 static int64
 UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	if (!PCacheIsLibrary() || IsShutDown(facts->control))
+	if (!PCacheIsLibrary() || PCacheControlIsShutDown(facts->control))
 		return 0;
 	if (time(NULL) < facts->sighting.seen_at / PCACHE_NSEC ||
 		(!PCacheHostRestarted(sb, facts) &&
