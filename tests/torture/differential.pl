@@ -144,25 +144,47 @@ sub by_key
 # Servers
 # ---------------------------------------------------------------------------
 
+sub launch { my ($c) = @_; return $c->spawn(bin => $c->{name} eq 'stock' ? 'stock' : 'ours'); }
+
+# Wait until a server answers, whose postmaster was started or starts its processes again.
+# If that fails, as $TOMBSTONE explains, it is started once more.  Returns what the log said
+# until then, if so.
+sub wait_for_answer
+{
+	my ($c) = @_;
+	my ($begun, $first) = (time);
+	while (time < $begun + 120)
+	{
+		my $ended = defined $c->ended;
+		my $log = $c->log_since;
+
+		# The postmaster of 18 waits for ever, if in a restart after a crash it hears
+		# that the startup process has failed before it hears that redo has begun.
+		if (!$ended && $log =~ $TOMBSTONE && time > $begun + 5)
+		{
+			$totals{'restarts that do not end'}++;
+			$c->kill_all;
+			$ended = 1;
+		}
+		if ($ended)
+		{
+			die "$c->{name} does not start:\n", last_lines($log) if defined $first || $log !~ $TOMBSTONE;
+			$totals{'second starts'}++;
+			$first = $log;
+			launch($c);
+			next;
+		}
+		return $first if ($c->connect)[0];
+		sleep 0.01;
+	}
+	die "$c->{name} does not start in two minutes:\n", last_lines($c->log_since);
+}
+
 sub start
 {
 	my ($c) = @_;
-	my $again = 0;
-	$c->spawn(bin => $c->{name} eq 'stock' ? 'stock' : 'ours');
-	my $deadline = time + 120;
-	while (time < $deadline)
-	{
-		if (defined $c->ended)
-		{
-			die "$c->{name} does not start: " . $c->log_since if $again++ || $c->log_since !~ $TOMBSTONE;
-			$totals{'second starts'}++;
-			$c->spawn(bin => $c->{name} eq 'stock' ? 'stock' : 'ours');
-			next;
-		}
-		return if ($c->connect)[0];
-		sleep 0.01;
-	}
-	die "$c->{name} does not start in two minutes\n";
+	launch($c);
+	return wait_for_answer($c);
 }
 
 # Copies of one cluster, so that even numbers of relations are the same.
@@ -211,7 +233,7 @@ my %FAULT = (
 	start_cut => sub {
 		my ($c, $wait) = @_;
 		$c->kill_all;
-		$c->spawn(bin => $c->{name} eq 'stock' ? 'stock' : 'ours');
+		launch($c);
 		sleep $wait;
 		$c->kill_all;
 	},
@@ -243,9 +265,12 @@ sub run_statements
 	}
 	for my $c (@servers)
 	{
-		my $deadline = time + 100;
-		sleep 0.01 while !-e "$c->{dir}/there" && waitpid($c->{psql}, 1) == 0 && time < $deadline;
-		die "$c->{name}: the session does not get to its end\n" if !-e "$c->{dir}/there";
+		my ($deadline, $ended) = (time + 100, 0);
+		sleep 0.01 while !-e "$c->{dir}/there" && !($ended = waitpid($c->{psql}, 1)) && time < $deadline;
+		next if -e "$c->{dir}/there";
+		die "$c->{name}: the session does not get to its end, psql ", $ended ? 'has ended (' . ($? >> 8 || $?) . ')' : 'still runs',
+		  ', the postmaster ', defined $c->ended ? "has ended ($c->{exit})" : 'runs',
+		  "\n    answers:\n", last_lines(slurp("$c->{dir}/answers-$round")), "    log:\n", last_lines($c->log_since);
 	}
 	return;
 }
@@ -293,6 +318,14 @@ sub compare_answers_of
 	return;
 }
 
+# The last lines of a text.
+sub last_lines
+{
+	my ($text) = @_;
+	my @lines = split /\n/, $text;
+	return map { "      $_\n" } map { short($_) } splice @lines, @lines > 10 ? -10 : 0;
+}
+
 sub short { my ($text) = @_; chomp $text; return length $text > 200 ? substr($text, 0, 200) . '...' : $text; }
 
 sub one_round
@@ -317,13 +350,7 @@ sub one_round
 	{
 		my $left = !$c->{up} && $c->server->{library} && $c->{conf}{persistent_cache_mode} eq 'always' ? what_is_left($c->{data}, "$c->{pool}/pool") : undef;
 		fail("$c->{name}: round $round, $fault: a page that is to be kept is not what its file has: $_") for $left ? @{ $left->{wrong} } : ();
-		if (!$c->{up}) { start($c) }
-		elsif ($fault eq 'crash')
-		{
-			my $deadline = time + 60;
-			sleep 0.01 while !($c->connect)[0] && !defined $c->ended && time < $deadline;
-		}
-		my ($line) = $c->outcome;
+		my ($line) = $c->outcome($c->{up} ? wait_for_answer($c) : start($c));
 
 		if ($left && !$c->{without})
 		{
