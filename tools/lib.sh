@@ -253,8 +253,8 @@ need_pg_regress() { [ -x "$1/src/test/regress/pg_regress" ] || die "${1#"$ROOT"/
 # has_libpmem BIN: can this server's pool be on persistent memory?
 has_libpmem() { grep -q pmem_flush "$1/postgres" || { [ -e "$1/pg_pcache" ] && grep -q pmem_flush "$1/pg_pcache"; }; }
 
-# has_cache BIN: was this server built with the cache?
-has_cache() { [ -n "$("$1/postgres" --describe-config | sed -n '/^persistent_cache_mode\t/p')" ]; }
+# has_cache BIN: does this server load the library by itself, and know its settings?
+has_cache() { grep -q persistent_cache_mode "$1/postgres"; }
 
 # clean_environment: nothing of the caller's settings reaches PostgreSQL's programs,
 # but for what is meant for its test suites.
@@ -336,7 +336,7 @@ module_server() {
 	[ -r "$("$1" --pgxs)" ] || die "extensions cannot be built for $("$1" --version)" "as root: apt-get install postgresql-server-dev-$major"
 	# One that is only there to build for, as in a chroot, may lack the server.
 	[ ! -x "$("$1" --bindir)/postgres" ] || ! has_cache "$("$1" --bindir)" ||
-		die "$("$1" --version) has the cache built in, and needs no library"
+		die "$("$1" --version) comes with the library"
 }
 
 # copy_server PG_CONFIG DIR: copy a server below DIR, with the paths that it has, and install
