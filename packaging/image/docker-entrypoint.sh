@@ -108,7 +108,8 @@ if [ "${HOME:-/}" = / ] || [ ! -x "$HOME" ]; then export HOME=/var/lib/postgresq
 
 # ---------------------------------------------------------------- the cache
 
-# value_of SETTING [OPTION]...: with the configuration, and the container's arguments
+# value_of SETTING [OPTION]...: with the configuration, and the container's arguments.  A
+# setting of the cache that nobody has set has none.
 value_of() { postgres -C "$1" "${arguments[@]}" "${@:2}" 2>/dev/null; }
 
 # cache_options: sets the array cache.  A setting gets our value if it has another
@@ -119,8 +120,8 @@ cache_options() {
 	case $cache_type in
 	tmpfs | hugetlbfs) ;;
 	*)
-		value=$(value_of persistent_cache_mode) || value=off
-		if [ "$value" != off ]; then
+		value=$(value_of pcache.mode) || value=off
+		if [ "${value,,}" != off ]; then
 			say "the persistent cache is configured: pcache.mode = $value"
 		elif [ "$cache_type" = missing ]; then
 			say "the persistent cache is off: there is no /cache (a tmpfs or hugetlbfs that outlives the container)"
@@ -140,15 +141,15 @@ cache_options() {
 	}
 	printf "pcache.mode = planned_restart\npcache.directory = '/cache/pool'\ninclude '%s'\n" "${config//\'/\'\'}" >"$defaults"
 	for name in mode directory; do
-		value=$(value_of "persistent_cache_$name" -c "config_file=$defaults") || value=
-		if [ -n "$value" ] && [ "$value" != "$(value_of "persistent_cache_$name")" ]; then cache+=(-c "pcache.$name=$value"); fi
+		value=$(value_of "pcache.$name" -c "config_file=$defaults") || value=
+		if [ -n "$value" ] && [ "$value" != "$(value_of "pcache.$name")" ]; then cache+=(-c "pcache.$name=$value"); fi
 	done
 	rm "$defaults"
-	value=$(postgres "${cache[@]}" "${arguments[@]}" -C persistent_cache_mode 2>/dev/null) || return 0
-	if [ "$value" = off ]; then
+	value=$(postgres "${cache[@]}" "${arguments[@]}" -C pcache.mode 2>/dev/null) || return 0
+	if [ "${value,,}" = off ]; then
 		say "the persistent cache is off, as configured"
 	else
-		say "the persistent cache is on: pcache.mode = $value, pcache.directory = $(postgres "${cache[@]}" "${arguments[@]}" -C persistent_cache_directory)"
+		say "the persistent cache is on: pcache.mode = $value, pcache.directory = $(postgres "${cache[@]}" "${arguments[@]}" -C pcache.directory)"
 	fi
 }
 

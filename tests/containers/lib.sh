@@ -51,4 +51,8 @@ end() {
 	rm -f "$sock"/.s.*
 }
 
+# checkpoint: what was changed before is kept if processes are killed now; the server needs a
+# moment to note it.  A suite has sql.
+checkpoint() { sql CHECKPOINT && sleep 1; }
+
 start_query="SELECT last_start || ', ' || coalesce(last_start_detail, 'kept ' || (kept >= (SELECT sum(relpages) FROM pg_class WHERE relname ~ '^t'))) FROM pg_pcache_pool"
