@@ -3,11 +3,10 @@
  * pcache_compat.h
  *	  What differs between the major versions that the library knows.
  *
- * The library and its program are compiled for an unpatched PostgreSQL 15 to
- * 18, from sources that are written for 18.  The compiler includes this header
- * before each of them (module.mk), and it gives older versions what 18 has, by
- * the names of 18.  So it is the only file that asks for the version.  Nobody
- * includes it when the patched server is built.
+ * The library and its program are compiled for PostgreSQL 15 to 18, from sources that
+ * are written for 18.  The compiler includes this header before each of them
+ * (module.mk, and tree.mk for the patched server), and it gives older versions what 18
+ * has, by the names of 18.  So it is the only file that asks for the version.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

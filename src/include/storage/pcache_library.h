@@ -3,7 +3,7 @@
  * pcache_library.h
  *	  What the files of the library share.
  *
- * The library is preloaded by an unpatched server.  Its rules are in
+ * The library is preloaded by a server.  Its rules are in
  * src/backend/storage/buffer/pmem/README.library.
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -170,7 +170,7 @@ extern void PCacheWrapRedo(void);
 extern void PCacheWatchPrepared(void);
 
 /* pcache_server.c */
-extern bool PCacheServerIsPatched(PCacheError *err);
+extern bool PCacheServerHasOwnCache(PCacheError *err);
 extern bool PCacheServerIsKnown(PCacheError *err);
 extern void PCacheDescribeHeaders(PCacheHeaderLayout *layout);
 extern bool PCacheHeadersAreKnown(PCacheError *err);

@@ -29,17 +29,32 @@ NumberOf(const char *setting)
 	return atoi(GetConfigOption(setting, false, false));
 }
 
+static struct config_generic *
+FindSetting(const char *name)
+{
+	int			n;
+	struct config_generic **settings = PCacheGucVariables(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(settings[i]->name, name) == 0)
+			return settings[i];
+	}
+	return NULL;
+}
+
 /*
- * Is this the patched server?  Then err says it.  Asked before there are settings: that
- * server takes those of the library for its own.
+ * Is this a patched server of release 1.0.0?  Then err says it.  Asked before there are
+ * settings: that server takes those of the library for its own.  In a newer one the names
+ * of its settings are only other names of the library's.
  */
 bool
-PCacheServerIsPatched(PCacheError *err)
+PCacheServerHasOwnCache(PCacheError *err)
 {
-	if (GetConfigOption("persistent_cache_mode", true, false) == NULL)
+	if (FindSetting("persistent_cache_mode") == NULL)
 		return false;
 	PCacheSetError(err, _("this server has a persistent cache of its own, so the library pg_pcache is not used"));
-	PCacheSetHint(err, _("Set \"persistent_cache_mode\", or run an unpatched server."));
+	PCacheSetHint(err, _("Set \"persistent_cache_mode\", or run an unpatched or a newer server."));
 	return true;
 }
 
@@ -132,20 +147,6 @@ PCacheHeadersAreKnown(PCacheError *err)
 		}
 	}
 	return true;
-}
-
-static struct config_generic *
-FindSetting(const char *name)
-{
-	int			n;
-	struct config_generic **settings = PCacheGucVariables(&n);
-
-	for (int i = 0; i < n; i++)
-	{
-		if (strcmp(settings[i]->name, name) == 0)
-			return settings[i];
-	}
-	return NULL;
 }
 
 /* Will the setting have another value after a restart? */

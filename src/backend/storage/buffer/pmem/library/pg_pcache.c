@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pg_pcache.c
- *	  Shared buffers that survive restarts, as a library that an unpatched server
- *	  preloads: its settings and hooks.
+ *	  Shared buffers that survive restarts, as a library that a server preloads: its
+ *	  settings and hooks.
  *
  * README.library has the rules.  Read pcache_attach.c next, for the start, and
  * pcache_detach.c, for the stop.
@@ -168,7 +168,7 @@ _PG_init(void)
 				(errmsg("pg_pcache does nothing unless it is in \"shared_preload_libraries\"")));
 		return;
 	}
-	if (PCacheServerIsPatched(&err))
+	if (PCacheServerHasOwnCache(&err))
 	{
 		PCacheReportError(WARNING, &err);
 		return;
