@@ -3,7 +3,8 @@
  * pcache_views.c
  *	  SQL access to what the persistent cache does and holds.
  *
- * The patched server's module has this file, and so has the library for others.
+ * What is always null, or 0, was about pages that 1.0.0 made durable while its server
+ * ran.  The functions are still there for databases that have the extension.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -23,9 +24,7 @@
 #include "storage/pcache_stat.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
-#include "utils/wait_event.h"
 
 /* Number of output arguments (columns) of each function that returns rows */
 #define PG_PCACHE_POOL_COLS			30
@@ -179,7 +178,7 @@ AddLastStart(Row *row, const PersistentCacheStats *stats)
 			dropped += stats->pages[i];
 	}
 	AddDatum(row, Int64GetDatum(stats->pages[PCACHE_PAGE_KEPT]));
-	AddDatum(row, Int64GetDatum(stats->kept_dirty));
+	AddDatum(row, Int64GetDatum(0));
 	AddDatum(row, Int64GetDatum(dropped));
 	AddDatum(row, DroppedByReason(stats));
 	AddDatum(row, Int32GetDatum(stats->retired));
@@ -264,45 +263,14 @@ pg_pcache_pool(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
 }
 
-/*
- * One row with what the server does: the sealer, its counters since the start,
- * and how much is sealed.  Only mode always seals while the server runs; in the
- * other modes all columns are null.
- */
 PG_FUNCTION_INFO_V1(pg_stat_pcache);
 
 Datum
 pg_stat_pcache(PG_FUNCTION_ARGS)
 {
 	Row			row;
-	PersistentCacheStats *stats;
 
 	InitRow(&row);
-	if (!PersistentCacheEnabled())
-		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
-
-	stats = palloc(sizeof(PersistentCacheStats));
-	PersistentCacheGetStats(stats);
-	if (!stats->protocol)
-		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
-
-	if (stats->sealer_pid == 0)
-		AddNull(&row);
-	else
-		AddDatum(&row, Int32GetDatum(stats->sealer_pid));
-	AddDatum(&row, Int64GetDatum(stats->marks));
-	AddDatum(&row, Int64GetDatum(stats->seals));
-	AddDatum(&row, Int64GetDatum(stats->failed_seals));
-	AddDatum(&row, Int64GetDatum(stats->flushed_bytes));
-	AddDatum(&row, Int64GetDatum(stats->drains));
-	AddDatum(&row, Int64GetDatum(stats->queued));
-	AddDatum(&row, Int64GetDatum(stats->sealed));
-	AddDatum(&row, Float8GetDatum((double) stats->sealed / NBuffers));
-	if (!XLogRecPtrIsInvalid(stats->watermark))
-	{
-		AddDatum(&row, LSNGetDatum(stats->watermark));
-		AddDatum(&row, Int32GetDatum(stats->watermark_timeline));
-	}
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
 }
 
@@ -315,7 +283,6 @@ Datum
 pg_pcache_relations(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	bool		protocol = PersistentCacheHasProtocol();
 	PersistentCacheRelation *relations;
 	uint32		n;
 
@@ -334,33 +301,18 @@ pg_pcache_relations(PG_FUNCTION_ARGS)
 		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.dbOid));
 		AddDatum(&row, Int16GetDatum(relation->fork));
 		AddDatum(&row, Int64GetDatum(relation->buffers));
-		if (protocol)
-		{
-			AddDatum(&row, Int64GetDatum(relation->sealed));
-			AddDatum(&row, Int64GetDatum(relation->kept));
-		}
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc,
 							 row.values, row.nulls);
 	}
 	return (Datum) 0;
 }
 
-/*
- * Seal all that can be sealed.  Returns how many permanent pages are left; NULL
- * if nothing is sealed in this mode.
- */
 PG_FUNCTION_INFO_V1(pg_pcache_seal);
 
 Datum
 pg_pcache_seal(PG_FUNCTION_ARGS)
 {
-	static uint32 wait_event_info = 0;
-
-	if (!PersistentCacheHasProtocol())
-		PG_RETURN_NULL();
-	if (wait_event_info == 0)
-		wait_event_info = WaitEventExtensionNew("PgPcacheSeal");
-	PG_RETURN_INT64(PersistentCacheSealNow(wait_event_info));
+	PG_RETURN_NULL();
 }
 
 /*

@@ -28,7 +28,6 @@
 #include <ucontext.h>
 
 #include "port/pg_bitutils.h"
-#include "violation.h"
 
 typedef struct Actor
 {
@@ -62,6 +61,25 @@ static int	depth;				/* of path */
 static int	position;			/* in path */
 
 static uint64 n_states;
+
+/* What a check has found first. */
+static char violation[512];		/* empty: nothing is wrong */
+static int	violation_kind;		/* as the test numbers them */
+
+static void Violation(int kind, const char *fmt,...) pg_attribute_printf(2, 3);
+
+static void
+Violation(int kind, const char *fmt,...)
+{
+	va_list		args;
+
+	if (violation[0] != '\0')
+		return;
+	violation_kind = kind;
+	va_start(args, fmt);
+	vsnprintf(violation, sizeof(violation), fmt, args);
+	va_end(args);
+}
 
 /* The world as it is when a scenario begins, with n_actors and their programs. */
 static void Reset(int scenario);

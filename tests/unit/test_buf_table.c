@@ -4,8 +4,7 @@
  *	  The mapping table: chains of buffer numbers.
  *
  * buf_table.c is included as it is, with its assertions, and is compared with a
- * model.  Its hash function is compared with random numbers.  What processes do
- * that insert at the same time is in test_buf_table_link.c.
+ * model.  Its hash function is compared with random numbers.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -17,22 +16,135 @@
 #include "postgres.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "catalog/pg_tablespace_d.h"
 #include "port/atomics.h"
 #include "storage/buf_internals.h"
 #include "storage/shmem.h"
 
 #include "unit.h"
-#include "unit_server.h"
-#include "unit_assert.h"
+
+/*
+ * The build has no assertions, and the pg_config.h that meson makes undefines what the
+ * command line defines, so they are defined once pg_config.h has been read.
+ */
+#undef USE_ASSERT_CHECKING
+#define USE_ASSERT_CHECKING 1
+
+#undef Assert
+#define Assert(condition) \
+	((condition) ? (void) 0 : ExceptionalCondition(#condition, __FILE__, __LINE__))
 
 #include "buf_table.c"
-#include "unit_buf_table.h"
 
-#define MAX_BUFFERS		(1 << 16)
+/* ------------------------------------------------------------------------
+ * What buf_table.c asks of the server, and buffers without pages
+ * ------------------------------------------------------------------------
+ */
+
+int			NBuffers;
+BufferDescPadded *BufferDescriptors;
+
+static void *shmem = NULL;
+static bool attach = false;
+static sigjmp_buf error_escape;
+
+void *
+ShmemInitStruct(const char *name, Size size, bool *found)
+{
+	assert_string_equal(name, "Shared Buffer Lookup Table");
+	*found = attach;
+	if (!attach)
+	{
+		free(shmem);
+		shmem = aligned_alloc(PG_CACHE_LINE_SIZE, CACHELINEALIGN(size));
+		memset(shmem, 0, size);
+	}
+	return shmem;
+}
+
+bool
+errstart(int elevel, const char *domain)
+{
+	assert_int_equal(elevel, ERROR);
+	siglongjmp(error_escape, 1);
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+int
+errmsg_internal(const char *fmt,...)
+{
+	return 0;
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+}
+
+void
+ExceptionalCondition(const char *condition, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
+	abort();
+}
+
+Size
+add_size(Size a, Size b)
+{
+	assert_true(a + b >= a);
+	return a + b;
+}
+
+Size
+mul_size(Size a, Size b)
+{
+	assert_true(a == 0 || a * b / a == b);
+	return a * b;
+}
+
+/* Make a table for n buffers without tags. */
+static void
+Begin(int n)
+{
+	NBuffers = n;
+	free(BufferDescriptors);
+	BufferDescriptors = aligned_alloc(PG_CACHE_LINE_SIZE,
+									  CACHELINEALIGN(n * sizeof(BufferDescPadded)));
+	memset(BufferDescriptors, 0, n * sizeof(BufferDescPadded));
+	for (int i = 0; i < n; i++)
+	{
+		GetBufferDescriptor(i)->buf_id = i;
+		ClearBufferTag(&GetBufferDescriptor(i)->tag);
+	}
+	InitBufTable(n);
+}
+
+static void
+SetTag(int buf_id, const BufferTag *tag)
+{
+	BufferDesc *buf = GetBufferDescriptor(buf_id);
+
+	buf->tag = *tag;
+	pg_atomic_write_u32(&buf->state, BM_TAG_VALID);
+}
+
+static BufferTag
+BlockTag(BlockNumber blkno)
+{
+	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, 16384};
+	BufferTag	tag;
+
+	InitBufferTag(&tag, &rlocator, MAIN_FORKNUM, blkno);
+	return tag;
+}
 
 static void
 ClearTag(int buf_id)
@@ -472,104 +584,6 @@ TestAssertions(void **state)
 	}
 }
 
-#define NTHREADS	4
-
-static int	thread_answers[MAX_BUFFERS];
-static pthread_barrier_t barrier;
-
-static void *
-LinkSome(void *arg)
-{
-	pthread_barrier_wait(&barrier);
-	for (int i = (int) (intptr_t) arg; i < NBuffers; i += NTHREADS)
-	{
-		uint32		hashcode = BufTableHashCode(&GetBufferDescriptor(i)->tag);
-
-		BufTablePrefetch(hashcode, false);
-		BufTablePrefetch(hashcode, true);
-		thread_answers[i] = BufTableLinkBuffer(i, hashcode);
-	}
-	return NULL;
-}
-
-/* The same with real threads: each tag is first once, wherever it is claimed. */
-static void
-TestThreads(void **state)
-{
-	for (int copies = 1; copies <= 4; copies++)
-	{
-		pthread_t	threads[NTHREADS];
-		int			firsts = 0;
-
-		Begin(MAX_BUFFERS);
-		for (int i = 0; i < NBuffers; i++)
-		{
-			BufferTag	tag = BlockTag(i / copies);
-
-			SetTag(i, &tag);
-		}
-		/* which changes nothing */
-		BufTablePopulate();
-		assert_int_equal(CountBuffers(), 0);
-		pthread_barrier_init(&barrier, NULL, NTHREADS);
-		for (int i = 0; i < NTHREADS; i++)
-			assert_int_equal(pthread_create(&threads[i], NULL, LinkSome, (void *) (intptr_t) i), 0);
-		for (int i = 0; i < NTHREADS; i++)
-			pthread_join(threads[i], NULL);
-		pthread_barrier_destroy(&barrier);
-
-		for (int i = 0; i < NBuffers; i++)
-		{
-			int			twin = thread_answers[i];
-
-			firsts += twin < 0;
-			assert_true(twin < 0 || (twin != i && twin / copies == i / copies));
-		}
-		assert_int_equal(firsts, (NBuffers + copies - 1) / copies);
-		assert_int_equal(CountBuffers(), NBuffers);
-
-		BufTableReset();
-		assert_int_equal(CountBuffers(), 0);
-	}
-}
-
-static bool
-KeepsThird(int buf_id, void *arg)
-{
-	int		   *asked = arg;
-
-	(*asked)++;
-	return buf_id % 3 == 1;
-}
-
-static void
-TestFilter(void **state)
-{
-	for (int n = 0; n <= 10; n++)
-	{
-		int			asked = 0;
-
-		Begin(16);
-		memset(HashKeys, 0, sizeof(HashKeys));
-		for (int i = 0; i < n; i++)
-		{
-			BufferTag	tag = BlockTag(i * BLOCKS_PER_GROUP);
-
-			SetTag(i, &tag);
-			assert_int_equal(BufTableLinkBuffer(i, 0), -1);
-		}
-		BufTableFilterChain(0, KeepsThird, &asked);
-		assert_int_equal(asked, n);
-		assert_int_equal(CountBuffers(), (n + 1) / 3);
-		for (int i = 0; i < n; i++)
-		{
-			BufferTag	tag = BlockTag(i * BLOCKS_PER_GROUP);
-
-			assert_int_equal(BufTableLookup(&tag, 0), i % 3 == 1 ? i : -1);
-		}
-	}
-}
-
 int
 main(void)
 {
@@ -582,8 +596,6 @@ main(void)
 		cmocka_unit_test(TestFull),
 		cmocka_unit_test(TestCorrupted),
 		cmocka_unit_test(TestAssertions),
-		cmocka_unit_test(TestThreads),
-		cmocka_unit_test(TestFilter),
 	};
 
 	SeedRandom();

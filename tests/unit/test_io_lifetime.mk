@@ -1,6 +1,6 @@
 # test_io_lifetime.mk
 #
-# Made of the server's sources like test_protocol, see test_protocol.mk.  To be
+# Made of the server's sources like test_buf_table, see test_buf_table.mk.  To be
 # included by Makefile.
 
 IO_LIFETIME := ../../src/backend/storage/file/io_lifetime.c

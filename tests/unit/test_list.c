@@ -12,7 +12,7 @@
  * (interleave.h).  The part of bufmgr.c is played by the programs below, which make the
  * same stores in the same order.
  *
- * The media is a shadow image as in test_protocol.c: of each cache line it may hold any
+ * The media is a shadow image of the pool: of each cache line it may hold any
  * version since the last one that the worker flushed, and then waited for.  After each
  * step, all of those images are shown to the page gate.  An entry that it believes, and
  * whose sum fits, must be about the last version of its page before the redo point: that

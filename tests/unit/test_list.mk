@@ -1,12 +1,12 @@
 # test_list.mk
 #
-# Made of the library's sources like test_protocol of the server's, see test_protocol.mk;
-# with the headers of the patched server, whose buffers look as those of an unpatched 18.
-# To be included by Makefile.
+# Made of the library's sources, as test_buf_table is of the server's, see
+# test_buf_table.mk.  No address sanitizer, which does not know coroutines.  To be
+# included by Makefile.
 
 LIBRARY := $(PMEM)/library
 
-$(OUT)/test_list: test_list.c unit.h interleave.h violation.h $(LIBRARY)/pcache_list.c $(wildcard $(PMEM)/pool/*.c) \
+$(OUT)/test_list: test_list.c unit.h interleave.h $(LIBRARY)/pcache_list.c $(wildcard $(PMEM)/pool/*.c) \
 		$(wildcard ../../src/include/storage/pcache*.h) Makefile test_list.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \

@@ -189,11 +189,6 @@ pg_cmp_u32(uint32 a, uint32 b)
 #define DropRelationsAllBuffers	DropRelFileNodesAllBuffers
 #endif
 
-/* 17: wait events of extensions have names */
-#if PG_VERSION_NUM < 170000
-#define WaitEventExtensionNew(name)	PG_WAIT_EXTENSION
-#endif
-
 #endif							/* !FRONTEND */
 
 #endif							/* PCACHE_COMPAT_H */

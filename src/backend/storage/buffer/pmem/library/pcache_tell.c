@@ -46,19 +46,6 @@ PersistentCacheModeName(void)
 	return PCacheLibrary == NULL ? "off" : GetConfigOption("pcache.mode", false, false);
 }
 
-/* The library keeps no protocol while the server runs. */
-bool
-PersistentCacheHasProtocol(void)
-{
-	return false;
-}
-
-uint32
-PersistentCacheSealNow(uint32 wait_event_info)
-{
-	return 0;
-}
-
 /* All that is known of the cache.  Only if PersistentCacheEnabled(). */
 void
 PersistentCacheGetStats(PersistentCacheStats *stats)
