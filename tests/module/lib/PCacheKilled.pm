@@ -31,10 +31,8 @@ use PCacheModule;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
 
 our @EXPORT = qw(
-  $SIGHTED
   stock_start
   stock_stop
   stock_run
@@ -44,21 +42,8 @@ our @EXPORT = qw(
   frozen_copy
   exchange
   evict
-  read_sighting
-  patch_sighting
   start_warm
-  pause_for_sighting
-  kill_seen
 );
-
-use constant SIGHTING_OFFSET => 8192 + 256;
-use constant SIGHTING_SIZE => 128;
-
-# How long it takes until the worker has surely said that the server lives, and until a
-# file that is changed is surely changed later than the server itself can have done.
-our $SIGHTED = 1.1;
-
-sub pause_for_sighting { select undef, undef, undef, $_[0] // $SIGHTED; return }
 
 # The data directory with a server that has not the library.
 sub stock_start
@@ -174,56 +159,6 @@ sub evict
 	my ($node) = @_;
 
 	$node->safe_psql('postgres', q{SELECT pg_prewarm('filler')}) for 1 .. 6;
-	return;
-}
-
-# What the server of a pool has last seen, as bytes, and where in the pool they are.
-sub sighting_slot
-{
-	my ($pool) = @_;
-	my @slots = map { [ SIGHTING_OFFSET + $_ * SIGHTING_SIZE, read_bytes($pool, SIGHTING_OFFSET + $_ * SIGHTING_SIZE, SIGHTING_SIZE) ] } 0, 1;
-
-	return @{ (sort { unpack('Q', $b->[1]) <=> unpack('Q', $a->[1]) } @slots)[0] };
-}
-
-sub read_sighting
-{
-	my ($pool) = @_;
-	my ($at, $bytes) = sighting_slot($pool);
-	my %fields;
-
-	$fields{ $_->{name} } = unpack $_->{template}, substr $bytes, $_->{offset}, $_->{size} for struct_fields('PCacheSighting');
-	return \%fields;
-}
-
-# Change fields of it: name => value.
-sub patch_sighting
-{
-	my ($pool, %changes) = @_;
-	my ($at, $bytes) = sighting_slot($pool);
-
-	for my $f (struct_fields('PCacheSighting'))
-	{
-		$changes{crc} = crc32c(substr $bytes, 0, $f->{offset}) if $f->{name} eq 'crc';
-		substr($bytes, $f->{offset}, $f->{size}) = pack $f->{template}, $changes{ $f->{name} } if exists $changes{ $f->{name} };
-	}
-	write_bytes($pool, $at, $bytes);
-	return;
-}
-
-# SIGKILL to all processes, once the worker has said that the server lives after all that
-# was done.  On a busy machine it may be late, and then files count as changed by others.
-sub kill_seen
-{
-	my ($node) = @_;
-	my $now = time;
-
-	for (1 .. 200)
-	{
-		last if read_sighting(pool_of($node))->{seen_at} > $now * 1e9;
-		pause_for_sighting(0.01);
-	}
-	kill_all($node);
 	return;
 }
 

@@ -18,8 +18,7 @@ PCacheModule - clusters of an unpatched server that preloads pg_pcache
 
 =head1 DESCRIPTION
 
-It exports what "use PCache" exports, as well, of which the subs that run a patched
-server's settings (new_node, set_mode and so on) are of no use here.
+It exports what "use PCache" exports, as well.
 
 The oracle is a copy of the data directory that was started without the library.  It
 tells what is right.
@@ -41,18 +40,14 @@ use Test::More;
 
 our @EXPORT = (
 	@PCache::EXPORT, qw(
-	  major
 	  module_node
 	  module_settings
-	  pool_of
-	  pool_dir_of
 	  load_tables
 	  change_tables
 	  contents
 	  oracle
 	  warm_pages
 	  reads
-	  pool_entries
 	  pool_equals_files
 	  start_and_compare
 	  warm_restart
@@ -65,17 +60,6 @@ our @EXPORT = (
 	  kill_backend
 	  single_user
 	));
-
-# The major version of the server that is tested.
-sub major
-{
-	my ($version) = run_command([ 'pg_config', '--version' ]);
-	return $version =~ /^PostgreSQL (\d+)/ ? $1 : die "no version: $version";
-}
-
-# Where a node's pool is, unless the test says something else.
-sub pool_dir_of { my ($node) = @_; return pool_root() . '/' . $node->name }
-sub pool_of { my ($node) = @_; return pool_dir_of($node) . '/pool' }
 
 =pod
 
@@ -112,25 +96,15 @@ hot_standby = on
 sub module_settings
 {
 	my ($node, %params) = @_;
-	my $libraries = $params{libraries} // 'pg_pcache';
-	my $mode = $params{mode} // 'planned_restart';
-	my $directory = pool_dir_of($node);
 
-	# Nothing that reads or writes pages on its own account.
-	$node->append_conf('postgresql.conf', qq{
-shared_buffers = 24MB
+	PCache::Node::configure($node, shared_buffers => '24MB', init_pool => 0, %params, conf => q{
 max_connections = 20
-autovacuum = off
-bgwriter_lru_maxpages = 0
-max_parallel_workers_per_gather = 0
-checkpoint_timeout = 1h
-max_wal_size = 1GB
 log_statement = none
 allow_in_place_tablespaces = on
-shared_preload_libraries = '$libraries'
-pcache.mode = $mode
-pcache.directory = '$directory'
-} . ($params{conf} // ''));
+});
+	# a test may be about a start without the pool
+	$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
+	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
 	return;
 }
 
@@ -289,27 +263,6 @@ sub reads
 	return $reads;
 }
 
-# The entries of a pool that is not used: a list of references to hashes, by field.
-sub pool_entries
-{
-	my ($pool) = @_;
-	my @fields = grep { $_->{name} !~ /^reserved/ } struct_fields('PCacheDescriptor');
-	my @names = map { $_->{name} } @fields;
-	my $template = join ' ', map { "\@$_->{offset} $_->{template}" } @fields;
-	my $n = read_superblock($pool)->{slots_used};
-	my $bytes = read_bytes($pool, DESCRIPTORS_OFFSET, $n * DESCRIPTOR_SIZE);
-	my @entries;
-
-	for my $slot (0 .. $n - 1)
-	{
-		my %entry;
-
-		@entry{@names} = unpack $template, substr $bytes, $slot * DESCRIPTOR_SIZE, DESCRIPTOR_SIZE;
-		push @entries, \%entry if ($entry{seq} & 1) == 0;
-	}
-	return @entries;
-}
-
 # The file of an entry's segment, and where in it the page is.
 sub file_of
 {
@@ -332,7 +285,7 @@ sub file_of
 sub pool_equals_files
 {
 	my ($node, $name, %params) = @_;
-	my $pool = pool_of($node);
+	my $pool = pool_file($node);
 	my $sb = read_superblock($pool);
 	my $blocks = read_bytes($pool, $sb->{blocks_offset}, $sb->{slots_used} * BLCKSZ);
 	my (@different, %files);

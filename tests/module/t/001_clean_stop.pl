@@ -36,10 +36,10 @@ warm_restart($node, 'another restart with more buffers');
 # fewer buffers: the hottest stay.  The pool is deleted first, and made anew.  Then each
 # page is read once, and those of t_heap and its indexes more often.
 $node->stop;
-unlink pool_of($node) or die;
+unlink pool_file($node) or die;
 $outcome = cold_start($node, qr/^the pool was created by this start$/, 'the pool was deleted');
 $node->stop;
-unlink pool_of($node) or die;
+unlink pool_file($node) or die;
 $node->start;
 $node->safe_psql('postgres', q{SELECT count(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i', 't') AND relname !~ '^t_heap'});
 for (1 .. 6)
@@ -86,7 +86,7 @@ $offset = log_offset($node);
 stop_and_save($node, valid_buffers($node), 'a hint bit at the end');
 like(slurp_file($node->logfile, $offset), qr/shutting down.*late_hint: set a hint bit.*persistent cache: saved/s, 'a hint bit at the end: is set');
 pool_equals_files($node, 'a hint bit at the end');
-is(scalar(grep { join('/', @$_{qw(spc_oid db_oid rel_number)}) eq $file } pool_entries(pool_of($node))), 0, 'a hint bit at the end: the page is not saved');
+is(scalar(grep { join('/', @$_{qw(spc_oid db_oid rel_number)}) eq $file } pool_entries(pool_file($node))), 0, 'a hint bit at the end: the page is not saved');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache'");
 is(start_and_compare($node, 'a hint bit at the end')->{start}, 'warm', 'a hint bit at the end: warm');
 

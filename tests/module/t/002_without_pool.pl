@@ -14,8 +14,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = module_node('main');
-my $directory = pool_dir_of($node);
-my $pool = pool_of($node);
+my $directory = pool_dir($node);
+my $pool = pool_file($node);
 
 my $saved = $node->basedir . '/saved';
 my $right;

@@ -37,7 +37,7 @@ sub cold_after_work
 	my ($name, $reason, $code) = @_;
 
 	fill_and_stop();
-	is(read_superblock(pool_of($node))->{state}, STATE_CLEAN, "$name: it would be warm");
+	is(read_superblock(pool_file($node))->{state}, STATE_CLEAN, "$name: it would be warm");
 	$code->();
 	cold_start($node, $reason, $name);
 	return;
@@ -106,7 +106,7 @@ $node->append_conf('pg_hba.conf', 'local all all nonsense');
 for my $k (1 .. 2)
 {
 	start_fails($node, qr/FATAL:  could not load /, "mistake $k in pg_hba.conf");
-	is(read_superblock(pool_of($node))->{state}, STATE_CLEAN, "mistake $k in pg_hba.conf: saved again");
+	is(read_superblock(pool_file($node))->{state}, STATE_CLEAN, "mistake $k in pg_hba.conf: saved again");
 }
 unlink "$data/pg_hba.conf";
 append_to_file("$data/pg_hba.conf", $hba);
@@ -128,7 +128,7 @@ for my $how ('stop', 'kill')
 	start_nowait($node);
 	$pid = wait_for_line($waiting);
 	is(start_outcome($node, $offset)->{start}, 'warm', "$name: it had kept pages");
-	is(read_superblock(pool_of($node))->{starts_from}, 1, "$name: the pool says that it is not ready");
+	is(read_superblock(pool_file($node))->{starts_from}, 1, "$name: the pool says that it is not ready");
 	if ($how eq 'kill') { kill_all($node) }
 	else { $node->stop }
 	unlink "$data/standby.signal";

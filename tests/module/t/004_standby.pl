@@ -43,7 +43,7 @@ sub by_rule
 	my ($redo) = $out =~ /^Latest checkpoint's REDO location: +(\S+)/m;
 	my %n = (kept => 0);
 
-	for my $e (pool_entries(pool_of($node)))
+	for my $e (pool_entries(pool_file($node)))
 	{
 		my $reason =
 			!($e->{flags} & 1) ? 'unlogged'
@@ -111,10 +111,10 @@ $standby->restart;
 is(start_outcome($standby, $offset)->{start}, 'warm', 'hot_standby = off: warm');
 for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
-	last if read_superblock(pool_of($standby))->{state} == STATE_DIRTY;
+	last if read_superblock(pool_file($standby))->{state} == STATE_DIRTY;
 	select undef, undef, undef, 0.1;
 }
-is(read_superblock(pool_of($standby))->{state}, STATE_DIRTY, 'hot_standby = off: ready');
+is(read_superblock(pool_file($standby))->{state}, STATE_DIRTY, 'hot_standby = off: ready');
 $standby->stop;
 $standby->append_conf('postgresql.conf', 'hot_standby = on');
 is(start_and_compare($standby, 'hot_standby = on again')->{start}, 'warm', 'hot_standby = on again: warm');
@@ -140,7 +140,7 @@ start_standby($standby, 'before promotion');
 $primary->wait_for_replay_catchup($standby);
 warm_pages($primary);
 $primary->stop;
-cmp_ok((grep { !($_->{flags} & 1) } pool_entries(pool_of($primary))), '>', 50, 'switchover: pages of unlogged tables are saved');
+cmp_ok((grep { !($_->{flags} & 1) } pool_entries(pool_file($primary))), '>', 50, 'switchover: pages of unlogged tables are saved');
 $standby->promote;
 my $logged = sub { join "\n", grep { !/^(t_unlogged|t_seq|indexes)/ } split /\n/, $_[0] };
 $primary->append_conf('postgresql.conf', 'primary_conninfo = \'' . $standby->connstr . " application_name=primary'");

@@ -135,7 +135,7 @@ $standby->start;
 rows($standby, 'reused');
 $standby->stop;
 is(redo_of($standby), $redo, 'a database that is another one later: the copy is replayed again');
-cmp_ok((grep { $_->{db_oid} == 99999 && $_->{fork_number} == 0 && $_->{page_lsn} < lsn_number($redo) } pool_entries(pool_of($standby))),
+cmp_ok((grep { $_->{db_oid} == 99999 && $_->{fork_number} == 0 && $_->{page_lsn} < lsn_number($redo) } pool_entries(pool_file($standby))),
 	'>', 50, '... and its pages are saved');
 $right = oracle($standby, code => sub { rows($_[0], 'reused') });
 my $offset = log_offset($standby);

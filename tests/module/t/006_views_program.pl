@@ -60,7 +60,7 @@ $node->restart;
 # ---------------------------------------------------------------- views
 is(pool_row(q{mode, buffers, file_system, capacity, state, last_start, last_start_reason}),
 	'planned_restart|3072|tmpfs|3072|dirty|cold|new', 'pg_pcache_pool after the first start');
-is(pool_row('pool'), pool_of($node), '... and its place');
+is(pool_row('pool'), pool_file($node), '... and its place');
 is($node->safe_psql('postgres', 'SELECT sealer_pid IS NULL AND marks IS NULL AND watermark IS NULL FROM pg_stat_pcache'), 't', 'pg_stat_pcache has nothing to count');
 warm_pages($node);
 is(
@@ -102,7 +102,7 @@ SKIP:
 	append_to_file("$data/recovery.signal", '');
 	is(verify_json($node)->{reason}, 'recovery_target', 'verify sees recovery.signal');
 	unlink "$data/recovery.signal";
-	system_or_bail('fallocate', '-p', '-o' => read_superblock(pool_of($node))->{blocks_offset}, '-l' => 1024 * 1024, pool_of($node));
+	system_or_bail('fallocate', '-p', '-o' => read_superblock(pool_file($node))->{blocks_offset}, '-l' => 1024 * 1024, pool_file($node));
 	foretold('holes in the pool', 'warm');
 	warm_pages($node);
 	$node->stop;
@@ -113,7 +113,7 @@ SKIP:
 
 	# where the settings are
 	$node->stop;
-	my ($mode, $directory) = ('planned_restart', pool_dir_of($node));
+	my ($mode, $directory) = ('planned_restart', pool_dir($node));
 	$node->adjust_conf('postgresql.conf', "pcache.$_", undef) for 'mode', 'directory';
 	$node->append_conf('postgresql.auto.conf', "pcache.mode = $mode\npcache.directory = '$directory'");
 	is(verify_json($node)->{rc}, 0, 'settings in postgresql.auto.conf');
@@ -179,7 +179,7 @@ SKIP:
 	warm_restart($node, 'a pool that init has made');
 	$node->stop;
 	is((pcache($node, 'drop', '--force'))[0], 0, 'drop');
-	ok(!-e pool_of($node), 'drop: the pool is gone');
+	ok(!-e pool_file($node), 'drop: the pool is gone');
 	cold_start($node, qr/^the pool was created by this start$/, 'drop');
 }
 

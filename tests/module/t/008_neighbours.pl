@@ -26,14 +26,14 @@ warm_restart($node, 'the source');
 # source runs; nothing becomes of the pool.
 $node->backup('b');
 $copy->init_from_backup($node, 'b');
-my $generation = read_superblock(pool_of($node))->{generation};
+my $generation = read_superblock(pool_file($node))->{generation};
 $offset = log_offset($copy);
 $copy->start;
 $log = slurp_file($copy->logfile, $offset);
 like($log, qr/WARNING:  persistent cache pool "[^"]*main\/pool" is locked by another process/, 'a copy beside its source: the pool is locked');
 like($log, qr/The server starts without the persistent cache/, '... and it starts');
 is($logged->(contents($copy)), $logged->(contents($node)), '... with the same contents');
-is(read_superblock(pool_of($node))->{generation}, $generation, '... and the pool is as it was');
+is(read_superblock(pool_file($node))->{generation}, $generation, '... and the pool is as it was');
 change_tables($copy);
 $copy->stop;
 change_tables($node);
@@ -53,7 +53,7 @@ warm_pages($node);
 
 # Another cluster that was made anew.
 my $other = module_node('other', init => { force_initdb => 1, extra => ['--no-sync'] });
-$other->append_conf('postgresql.conf', "pcache.directory = '" . pool_dir_of($node) . "'");
+$other->append_conf('postgresql.conf', "pcache.directory = '" . pool_dir($node) . "'");
 $node->stop;
 $offset = log_offset($other);
 $other->start;
@@ -64,7 +64,7 @@ cold_start($node, qr/^the pool belongs to the cluster with system identifier/, '
 warm_restart($node, 'and back, and warm');
 
 # With a directory of its own a copy is like any cluster.
-$copy->append_conf('postgresql.conf', "pcache.directory = '" . pool_dir_of($copy) . "'");
+$copy->append_conf('postgresql.conf', "pcache.directory = '" . pool_dir($copy) . "'");
 cold_start($copy, qr/^the pool was created by this start$/, 'a copy with a directory of its own');
 warm_restart($copy, 'a copy with a directory of its own', hints => 1);
 
@@ -102,7 +102,7 @@ load_tables($old);
 warm_pages($old);
 $right = contents($old);
 $old->stop;
-$generation = read_superblock(pool_of($old))->{generation};
+$generation = read_superblock(pool_file($old))->{generation};
 my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
 {
 	local %ENV = $old->_get_env();
@@ -115,8 +115,8 @@ my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
 		0, 'pg_upgrade');
 	chdir $ENV{PCACHE_ROOT};
 }
-is(read_superblock(pool_of($old))->{generation}, $generation, 'pg_upgrade: the old pool is as it was');
-ok(!-e pool_of($new), 'pg_upgrade: there is no new pool');
+is(read_superblock(pool_file($old))->{generation}, $generation, 'pg_upgrade: the old pool is as it was');
+ok(!-e pool_file($new), 'pg_upgrade: there is no new pool');
 $offset = log_offset($new);
 $new->start;
 is(start_outcome($new, $offset)->{start}, 'cold', 'pg_upgrade: the new cluster starts cold');

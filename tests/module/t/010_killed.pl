@@ -227,7 +227,7 @@ work();
 kill_seen($node);
 {
 	# as after another boot
-	patch_superblock(pool_of($node), boot_id => 'x' x 16);
+	patch_superblock(pool_file($node), boot_id => 'x' x 16);
 	cold_start($node, qr/^the host was restarted, and the server was not shut down cleanly \(the pool is in memory, which is lost with the power\)$/, 'another boot');
 }
 $node->stop;

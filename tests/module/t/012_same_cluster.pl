@@ -18,7 +18,7 @@ my $node = module_node('main', mode => 'always', standby => 1,
 	init => { extra => major() < 18 ? [] : ['--no-data-checksums'] },
 	conf => "restart_after_crash = on\nwal_keep_size = 512MB\nmax_wal_size = 4GB\n");
 my $data = $node->data_dir;
-my $pool = pool_of($node);
+my $pool = pool_file($node);
 my $control = qr/^the control file is not what the pool's server last saw$/;
 my $checkpoint = qr/^the pool knows of checkpoint /;
 my ($offset, $right, $outcome, $log);
@@ -299,7 +299,7 @@ start_warm($node, 'a clock that was set back', at_least => 0, changed => 1);
 
 # ---------------------------------------------------------------- the pool
 # A server in use does not look for its pool again.
-for my $case ([ 'its directory cannot be read', sub { chmod 0, pool_dir_of($node) }, sub { chmod 0700, pool_dir_of($node) }, 'warm' ],
+for my $case ([ 'its directory cannot be read', sub { chmod 0, pool_dir($node) }, sub { chmod 0700, pool_dir($node) }, 'warm' ],
 	[ 'its file was moved, and back', sub { rename $pool, "$pool.away" }, sub { rename "$pool.away", $pool }, 'warm' ],
 	[ 'its file is a copy', sub { }, sub { system_or_bail('cp', '-a', $pool, "$pool.away"); rename "$pool.away", $pool }, qr/^the pool is a copy of the one that the server used$/ ],
 	[ 'its file was removed', sub { unlink $pool }, sub { }, qr/^the pool was created by this start$/ ])

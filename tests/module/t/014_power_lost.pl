@@ -46,7 +46,7 @@ sub listed
 	my ($node) = @_;
 	my %by_generation;
 
-	$by_generation{ $_->{seq} }++ for grep { $_->{seq} != $SAVED } pool_entries(pool_of($node));
+	$by_generation{ $_->{seq} }++ for grep { $_->{seq} != $SAVED } pool_entries(pool_file($node));
 	return \%by_generation;
 }
 
@@ -114,7 +114,7 @@ cmp_ok($listed, '>', 0.7 * $valid, "listed $listed of $valid pages");
 SELECT pg_relation_filenode(oid) FROM pg_class WHERE relkind IN ('i', 'S') AND relpersistence = 'p' AND pg_relation_filenode(oid) IS NOT NULL});
 	my %unlogged = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', q{
 SELECT pg_relation_filenode(oid) FROM pg_class WHERE relpersistence <> 'p' AND pg_relation_filenode(oid) IS NOT NULL});
-	my @entries = grep { $_->{seq} != $SAVED } pool_entries(pool_of($node));
+	my @entries = grep { $_->{seq} != $SAVED } pool_entries(pool_file($node));
 
 	is(scalar(grep { $_->{fork_number} != 0 } @entries), 0, 'listed: only pages of main forks');
 	is(scalar(grep { $unlogged{ $_->{rel_number} } } @entries), 0, 'listed: no page of an unlogged relation');
@@ -256,14 +256,14 @@ wait_for_list($node, 300);
 kill_all($node);
 lose_power($node);
 {
-	my $blocks = read_superblock(pool_of($node))->{blocks_offset};
+	my $blocks = read_superblock(pool_file($node))->{blocks_offset};
 	my ($generation) = sort { listed($node)->{$b} <=> listed($node)->{$a} } keys %{ listed($node) };
-	my @slots = map { $_->{slot} } grep { $_->{seq} == $generation } pool_entries(pool_of($node));
+	my @slots = map { $_->{slot} } grep { $_->{seq} == $generation } pool_entries(pool_file($node));
 
 	# a line of each of ten pages
 	for my $i (0 .. 9)
 	{
-		open(my $fh, '+<:raw', pool_of($node)) or die $!;
+		open(my $fh, '+<:raw', pool_file($node)) or die $!;
 		seek($fh, $blocks + BLCKSZ * $slots[$i] + 64 * (($i * 13) % 128), 0);
 		print $fh 'x' x 64;
 		close $fh;

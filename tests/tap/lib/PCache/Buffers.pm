@@ -82,13 +82,13 @@ sub valid_buffers
 		'SELECT count(*) FROM pg_buffercache WHERE relfilenode IS NOT NULL');
 }
 
-# Those that a crash may leave: all but pages of unlogged relations in database
-# postgres.
+# Those that a crash may leave: pages of main forks of permanent relations.
 sub permanent_buffers
 {
 	my ($node) = @_;
 	return $node->safe_psql('postgres', q{
-SELECT count(*) FROM pg_buffercache b WHERE relfilenode IS NOT NULL AND NOT EXISTS (
+SELECT count(*) FROM pg_buffercache b WHERE relfilenode IS NOT NULL AND relforknumber = 0 AND NOT isdirty
+  AND NOT EXISTS (
   SELECT FROM pg_class c WHERE relpersistence = 'u'
     AND pg_relation_filenode(c.oid) = b.relfilenode AND NOT pg_is_in_recovery()
     AND b.reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database()))});

@@ -28,8 +28,8 @@ our @EXPORT = qw(
   BLCKSZ
   SUPERBLOCK_SIZE
   COPY_OFFSET
-  WATERMARK_OFFSET
-  CONTROL_OFFSET
+  SIGHTING_OFFSET
+  SIGHTING_SIZE
   DESCRIPTORS_OFFSET
   DESCRIPTOR_SIZE
   STATE_EMPTY
@@ -45,8 +45,8 @@ use constant {
 	BLCKSZ => 8192,
 	SUPERBLOCK_SIZE => 4096,
 	COPY_OFFSET => 4096,
-	WATERMARK_OFFSET => 8192,
-	CONTROL_OFFSET => 8192 + 64,
+	SIGHTING_OFFSET => 8192 + 256,
+	SIGHTING_SIZE => 128,
 	DESCRIPTORS_OFFSET => 2 * 1024 * 1024,
 	DESCRIPTOR_SIZE => 64,
 	STATE_EMPTY => 1,
@@ -95,6 +95,7 @@ sub layout
 	my $max_align = 1;
 
 	$body =~ s{/\*.*?\*/}{}gs;
+	$body =~ s/union\s*\{\s*(.*?;).*?\}\s*;/$1/gs;
 	for my $declaration (split /;/, $body)
 	{
 		$declaration =~ /^\s*(\w+)\s+(\w+)(?:\[(\w+)\])?\s*$/s or next;

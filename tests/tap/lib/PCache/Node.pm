@@ -25,7 +25,6 @@ use File::Find;
 use File::Path qw(remove_tree);
 use File::Temp qw();
 use PCache::Command;
-use PCache::Layout;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -39,15 +38,13 @@ our @EXPORT = qw(
   add_pool
   pool_dir
   pool_file
-  state_file
-  write_state
   set_directory
   set_mode
   reload_until
   with_install
   vanilla_install
   has_cache
-  need_inject_module
+  major
   seed_random
 );
 
@@ -87,13 +84,16 @@ END
 
 =item new_node(name, %params)
 
-A cluster with the cache configured and its pool initialized, not started.
+A cluster whose server has the library, with the cache configured and its pool
+initialized, not started.
 
   init            parameters for PostgreSQL::Test::Cluster->init
+  libraries       shared_preload_libraries (pg_pcache)
   shared_buffers  default 32MB
   size            of the pool, default as shared_buffers
   directory       of the pool; default below pool_root()
-  mode            default planned_restart; undef: configure nothing and make no pool
+  mode            default planned_restart; undef: configure no cache and make no pool
+  init_pool       0: leave it to the first start to make the pool
   conf            more lines for postgresql.conf
 
 =cut
@@ -113,6 +113,7 @@ sub configure
 {
 	my ($node, %params) = @_;
 	my $shared_buffers = $params{shared_buffers} // '32MB';
+	my $libraries = $params{libraries} // 'pg_pcache';
 	my $mode = exists $params{mode} ? $params{mode} : 'planned_restart';
 
 	# Nothing that reads or writes pages on its own account.
@@ -123,6 +124,7 @@ bgwriter_lru_maxpages = 0
 max_parallel_workers_per_gather = 0
 checkpoint_timeout = 1h
 max_wal_size = 1GB
+shared_preload_libraries = '$libraries'
 });
 	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
 	add_pool($node, %params) if defined $mode;
@@ -155,13 +157,11 @@ sub new_standby
 
 =item add_pool(node, %params)
 
-Initialize a pool for a cluster that is down, and switch the cache on.  Returns
-the directory of the pool, which pcache.directory names.
+Initialize a pool for a cluster that is down and has the library, and switch the
+cache on.  Returns the directory of the pool.
 
-  size, directory, mode   as for new_node()
-  setting                 0 to leave that setting out, so that the record alone
-                          leads to the pool
-  init_options            reference to a list of more options for pg_pcache init
+  size, directory, mode, init_pool   as for new_node()
+  init_options   reference to a list of more options for pg_pcache init
 
 =cut
 
@@ -169,24 +169,24 @@ sub add_pool
 {
 	my ($node, %params) = @_;
 	my $directory = $params{directory} // pool_root() . '/' . $node->name;
-	my @size = defined $params{size} ? ('--size' => $params{size}) : ();
 
-	set_directory($node, ($params{setting} // 1) && $directory ne $node->data_dir . '/pg_pcache' ? $directory : undef);
-	my ($rc, $out, $err) = pcache($node, 'init',
-		'--directory' => $directory,
-		@size,
-		@{ $params{init_options} // [] });
-	BAIL_OUT("pg_pcache init failed: $err") if $rc != 0;
-	$pool_dirs{ $node->data_dir } = $directory;
+	$node->adjust_conf('postgresql.conf', 'pcache.size', $params{size}) if defined $params{size};
+	set_directory($node, $directory);
 	set_mode($node, $params{mode} // 'planned_restart');
+	if ($params{init_pool} // 1)
+	{
+		my ($rc, $out, $err) = pcache($node, 'init', @{ $params{init_options} // [] });
+
+		BAIL_OUT("pg_pcache init failed: $err") if $rc != 0;
+	}
 	return $directory;
 }
 
-# The directory of a node's pool; undef if add_pool() has not made it.
+# The directory of a node's pool.
 sub pool_dir
 {
 	my ($node) = @_;
-	return $pool_dirs{ $node->data_dir };
+	return $pool_dirs{ $node->data_dir } // pool_root() . '/' . $node->name;
 }
 
 # The pool file in it.
@@ -194,13 +194,6 @@ sub pool_file
 {
 	my ($node) = @_;
 	return pool_dir($node) . '/pool';
-}
-
-# The file in the data directory that says which pool the cluster has.
-sub state_file
-{
-	my ($node) = @_;
-	return $node->data_dir . '/pg_pcache.state';
 }
 
 # What there is below a directory: size and time of the last change, by name.
@@ -238,43 +231,27 @@ sub put_back
 	return;
 }
 
-# Replace the record of a node by a text.  %changes are "name => value" for
-# lines "name = value" of it.  The CRC is made right.
-sub write_state
-{
-	my ($who, $text, %changes) = @_;
-
-	$text =~ s/^$_ = .*$/$_ = $changes{$_}/m for keys %changes;
-	$text =~ s/^crc = .*\n//m;
-	$text .= sprintf "crc = %08x\n", crc32c($text);
-	unlink state_file($who);
-	append_to_file(state_file($who), $text);
-	chmod 0600, state_file($who);
-	return;
-}
-
-# Change pcache.directory in postgresql.conf, by the name that a stock server
-# accepts; undef takes it out of there.
+# Change pcache.directory in postgresql.conf; undef takes it out of there.
 sub set_directory
 {
 	my ($node, $directory) = @_;
 
+	$pool_dirs{ $node->data_dir } = $directory;
 	$node->adjust_conf('postgresql.conf', 'pcache.directory', undef);
 	$node->append_conf('postgresql.conf', "pcache.directory = '$directory'") if defined $directory;
 	return;
 }
 
-# Change persistent_cache_mode in postgresql.conf; undef takes it out of there.
+# Change pcache.mode in postgresql.conf; undef takes it out of there.
 # The server has to be restarted.  A test must not go on without the pool unless
 # it is about that, so the pool is required.
 sub set_mode
 {
 	my ($node, $mode) = @_;
 
-	$node->adjust_conf('postgresql.conf', 'persistent_cache_mode', undef);
-	$node->adjust_conf('postgresql.conf', 'persistent_cache_required', undef);
-	$node->append_conf('postgresql.conf',
-		"persistent_cache_mode = $mode\npersistent_cache_required = on")
+	$node->adjust_conf('postgresql.conf', 'pcache.mode', undef);
+	$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
+	$node->append_conf('postgresql.conf', "pcache.mode = $mode\npcache.required = on")
 	  if defined $mode;
 	return;
 }
@@ -291,13 +268,18 @@ sub reload_until
 	return;
 }
 
-# Was the server built with the cache?  Tests of what needs none ask that.
+# Is the library there?  Tests of what needs none ask that.
 sub has_cache
 {
-	my $has = `postgres --describe-config` =~ /^persistent_cache_mode\t/m;
+	my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+	return -e "$libdir/pg_pcache.so";
+}
 
-	die 'postgres --describe-config failed' if $? != 0;
-	return $has;
+# The major version of the server that is tested.
+sub major
+{
+	my ($version) = run_command([ 'pg_config', '--version' ]);
+	return $version =~ /^PostgreSQL (\d+)/ ? $1 : die "no version: $version";
 }
 
 # The prefix of the installation without the patches, or undef if there is none.
@@ -318,18 +300,6 @@ sub with_install
 
 	local $node->{_install_path} = $install;
 	return $code->();
-}
-
-# Skip the whole test if faults cannot be injected into the server.
-sub need_inject_module
-{
-	plan skip_all => 'injection points are not supported by this build'
-	  if ($ENV{enable_injection_points} // '') ne 'yes';
-
-	my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
-	plan skip_all => 'the test module pcache_inject is not installed'
-	  if !-e "$libdir/pcache_inject.so";
-	return;
 }
 
 # Have the random numbers of a test be those of a seed, which is told and returned.

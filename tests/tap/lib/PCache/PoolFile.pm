@@ -35,7 +35,9 @@ our @EXPORT = qw(
   read_descriptor
   write_descriptor
   sealed_slots
-  watermarks
+  pool_entries
+  read_sighting
+  patch_sighting
 );
 
 # So many bytes of any file, from an offset on.  Dies if there are fewer.
@@ -147,7 +149,7 @@ sub write_descriptor
 	return;
 }
 
-# The slots whose descriptors are sealed, in order; with a filter, those for
+# The slots that have an entry, in order; with a filter, those for
 # whose descriptor it returns true.
 sub sealed_slots
 {
@@ -169,13 +171,56 @@ sub sealed_slots
 	return @slots;
 }
 
-# The two slots of the WAL watermark, each a reference to a list: flushed,
-# witness, its hash, timeline, CRC.
-sub watermarks
+# The entries of a pool: a list of references to hashes, by field.
+sub pool_entries
 {
 	my ($pool) = @_;
+	my @fields = grep { $_->{name} !~ /^reserved/ } struct_fields('PCacheDescriptor');
+	my @names = map { $_->{name} } @fields;
+	my $template = join ' ', map { "\@$_->{offset} $_->{template}" } @fields;
+	my $n = read_superblock($pool)->{slots_used};
+	my $bytes = read_bytes($pool, DESCRIPTORS_OFFSET, $n * DESCRIPTOR_SIZE);
+	my @entries;
 
-	return map { [ unpack 'QQQLL', read_bytes($pool, WATERMARK_OFFSET + 32 * $_, 32) ] } 0, 1;
+	for my $slot (0 .. $n - 1)
+	{
+		my %entry;
+
+		@entry{@names} = unpack $template, substr $bytes, $slot * DESCRIPTOR_SIZE, DESCRIPTOR_SIZE;
+		push @entries, \%entry if ($entry{seq} & 1) == 0;
+	}
+	return @entries;
+}
+
+# What the server of a pool has last seen, as bytes, and where in the pool they are.
+sub sighting_slot
+{
+	my ($pool) = @_;
+	my @slots = map { [ SIGHTING_OFFSET + $_ * SIGHTING_SIZE, read_bytes($pool, SIGHTING_OFFSET + $_ * SIGHTING_SIZE, SIGHTING_SIZE) ] } 0, 1;
+
+	return @{ (sort { unpack('Q', $b->[1]) <=> unpack('Q', $a->[1]) } @slots)[0] };
+}
+
+# The fields of it: a reference to a hash, by name.
+sub read_sighting
+{
+	my ($pool) = @_;
+	my ($at, $bytes) = sighting_slot($pool);
+
+	return unpack_fields('PCacheSighting', $bytes);
+}
+
+# Change fields of it: name => value.
+sub patch_sighting
+{
+	my ($pool, %changes) = @_;
+	my ($at, $bytes) = sighting_slot($pool);
+	my ($crc) = grep { $_->{name} eq 'crc' } struct_fields('PCacheSighting');
+
+	$bytes = set_field('PCacheSighting', $bytes, $_, $changes{$_}) for sort keys %changes;
+	$bytes = set_field('PCacheSighting', $bytes, 'crc', crc32c(substr $bytes, 0, $crc->{offset}));
+	write_bytes($pool, $at, $bytes);
+	return;
 }
 
 1;

@@ -27,9 +27,7 @@ use Test::More;
 
 our @EXPORT = qw(
   powercut_missing
-  need_powercut
   powercut_environment
-  powercut_conf
   cut_power
 );
 
@@ -38,18 +36,7 @@ my $shim = $ENV{PCACHE_POWERCUT} // '';
 # Why there can be no power cuts here; undef if there can be.
 sub powercut_missing
 {
-	return 'no power cut shim' if !-e "$shim/libpowercut.so";
-	return 'no injection points' if ($ENV{enable_injection_points} // '') ne 'yes';
-	return;
-}
-
-# Skip the test if there can be none.
-sub need_powercut
-{
-	my $why = powercut_missing();
-
-	plan skip_all => $why if defined $why;
-	return;
+	return -e "$shim/libpowercut.so" ? undef : 'no power cut shim';
 }
 
 # The environment that notes what is flushed of the pool in a directory, which is
@@ -61,16 +48,6 @@ sub powercut_environment
 	mkdir $dir, 0700;
 	return (LD_PRELOAD => "$shim/libpowercut.so", PMEM_IS_PMEM_FORCE => 1,
 		POWERCUT_DIR => $dir, POWERCUT_IMAGE => "$dir.image", POWERCUT_SEED => $seed);
-}
-
-# Settings of a server that takes the pool's memory for DIMMs without a flaw.
-sub powercut_conf
-{
-	return q{
-shared_preload_libraries = 'pcache_inject'
-pcache_inject.media = 'clean'
-pcache_inject.dimms = 'dimm-a:7'
-};
 }
 
 # Leave in the pool what had reached the media, by a seed.
