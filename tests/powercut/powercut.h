@@ -19,21 +19,17 @@
 #include "pmem_interpose.h"
 
 /* As in storage/pcache_layout.h; pools of another format are not known. */
-#define WATERMARK_OFFSET		8192
-#define CONTROL_OFFSET			(8192 + 64)
-#define SUSPECT_OFFSET			(8192 + 192)
-#define DESCRIPTORS_OFFSET		(2 * 1024 * 1024)
+#define NOTES_OFFSET			8192
+#define LEDGER_OFFSET			(2 * 1024 * 1024)
 #define BLOCKS_OFFSET_FIELD		104
 
-/* Kinds of stores, by where they go and how long they are. */
+/* Kinds of stores, by where they go. */
 enum
 {
 	KIND_SUPERBLOCK = 1,
-	KIND_WATERMARK = 2,
-	KIND_MARK = 4,				/* seq of a descriptor */
-	KIND_DESCRIPTOR = 8,		/* all of it */
-	KIND_PAGE = 16,
-	KIND_CONTROL = 32,			/* what pg_control looked like */
+	KIND_NOTE = 2,				/* what the server has seen and noted */
+	KIND_ENTRY = 4,				/* an entry of the ledger, or a part of it */
+	KIND_PAGE = 8,
 };
 
 /* Where to cut the power, see struct Control. */
@@ -43,8 +39,6 @@ enum
 	EVENT_DRAIN = 2,			/* before a drain takes effect */
 	EVENT_HALF = 3,				/* in the middle of it */
 	EVENT_DONE = 4,				/* after it */
-	EVENT_CALL = 5,				/* before a flush takes effect */
-	EVENT_STORE = 6,			/* after a store, if they are traced */
 };
 
 /*
@@ -58,11 +52,7 @@ typedef struct Control
 	uint32_t	event;
 	_Atomic uint32_t off;		/* the power is off: nothing arrives any more */
 	_Atomic int64_t countdown;
-	uint32_t	die;			/* no power cut: kill who comes there */
-	uint32_t	reserved;
-	uint64_t	line;			/* EVENT_STORE: to this line of the pool only,
-								 * if not 0 */
-	uint32_t	reserved2[6];
+	uint32_t	reserved[10];
 
 	/* for information: lines flushed, drains, lines that a drain stored */
 	_Atomic uint64_t flushed;
@@ -82,10 +72,6 @@ extern void file_mapped(const char *name, const char *base, size_t length);
 extern void file_unmapping(const char *base);
 extern bool file_flush(const char *addr, size_t len);
 extern void file_drain(void);
-
-/* trace.c */
-extern void trace_begin(char *addr, size_t len, void (*told) (const void *addr));
-extern void trace_end(void);
 
 #pragma GCC visibility pop
 

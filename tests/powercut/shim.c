@@ -15,7 +15,6 @@
  *
  *	POWERCUT_IMAGE		the image; made as a copy of the pool if it is missing
  *	POWERCUT_SEED		of what is chosen at random, together with process ids
- *	POWERCUT_TRACE		if set, each store to a descriptor is seen (trace.c)
  *	IMAGE.ctl			see powercut.h
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -47,9 +46,6 @@
 
 /* One of so many flushed lines arrives before the drain. */
 #define EARLY			16
-
-/* Of so many stores to descriptors one is followed by the line's eviction. */
-#define EVICTED			8
 
 /* In a mapping of its own, inherited by fork(). */
 typedef struct Shared
@@ -173,8 +169,8 @@ unlock_line(uint64_t line)
  * drawn before the contents were read, so those with the larger ticket have
  * all stores that were made before the other one's flush.
  *
- * We may be killed in the middle.  The first word goes last: of a descriptor,
- * that is seq.
+ * We may be killed in the middle.  The first word goes last: of an entry, that is
+ * seq.
  */
 static void
 arrive(uint64_t line, uint64_t ticket, const uint64_t contents[LINE_SIZE / 8])
@@ -198,16 +194,14 @@ arrive(uint64_t line, uint64_t ticket, const uint64_t contents[LINE_SIZE / 8])
 }
 
 static uint32_t
-kind_of(size_t offset, size_t len)
+kind_of(size_t offset)
 {
-	if (offset < WATERMARK_OFFSET)
+	if (offset < NOTES_OFFSET)
 		return KIND_SUPERBLOCK;
-	if (offset >= CONTROL_OFFSET && offset < SUSPECT_OFFSET)
-		return KIND_CONTROL;
-	if (offset < DESCRIPTORS_OFFSET)
-		return KIND_WATERMARK;
+	if (offset < LEDGER_OFFSET)
+		return KIND_NOTE;
 	if (offset < *(uint64_t *) (base + BLOCKS_OFFSET_FIELD))
-		return len <= 8 ? KIND_MARK : KIND_DESCRIPTOR;
+		return KIND_ENTRY;
 	return KIND_PAGE;
 }
 
@@ -246,7 +240,6 @@ cut(void)
 	char		list[16384];
 	int			fd;
 	ssize_t		n;
-	pid_t		parent = 0;		/* the checkpointer, whose helper dies with it */
 
 	atomic_store(&control->off, 1);
 
@@ -266,15 +259,11 @@ cut(void)
 
 		if (end == next)
 			break;
-		if (pid == getppid())
-			parent = pid;
-		else if (pid != getpid())
+		if (pid != getpid())
 			kill(pid, SIGKILL);
 	}
 	if (postmaster != getpid())
 		kill(postmaster, SIGKILL);
-	if (parent != 0)
-		kill(parent, SIGKILL);
 	kill(getpid(), SIGKILL);
 	pause();
 }
@@ -285,12 +274,7 @@ event(uint32_t which, uint32_t kinds)
 	if (atomic_load_explicit(&control->armed, memory_order_acquire) != 0 &&
 		control->event == which && (control->kinds & kinds) != 0 &&
 		atomic_fetch_sub(&control->countdown, 1) == 1)
-	{
-		if (!control->die)
-			cut();
-		kill(getpid(), SIGKILL);
-		pause();
-	}
+		cut();
 }
 
 void
@@ -341,8 +325,7 @@ media_flush(const void *addr, size_t len)
 		return file_flush(addr, len);
 	if (len == 0)
 		return true;
-	kind = kind_of(offset, len);
-	event(EVENT_CALL, kind);
+	kind = kind_of(offset);
 	first = offset / LINE_SIZE;
 	last = (offset + len - 1) / LINE_SIZE;
 	ticket = next_ticket();
@@ -374,27 +357,6 @@ media_flush(const void *addr, size_t len)
 	return true;
 }
 
-/*
- * Something was stored to a line of the descriptors.  The line may be evicted
- * now, or at any time until it is flushed: then the media have all that was
- * stored so far, and nothing else.
- */
-static void
-descriptor_stored(const void *addr)
-{
-	uint64_t	line = ((const char *) addr - base) / LINE_SIZE;
-	uint64_t	contents[LINE_SIZE / 8];
-	uint64_t	ticket;
-
-	if (control->line == 0 || control->line == line)
-		event(EVENT_STORE, KIND_DESCRIPTOR);
-	if (random_number() % EVICTED != 0)
-		return;
-	ticket = next_ticket();
-	snapshot(line, contents);
-	arrive(line, ticket, contents);
-}
-
 /* The pool is mapped by the name that /proc has for its file descriptor. */
 bool
 is_pool(const char *path)
@@ -419,7 +381,6 @@ begin(char *pool, size_t pool_length)
 	const char *path = getenv("POWERCUT_IMAGE");
 	char		ctl[PATH_MAX];
 	bool		fresh;
-	uint64_t	blocks_offset;
 	static bool registered = false;
 
 	if (path == NULL && getenv("POWERCUT_FILES") != NULL)
@@ -447,13 +408,6 @@ begin(char *pool, size_t pool_length)
 	if (!registered)
 		pthread_atfork(NULL, NULL, after_fork);
 	registered = true;
-
-	/* a pool that is about to be formatted has no descriptors yet */
-	blocks_offset = *(uint64_t *) (base + BLOCKS_OFFSET_FIELD);
-	if (getenv("POWERCUT_TRACE") != NULL && blocks_offset > DESCRIPTORS_OFFSET &&
-		blocks_offset <= length)
-		trace_begin(base + DESCRIPTORS_OFFSET, blocks_offset - DESCRIPTORS_OFFSET,
-					descriptor_stored);
 }
 
 void
@@ -477,7 +431,6 @@ media_unmapping(const void *addr)
 		file_unmapping(addr);
 		return;
 	}
-	trace_end();
 	munmap(image, length);
 	munmap(shared, shared_size);
 	base = NULL;

@@ -50,17 +50,18 @@ sub read_superblock
 	return ($sb, 1);
 }
 
-# Were so many starts that had kept pages of the library's pool cut off that the next one
-# goes without?  In mode always, that takes two.
+# Why the next start is to go without a pool that is in order, or nothing: so many starts
+# that had kept pages of it were cut off.  In mode always, that takes two.
 sub was_cut_off
 {
 	my ($pool) = @_;
-	open(my $fh, '<:raw', $pool) or return 0;
-	return 0 if -s $fh < 2 * SIZE;
+	open(my $fh, '<:raw', $pool) or return;
+	return if -s $fh < 2 * SIZE;
 	my ($sb) = read_superblock($fh);
 	close $fh;
 	my ($state, $mode, $starts) = unpack('x120 LL x88 L', $sb);
-	return $state != STATE_EMPTY && $starts >= ($mode == MODE_ALWAYS ? 2 : 1);
+	return 'not used, because the last start was cut off' if $state != STATE_EMPTY && $starts >= ($mode == MODE_ALWAYS ? 2 : 1);
+	return;
 }
 
 1;

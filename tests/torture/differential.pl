@@ -202,7 +202,7 @@ sub make_servers
 		'--no-instructions', '--locale=C', '--encoding=UTF8', '--wal-segsize=1', $walk->{server}->checksums($checksums));
 	for my $s (@SERVERS)
 	{
-		my $c = Walk::Cluster->new($walk, $s->[0], conf => { %conf, persistent_cache_mode => $s->[1] }, $s->[2] ? (server => $s->[2], programs => $opt{library}) : ());
+		my $c = Walk::Cluster->new($walk, $s->[0], conf => { %conf, 'pcache.mode' => $s->[1] }, $s->[2] ? (server => $s->[2], programs => $opt{library}) : ());
 		$walk->{clusters}{ $s->[0] } = $c;
 		$c->{writes} = [];
 		if ($s->[0] eq 'stock')
@@ -348,7 +348,7 @@ sub one_round
 	my @kept;
 	for my $c (@servers)
 	{
-		my $left = !$c->{up} && $c->server->{library} && $c->{conf}{persistent_cache_mode} eq 'always' ? what_is_left($c->{data}, "$c->{pool}/pool") : undef;
+		my $left = !$c->{up} && $c->server->{library} && $c->{conf}{'pcache.mode'} eq 'always' ? what_is_left($c->{data}, "$c->{pool}/pool") : undef;
 		fail("$c->{name}: round $round, $fault: a page that is to be kept is not what its file has: $_") for $left ? @{ $left->{wrong} } : ();
 		my ($line) = $c->outcome($c->{up} ? wait_for_answer($c) : start($c));
 
@@ -401,7 +401,7 @@ sub compare_ends
 		# what is prepared would keep amcheck waiting
 		quiesce($c);
 		my ($mine, $mine_too) = state_of($c);
-		check_pages($c) if $c->{conf}{persistent_cache_mode} ne 'off';
+		check_pages($c) if $c->{conf}{'pcache.mode'} ne 'off';
 		if (!$tables) { ($tables, $schema) = ($mine, $mine_too); next }
 		for my $name (sort keys %{ { %$tables, %$mine } })
 		{

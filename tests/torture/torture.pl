@@ -11,7 +11,7 @@ torture.pl - kill servers at random, recover with the pool and without, compare
 =head1 SYNOPSIS
 
   torture.pl --pg-bin DIR --rounds N --seed N --work DIR --keep DIR
-    [--seconds N] [--library] [--powercut DIR [--whole]] [--pool-only] [--until-failure] [--set NAME=VALUE]...
+    [--seconds N] [--whole DIR] [--pool-only] [--until-failure] [--set NAME=VALUE]...
 
 =head1 DESCRIPTION
 
@@ -34,16 +34,14 @@ those that fail; what happens in a round is in Torture::Round:
 
 The modules beside this program are those that tests/torture/walk uses, too.
 
-With --powercut the power is cut at each crash: the pool that recovery finds is
-the one that the shim in that directory (tests/powercut) kept apart, on media
-that another boot of the host finds.  What lies in PGDATA is as it is at a
-kill: the kernel is taken to survive.  With --whole it does not, and what was not
-synced is lost as well (FileCut).
+The server is one with the library pg_pcache.  In mode always, the pages that it has left
+when it was killed are judged before it starts again, by the rule of the library and
+against the files (LibraryPool), and the start must keep just these.  In mode
+planned_restart most crashes are clean stops; the others must be cold.
 
-With --library it is an unpatched server with the library pg_pcache.  In mode always, the
-pages that it has left when it was killed are judged before it starts again, by the rule
-of the library and against the files (LibraryPool), and the start must keep just these.
-In mode planned_restart most crashes are clean stops; the others must be cold.
+With --whole the power is cut at each crash: the pool that recovery finds is the one
+that the shim in that directory (tests/powercut) kept apart, on media that another
+boot of the host finds, and what was not synced of the files is lost as well (FileCut).
 
 With --pool-only a round ends once the pool was looked at after the crash, and
 with --until-failure the first failed round is the last: for
@@ -69,10 +67,10 @@ use Torture::Server;
 use Torture::State;
 
 %opt = (rounds => 20, seed => time ^ $$, port => 54400 + $$ % 1000);
-GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seconds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'library', 'powercut=s', 'whole', 'pool-only', 'until-failure')
+GetOptions(\%opt, 'pg-bin=s', 'rounds=i', 'seconds=i', 'seed=i', 'work=s', 'keep=s', 'first=i', 'port=i', 'set=s%', 'whole=s', 'pool-only', 'until-failure')
   or die "usage: see tests/torture/run\n";
 $bin = $opt{'pg-bin'};
-$server = ServerKind->new($bin, library => $opt{library});
+$server = ServerKind->new($bin);
 $work = $opt{work};
 %set = %{ $opt{set} // {} };
 my $keep = $opt{keep};

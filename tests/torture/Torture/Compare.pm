@@ -66,7 +66,7 @@ sub check_dead_entries
 	return $entries;
 }
 
-# After a clean stop each sealed page of a pool must equal its file in $data.
+# After a clean stop each page that a pool has an entry for must equal its file in $data.
 sub check_pool_against_files
 {
 	my ($data, $pool, $who) = @_;
@@ -92,13 +92,13 @@ sub check_pool_against_files
 
 		# vm_readbuf() initializes a page of zeros without making it dirty
 		# so do GIN, SP-GiST and BRIN with new pages that they then do not use
-		if ($y !~ /[^\0]/ && $d->{page_lsn} == 0)
+		if ($y !~ /[^\0]/ && $d->{lsn} == 0)
 		{
 			my ($lower, $special) = unpack('x12 S x2 S', $x);
 			next if $lower == 24 && substr($x, 24, $special - 24) !~ /[^\0]/;
 		}
-		problem(sprintf("\n      pool %s\n      file %s\n", unpack('H112', $x), unpack('H112', $y)) . sprintf('%s: kept page %s (%s) differs from its file: LSN in pool %s, in file %s; slot %d seq %d epoch %d flags %d', $who, $d->{tag}, $path,
-				format_lsn($d->{page_lsn}), format_lsn(page_lsn($disk)), $d->{slot}, $d->{seq}, $d->{epoch}, $d->{flags})) if $bad++ < 3;
+		problem(sprintf("\n      pool %s\n      file %s\n", unpack('H112', $x), unpack('H112', $y)) . sprintf('%s: kept page %s (%s) differs from its file: LSN in pool %s, in file %s; slot %d flags %d', $who, $d->{tag}, $path,
+				format_lsn($d->{lsn}), format_lsn(page_lsn($disk)), $d->{slot}, $d->{flags})) if $bad++ < 3;
 	}
 	problem("$who: $bad kept pages differ from their files") if $bad > 3;
 	return;
@@ -113,7 +113,7 @@ sub is_torn
 	my ($d, $s, $crash_data) = @_;
 	my $half = 4096;
 
-	return 0 if $opt{powercut} || $s->{conf}{full_page_writes} ne 'off' || !defined $d->{a} || !defined $d->{b};
+	return 0 if $opt{whole} || $s->{conf}{full_page_writes} ne 'off' || !defined $d->{a} || !defined $d->{b};
 	my $disk = read_page("$crash_data/$d->{path}", $d->{block} % 131072);
 	return 0 if !defined $disk || page_lsn($disk) ne page_lsn($d->{a}) || page_lsn($disk) ne page_lsn($d->{b});
 	my ($kept, $redone, $file) = map { mask_page($_, $d->{fork}) } $d->{a}, $d->{b}, $disk;
@@ -202,13 +202,13 @@ sub explain_page
 	my @found = grep { $_->{tag} eq $tag } @$descs;
 	for my $f (@found)
 	{
-		$s .= sprintf("\n      pool at the crash: slot %d seq %d epoch %d lsn %s page lsn %s flags %d usage %d; same as A: %s, as B: %s",
-			$f->{slot}, $f->{seq} // 0, $f->{epoch} // 0, format_lsn($f->{lsn}), format_lsn($f->{page_lsn} // $f->{lsn}), $f->{flags} // 0, $f->{usage} // 0,
+		$s .= sprintf("\n      pool at the crash: slot %d lsn %s; same as A: %s, as B: %s",
+			$f->{slot}, format_lsn($f->{lsn}),
 			(defined $d->{a} && mask_page($f->{page}, $d->{fork}) eq mask_page($d->{a}, $d->{fork}) ? 'yes' : 'no'),
 			(defined $d->{b} && mask_page($f->{page}, $d->{fork}) eq mask_page($d->{b}, $d->{fork}) ? 'yes' : 'no'));
 		$s .= ", $f->{verdict}" if defined $f->{verdict};
 	}
-	$s .= "\n      pool at the crash: not sealed" if !@found;
+	$s .= "\n      pool at the crash: not there" if !@found;
 	return $s;
 }
 

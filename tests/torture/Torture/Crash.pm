@@ -13,18 +13,15 @@ The kinds, as a plan has them:
 
   all           SIGKILL to all processes at one moment
   immediate     pg_ctl stop -m immediate
-  backend, sealer, checkpointer
-                SIGKILL to one such process; the library has no sealer, but a worker
-  marker        a backend dies that has marked a slot, but not on the media
-                (with power cuts only)
+  backend, worker, checkpointer
+                SIGKILL to one such process; the worker is that of the library
   checkpoint    as all, in a checkpoint or soon after
-  cold          as all, soon after a cold start over a pool full of sealed pages
   recovery      as all; Torture::Round makes it happen during recovery
   site          the power is cut at a site (Torture::PowerCut)
   stop          a clean stop, and then the power is cut
   stopping      as all, somewhere in a clean stop
   reboot        a clean stop, and then the host is restarted (Torture::Reboot)
-  save          the power is cut while a clean stop saves the cache
+  save          the power is cut while a clean stop saves the pool
 
 If a process dies and restart_after_crash is on, the postmaster starts all over;
 there is more work then, and after that a kill as by "all".
@@ -55,9 +52,8 @@ our @EXPORT = qw(crash);
 # Whose death it is.
 my %VICTIM = (
 	backend => qr/postgres: postgres \S+ \[local\]/,
-	sealer => qr/persistent cache sealer|postgres: persistent cache *$/,
-	checkpointer => qr/postgres: checkpointer/,
-	marker => undef);
+	worker => qr/postgres: persistent cache *$/,
+	checkpointer => qr/postgres: checkpointer/);
 
 # Crash the server of a data directory in one of these ways, in a round with the
 # plan $s.  It is down afterwards.
@@ -78,8 +74,7 @@ sub crash_by
 	  if exists $VICTIM{$kind} && $s->{conf}{restart_after_crash} eq 'on';
 	return kill_one($data, $VICTIM{$kind}) || kill_all($data) if $VICTIM{$kind};
 	return cut_at_site($data, "$dir/pool") if $kind eq 'site';
-	return kill_after_cold_start($data, $s) if $kind eq 'cold';
-	return cut_while_saving($data, $s) if $kind eq 'save';
+	return cut_while_saving($data) if $kind eq 'save';
 	return stop_cleanly($data) if $kind eq 'stop';
 	return kill_while_stopping($data) if $kind eq 'stopping';
 	return stop_and_reboot($s) if $kind eq 'reboot';
@@ -104,11 +99,10 @@ sub crash_and_restart
 	my $pm = postmaster_pid($data);
 	my $p = server_processes($pm);
 	my $size = -s "$dir/server.log";
-	die_while_marking($data, $pm) if $kind eq 'marker';
-	my @victims = !$VICTIM{$kind} ? () : grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
+	my @victims = grep { $p->{$_} =~ $VICTIM{$kind} } keys %$p;
 	kill 'KILL', $victims[0] if @victims;
 	end_load();
-	if ($kind eq 'marker' || rand() < 0.8)
+	if (rand() < 0.8)
 	{
 		my $deadline = time + 60;
 		sleep 0.1;
@@ -116,9 +110,9 @@ sub crash_and_restart
 		  while run_to("$dir/ready.out", "$bin/pg_isready", '-q', '-p', $port) != 0 && time < $deadline;
 		my ($line, $dropped) = outcome("$dir/server.log", $size);
 		say_line("    restart after the crash of a $kind: $line $dropped");
-		judge_restart($kind, $line) if $server->{library} && $s->{mode} eq 'always' && $line ne '';
+		judge_restart($kind, $line) if $s->{mode} eq 'always' && $line ne '';
 		start_load($s, "restart-" . int(time));
-		sleep(rand(2) + ($kind eq 'marker' ? 1 : 0));
+		sleep rand 2;
 	}
 	else
 	{
@@ -127,7 +121,7 @@ sub crash_and_restart
 	return kill_all($data);
 }
 
-# The library's postmaster begins anew in mode always.  What it was to keep is not known,
+# The postmaster begins anew in mode always.  What it was to keep is not known,
 # because nobody has looked at the pool in between.
 sub judge_restart
 {
@@ -138,50 +132,14 @@ sub judge_restart
 	return;
 }
 
-# seq is odd already, but not on the media; and nobody seals the slot again before
-# the power is cut.
-sub die_while_marking
-{
-	my ($data, $pm) = @_;
-	my $size = -s "$dir/server.log";
-	append_conf($data, 'persistent_cache_seal_delay = 10s');
-	kill 'HUP', $pm;
-	sleep 0.2;
-	my $deadline = time + 5;
-	say_line('    to die at ' . arm_shim("$dir/pool", 'mark', event => 5, most => 300, die => 1));
-	sleep 0.01 while substr(slurp("$dir/server.log"), $size) !~ /terminated by signal 9/ && time < $deadline;
-	unlink "$dir/pool.image.ctl";
-	return;
-}
-
-# A cold start over a pool full of sealed pages, and a slow sealer: what is in the
-# pool must not come back to life when its slots are used.
-sub kill_after_cold_start
-{
-	my ($data, $s) = @_;
-	stop_server($data, 'fast') == 0 or problem('the server does not stop');
-	start_server($data, "$dir/off.log", 'persistent_cache_mode=off') == 0 or problem('no start without the pool');
-	stop_server($data, 'fast') == 0 or problem('the server does not stop');
-	end_load();
-	append_conf($data, 'persistent_cache_seal_delay = 1s');
-	start_server($data, "$dir/server.log") == 0 or problem('no start with an outdated pool');
-	my ($line) = outcome("$dir/server.log");
-	problem("not cold after a run without the pool: $line") if $line !~ /starting cold/;
-	start_load($s, 'cold');
-	sleep rand 3;
-	return kill_all($data);
-}
-
-# While a clean stop saves the cache.
+# While a clean stop saves the pool.
 sub cut_while_saving
 {
-	my ($data, $s) = @_;
+	my ($data) = @_;
 	my $pm = postmaster_pid($data);
 	my $p = server_processes($pm);
-	my $site = $set{site} // ($s->{mode} eq 'always' ? pick($trace ? 'store' : 'seal', 'seal', 'superblock') : 'superblock');
-	$site = arm_shim("$dir/pool", $site,
-		$site eq 'superblock' ? (event => number(1, 3), most => 2) :
-		$site eq 'seal' ? (event => 1, most => 3000) : (most => 12000));
+	my $site = $set{site} // pick('entry', 'entry', 'superblock');
+	$site = arm_shim("$dir/pool", $site, $site eq 'superblock' ? (event => number(1, 3), most => 2) : (event => 1, most => 3000));
 	stop_server($data, 'fast');
 	wait_gone($data, [ keys %$p ]);
 	forget_pid($data) if postmaster_pid($data);

@@ -75,12 +75,12 @@ sub check_log
 		# who started that server has judged it
 		next if $who eq 'server' && $line =~ $TOMBSTONE;
 		# where WAL ends: a kill cuts a write off within a page, and sectors that were not
-		# synced may be lost.  The start itself compares this with the watermark.
+		# synced may be lost
 		next if $line =~ /startup LOG:  incorrect resource manager data checksum/;
 		# the server does not sync it
 		next if $opt{whole} && $line =~ /corrupted statistics file/;
 		# who started that server has judged this, too
-		next if $server->{library} && $line =~ /WARNING:  the last start with persistent cache pool .* did not become ready/;
+		next if $line =~ /WARNING:  the last start with persistent cache pool .* did not become ready/;
 		next if $line =~ /tuple concurrently (?:updated|deleted)|possibly corrupted shared memory|This probably means that some data is corrupted/;
 		(my $key = $line) =~ s/\d+/N/g;
 		problem("$who log: $line") unless $seen{$key}++;

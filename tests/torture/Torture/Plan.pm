@@ -31,7 +31,7 @@ our @EXPORT = qw(make_plan plan_text count_plan);
 
 # The plan of a round, after srand(): a reference to a hash.
 #
-#   mode, shared_buffers, checksums, segsize (MB), trace   how the cluster is made
+#   mode, shared_buffers, checksums, segsize (MB)   how the cluster is made
 #   fewer     starts after a crash have half as many buffers as the crashed server,
 #             or twice as many, in turn
 #   conf      settings for postgresql.conf
@@ -43,7 +43,7 @@ our @EXPORT = qw(make_plan plan_text count_plan);
 sub make_plan
 {
 	my $s = random_settings();
-	for_library($s) if $server->{library};
+	$s->{conf} = { $server->supported(%{ $s->{conf} }) };
 	for my $k (grep { $_ ne 'site' } keys %set)
 	{
 		if (exists $s->{load}{$k}) { $s->{load}{$k} = $set{$k} }
@@ -52,15 +52,13 @@ sub make_plan
 	}
 	# every second time without crashes
 	@$s{qw(mode kill)} = qw(planned_restart stop)
-	  if $s->{load}{stress} && !$opt{powercut} && !$set{mode} && !$set{kill} && $round_seed % 2 == 0;
+	  if $s->{load}{stress} && !$opt{whole} && !$set{mode} && !$set{kill} && $round_seed % 2 == 0;
 	$s->{load}{brin} = 0 if $s->{conf}{full_page_writes} eq 'off';
 	$s->{load}{drop_checkpoint} = 1 if $s->{conf}{wal_level} eq 'minimal';
 	$s->{load}{moves} = 0 if $opt{whole} && $s->{conf}{wal_level} eq 'minimal';
 	$s->{cycles}++ if $s->{kill} eq 'recovery' && $s->{cycles} == 0;
-	$trace = $s->{trace} || ($set{site} // '') eq 'store';
 	$dram = $opt{whole} && $s->{kill} eq 'reboot';
-	$s->{conf}{wal_sync_method} = 'fdatasync' if $dram && $s->{conf}{wal_sync_method} eq 'pmem';
-	$s->{mode} = 'always' if $s->{kill} !~ ($opt{whole} ? qr/^(?:stop|stopping|save|reboot|recovery)$/ : qr/^(?:stop|save|reboot)$/) && !$set{mode} && !$server->{library};
+	$s->{conf}{wal_sync_method} = 'fdatasync' if $dram && ($s->{conf}{wal_sync_method} // '') eq 'pmem';
 	return $s;
 }
 
@@ -79,7 +77,7 @@ sub random_settings
 		max_wal_senders => $wal_level eq 'minimal' ? 0 : 5,
 		full_page_writes => pick('on', 'on', 'off'),
 		wal_log_hints => pick('on', 'off'),
-		persistent_cache_seal_delay => pick(1, 2, 5, 10, 20, 50),
+		'pcache.worker_delay' => pick(10, 20, 50, 100, 200, 1000),
 		io_method => pick('worker', 'sync'),
 		synchronous_commit => pick('off', 'local', 'on'),
 		wal_compression => pick('off', 'lz4'),
@@ -93,7 +91,7 @@ sub random_settings
 		wal_skip_threshold => pick('0', '64kB', '2MB'),
 		recovery_prefetch => pick('try', 'off'),
 	};
-	$s{kill} = pick('all', 'all', 'all', 'immediate', 'immediate', 'backend', 'sealer', 'checkpointer', 'checkpoint', 'recovery');
+	$s{kill} = pick('all', 'all', 'all', 'immediate', 'immediate', 'backend', 'worker', 'checkpointer', 'checkpoint', 'recovery');
 	$s{conf}{restart_after_crash} = pick('off', 'off', 'on');
 	$s{load} = { checkpoints => pick(0, 0, 0.004, 0.015), databases => pick(0, 0.006, 0.02),
 		rows => pick(300, 1000, 3000),
@@ -116,23 +114,14 @@ sub random_settings
 		# the next checkpoint syncs it (PostgreSQL 18.6, pool or not)
 		moves => 1 };
 	$s{cycles} = pick(0, 0, 0, 1, 2, 4);    # crashes and recoveries before the last crash
-	$s{mode} = 'always';
-	if ($opt{powercut})
+	if ($opt{whole})
 	{
 		$s{kill} = pick('site', 'site', 'site', 'stop', 'save') if rand() < 0.6;
-		$s{mode} = 'planned_restart' if $s{kill} =~ /stop|save/ && rand() < 0.4;
 		$s{cycles} = number(1, 2) if $s{kill} =~ /stop|save/;
-		$s{kill} = 'cold' if rand() < 0.05;
-		if (rand() < 0.1)
-		{
-			$s{kill} = 'marker';
-			$s{conf}{restart_after_crash} = 'on';
-		}
-		$s{trace} = pick(0, 0, 1);
 	}
 	# not from the random numbers, whose order the seeds of old rounds rely on
 	$s{fewer} = $round_seed % 3 == 0 ? 1 : 0;
-	$s{conf}{persistent_cache_workers} = 2 if $round_seed % 4 < 2;
+	$s{conf}{'pcache.workers'} = 2 if $round_seed % 4 < 2;
 	if ($round_seed % 6 == 5)
 	{
 		$s{load}{stress} = 1;
@@ -143,48 +132,28 @@ sub random_settings
 		@{ $s{conf} }{qw(recovery_prefetch io_method)} = qw(read worker);
 		$s{conf}{debug_io_direct} = 'data' if direct_io();
 	}
-	$s{conf}{wal_sync_method} = 'open_direct' if !$opt{powercut} && $round_seed % 5 == 3 && direct_io();
-	if ((!$opt{powercut} || $opt{whole}) && $round_seed % 7 == 2)
-	{
-		$s{kill} = 'reboot';
-		$s{mode} = $round_seed % 2 == 0 ? 'always' : 'planned_restart';
-	}
+	$s{conf}{wal_sync_method} = 'open_direct' if !$opt{whole} && $round_seed % 5 == 3 && direct_io();
+	$s{kill} = 'reboot' if $round_seed % 7 == 2;
 	if ($opt{whole})
 	{
 		$s{conf}{wal_sync_method} = pick('fdatasync', 'open_datasync', 'pmem', 'pmem', direct_io() ? ('open_direct', 'open_direct') : ());
 		$s{conf}{recovery_init_sync_method} = pick('fsync', 'fsync', 'syncfs');
 		$s{conf}{wal_recycle} = pick('on', 'on', 'off');
-		if ($s{kill} ne 'reboot' && rand() < 0.2)
-		{
-			$s{kill} = pick('stopping', 'recovery');
-			$s{mode} = pick('always', 'planned_restart');
-		}
+		$s{kill} = pick('stopping', 'recovery') if $s{kill} ne 'reboot' && rand() < 0.2;
+
+		# or nothing is listed
+		$s{conf}{wal_log_hints} = 'on' if $round_seed % 3;
+	}
+
+	# One round in five has mode planned_restart.  As only clean stops keep pages then, most of
+	# these end with one, and there are some before.
+	$s{mode} = $set{mode} // ($round_seed % 5 == 4 ? 'planned_restart' : 'always');
+	if ($s{mode} eq 'planned_restart')
+	{
+		$s{kill} = 'stop' if $s{kill} eq 'worker' || $round_seed % 2 == 0 && $s{kill} ne 'reboot';
+		$s{cycles} ||= 1 + $round_seed % 2;
 	}
 	return \%s;
-}
-
-# What an unpatched server with the library cannot do is left out.  One round in five has mode
-# planned_restart.  As only clean stops keep pages then, most of these end with one, and there
-# are some before.
-sub for_library
-{
-	my ($s) = @_;
-	$s->{mode} = $set{mode} // ($round_seed % 5 == 4 ? 'planned_restart' : 'always');
-	if ($s->{mode} eq 'planned_restart')
-	{
-		$s->{kill} = 'stop' if $s->{kill} eq 'sealer' || $round_seed % 2 == 0 && $s->{kill} ne 'reboot';
-		$s->{cycles} ||= 1 + $round_seed % 2;
-	}
-	if ($opt{powercut})
-	{
-		# the first two are about the patched server's protocol, and a pool in DRAM has nothing to lose
-		$s->{kill} = 'all' if $s->{kill} =~ /^(?:cold|marker|reboot)$/;
-		# there are no marks, and headers lie beside the ledger
-		$s->{trace} = 0;
-		$s->{conf}{wal_log_hints} = 'on' if $round_seed % 3;
-	}
-	$s->{conf} = { $server->plain_settings(%{ $s->{conf} }) };
-	return;
 }
 
 # Does the file system of the rounds have direct I/O?
@@ -201,8 +170,8 @@ sub direct_io
 sub plan_text
 {
 	my ($round, $s) = @_;
-	return sprintf("round %d seed %d: %s%s, kill %s after %.1f s, cycles %d, shared_buffers %s%s, checksums %d, segsize %d, scale %d, %s",
-		$round, $round_seed, $s->{mode}, $trace ? ', stores traced' : '', $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{fewer} ? ' and half of that' : '', $s->{checksums}, $s->{segsize}, $s->{scale},
+	return sprintf("round %d seed %d: %s, kill %s after %.1f s, cycles %d, shared_buffers %s%s, checksums %d, segsize %d, scale %d, %s",
+		$round, $round_seed, $s->{mode}, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{fewer} ? ' and half of that' : '', $s->{checksums}, $s->{segsize}, $s->{scale},
 		join(' ', (map { "$_ $s->{load}{$_}" } sort keys %{ $s->{load} }),
 			map { "$_=$s->{conf}{$_}" } sort keys %{ $s->{conf} }));
 }

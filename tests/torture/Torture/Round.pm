@@ -92,7 +92,7 @@ sub set_up
 	copy_dir(template($s->{checksums}, $s->{segsize}), $data);
 	write_conf($data, $s);
 	make_path("$dir/images");
-	make_path("$dir/pool", { mode => 0700 }) if $opt{powercut};
+	make_path("$dir/pool", { mode => 0700 }) if $opt{whole};
 	keep_files("$dir/pool");
 	with_shim("$dir/pool", sub { must_run("$bin/pg_pcache", 'init', '-D', $data, "--directory=$dir/pool") });
 	start_server($data, $log) == 0 or die "first start failed: " . slurp($log);
@@ -112,10 +112,10 @@ sub crash_and_recover
 	my ($data, $log) = ("$dir/data", "$dir/server.log");
 	start_load($s, $cycle);
 	sleep($s->{duration} / 2);
-	my $kind = $s->{kill} eq 'recovery' ? 'all' : pick('all', 'immediate', 'backend', 'sealer');
-	$kind = pick('site', $kind) if $opt{powercut};
-	$kind = $server->{library} && $kind ne 'sealer' ? pick('stop', $kind) : 'stop' if $s->{mode} eq 'planned_restart';
-	$kind = pick($kind, $kind, 'checkpointer', 'checkpoint', 'stop') if $server->{library} && $s->{mode} eq 'always' && $s->{kill} ne 'recovery';
+	my $kind = $s->{kill} eq 'recovery' ? 'all' : pick('all', 'immediate', 'backend', 'worker');
+	$kind = pick('site', $kind) if $opt{whole};
+	$kind = $kind ne 'worker' ? pick('stop', $kind) : 'stop' if $s->{mode} eq 'planned_restart';
+	$kind = pick($kind, $kind, 'checkpointer', 'checkpoint', 'stop') if $s->{mode} eq 'always' && $s->{kill} ne 'recovery';
 	crash($data, $kind, $s);
 	end_load();
 	# what is not synced may wait for the next cut
@@ -136,7 +136,7 @@ sub crash_and_recover
 		say_line("    cycle $cycle: killed all, then $kind");
 		return 1;
 	}
-	my $without = $server->without($data, "$dir/pool/pool");
+	my $without = was_cut_off("$dir/pool/pool");
 	my $failed = start_server($data, $log) != 0;
 	if ($failed && (split /starting PostgreSQL/, slurp($log))[-1] =~ $TOMBSTONE)
 	{
@@ -151,7 +151,7 @@ sub crash_and_recover
 		return 0;
 	}
 	say_line("    cycle $cycle: killed $kind, " . join(' ', outcome($log)));
-	judge_library("after crash $cycle", $kind, (outcome($log))[0], $s, $without, $left) if $server->{library};
+	judge_start_after("after crash $cycle", $kind, (outcome($log))[0], $s, $without, $left);
 	rollback_prepared() if rand() < 0.7;
 	return 1;
 }
@@ -171,7 +171,7 @@ sub crash_in_recovery
 	my ($data, $log) = ("$dir/data", "$dir/server.log");
 	my $kind;
 	my $wait = pick(rand 0.3, rand 1.0, rand 2.5);
-	say_line('    armed: ' . arm_shim("$dir/pool", random_site(), most => 300)) if $opt{powercut} && rand() < 0.5;
+	say_line('    armed: ' . arm_shim("$dir/pool", random_site(), most => 300)) if $opt{whole} && !$dram && rand() < 0.5;
 	my $pid = with_shim("$dir/pool",
 		sub { start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start') });
 	my $deadline = time + 20;
@@ -203,24 +203,22 @@ sub check_crashed_pool
 	my ($sb, $descs) = read_pool("$dir/pool/pool");
 	$s->{left} = look_at_killed('after the last crash', "$dir/data", "$dir/pool", $s);
 
-	# the library's entries are of the last clean stop
-	if ($s->{left}) { $descs = $s->{left}{pages} }
-	elsif ($server->{library} && $sb->{state} != STATE_CLEAN) { $descs = [] }
-	elsif ($s->{mode} eq 'always') { check_lsns($descs) }
+	# entries are of the last clean stop
+	$descs = $s->{left}{pages} if $s->{left};
 	my %tags;
 	$tags{ $_->{tag} }++ for @$descs;
 	my @twice = grep { $tags{$_} > 1 } keys %tags;
-	problem("sealed twice: @twice") if @twice;
+	problem("in the pool twice: @twice") if @twice;
 	return ($sb, $descs);
 }
 
-# What has a server of the library left that was killed in mode always?  Each page that is to
+# What has a server left that was killed in mode always?  Each page that is to
 # be kept must be what its file has.  Nothing if there is nothing to be judged.  After a loss of
 # power pg_pcache has to tell.
 sub look_at_killed
 {
 	my ($who, $data, $pool, $s) = @_;
-	return if !$server->{library} || $s->{power_lost};
+	return if $s->{power_lost};
 	my $left = what_is_left($data, "$pool/pool") // return;
 	my @wrong = @{ $left->{wrong} };
 	problem("$who: a page that is to be kept is not what its file has: $_") for @wrong[ 0 .. ($#wrong > 3 ? 3 : $#wrong) ];
@@ -231,7 +229,7 @@ sub look_at_killed
 }
 
 # A gets a copy of the data directory and of the pool, B one of the data directory.  In fact
-# the copy is what stays, since the library tells by the files of A that nobody has
+# the copy is what stays, since the start tells by the files of A that nobody has
 # changed them, and takes no copy of a pool that was in use.
 sub copy_crashed
 {
@@ -241,10 +239,9 @@ sub copy_crashed
 	rename("$dir/pool", "$dir/pool-a") or die "$dir/pool: $!";
 	copy_dir("$dir/pool-a", "$dir/pool");
 	copy_dir("$dir/$_", "$dir/" . s/^pool/pool-a/r) for grep { -e "$dir/$_" } qw(pool.image pool.image.boot pool.image.cut);
-	$server->name_pool($a, "$dir/pool-a");
+	append_conf($a, "pcache.directory = '$dir/pool-a'");
 	copy_dir("$dir/data", $b);
 	keep_files("$dir/pool-a");
-	unlink "$b/pg_pcache";
 	unlink "$_/postmaster.pid" for $a, $b;
 	return;
 }
@@ -256,8 +253,8 @@ sub recover_both
 	my ($s) = @_;
 	my ($a, $b) = ("$dir/a", "$dir/b");
 	my ($ok_a, $ok_b);
-	$s->{without} = $server->without($a, "$dir/pool-a/pool");
-	$s->{foretold} = foretell($a) if $server->{library};
+	$s->{without} = was_cut_off("$dir/pool-a/pool");
+	$s->{foretold} = foretell($a);
 	# the starts of A after this one have as many buffers as the crashed server
 	$ok_a = start_server($a, "$dir/a.log", @QUIET, $s->{fewer} ? next_buffers($s) : ()) == 0;
 	stop_server($a, 'fast') == 0 or problem('A does not stop') if $ok_a;
@@ -289,28 +286,12 @@ sub judge_recovery
 	check_log("$dir/a.log", 'A');
 	check_log("$dir/b.log", 'B');
 	my ($line, $dropped) = outcome("$dir/a.log");
-	say_line(sprintf('    sealed %d; A: %s %s', scalar @$descs, $line, $dropped));
+	say_line(sprintf('    %d pages; A: %s %s', scalar @$descs, $line, $dropped));
 	say_line(sprintf('    redo: A %s s, B %s s', redo_seconds("$dir/a.log"), redo_seconds("$dir/b.log")));
 	my $cold = $line !~ /^kept [1-9]/;
-	if ($server->{library})
-	{
-		judge_library('A', $s->{kill}, $line, $s, $s->{without}, $s->{left});
-		problem('pg_pcache verify foretold a ' . ($s->{foretold} ? 'warm' : 'cold') . " start; the log: $line") if $s->{foretold} != ($line =~ /^kept/ ? 1 : 0);
-	}
-	elsif ($cold)
-	{
-		if ($s->{mode} eq 'planned_restart' && $s->{kill} =~ /^(?:save|stopping|recovery)$/ && $line =~ /was not shut down cleanly/) { $totals{'cold: save cut short'}++ }
-		# a marker's server has a slow sealer as well, and all pages may have been evicted
-		elsif (($s->{kill} =~ /^(?:cold|marker)$/ || killed_before_it_was_ready()) && $line =~ /had not sealed any page/) { $totals{'cold: nothing sealed yet'}++ }
-		elsif ($line =~ /did not reach a consistent state/ && ($s->{kill} eq 'recovery' || $s->{conf}{restart_after_crash} eq 'on')) { $totals{'cold: attaching'}++ }
-		else { problem("A is cold: $line") }
-	}
-	else { $totals{'warm'}++ }
+	judge_start_after('A', $s->{kill}, $line, $s, $s->{without}, $s->{left});
+	problem('pg_pcache verify foretold a ' . ($s->{foretold} ? 'warm' : 'cold') . " start; the log: $line") if $s->{foretold} != ($line =~ /^kept/ ? 1 : 0);
 	$totals{'kept pages'} += $1 if $line =~ /^kept (\d+)/;
-	for my $log (map { slurp("$dir/$_.log") } qw(server a))
-	{
-		$totals{"connections $1 the checkpoint"}++ while $log =~ /connections are allowed (before|after) the checkpoint/g;
-	}
 	return $cold;
 }
 
@@ -325,9 +306,9 @@ sub foretell
 	return $rc == 0 ? 1 : 0;
 }
 
-# How was a start with the library, as it is to be after an end of this kind?  $left is what
+# How was a start, as it is to be after an end of this kind?  $left is what
 # look_at_killed() has found.  A start that was killed has perhaps not come to the pool.
-sub judge_library
+sub judge_start_after
 {
 	my ($who, $kind, $line, $s, $without, $left) = @_;
 	if ($s->{power_lost} && $s->{mode} eq 'always' && !$without)
@@ -350,15 +331,6 @@ sub judge_library
 	problem("$who, $kind: " . ($without // 'the pool is in order') . ", the log: $line")
 	  if $line !~ $expected && !($kind eq 'recovery' && $line =~ /^kept [1-9]/);
 	return;
-}
-
-# Did the crash of a process have the server start again, and the kill hit it
-# before it was ready?  Redo may then have changed all that was kept, and the
-# sealer has not come to any of it.
-sub killed_before_it_was_ready
-{
-	my ($last) = reverse split /all server processes terminated; reinitializing/, slurp("$dir/server.log"), -1;
-	return $last ne slurp("$dir/server.log") && $last !~ /ready to accept connections/;
 }
 
 # A and B against each other, and A after more starts.

@@ -65,10 +65,9 @@ sub write_conf
 		port => $port,
 		listen_addresses => "''",
 		unix_socket_directories => "'$work'",
-		fsync => $opt{whole} || $opt{powercut} && $server->{library} ? 'on' : 'off',
+		fsync => $opt{whole} ? 'on' : 'off',
 		shared_buffers => $s->{shared_buffers},
-		persistent_cache_mode => $s->{mode},
-		persistent_cache_required => 'on',
+		'pcache.mode' => $s->{mode},
 		checkpoint_timeout => '30s',
 		autovacuum_naptime => '1s',
 		autovacuum_vacuum_cost_delay => 0,
@@ -87,13 +86,6 @@ sub write_conf
 		track_io_timing => 'off',
 		jit => 'off',
 		%{ $s->{conf} });
-	if ($opt{powercut} && !$dram && !$server->{library})
-	{
-		$c{shared_preload_libraries} = "'pcache_inject'";
-		$c{'pcache_inject.media'} = 'clean';
-		$c{'pcache_inject.dimms'} = "'dimm-a:7,dimm-b:3'";
-		$c{persistent_cache_on_media_unknown} = 'cold';
-	}
 	%c = $server->settings("$dir/pool", %c);
 	open(my $fh, '>>', "$data/postgresql.conf") or die;
 	print $fh "$_ = $c{$_}\n" for sort keys %c;
@@ -122,11 +114,10 @@ our @QUIET = ('autovacuum=off', 'max_logical_replication_workers=0', 'bgwriter_l
 sub with_shim
 {
 	my ($pool, $run) = @_;
-	local %Programs::env = !$opt{powercut} ? () :
-	  (LD_PRELOAD => "$opt{powercut}/libpowercut.so", POWERCUT_SEED => $round_seed,
-		$dram ? () : (PMEM_IS_PMEM_FORCE => 1, POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image"),
-		$trace ? (POWERCUT_TRACE => 1) : (),
-		$opt{whole} ? (POWERCUT_FILES => "$pool.files", POWERCUT_ROOTS => join(':', file_roots($pool))) : ());
+	local %Programs::env = !$opt{whole} ? () :
+	  (LD_PRELOAD => "$opt{whole}/libpowercut.so", POWERCUT_SEED => $round_seed,
+		POWERCUT_FILES => "$pool.files", POWERCUT_ROOTS => join(':', file_roots($pool)),
+		$dram ? () : (PMEM_IS_PMEM_FORCE => 1, POWERCUT_DIR => $pool, POWERCUT_IMAGE => "$pool.image"));
 	return $run->();
 }
 

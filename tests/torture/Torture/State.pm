@@ -15,13 +15,12 @@ round.
   %opt         the options of torture.pl
   %set         those of them that fix what the seed would choose: name => value
   $bin         directory of the server's programs
-  $server      what differs between kinds of servers: ServerKind
+  $server      what kind of server it is: ServerKind
   $work        directory that is the test's own, and of the sockets
   %totals      what was covered and counted: text => number
   $dir         directory of the round, with data, pool, a, b, pool-a and logs
   $port        of its servers, which run one at a time
   $round_seed  its seed
-  $trace       true if the power cut shim is to see each store to a descriptor
   $dram        true if the pool is in memory that a power cut empties
   @problems    what is wrong; a round without any has passed
 
@@ -34,11 +33,11 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-our @EXPORT = qw(%opt %set $bin $server $work %totals $dir $port $round_seed $trace $dram @problems say_line
+our @EXPORT = qw(%opt %set $bin $server $work %totals $dir $port $round_seed $dram @problems say_line
   problem);
 
 our (%opt, %set, $bin, $server, $work, %totals);
-our ($dir, $port, $round_seed, $trace, $dram, @problems);
+our ($dir, $port, $round_seed, $dram, @problems);
 
 # Print a line of the report.
 sub say_line { print "$_[0]\n"; return; }

@@ -117,7 +117,7 @@ sub write_conf
 		listen_addresses => "''",
 		unix_socket_directories => "'$w->{sockets}'",
 		shared_buffers => '16MB',
-		persistent_cache_mode => 'always',
+		'pcache.mode' => 'always',
 		persistent_cache_seal_delay => '2ms',
 		checkpoint_timeout => '1h',
 		max_wal_size => '512MB',
@@ -304,7 +304,7 @@ sub kill_all
 sub note_ending
 {
 	my ($c, $by) = @_;
-	my $mode = ($c->{run_conf} // {})->{persistent_cache_mode} // $c->{conf}{persistent_cache_mode};
+	my $mode = ($c->{run_conf} // {})->{'pcache.mode'} // $c->{conf}{'pcache.mode'};
 	$c->{ending} = $by if $c->server->{library} && !$c->{up} && $mode eq 'always' && !$c->{without} && !$c->{run_plain};
 	return;
 }

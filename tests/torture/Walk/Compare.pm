@@ -148,7 +148,7 @@ sub compare_pages
 sub compare_pool
 {
 	my ($c) = @_;
-	return if $c->{conf}{persistent_cache_mode} eq 'off' || !$c->{clean};
+	return if $c->{conf}{'pcache.mode'} eq 'off' || !$c->{clean};
 	local %Programs::env = $c->shim;
 	my (undef, $wrong, $text) = verify_pages($c->{walk}{bin}, $c->{data}, "$c->{pool}/pool", "$c->{dir}/verify-pages");
 	$c->{walk}{totals}{'pools compared'}++;

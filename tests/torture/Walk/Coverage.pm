@@ -227,7 +227,7 @@ sub see
 	return;
 }
 
-sub mode_of { my ($c) = @_; return $c->{conf}{persistent_cache_mode} // 'always'; }
+sub mode_of { my ($c) = @_; return $c->{conf}{'pcache.mode'} // 'always'; }
 sub method_of { my ($c) = @_; return $c->{conf}{wal_sync_method} // 'fdatasync'; }
 
 # What will have been seen if this event happens to the cluster now.

@@ -103,7 +103,7 @@ sub make_twin
 	my $t = Walk::Cluster->new($w, $name, (map { $_ => $c->{$_} } qw(role upstream stream recovery target damaged tolerant clean lossy zeroed)));
 	$t->{port} = $c->{twin_port};
 	$t->{copy} = 1;
-	$t->{conf} = { %{ $c->{conf} }, persistent_cache_mode => 'off', archive_command => "'/bin/true'" };
+	$t->{conf} = { %{ $c->{conf} }, 'pcache.mode' => 'off', archive_command => "'/bin/true'" };
 	$t->{archive} = "$t->{dir}/archive";
 	copy_dir($c->{out}, $c->{data}, $t->{data});
 	copy_dir($c->{out}, $w->{archive}, $t->{archive}, '-l');
@@ -283,7 +283,7 @@ sub examined_start
 		return;
 	}
 	judge_killed($c, $left, ($c->outcome($text))[0]) if $left && $seen->{end} ne 'hangs';
-	compare_verdict($c, $verdict, $text) if $c->{conf}{persistent_cache_mode} ne 'off' && $seen->{end} ne 'hangs';
+	compare_verdict($c, $verdict, $text) if $c->{conf}{'pcache.mode'} ne 'off' && $seen->{end} ne 'hangs';
 	compare_with_twin($c, $t, $seen, $text, look => $how{look}, goal => $goal, conf => $how{conf});
 	end_twin($t);
 	return;
@@ -297,7 +297,7 @@ sub look_at_killed
 	my $ending = delete $c->{ending};
 	# the sums tell, and the copy whether that is right
 	return if delete $c->{power_lost};
-	return if !$c->{walk}{server}{library} || $c->{without} && ($c->{broken} // '') ne '' || $c->{conf}{persistent_cache_mode} eq 'off';
+	return if !$c->{walk}{server}{library} || $c->{without} && ($c->{broken} // '') ne '' || $c->{conf}{'pcache.mode'} eq 'off';
 	my $left = what_is_left($c->{data}, "$c->{pool}/pool") // return;
 	return { %$left, ending => $ending };
 }
@@ -326,7 +326,7 @@ sub judge_killed
 sub judge_restart
 {
 	my ($c, $by, $line) = @_;
-	return if !$c->{walk}{server}{library} || !$by || $c->{without} || $c->{conf}{persistent_cache_mode} ne 'always' || $c->{run_plain} || ($c->{recovery} // '') eq 'targeted';
+	return if !$c->{walk}{server}{library} || !$by || $c->{without} || $c->{conf}{'pcache.mode'} ne 'always' || $c->{run_plain} || ($c->{recovery} // '') eq 'targeted';
 	my $late = may_be_cold($line);
 	my $right = $by eq 'fault' ? $line =~ /^starting cold/ : $line =~ /^kept \d/ || $late || $line =~ /^starting cold: .*may have been read with/;
 	$c->{walk}{totals}{ "restart after a $by: " . ($line =~ /^kept/ ? 'warm' : 'cold') }++;

@@ -37,7 +37,7 @@ sub set_up
 		full_page_writes => $r->pick('fpw', 'on', 'on', 'off'),
 		wal_log_hints => $r->pick('hints', 'on', 'off'),
 		shared_buffers => $r->pick('buffers', '1MB', '4MB', '16MB', '32MB'),
-		persistent_cache_mode => $r->pick('mode', 'always', 'always', 'always', 'always', 'planned_restart', 'off'),
+		'pcache.mode' => $r->pick('mode', 'always', 'always', 'always', 'always', 'planned_restart', 'off'),
 		persistent_cache_seal_delay => $r->pick('delay', '1ms', '2ms', '10ms'),
 		wal_sync_method => $r->pick('wal', @{ $w->{methods} }),
 		wal_level => $minimal ? 'minimal' : 'replica',

@@ -99,7 +99,7 @@ my %BREAK = (
 
 $EVENTS{pool_break} = {
 	weight => 5,
-	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]{conf}{persistent_cache_mode} ne 'off'; },
+	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]{conf}{'pcache.mode'} ne 'off'; },
 	run => sub {
 		my ($w, $c, $r) = @_;
 		$c->{broken} = $r->pick('how', sort keys %BREAK);

@@ -121,7 +121,7 @@ $EVENTS{kill_one} = {
 
 			# the copy is of the moment of the crash: nobody works any more
 			$twin = make_twin($c, binary => 'ours') if $restart;
-			$said = wild_store($c, $at, $offset) if $wild && $c->{conf}{persistent_cache_mode} ne 'off' && !$c->{without};
+			$said = wild_store($c, $at, $offset) if $wild && $c->{conf}{'pcache.mode'} ne 'off' && !$c->{without};
 			$c->{log_offset} = -s $c->{log};
 			kill $signal, $pid;
 			kill 'CONT', $pid;

@@ -84,7 +84,7 @@ $EVENTS{reboot} = {
 $EVENTS{warm_files} = {
 	weight => 3,
 	when => sub {
-		return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]{clean} && !$_[1]{damaged} && $_[1]{conf}{persistent_cache_mode} ne 'off';
+		return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]{clean} && !$_[1]{damaged} && $_[1]{conf}{'pcache.mode'} ne 'off';
 	},
 	run => sub {
 		my ($w, $c, $r) = @_;

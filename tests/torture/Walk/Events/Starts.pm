@@ -150,11 +150,11 @@ $EVENTS{other_run} = {
 		my %load = draw_load($r, 'none', 'update', 'mixed', 'queue');
 		my $seconds = $r->fraction('seconds', $w->{brief} ? 0.2 : 0.5);
 		my $bin = $how =~ /stock/ ? 'stock' : 'ours';
-		my %conf = (shared_buffers => $buffers, persistent_cache_mode => 'off', wal_sync_method => 'fdatasync',
-			$how eq 'planned_restart' ? (persistent_cache_mode => 'planned_restart') : ());
+		my %conf = (shared_buffers => $buffers, 'pcache.mode' => 'off', wal_sync_method => 'fdatasync',
+			$how eq 'planned_restart' ? ('pcache.mode' => 'planned_restart') : ());
 
 		# who preloads the library in single-user mode has it configured
-		delete $conf{persistent_cache_mode} if $how eq 'single' && $w->{server}{library};
+		delete $conf{'pcache.mode'} if $how eq 'single' && $w->{server}{library};
 		if ($how =~ /single/)
 		{
 			return 'not with a signal file' if $c->{recovery};

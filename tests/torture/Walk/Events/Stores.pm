@@ -39,7 +39,7 @@ sub store_points
 	my ($c, $of, $field, $r) = @_;
 	my ($watermark) = $c->{walk}{server}->watermark;
 	return +{ superblock => 0, copy => 4096, watermark => $watermark, control => 8192 + 64 }->{$of} + $field if $of ne 'descriptor';
-	my ($same, $others) = descriptor_slots("$c->{pool}/pool", $c->{conf}{persistent_cache_mode} eq 'always' && !$c->{walk}{server}{library});
+	my ($same, $others) = descriptor_slots("$c->{pool}/pool", $c->{conf}{'pcache.mode'} eq 'always' && !$c->{walk}{server}{library});
 	my @points;
 	for my $slots ($same, $others)
 	{
@@ -59,7 +59,7 @@ sub draw_store
 	return (points => [ store_points($c, $of, $field, $r) ], hits => $r->pick('hits', 1, 1, 2, 3));
 }
 
-sub has_pool { return !$_[1]{without} && -r "$_[1]{pool}/pool" && $_[1]{conf}{persistent_cache_mode} ne 'off' && trap_works(); }
+sub has_pool { return !$_[1]{without} && -r "$_[1]{pool}/pool" && $_[1]{conf}{'pcache.mode'} ne 'off' && trap_works(); }
 
 $EVENTS{stop_at_store} = {
 	weight => 5,

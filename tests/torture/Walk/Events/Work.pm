@@ -87,7 +87,7 @@ $EVENTS{mode} = {
 	when => \&down,
 	run => sub {
 		my ($w, $c, $r) = @_;
-		$c->{conf}{persistent_cache_mode} = $r->pick('to', 'always', 'always', 'planned_restart', 'off');
+		$c->{conf}{'pcache.mode'} = $r->pick('to', 'always', 'always', 'planned_restart', 'off');
 		return;
 	}
 };
@@ -95,7 +95,7 @@ $EVENTS{mode} = {
 # All that can be sealed is.
 $EVENTS{seal} = {
 	weight => 2,
-	when => sub { return up(@_) && !$_[1]{without} && $_[1]{conf}{persistent_cache_mode} eq 'always'; },
+	when => sub { return up(@_) && !$_[1]{without} && $_[1]{conf}{'pcache.mode'} eq 'always'; },
 	run => sub { my ($w, $c) = @_; return 'left: ' . $c->sql('SELECT pg_pcache_seal()') }
 };
 
