@@ -52,7 +52,7 @@ sub stock_start
 
 	local %ENV = $node->_get_env();
 	unlink $node->data_dir . '/postmaster.pid';
-	system_or_bail('pg_ctl', '-D' => $node->data_dir, '-l' => $node->logfile . '.stock', '-o' => "-c shared_preload_libraries=''", @more, 'start');
+	system_or_bail('pg_ctl', '-D' => $node->data_dir, '-l' => $node->logfile . '.stock', '-o' => "-c shared_preload_libraries='' -c pcache.mode=off", @more, 'start');
 	return;
 }
 

@@ -229,7 +229,7 @@ sub oracle
 	unlink "$copy/pg_hba.conf";
 	append_to_file("$copy/pg_hba.conf", "local all all trust\n");
 	system_log('pg_ctl', '-D' => $copy, '-l' => $node->logfile . '.oracle', '-w',
-		'-o' => "-c shared_preload_libraries='' $options", 'start') == 0
+		'-o' => "-c shared_preload_libraries='' -c pcache.mode=off $options", 'start') == 0
 	  or die 'a copy without the library does not start';
 	$result = $code->($node);
 	system_or_bail('pg_ctl', '-D' => $copy, '-m' => 'immediate', '-w', 'stop');
