@@ -113,7 +113,7 @@ for my $forced (0, 1)
 # The zeros are durable before the pool is clean, and so is all that is kept.
 SKIP:
 {
-	skip 'no power cut shim', 4 if !-e ($ENV{PCACHE_POWERCUT} // '') . '/libpowercut.so';
+	skip powercut_missing(), 4 if powercut_missing();
 	my $seed = seed_random();
 	my $dir = pool_root() . '/cut';
 	local %ENV = (%ENV, powercut_environment($dir, $seed));
