@@ -10,20 +10,18 @@ differential.pl - the same statements and the same faults on several servers
 
 =head1 SYNOPSIS
 
-  differential.pl [--pg-bin DIR] --library DIR --vanilla DIR --work DIR --keep DIR --seed N
+  differential.pl [--pg-bin DIR] --vanilla DIR --work DIR --keep DIR --seed N
     --rounds N [--steps N] [--mutant NAME]
 
 =head1 DESCRIPTION
 
-Started by tests/torture/differential, which see.  Five clusters are copies of
-one: "stock" has the unpatched server, three have ours in the modes off,
-planned_restart and always, and "library" has the unpatched server with the
-library, in mode always.  Without --pg-bin there are three, the unpatched server,
-and "library_planned" and "library".  One session sends each of them the same statements
-(Workload), and at the end of each round the same happens to all of them, often
-within a transaction.  Each answer must be that of the unpatched server, and at
-the end tables, indexes and the schema must be so, too.  @MAY_DIFFER is all that
-is forgiven.
+Started by tests/torture/differential, which see.  The clusters are copies of one:
+"stock" has the unpatched server without the library, "library_planned" and "library"
+have it with the library in both modes, and "patched", with --pg-bin, has the patched
+server in mode always.  One session sends each of them the same statements (Workload),
+and at the end of each round the same happens to all of them, often within a
+transaction.  Each answer must be that of the first server, and at the end tables,
+indexes and the schema must be so, too.  @MAY_DIFFER is all that is forgiven.
 
 A session alone makes an answer depend on nothing but what was sent before:
 commits are synchronous, values are drawn from keys and not by random(), and
@@ -52,7 +50,7 @@ use Walk::Util;
 use Workload;
 
 my %opt = ('pg-bin' => '', seed => time, rounds => 6, steps => 40, port => 54900, mutant => '');
-GetOptions(\%opt, 'pg-bin=s', 'library=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'steps=i', 'port=i', 'mutant=s')
+GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'steps=i', 'port=i', 'mutant=s')
   or die "usage: see tests/torture/differential\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -76,11 +74,12 @@ my @MAY_DIFFER = (
 	});
 
 # The servers, in this order; the first one says what is right.
-my $library = ServerKind->new($opt{library}, library => 1);
+my $unpatched = ServerKind->new($opt{vanilla});
+my $programs = $opt{'pg-bin'} || $opt{vanilla};
 my @SERVERS = ([ 'stock', 'off' ],
-	$opt{'pg-bin'} ? ([ 'off', 'off' ], [ 'planned_restart', 'planned_restart' ], [ 'always', 'always' ]) : [ 'library_planned', 'planned_restart', $library ],
-	[ 'library', 'always', $library ]);
-my $programs = $opt{'pg-bin'} || $opt{library};
+	[ 'library_planned', 'planned_restart', server => $unpatched, programs => $opt{vanilla} ],
+	[ 'library', 'always', server => $unpatched, programs => $opt{vanilla} ],
+	$opt{'pg-bin'} ? [ 'patched', 'always' ] : ());
 
 my $work = $opt{work};
 my ($failed, %totals) = (0);
@@ -193,7 +192,7 @@ sub make_servers
 	my ($r) = @_;
 	my %conf = (
 		shared_buffers => $r->pick('buffers', '2MB', '8MB', '32MB'), full_page_writes => $r->pick('fpw', 'on', 'on', 'off'),
-		wal_log_hints => $r->pick('hints', 'on', 'off'), persistent_cache_seal_delay => $r->pick('delay', '1ms', '10ms'),
+		wal_log_hints => $r->pick('hints', 'on', 'off'), 'pcache.worker_delay' => $r->pick('delay', '10ms', '100ms'),
 		wal_level => $r->pick('level', 'replica', 'minimal'), max_wal_senders => 0, max_wal_size => '4GB', autovacuum => 'off',
 		restart_after_crash => 'on', wal_sync_method => 'fdatasync');
 	my $checksums = $r->chance('checksums', 0.5);
@@ -202,10 +201,11 @@ sub make_servers
 		'--no-instructions', '--locale=C', '--encoding=UTF8', '--wal-segsize=1', $walk->{server}->checksums($checksums));
 	for my $s (@SERVERS)
 	{
-		my $c = Walk::Cluster->new($walk, $s->[0], conf => { %conf, 'pcache.mode' => $s->[1] }, $s->[2] ? (server => $s->[2], programs => $opt{library}) : ());
-		$walk->{clusters}{ $s->[0] } = $c;
+		my ($name, $mode, @kind) = @$s;
+		my $c = Walk::Cluster->new($walk, $name, conf => { %conf, 'pcache.mode' => $mode }, @kind);
+		$walk->{clusters}{$name} = $c;
 		$c->{writes} = [];
-		if ($s->[0] eq 'stock')
+		if ($name eq 'stock')
 		{
 			rename("$work/template", $c->{data}) or die;
 			start($c);
@@ -216,7 +216,7 @@ sub make_servers
 			next;
 		}
 		copy_dir($c->{out}, $walk->{clusters}{stock}{data}, $c->{data});
-		$c->make_pool if $s->[1] ne 'off';
+		$c->make_pool;
 	}
 	return map { $walk->{clusters}{ $_->[0] } } @SERVERS;
 }
@@ -336,7 +336,7 @@ sub one_round
 	my $wait = $r->fraction('wait', 0.3);
 	my $t = time;
 	run_statements($round, $sql, @servers);
-	sleep 0.02;    # the sealer
+	sleep 0.02;    # the worker
 	for my $c (@servers)
 	{
 		$c->{log_offset} = -s $c->{log};
@@ -348,7 +348,7 @@ sub one_round
 	my @kept;
 	for my $c (@servers)
 	{
-		my $left = !$c->{up} && $c->server->{library} && $c->{conf}{'pcache.mode'} eq 'always' ? what_is_left($c->{data}, "$c->{pool}/pool") : undef;
+		my $left = !$c->{up} && $c->{conf}{'pcache.mode'} eq 'always' ? what_is_left($c->{data}, "$c->{pool}/pool") : undef;
 		fail("$c->{name}: round $round, $fault: a page that is to be kept is not what its file has: $_") for $left ? @{ $left->{wrong} } : ();
 		my ($line) = $c->outcome($c->{up} ? wait_for_answer($c) : start($c));
 

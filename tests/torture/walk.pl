@@ -12,7 +12,7 @@ walk.pl - random walks over what may happen to clusters with a persistent cache
 
   walk.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N [--events LIST]
     [--known FILE] [--repeat N] [--shrink SECONDS] [--length N] [--seconds N]
-    [--library PG_CONFIG] [--powercut DIR [--whole]] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]] [--warming]
+    [--server PG_CONFIG] [--whole DIR] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]] [--warming]
   walk.pl --coverage DIR --table
 
 =head1 DESCRIPTION
@@ -53,7 +53,7 @@ use Walk::Util;
 
 my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0, methods => 'fdatasync');
 GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'first=i', 'port=i', 'events=s',
-	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'library=s', 'powercut=s', 'whole', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'warming', 'table')
+	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'server=s', 'whole=s', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'warming', 'table')
   or die "usage: see tests/torture/walk\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -66,15 +66,15 @@ my $began;      # when it did, until its end
 my %totals;
 my ($work, $keep) = @opt{qw(work keep)};
 my @methods = split /,/, $opt{methods};
-my $command = 'tests/torture/walk' . ($opt{library} ? " --library=$opt{library}" : '');
-my $coverage = $opt{coverage} ? Walk::Coverage->new($opt{coverage}, $opt{powercut}) : undef;
+my $command = 'tests/torture/walk' . ($opt{server} ? " --server=$opt{server}" : '') . ($opt{whole} ? ' --whole' : '');
+my $coverage = $opt{coverage} ? Walk::Coverage->new($opt{coverage}, $opt{whole}) : undef;
 if ($opt{table})
 {
 	print $coverage->table;
 	exit;
 }
 make_path($work, $keep, "$work/sockets");
-my $server = ServerKind->new($opt{'pg-bin'}, library => defined $opt{library});
+my $server = ServerKind->new($opt{'pg-bin'});
 
 package Walk
 {
@@ -131,7 +131,6 @@ sub event_text
 sub candidates
 {
 	my ($name) = @_;
-	return if $server->left_out($name);
 	return grep { $EVENTS{$name}{when}->($walk, $_) } map { $walk->{clusters}{$_} } sort keys %{ $walk->{clusters} };
 }
 
@@ -202,7 +201,7 @@ sub run_event
 		my ($c) = grep { !$e->{on} || $_->{name} eq $e->{on} } candidates($e->{name});
 		if (!$c)
 		{
-			$walk->say(event_text($e) . ': ' . ($server->left_out($e->{name}) // 'not possible') . ', skipped');
+			$walk->say(event_text($e) . ': not possible, skipped');
 			return 0;
 		}
 		$e->{on} = $c->{name};
@@ -234,7 +233,7 @@ sub walk
 	$walk = bless {
 		seed => $seed, server => $server, dir => $dir, archive => "$dir/archive", sockets => "$work/sockets", bin => $opt{'pg-bin'},
 		vanilla => $opt{vanilla}, port => $opt{port}, template => \&template, clusters => {}, problems => [], report => [],
-		powercut => $opt{powercut}, whole => $opt{whole}, wal_room => $opt{'wal-room'}, methods => [@methods], failed => 0, totals => \%totals, loud => $loud, loads => 0
+		whole => $opt{whole}, wal_room => $opt{'wal-room'}, methods => [@methods], failed => 0, totals => \%totals, loud => $loud, loads => 0
 	}, 'Walk';
 	my @done;
 	$walk->{done} = \@done;
@@ -351,7 +350,7 @@ sub kind_of
 	for my $kind ([ 'test', qr/^the test itself/ ], [ 'index', qr/: index:|amcheck: / ], [ 'heap', qr/verify_heapam|all-visible/ ],
 		[ 'answer', qr/an answer|answers go/ ], [ 'pages', qr/pages differ|verify --pages/ ], [ 'damaged table', qr/victim/ ],
 		[ 'rows', qr/contents differ|ledger has|accounts is|queue has|upd has/ ], [ 'start', qr/does not start|starts, but|hangs/ ],
-		[ 'verdict', qr/pg_pcache verify|no word/ ], [ 'redo invariant', qr/invariant/ ], [ 'log', qr/: log:/ ])
+		[ 'verdict', qr/pg_pcache verify|no word/ ], [ 'log', qr/: log:/ ])
 	{
 		return $kind->[0] if $text =~ $kind->[1];
 	}

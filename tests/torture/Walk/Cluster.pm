@@ -35,6 +35,7 @@ use Time::HiRes qw(sleep time);
 
 use FileCut;
 use Programs;
+use Superblock;
 use Walk::Client;
 use Walk::Util;
 
@@ -55,11 +56,9 @@ sub new
 sub make_pool
 {
 	my ($c) = @_;
-	unlink "$c->{data}/pg_pcache.state";
-	-l "$c->{data}/pg_pcache" ? unlink("$c->{data}/pg_pcache") : rmdir("$c->{data}/pg_pcache");
 	remove_tree($c->{pool});
 	$c->write_conf;
-	make_path($c->{pool}, { mode => 0700 }) if $c->{walk}{powercut};
+	make_path($c->{pool}, { mode => 0700 }) if $c->{walk}{whole};
 	$c->init_pool;
 	return;
 }
@@ -77,12 +76,12 @@ sub init_pool
 sub shim
 {
 	my ($c) = @_;
-	my $tool = $c->{walk}{powercut};
+	my $tool = $c->{walk}{whole};
 	return () if $c->{copy};
 	return (LD_PRELOAD => $c->{walk}{wal_room}, WAL_ROOM_FILE => "$c->{dir}/room") if !$tool;
 	return (LD_PRELOAD => "$tool/libpowercut.so", PMEM_IS_PMEM_FORCE => 1, POWERCUT_DIR => $c->{pool},
 		POWERCUT_IMAGE => "$c->{pool}.image", POWERCUT_SEED => $c->{walk}{seed},
-		$c->{walk}{whole} ? (POWERCUT_FILES => "$c->{pool}.files", POWERCUT_ROOTS => "$c->{data}:$c->{pool}") : ());
+		POWERCUT_FILES => "$c->{pool}.files", POWERCUT_ROOTS => "$c->{data}:$c->{pool}");
 }
 
 # From now on the shim tells apart which files are durable, and all that is there is.
@@ -118,7 +117,7 @@ sub write_conf
 		unix_socket_directories => "'$w->{sockets}'",
 		shared_buffers => '16MB',
 		'pcache.mode' => 'always',
-		persistent_cache_seal_delay => '2ms',
+		'pcache.worker_delay' => '20ms',
 		checkpoint_timeout => '1h',
 		max_wal_size => '512MB',
 		min_wal_size => '2MB',
@@ -144,12 +143,7 @@ sub write_conf
 		jit => 'off',
 		restore_command => "'cp " . ($c->{archive} // $w->{archive}) . "/%f %p'",
 		archive_command => "'cp %p $w->{archive}/%f.tmp && mv $w->{archive}/%f.tmp $w->{archive}/%f'",
-		$w->{powercut} && !$w->{server}{library} && !$c->{copy} && !$how{plain}
-		? (shared_preload_libraries => "'pcache_inject'", 'pcache_inject.media' => 'clean',
-			'pcache_inject.dimms' => "'dimm-a:7,dimm-b:3'", persistent_cache_on_media_unknown => 'cold')
-		: $w->{warming} && !$c->{copy} && !$how{plain}
-		? (shared_preload_libraries => "'pg_hotset'", 'pg_hotset.interval' => '1s')
-		: (),
+		$w->{warming} && !$c->{copy} && !$how{plain} ? (shared_preload_libraries => "'pg_hotset'", 'pg_hotset.interval' => '1s') : (),
 		%{ $c->{conf} },
 		%{ $how{conf} // {} },
 		%{ $c->{recovery} && $c->{recovery} eq 'targeted' ? $c->{target} : {} });
@@ -169,8 +163,6 @@ sub bin { my ($c, $who) = @_; return ($who // 'ours') eq 'stock' ? $c->{walk}{va
 
 sub server { my ($c) = @_; return $c->{server} // $c->{walk}{server}; }
 
-sub knows_pool { my ($c) = @_; return $c->server->knows_pool($c->{data}); }
-
 # Start a postmaster, and do not wait for it.  bin, conf, and plain as above;
 # limited: what pg_wal has room for is as before.
 sub spawn
@@ -186,7 +178,7 @@ sub spawn
 	# copies in steps of 16 bytes, as on a processor that has nothing wider
 	local %Programs::env = (GLIBC_TUNABLES => 'glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM', ($how{bin} // '') eq 'stock' ? () : $c->shim);
 	$c->keep_files if ($how{bin} // '') ne 'stock';
-	$c->{without} = $c->server->without($c->{data}, "$c->{pool}/pool") // (($c->{broken} // '') eq 'dropped' ? undef : $c->{broken});
+	$c->{without} = was_cut_off("$c->{pool}/pool") // (($c->{broken} // '') eq 'dropped' ? undef : $c->{broken});
 	$c->{pid} = start_to($c->{log}, $c->bin($how{bin}) . '/postgres', '-D', $c->{data});
 	$c->{walk}{postmasters}{ $c->{pid} } = 1;
 	$c->{up} = 1;
@@ -299,13 +291,13 @@ sub kill_all
 	return;
 }
 
-# A server with the library was killed, or (by => 'fault') one of its processes has ended
+# A server was killed, or (by => 'fault') one of its processes has ended
 # otherwise.  What the next start makes of that is known, unless something comes between.
 sub note_ending
 {
 	my ($c, $by) = @_;
 	my $mode = ($c->{run_conf} // {})->{'pcache.mode'} // $c->{conf}{'pcache.mode'};
-	$c->{ending} = $by if $c->server->{library} && !$c->{up} && $mode eq 'always' && !$c->{without} && !$c->{run_plain};
+	$c->{ending} = $by if !$c->{up} && $mode eq 'always' && !$c->{without} && !$c->{run_plain};
 	return;
 }
 

@@ -50,9 +50,9 @@ our @ROLES = qw(primary standby);
 
 # Events by what they need, and by what they leave.
 our %SET = (
-	'needs a running server' => 'load checkpoint scan copy_database stop crash fill_wal kill_one stop_cut stop_at_store power_cut promote pause resume catch_up backup mark seal hotset',
+	'needs a running server' => 'load checkpoint scan copy_database stop crash fill_wal kill_one stop_cut stop_at_store power_cut promote pause resume catch_up backup mark hotset',
 	'needs a stopped server' => 'mode settings start start_cut other_run start_at_store power_loss demote rewind restore snapshot put_back pg_checksums pg_resetwal damage_wal damage_file repair_file pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files',
-	'leaves it running' => 'load checkpoint scan copy_database promote pause resume catch_up backup mark seal hotset',
+	'leaves it running' => 'load checkpoint scan copy_database promote pause resume catch_up backup mark hotset',
 	'leaves it stopped' => 'stop crash stop_cut stop_at_store power_cut mode settings start_cut other_run start_at_store power_loss demote rewind restore snapshot put_back pg_checksums pg_resetwal damage_wal damage_file repair_file pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files',
 	'writes' => 'load copy_database fill_wal backup mark',
 	'for one cluster' => 'backup mark restore snapshot put_back pg_checksums pg_resetwal',
@@ -66,7 +66,7 @@ our %SET = (
 	'no recovery goes on' => 'load copy_database fill_wal backup mark pg_checksums pg_resetwal',
 	'of a pool in order' => 'pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files',
 	'of a pool' => 'pool_break pool_damage pool_copy pool_drop reboot start_at_store warm_files',
-	'asks the cache' => 'pool_break stop_at_store start_at_store seal warm_files',
+	'asks the cache' => 'pool_break stop_at_store start_at_store warm_files',
 	'cuts power' => 'power_cut power_loss',
 	'moves files' => 'fill_wal pool_break pool_mend pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files wal_method');
 
@@ -91,14 +91,11 @@ our @IMPOSSIBLE = (
 	{ first => 'pool_lose', next => '[of a pool]', why => 'there is no pool' },
 	{ first => 'reboot', next => '[of a pool]', mode => 'off', why => 'there is no pool, because load makes none in that mode' },
 	{ first => 'pool_drop', next => 'start_at_store', why => 'the same' },
-	{ first => 'pool_mend', next => 'seal stop_at_store', why => 'a server that was started with a broken pool runs without it' },
-	{ first => 'seal', next => 'pool_mend', why => 'the same' },
+	{ first => 'pool_mend', next => 'stop_at_store', why => 'a server that was started with a broken pool runs without it' },
 	{ first => 'stop_at_store', next => 'pool_mend', role => 'standby', why => 'the server had its pool; only files that were put back, which is for a primary, bring a dropped one back' },
 	{ first => 'promote resume', next => 'resume', role => 'primary', why => 'it is not in recovery any more' },
 	{ first => '*', next => '[asks the cache]', mode => 'off', why => 'nobody asks the pool in that mode' },
 	{ first => '[asks the cache]', next => '*', mode => 'off', why => 'the same' },
-	{ first => '*', next => 'seal', mode => 'planned_restart', why => 'nothing is sealed in that mode' },
-	{ first => 'seal', next => '*', mode => 'planned_restart', why => 'the same' },
 	{ first => '[writes]', next => 'resume', why => 'who writes is not in recovery' },
 	{ first => 'kill_one', next => 'fill_wal', why => 'the server is stopped, or would restart by itself after the PANIC' },
 	{ first => '[cuts power]', next => '[moves files]', around => 1, why => 'walks with power cuts leave the pool to the shim' },
@@ -193,15 +190,15 @@ sub wanted
 # A line of "counts" is: kind, mode, role, WAL method, first, next, how often.
 sub new
 {
-	my ($class, $dir, $powercut) = @_;
+	my ($class, $dir, $whole) = @_;
 	make_path($dir);
-	my $self = bless { dir => $dir, powercut => $powercut, counts => {}, new => {}, seen => {} }, $class;
+	my $self = bless { dir => $dir, whole => $whole, counts => {}, new => {}, seen => {} }, $class;
 	$self->read_counts;
 	return $self;
 }
 
 # The events of these walks.
-sub names { my ($self) = @_; return grep { $self->{powercut} || !/^power_/ } sort keys %EVENTS; }
+sub names { my ($self) = @_; return grep { $self->{whole} || !/^power_/ } sort keys %EVENTS; }
 
 sub read_counts
 {

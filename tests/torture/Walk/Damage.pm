@@ -24,9 +24,9 @@ use Exporter 'import';
 use LibraryPool;
 use Walk::Util;
 
-our @EXPORT = qw(wal_segments damage_wal damage_relation repair_relation damage_pool sealed_slots wild_store descriptor_slots);
+our @EXPORT = qw(wal_segments damage_wal damage_relation repair_relation damage_pool wild_store entry_slots);
 
-use constant { BLCKSZ => 8192, DESCRIPTORS => 2 * 1024 * 1024 };
+use constant { BLCKSZ => 8192, LEDGER => 2 * 1024 * 1024 };
 
 sub patch
 {
@@ -118,20 +118,20 @@ sub repair_relation
 	return;
 }
 
-# Random bytes into what the pool says of itself; or blocks, and perhaps descriptors,
+# Random bytes into what the pool says of itself; or blocks, and perhaps entries,
 # are cut off; or a part of them has lost its memory.
 sub damage_pool
 {
 	my ($c, $where, $r) = @_;
 	my $pool = "$c->{pool}/pool";
 	my $slots = unpack('Q', slurp_at($pool, 112, 8));
-	my $from = DESCRIPTORS + int($r->real * (-s $pool) / 4096) * 4096;
-	return truncate($pool, $from < -s $pool ? $from : DESCRIPTORS) if $where eq 'cut';
+	my $from = LEDGER + int($r->real * (-s $pool) / 4096) * 4096;
+	return truncate($pool, $from < -s $pool ? $from : LEDGER) if $where eq 'cut';
 	return must_run($c->{out}, 'fallocate', '--punch-hole', '--offset', $from, '--length', 65536, $pool) if $where eq 'hole';
 	my ($offset, $length) = @{
-		{ superblock => [ 0, 4096 ], both => [ 0, 8192 ], copy => [ 4096, 4096 ], watermark => [ $c->{walk}{server}->watermark ],
-			errors => [ 12288, 4096 ], descriptors => [ DESCRIPTORS, 64 * $slots ] }->{$where} };
-	my $n = $where eq 'descriptors' ? 20 : $where eq 'both' ? 40 : 3;
+		{ superblock => [ 0, 4096 ], both => [ 0, 8192 ], copy => [ 4096, 4096 ], sighting => [ 8192 + 256, 256 ],
+			errors => [ 12288, 4096 ], entries => [ LEDGER, 64 * $slots ] }->{$where} };
+	my $n = $where eq 'entries' ? 20 : $where eq 'both' ? 40 : 3;
 	for (1 .. $n)
 	{
 		my $at = $offset + int($r->real * $length);
@@ -150,38 +150,18 @@ sub slurp_at
 	return $bytes;
 }
 
-# The slots whose descriptor is sealed, with their tags, and where blocks begin.
-sub sealed_slots
+# Slots with an entry, whose page there now has the LSN that the entry had when it was
+# stored, if it has one at all: first those, then the others.
+sub entry_slots
 {
 	my ($pool) = @_;
-	my $sb = slurp_at($pool, 0, 4096);
-	my $blocks = unpack('x104 Q', $sb);
-	my $slots = unpack('x112 Q', $sb);
-	my $all = slurp_at($pool, DESCRIPTORS, 64 * $slots);
-	my @d;
-	for my $i (0 .. $slots - 1)
-	{
-		my ($seq, $lsn, $epoch, $spc, $db, $rel, $fork, $block, $slot, $version) =
-		  unpack('QQQLLLlLLS', substr($all, 64 * $i, 64));
-		next if $seq & 1 || $version == 0 || $slot != $i;
-		push @d, { slot => $i, rel => $rel, fork => $fork, block => $block, db => $db };
-	}
-	return ($blocks, @d);
-}
-
-# Slots with a descriptor; those only that are not sealed, but were once.  First
-# comes a list of those where the page there now has the LSN of the one described.
-sub descriptor_slots
-{
-	my ($pool, $unsealed) = @_;
 	my $blocks = unpack('Q', slurp_at($pool, 104, 8));
 	my $slots = unpack('Q', slurp_at($pool, 112, 8));
-	my $all = slurp_at($pool, DESCRIPTORS, 64 * $slots);
+	my $all = slurp_at($pool, LEDGER, 64 * $slots);
 	my (@same, @others);
 	for my $slot (0 .. $slots - 1)
 	{
 		my ($seq, $lsn, $version) = unpack('QQ x32 S', substr($all, 64 * $slot, 50));
-		next if $unsealed && (!($seq & 1) || $version == 0);
 		my ($hi, $lo) = unpack('LL', slurp_at($pool, $blocks + BLCKSZ * $slot, 8));
 		push @{ $version != 0 && $lsn == ($hi << 32 | $lo) ? \@same : \@others }, $slot;
 	}
@@ -195,9 +175,9 @@ sub wild_store
 	my ($c, $at, $offset) = @_;
 	my $pool = "$c->{pool}/pool";
 	return 'no pool' if !-e $pool;
-	my ($blocks, @d) = $c->{walk}{server}{library} ? (unpack('Q', slurp_at($pool, 104, 8)), present_pages($pool)) : sealed_slots($pool);
-	@d = grep { $_->{fork} == 0 && $_->{rel} >= 16384 } @d;
-	return 'nothing sealed' if !@d;
+	my $blocks = unpack('Q', slurp_at($pool, 104, 8));
+	my @d = grep { $_->{fork} == 0 && $_->{rel} >= 16384 } present_pages($pool);
+	return 'no page' if !@d;
 	my %wanted = map { $_ => 1 } @{ $c->{walk}{heaps} // [] };
 	my @heaps = grep { $wanted{ $_->{rel} } } @d;
 	@d = @heaps if @heaps;

@@ -39,7 +39,7 @@ our %EVENTS;
 # Processes by their titles.
 our %VICTIM = (
 	backend => qr/postgres: postgres \S+ \[local\]/,
-	sealer => qr/persistent cache sealer|postgres: persistent cache *$/,
+	worker => qr/postgres: persistent cache *$/,
 	checkpointer => qr/postgres: checkpointer/,
 	bgwriter => qr/postgres: background writer/,
 	walwriter => qr/postgres: walwriter/,

@@ -41,7 +41,7 @@ sub setup_statements
 {
 	my ($server) = @_;
 	my $clients = 24;
-	return grep { !/pg_hotset/ || !$server->left_out('hotset') } split /;\n/, <<"SQL";
+	return grep { !/pg_hotset/ || $server->has_hotset } split /;\n/, <<"SQL";
 CREATE EXTENSION amcheck;
 CREATE EXTENSION pg_visibility;
 CREATE EXTENSION pg_buffercache;

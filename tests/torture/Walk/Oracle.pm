@@ -15,8 +15,7 @@ end.  Then it starts the cluster itself in the same way, and compares:
 
 =over
 
-=item * whether it starts.  It may begin to start again by itself, once, if the
-log says that the kept pages are of no use.
+=item * whether it starts.
 
 =item * each answer from the first moment on.  It must be one of a consistent
 snapshot (Walk::Load::invariants), and not be older than the
@@ -52,9 +51,6 @@ use Walk::Compare;
 use Walk::Util;
 
 our @EXPORT = qw(examined_start judge_restart make_twin run_twin end_twin compare_with_twin report);
-
-# The cache gave up, says so, and begins again without the pages that it kept.
-my $GAVE_UP = qr/WARNING:.*\n.*DETAIL:  The server begins to start again, without the persistent cache's pages/;
 
 # What is wrong with a cluster.  If WAL was lost, its files may be ahead of what
 # is left of it, on any server; and index entries of pages that were read as
@@ -107,7 +103,7 @@ sub make_twin
 	$t->{archive} = "$t->{dir}/archive";
 	copy_dir($c->{out}, $c->{data}, $t->{data});
 	copy_dir($c->{out}, $w->{archive}, $t->{archive}, '-l');
-	unlink "$t->{data}/pg_pcache", "$t->{data}/postmaster.pid";
+	unlink "$t->{data}/postmaster.pid";
 	$t->{binary} = $how{binary};
 	return $t;
 }
@@ -192,60 +188,24 @@ sub examined_start
 	$copy->{page_dir} = "$t->{dir}/data-recovered" if $quiet;
 	$t->kill_all if $t->{up} && $how{look} ne 'pages';
 
-	my $seen;
-	my $text = '';
-	for my $try (1, 2)
+	$c->spawn(conf => $how{conf}, limited => 1);
+	my $seen = watch($c, goal => $goal, quiet => $quiet);
+
+	# who compares all may have more hint bits logged than there is room for
+	$c->limit_wal;
+	my $text = $c->log_since;
+	if ($seen->{end} eq 'exit' && $copy->{end} ne 'exit')
 	{
-		$c->spawn(conf => $how{conf}, limited => 1);
-		$seen = watch($c, goal => $goal, quiet => $quiet);
-
-		# who compares all may have more hint bits logged than there is room for
-		$c->limit_wal;
-		$text = $c->log_since;
-		if ($seen->{end} eq 'waits' && $copy->{end} ne 'waits' && $try == 1)
-		{
-			# the table of events has it so: until it gets the WAL, or is promoted,
-			# and then it gives up
-			$w->problem("$c->{name}: waits for WAL, but its copy does not, and none was damaged or taken away")
-			  if !$c->{lossy} && !$w->{hidden};
-			$w->{totals}{'waited for WAL'}++;
-			$w->say("$c->{name}: waits for WAL; promoted, it is to give up");
-			spew("$c->{data}/promote", '');
-			kill 'USR1', $c->{pid};
-			my $deadline = time + 60;
-			sleep 0.005 while !defined $c->ended && $c->log_since !~ $GAVE_UP && time < $deadline;
-
-			# it would go on with the promotion
-			$c->kill_all if $c->{up};
-			$text = $c->log_since;
-			unlink "$c->{data}/promote";
-			if ($text !~ $GAVE_UP)
-			{
-				$w->problem("$c->{name}: waits for WAL, and does not give up when it is promoted");
-				end_twin($t);
-				return;
-			}
-			if ($text =~ /selected new timeline/)
-			{
-				$w->say("$c->{name}: is promoted before it could be killed");
-				$c->{dead} = 1;
-				end_twin($t);
-				return;
-			}
-			$verdict = { rc => 99 };
-			next;
-		}
-		if (my @times = $text =~ /($GAVE_UP)/g)
-		{
-			$w->say("$c->{name}: gave up: $times[0]");
-			$w->{totals}{'gave up once'}++;
-			$verdict = { rc => 99 };
-			$w->problem("$c->{name}: gave up more than once") if @times > 1;
-		}
-		last if $seen->{end} ne 'exit' || $copy->{end} eq 'exit';
 		my ($why) = reverse $text =~ /(FATAL: .*|PANIC: .*)/g;
 		$why //= "exit code $c->{exit}";
-		$w->problem("$c->{name}: does not start, but its copy does" . ($try == 2 ? ' (second try)' : '') . ": $why");
+		$w->problem("$c->{name}: does not start, but its copy does: $why");
+		end_twin($t);
+		return;
+	}
+	if ($seen->{end} eq 'waits' && $copy->{end} ne 'waits')
+	{
+		$w->problem("$c->{name}: waits for WAL, but its copy does not");
+		$c->kill_all;
 		end_twin($t);
 		return;
 	}
@@ -289,7 +249,7 @@ sub examined_start
 	return;
 }
 
-# What a server with the library has left that was killed in mode always, and how it ended,
+# What a server has left that was killed in mode always, and how it ended,
 # as far as that is known.
 sub look_at_killed
 {
@@ -297,7 +257,7 @@ sub look_at_killed
 	my $ending = delete $c->{ending};
 	# the sums tell, and the copy whether that is right
 	return if delete $c->{power_lost};
-	return if !$c->{walk}{server}{library} || $c->{without} && ($c->{broken} // '') ne '' || $c->{conf}{'pcache.mode'} eq 'off';
+	return if $c->{without} && ($c->{broken} // '') ne '' || $c->{conf}{'pcache.mode'} eq 'off';
 	my $left = what_is_left($c->{data}, "$c->{pool}/pool") // return;
 	return { %$left, ending => $ending };
 }
@@ -322,11 +282,11 @@ sub judge_killed
 	return;
 }
 
-# The same of a server with the library that has begun anew by itself.
+# The same of a server that has begun anew by itself.
 sub judge_restart
 {
 	my ($c, $by, $line) = @_;
-	return if !$c->{walk}{server}{library} || !$by || $c->{without} || $c->{conf}{'pcache.mode'} ne 'always' || $c->{run_plain} || ($c->{recovery} // '') eq 'targeted';
+	return if !$by || $c->{without} || $c->{conf}{'pcache.mode'} ne 'always' || $c->{run_plain} || ($c->{recovery} // '') eq 'targeted';
 	my $late = may_be_cold($line);
 	my $right = $by eq 'fault' ? $line =~ /^starting cold/ : $line =~ /^kept \d/ || $late || $line =~ /^starting cold: .*may have been read with/;
 	$c->{walk}{totals}{ "restart after a $by: " . ($line =~ /^kept/ ? 'warm' : 'cold') }++;
@@ -343,13 +303,7 @@ sub compare_with_twin
 	my $kind = $c->{recovery} // 'none';
 	return if $seen->{end} eq 'hangs';
 
-	# Before it gave up, redo may have evicted pages of a primary that need WAL which is
-	# lost, as if they had been written just before the crash: rule "minRecoveryPoint
-	# rises when a page is written".
-	my $ahead = $c->{lossy} && $kind eq 'none' && $text =~ $GAVE_UP;
-	$w->{totals}{'gave up after WAL was damaged: not compared'}++ if $ahead;
-
-	if ($how{look} eq 'pages' && $kind eq 'none' && !$ahead)
+	if ($how{look} eq 'pages' && $kind eq 'none')
 	{
 		$c->stop('fast');
 		compare_pages($c, $copy->{page_dir}, ($copy->{contents} // {})->{paths});
@@ -361,7 +315,6 @@ sub compare_with_twin
 	compare_logs($c, $t, $text);
 	return if !$c->{up};
 	$w->problem("$c->{name}: is a $seen->{end} now, its copy a $copy->{end}") if $seen->{end} ne $copy->{end};
-	return if $ahead;
 	compare_answers($c, $seen, $copy);
 
 	my $contents = eval { contents($c) };

@@ -49,7 +49,6 @@ my %MODEL = (
 	scan => { needs => 'up' },
 	copy_database => { needs => 'up primary !recovery', seconds => 0.2 },
 	hotset => { needs => 'up' },
-	seal => { needs => 'up always !without' },
 	stop => { needs => 'up', ways => { '' => '!up !clean', 'mode=fast' => '!up clean' }, seconds => 0.5 },
 	crash => { needs => 'up', leaves => '!up !clean', seconds => 0.5 },
 	kill_one => { needs => 'up', ways => { 'restart=0' => '!up !clean !restarts', 'restart=1' => '!clean restarts' }, seconds => 1 },

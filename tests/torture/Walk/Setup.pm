@@ -38,7 +38,7 @@ sub set_up
 		wal_log_hints => $r->pick('hints', 'on', 'off'),
 		shared_buffers => $r->pick('buffers', '1MB', '4MB', '16MB', '32MB'),
 		'pcache.mode' => $r->pick('mode', 'always', 'always', 'always', 'always', 'planned_restart', 'off'),
-		persistent_cache_seal_delay => $r->pick('delay', '1ms', '2ms', '10ms'),
+		'pcache.worker_delay' => $r->pick('delay', '10ms', '20ms', '200ms'),
 		wal_sync_method => $r->pick('wal', @{ $w->{methods} }),
 		wal_level => $minimal ? 'minimal' : 'replica',
 		wal_skip_threshold => '0',
@@ -74,7 +74,7 @@ sub set_up
 	my $cascade = $r->chance('cascade', 0.6);
 
 	# standbys follow what their primary has in shared buffers, all the time
-	$w->{warming} = $r->chance('warming', 0.4) && !$w->{server}->left_out('hotset');
+	$w->{warming} = $r->chance('warming', 0.4) && $w->{server}->has_hotset;
 	for my $name ((qw(b c))[ 0 .. $n - 2 ])
 	{
 		my $c = Walk::Cluster->new($w, $name, conf => {%conf});

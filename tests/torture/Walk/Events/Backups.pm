@@ -73,7 +73,7 @@ $EVENTS{restore} = {
 		{
 			remove_tree($c->{data});
 			copy_dir($c->{out}, "$w->{dir}/backup", $c->{data});
-			after_copy($c);
+			unlink "$c->{data}/postmaster.pid";
 			$w->{checksums} = $w->{backup}{checksums};
 			$c->limit_wal;
 			delete @$c{qw(damaged lossy zeroed)};

@@ -76,7 +76,7 @@ $EVENTS{damage_file} = {
 		my $lose = $r->chance('pool_lost', 0.6);
 		$kind = 'header' if !$w->{checksums};
 		mend_pool($c) if $lose;
-		remove_tree($c->{pool}) if $lose && !$w->{powercut};
+		remove_tree($c->{pool}) if $lose && !$w->{whole};
 		return damage_relation($c, $at, $kind);
 	}
 };
@@ -88,7 +88,7 @@ $EVENTS{repair_file} = {
 };
 
 # With power cuts the image of the media would have to be treated alike.
-sub plain_pool { return down(@_) && !$_[0]{powercut} && !$_[1]{broken}; }
+sub plain_pool { return down(@_) && !$_[0]{whole} && !$_[1]{broken}; }
 
 # The pool cannot be used: how that comes, and how it goes.
 my %BREAK = (
@@ -135,7 +135,7 @@ $EVENTS{pool_lose} = {
 # The user takes the pool away, and makes a new one later (pool_mend).
 $EVENTS{pool_drop} = {
 	weight => 2,
-	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]->knows_pool; },
+	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool"; },
 	run => sub {
 		my ($w, $c) = @_;
 		$c->{broken} = 'dropped';
@@ -174,7 +174,7 @@ $EVENTS{pool_damage} = {
 	when => sub { return plain_pool(@_) && -e "$_[1]{pool}/pool"; },
 	run => sub {
 		my ($w, $c, $r) = @_;
-		damage_pool($c, $r->pick('where', 'superblock', 'copy', 'watermark', 'errors', 'descriptors', 'descriptors', 'cut', 'hole'), $r);
+		damage_pool($c, $r->pick('where', 'superblock', 'copy', 'sighting', 'errors', 'entries', 'entries', 'cut', 'hole'), $r);
 		return;
 	}
 };

@@ -70,7 +70,7 @@ $EVENTS{crash} = {
 # that keeps pages must not fill that up before its checkpoint.
 $EVENTS{fill_wal} = {
 	weight => 4,
-	when => sub { return writable(@_) && !$_[0]{powercut} && !$_[1]{run_plain} && !$_[1]{conf}{restart_after_crash}; },
+	when => sub { return writable(@_) && !$_[0]{whole} && !$_[1]{run_plain} && !$_[1]{conf}{restart_after_crash}; },
 	run => sub {
 		my ($w, $c, $r) = @_;
 		my %load = draw_load($r, 'update', 'mixed', 'bulk', 'ddl');
@@ -102,7 +102,7 @@ $EVENTS{kill_one} = {
 	when => \&up,
 	run => sub {
 		my ($w, $c, $r) = @_;
-		my $victim = $r->pick('victim', 'backend', 'backend', 'sealer', 'checkpointer', 'walwriter', 'bgwriter', 'startup');
+		my $victim = $r->pick('victim', 'backend', 'backend', 'worker', 'checkpointer', 'walwriter', 'bgwriter', 'startup');
 		my $signal = $r->pick('signal', 'KILL', 'SEGV', 'SEGV', 'ABRT', 'QUIT', 'BUS', 'ILL');
 		my $restart = $r->chance('restart', 0.5);
 		my $wild = $r->chance('wild', 0.5) && $signal =~ /^(?:SEGV|BUS|ILL)$/;

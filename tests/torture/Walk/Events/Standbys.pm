@@ -86,19 +86,10 @@ $EVENTS{rewind} = {
 		my $size = -s $c->{out} // 0;
 		my $rc = run_to($c->{out}, "$w->{bin}/pg_rewind", '-D', $c->{data}, '-c', "--source-server=host=$w->{sockets} port=$other->{port} user=postgres dbname=postgres");
 		my ($why) = reverse slurp($c->{out}, $size) =~ /(pg_rewind: .*)/g;
-		if ($rc == 0) { follow($c, $other); $c->{clean} = 0; after_copy($c, 1) }
+		if ($rc == 0) { follow($c, $other); $c->{clean} = 0; unlink "$c->{data}/postmaster.pid" }
 		return $rc == 0 ? "follows $other->{name}" : "refused: " . ($why // $rc);
 	}
 };
-
-# Configuration files come along with a copy of another cluster.
-sub after_copy
-{
-	my ($c) = @_;
-	$c->{walk}{server}->name_pool($c->{data}, $c->{pool});
-	unlink "$c->{data}/postmaster.pid";
-	return;
-}
 
 $EVENTS{standby_settings} = {
 	weight => 4,

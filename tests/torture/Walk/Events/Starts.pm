@@ -154,7 +154,7 @@ $EVENTS{other_run} = {
 			$how eq 'planned_restart' ? ('pcache.mode' => 'planned_restart') : ());
 
 		# who preloads the library in single-user mode has it configured
-		delete $conf{'pcache.mode'} if $how eq 'single' && $w->{server}{library};
+		delete $conf{'pcache.mode'} if $how eq 'single';
 		if ($how =~ /single/)
 		{
 			return 'not with a signal file' if $c->{recovery};

@@ -31,15 +31,13 @@ use Walk::Util;
 
 our %EVENTS;
 
-# Offsets to watch: the same field of up to four descriptors, or a place in the
-# superblock, its copy, the watermark, or what pg_control looked like.  Of descriptors, those that a stop of the
-# patched server has to write in mode always: not sealed, but with what was there before, by preference with the same LSN.
+# Offsets to watch: the same field of up to four entries, or a place in the superblock, its
+# copy, or what the server last saw of its cluster.
 sub store_points
 {
 	my ($c, $of, $field, $r) = @_;
-	my ($watermark) = $c->{walk}{server}->watermark;
-	return +{ superblock => 0, copy => 4096, watermark => $watermark, control => 8192 + 64 }->{$of} + $field if $of ne 'descriptor';
-	my ($same, $others) = descriptor_slots("$c->{pool}/pool", $c->{conf}{'pcache.mode'} eq 'always' && !$c->{walk}{server}{library});
+	return +{ superblock => 0, copy => 4096, sighting => 8192 + 256 }->{$of} + $field if $of ne 'entry';
+	my ($same, $others) = entry_slots("$c->{pool}/pool");
 	my @points;
 	for my $slots ($same, $others)
 	{
@@ -52,8 +50,7 @@ sub store_points
 sub draw_store
 {
 	my ($c, $r) = @_;
-	my $of = $r->pick('of', 'descriptor', 'descriptor', 'superblock', 'copy', 'watermark', 'control');
-	$of = 'descriptor' if $c->{walk}{server}->left_out($of);
+	my $of = $r->pick('of', 'entry', 'entry', 'superblock', 'copy', 'sighting');
 	my $field = $r->pick('field', 0, 0, 8, 16, 24, 32, 56);
 	$field = $r->pick('place', 112, 120, 128, 136, 144, 152, 176, 208, 4080) if $of =~ /superblock|copy/;
 	return (points => [ store_points($c, $of, $field, $r) ], hits => $r->pick('hits', 1, 1, 2, 3));
@@ -67,19 +64,11 @@ $EVENTS{stop_at_store} = {
 	run => sub {
 		my ($w, $c, $r) = @_;
 
-		# slots get other pages, and the sealer does not come to them any more
+		# slots get other pages
 		my $read = $r->pick('read', 'none', 'flat', 'flat', 'read');
-		$read = 'none' if $c->{role} ne 'primary';
-		my %old = %{ $c->{conf} };
-		if ($read ne 'none')
-		{
-			$c->{conf}{persistent_cache_seal_delay} = '10s';
-			$c->reload('persistent_cache_seal_delay', '10s') if !$w->{server}->left_out('seal');
-			run_load($c, $r->fraction('seconds', 0.5), kind => $read, sync => 'on', seed => $r->seed, clients => 3);
-		}
+		run_load($c, $r->fraction('seconds', 0.5), kind => $read, sync => 'on', seed => $r->seed, clients => 3) if $read ne 'none' && $c->{role} eq 'primary';
 		my $said = trap_store($c, draw_store($c, $r), go => sub { kill 'INT', $c->{pid} });
 		$c->{clean} = $said =~ /its end/ && ($c->{exit} // '') eq '0' ? 1 : 0;
-		$c->{conf} = \%old;
 		return $said;
 	}
 };
@@ -100,8 +89,8 @@ $EVENTS{start_at_store} = {
 };
 
 # ---------------------------------------------------------------------------
-# Power cuts, with the shim of tests/powercut: PGDATA is as a kill leaves it, unless
-# a server runs and all is to be cut
+# Power cuts, with the shim of tests/powercut: while the server is down, the files have
+# lost nothing
 # ---------------------------------------------------------------------------
 
 sub cut_power
@@ -109,17 +98,17 @@ sub cut_power
 	my ($c, $r) = @_;
 	my $size = -s $c->{out} // 0;
 	$c->{power_lost} = 1;
-	must_run($c->{out}, "$c->{walk}{powercut}/powercut", "$c->{pool}/pool", "$c->{pool}.image", $r->seed);
+	must_run($c->{out}, "$c->{walk}{whole}/powercut", "$c->{pool}/pool", "$c->{pool}.image", $r->seed);
 	return slurp($c->{out}, $size) =~ s/\s+/ /gr;
 }
 
 $EVENTS{power_cut} = {
 	weight => 20,
-	when => sub { return $_[0]{powercut} && up(@_) && -e "$_[1]{pool}.image"; },
+	when => sub { return $_[0]{whole} && up(@_) && -e "$_[1]{pool}.image"; },
 	run => sub {
 		my ($w, $c, $r) = @_;
 		under_load($c, $r, sub { $c->kill_all });
-		return ($w->{whole} && !$c->{run_plain} ? cut_files_of($c, $r) . '; ' : '') . cut_power($c, $r);
+		return ($c->{run_plain} ? '' : cut_files_of($c, $r) . '; ') . cut_power($c, $r);
 	}
 };
 
@@ -130,7 +119,7 @@ sub cut_files_of
 	my ($began, $seen_at) = (time, (last_sighting("$c->{pool}/pool"))[0]);
 	my $said = cut_files("$c->{pool}.files", cut_units($c->{conf}), $c->{data}, $c->{pool});
 	unlink "$c->{data}/postmaster.pid";
-	spew("$c->{pool}.image.cut", join(' ', map { sprintf '%d', 1e9 * $_ } $began - 0.01, time, $seen_at)) if $c->{walk}{server}{library};
+	spew("$c->{pool}.image.cut", join(' ', map { sprintf '%d', 1e9 * $_ } $began - 0.01, time, $seen_at));
 	die "the pool itself was not durable\n" if !-s "$c->{pool}/pool";
 	truncate("$c->{pool}.image", -s "$c->{pool}/pool") or die "$c->{pool}.image: $!";
 	return $said;
@@ -139,7 +128,7 @@ sub cut_files_of
 # While the server is down.
 $EVENTS{power_loss} = {
 	weight => 10,
-	when => sub { return $_[0]{powercut} && down(@_) && -e "$_[1]{pool}.image"; },
+	when => sub { return $_[0]{whole} && down(@_) && -e "$_[1]{pool}.image"; },
 	run => sub { my ($w, $c, $r) = @_; return cut_power($c, $r) }
 };
 

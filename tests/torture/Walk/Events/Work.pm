@@ -51,7 +51,7 @@ $EVENTS{scan} = {
 		$session->query('SET enable_seqscan = ' . ($how eq 'seq' ? 'on' : 'off'));
 		$session->query($_) for "SELECT sum(length(filler)) FROM ledger WHERE seq > 0", "SELECT sum(length(filler)) FROM upd WHERE id > 0",
 		  "SELECT count(key) FROM queue WHERE id > 0", "SELECT count(*) FROM queue WHERE prio >= 0", "SELECT sum(length(filler)) FROM victim WHERE id > 0";
-		sleep 0.05;    # the sealer
+		sleep 0.05;    # the worker
 		return;
 	}
 };
@@ -77,7 +77,7 @@ $EVENTS{copy_database} = {
 		die "$c->{name}: $error\n" if !$session;
 		$session->value("INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series(1, $rows) i");
 		$session->value('UPDATE t SET i = -i WHERE i % 10 = 0') if $r->chance('update', 0.5);
-		sleep 0.05;    # the sealer
+		sleep 0.05;    # the worker
 		return;
 	}
 };
@@ -92,20 +92,13 @@ $EVENTS{mode} = {
 	}
 };
 
-# All that can be sealed is.
-$EVENTS{seal} = {
-	weight => 2,
-	when => sub { return up(@_) && !$_[1]{without} && $_[1]{conf}{'pcache.mode'} eq 'always'; },
-	run => sub { my ($w, $c) = @_; return 'left: ' . $c->sql('SELECT pg_pcache_seal()') }
-};
-
 # Where the last list of hot pages is; it survives the server that it is from.
 sub hot_list { my ($w) = @_; return "$w->{dir}/hot.list"; }
 
 # pg_hotset warms this server: with what its primary has, or with what it had itself.
 $EVENTS{hotset} = {
 	weight => 3,
-	when => \&up,
+	when => sub { return up(@_) && $_[0]{server}->has_hotset; },
 	run => sub {
 		my ($w, $c, $r) = @_;
 		my $anew = $r->chance('anew', 0.5);
@@ -135,10 +128,10 @@ $EVENTS{settings} = {
 		my ($w, $c, $r) = @_;
 		$c->{conf}{shared_buffers} = $r->pick('buffers', '2MB', '8MB', '16MB', '32MB', '64MB',
 			# more than the pool has, so that the server makes it larger
-			$w->{powercut} ? () : ('66MB', '100MB'));
+			$w->{whole} ? () : ('66MB', '100MB'));
 		$c->{conf}{full_page_writes} = $r->pick('fpw', 'on', 'on', 'off');
 		$c->{conf}{wal_log_hints} = $r->pick('hints', 'on', 'off');
-		$c->{conf}{persistent_cache_seal_delay} = $r->pick('delay', '1ms', '5ms', '50ms', '1s');
+		$c->{conf}{'pcache.worker_delay'} = $r->pick('delay', '10ms', '50ms', '200ms', '1s');
 		return;
 	}
 };
