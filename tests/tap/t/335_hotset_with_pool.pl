@@ -29,7 +29,7 @@ $primary->restart;
 $primary->backup('b');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'b', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_hotset'\npg_hotset.interval = 1s\n");
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache,pg_hotset'\npg_hotset.interval = 1s\n");
 add_pool($standby);
 $standby->start;
 
@@ -58,12 +58,12 @@ wait_for_pages('hot', 'first start');
 foreach my $case (
 	[ 'planned_restart', 'clean stop', sub { $standby->stop } ],
 	[ 'always', 'clean stop', sub { $standby->stop } ],
-	[ 'always', 'kill -9', sub { wait_for_seals(); kill_all($standby) } ])
+	[ 'always', 'kill -9', sub { kill_seen($standby) } ])
 {
 	my ($mode, $name, $stop) = @$case;
-	my ($offset, $valid);
+	my ($offset, $valid, $outcome);
 
-	if ($standby->safe_psql('postgres', 'SHOW persistent_cache_mode') ne $mode)
+	if ($standby->safe_psql('postgres', 'SHOW pcache.mode') ne $mode)
 	{
 		$standby->stop;
 		set_mode($standby, $mode);
@@ -71,13 +71,15 @@ foreach my $case (
 		wait_for_pages('hot', "$mode, first start");
 	}
 	$standby->safe_psql('postgres', 'CHECKPOINT');
-	$valid = valid_buffers($standby);
+	$valid = permanent_buffers($standby);
 	$stop->();
 	# The primary has pages by then that the standby has not.
 	$primary->safe_psql('postgres', "SELECT pg_prewarm('late')");
 	$offset = log_offset($standby);
 	$standby->start;
-	is_warm($standby, $offset, $valid, "$mode, $name");
+	$outcome = start_outcome($standby, $offset);
+	is($outcome->{start}, 'warm', "$mode, $name: warm") or diag($outcome->{reason});
+	cmp_ok($outcome->{kept}, '>=', 0.9 * $valid, "$mode, $name: kept $outcome->{kept} of $valid pages");
 	wait_for_pages('hot', "$mode, $name");
 	wait_for_pages('late', "$mode, $name");
 	cmp_ok($standby->safe_psql('postgres', 'SELECT pages_read FROM pg_stat_hotset'),
@@ -145,7 +147,7 @@ wait_for_list('there is a list');
 kill_all($standby);
 my $share = $standby->data_dir . '/pg_stat_tmp/pg_hotset.share';
 ok(-s $share, 'a killed server has left its share');
-$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache'\n");
 $standby->start;
 ok(-s $share, '... which stays without a worker');
 is(promotion($standby), undef, '... and check does not take it for that of the server that runs');
@@ -160,7 +162,7 @@ for my $case ([ "99.0 $$", 99, 'of a process that runs' ], [ '99.0 ' . dead_pid(
 	my $promotion = promotion($standby);
 	is($promotion && $promotion->{percent_warm}, $case->[1], "a share $case->[2]");
 }
-$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_hotset'\n");
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache,pg_hotset'\n");
 $standby->restart;
 wait_for_list('with a worker again');
 wait_for_promotion('... check tells of a promotion');
