@@ -31,7 +31,7 @@ our @EXPORT = qw(
   verb_json
   verify_json
   status_json
-  can_kill
+  can_be_killed
 );
 
 # Run pg_pcache with these arguments on a node's cluster.  Returns exit status
@@ -61,12 +61,10 @@ sub verb_json
 sub verify_json { my ($node, @args) = @_; return verb_json($node, 'verify', @args) }
 sub status_json { my ($node, @args) = @_; return verb_json($node, 'status', @args) }
 
-# Does pg_pcache die at the step that PG_PCACHE_KILL_AT names?  It does so in a build
-# with injection points.
-sub can_kill
+# Was it built with the points at which PG_PCACHE_KILL_AT ends it?
+sub can_be_killed
 {
 	my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
-
 	return slurp_file("$bindir/pg_pcache") =~ /PG_PCACHE_KILL_AT/;
 }
 

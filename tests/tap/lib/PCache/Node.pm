@@ -113,7 +113,7 @@ sub configure
 {
 	my ($node, %params) = @_;
 	my $shared_buffers = $params{shared_buffers} // '32MB';
-	my $libraries = $params{libraries} // 'pg_pcache';
+	my $libraries = $params{libraries} // (has_cache() ? 'pg_pcache' : '');
 	my $mode = exists $params{mode} ? $params{mode} : 'planned_restart';
 
 	# Nothing that reads or writes pages on its own account.
@@ -157,8 +157,7 @@ sub new_standby
 
 =item add_pool(node, %params)
 
-Initialize a pool for a cluster that is down and has the library, and switch the
-cache on.  Returns the directory of the pool.
+Initialize a pool for a cluster that is down, and switch the cache on.  Returns the directory of the pool.
 
   size, directory, mode, init_pool   as for new_node()
   init_options   reference to a list of more options for pg_pcache init
@@ -173,6 +172,8 @@ sub add_pool
 	$node->adjust_conf('postgresql.conf', 'pcache.size', $params{size}) if defined $params{size};
 	set_directory($node, $directory);
 	set_mode($node, $params{mode} // 'planned_restart');
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache'")
+	  if slurp_file($node->data_dir . '/postgresql.conf') !~ /^shared_preload_libraries = .*pg_pcache/m;
 	if ($params{init_pool} // 1)
 	{
 		my ($rc, $out, $err) = pcache($node, 'init', @{ $params{init_options} // [] });
