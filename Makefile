@@ -60,7 +60,8 @@ help: ## this text
 	'  KEY=NAME             repo: the key that signs, in your GNUPGHOME or in a file' \
 	'  PCACHE_USER=NAME     the user to build and test as when root runs make (pcache)' \
 	'  CCACHE_DIR=DIR       where ccache keeps its files' \
-	'  PG_CONFIG=FILE       module, demo: pg_config of the unpatched server'
+	'  PG_CONFIG=FILE       module, demo: pg_config of the unpatched server' \
+	'  SERVER=FILE          check-torture, -walk, -differential, -regress, -outside: pg_config of an unpatched one'
 
 deps: ## install the Debian packages needed (normal user: say what is missing)
 	@tools/deps
@@ -132,11 +133,11 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, and 6 of the library, a few power cuts, of the pool and of all, on the library as well, a QEMU guest, the known walks, statements on five servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short regress-library-short hotset-short torture-short torture-powercut-short torture-whole-short torture-library-short torture-library-whole-short vm-smoke meson -- walk-short differential-short
+check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, 6 on an unpatched server, and 4 with power cuts, a QEMU guest, the known walks, statements on several servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short hotset-short torture-short torture-stock-short torture-whole-short vm-smoke meson -- walk-short differential-short
 
-check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, both of the library as well, power cuts, statements on five servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-library regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-library walk-library -- torture-powercut torture-whole torture-library-whole
+check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, both on an unpatched server as well, power cuts, statements on several servers; without check-vm, check-wal-suites and check-mutants
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-stock regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-stock walk-stock -- torture-whole torture-stock-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -159,8 +160,8 @@ check-patroni: all ## three members under Patroni and etcd: restarts, switchover
 check-containers: all ## the server as the first process of a container (bubblewrap): volumes, modes, stops and kills
 	@$(RUN) tests/containers/run || [ $$? -eq 77 ]
 
-check-outside: all ## workloads that others wrote, over kept pages: sysbench, sqlsmith, a linearizability checker, a framework's tests; DURATION=, SEED=, WORKLOADS="sqlsmith" selects
-	@tests/outside/run $(WORKLOADS) || [ $$? -eq 77 ]
+check-outside: all ## workloads that others wrote, over kept pages: sysbench, sqlsmith, a linearizability checker, a framework's tests; DURATION=, SEED=, WORKLOADS="sqlsmith" selects; SERVER=PG_CONFIG for an unpatched server
+	@tests/outside/run $(if $(SERVER),--server='$(SERVER)') $(WORKLOADS) || [ $$? -eq 77 ]
 
 check-image: ## the image of "make image" as a container: new clusters, secrets, stops, kills, owners; is the cache warm?
 	@tests/image/run || [ $$? -eq 77 ]
@@ -211,27 +212,20 @@ check-abi: all vanilla ## extensions that were compiled for unpatched PostgreSQL
 check-vm: all ## persistent memory in a QEMU guest (slow); SCENARIOS="fsdax mirror" selects
 	@tests/vm/run $(SCENARIOS)
 
-check-torture: all ## random DDL, random kills, recovered with and without the pool; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for an unpatched server with the library
-ifneq ($(LIBRARY),)
-	@tests/torture/run --library='$(LIBRARY)'
-	@tests/torture/run --library='$(LIBRARY)' --whole
-else
-	@tests/torture/run
-	@tests/torture/run --powercut
-	@tests/torture/run --whole
-endif
+check-torture: all ## random DDL, random kills, recovered with and without the pool, and the same with power cuts; ROUNDS=, SEED=; SERVER=PG_CONFIG for an unpatched server
+	@tests/torture/run $(if $(SERVER),--server='$(SERVER)')
+	@tests/torture/run $(if $(SERVER),--server='$(SERVER)') --whole
 
 check-stress: all ## torture for 30 minutes with 16 MB of shared buffers and many sessions: evictions, temporary tables, restarts with half of them; DURATION=, SEED=; finds most in a build with PG_CONFIGURE_EXTRA=--enable-cassert
 	@DURATION="$${DURATION:-1800}" tests/torture/run --set stress=1 --set shared_buffers=16MB --set fewer=1 --set cycles=2 --set duration=16
 
-check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for an unpatched server with the library
-	@tests/torture/walk --known --random $(if $(LIBRARY),--library='$(LIBRARY)',--steer)
+check-walk: all vanilla ## random walks over what may happen to clusters, each start judged by a copy; ROUNDS=, SEED=; SERVER=PG_CONFIG for an unpatched server
+	@tests/torture/walk --known --random $(if $(SERVER),--server='$(SERVER)',--steer)
 
-check-differential: all vanilla ## the same statements and faults on the unpatched server and in each mode, the same answers; ROUNDS=, SEED=; LIBRARY=PG_CONFIG for that server with the library only
-	@tests/torture/differential $(if $(LIBRARY),--library='$(LIBRARY)')
+check-differential: all vanilla ## the same statements and faults on the unpatched server, with and without the library, and on the patched one, the same answers; ROUNDS=, SEED=; SERVER=PG_CONFIG for another unpatched one, and not the patched one
+	@tests/torture/differential $(if $(SERVER),--server='$(SERVER)')
 
-check-powercut: all ## the same with power cuts only, of the pool, and of all that was not synced; ROUNDS=, SEED=
-	@tests/torture/run --powercut
+check-powercut: all ## torture with power cuts only, which take what was not flushed or synced; ROUNDS=, SEED=
 	@tests/torture/run --whole
 
 check-mutants: all ## does the power cut torture bite? ROUNDS= per mutant, at most
@@ -243,8 +237,8 @@ check-pg-suites: all ## PostgreSQL's regress, isolation, recovery, pg_rewind, su
 check-wal-suites: all ## PostgreSQL's recovery suite with wal_sync_method = pmem
 	@$(RUN) tests/run-suites-pmem
 
-check-regress: all ## PostgreSQL's regress and isolation suites with the cache on
-	@$(RUN) tests/run-regress
+check-regress: all ## PostgreSQL's regress and isolation suites with the cache on; MODE=; SERVER=PG_CONFIG for an unpatched server
+	@$(RUN) tests/run-regress $(if $(SERVER),--server='$(SERVER)')
 
 check-regress-short: all ## some of PostgreSQL's regress suite with the cache on
 	@$(RUN) tests/run-regress --short
