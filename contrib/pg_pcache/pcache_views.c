@@ -3,9 +3,6 @@
  * pcache_views.c
  *	  SQL access to what the persistent cache does and holds.
  *
- * What is always null, or 0, was about pages that 1.0.0 made durable while its server
- * ran.  The functions are still there for databases that have the extension.
- *
  * Copyright (c) 2026, the persistent-cache developers
  *
  *	  contrib/pg_pcache/pcache_views.c
@@ -21,19 +18,19 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/pcache_fs.h"
+#include "storage/pcache_power.h"
 #include "storage/pcache_stat.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
 /* Number of output arguments (columns) of each function that returns rows */
-#define PG_PCACHE_POOL_COLS			30
+#define PG_PCACHE_POOL_COLS			31
 /* of them, between buffers and last_start */
 #define PG_PCACHE_POOL_PLACE_COLS	7
-#define PG_STAT_PCACHE_COLS			11
-#define PG_PCACHE_RELATIONS_COLS	7
+#define PG_PCACHE_RELATIONS_COLS	5
 #define PG_PCACHE_NEXT_START_COLS	4
-#define PG_PCACHE_MAX_COLS			30	/* maximum of above */
+#define PG_PCACHE_MAX_COLS			31	/* maximum of above */
 
 /* A row's columns, which are filled in from left to right. */
 typedef struct Row
@@ -81,6 +78,18 @@ AddDetail(Row *row, const char *text)
 		AddText(row, text);
 }
 
+/* The extension of a database may be older than the library. */
+static void
+CheckColumns(TupleDesc tupdesc, int ncols)
+{
+	if (tupdesc->natts == ncols)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("extension \"pg_pcache\" of this database has another version than the library"),
+			 errhint("Run ALTER EXTENSION pg_pcache UPDATE.")));
+}
+
 /* The row as a function's result; columns that were not filled in are null. */
 static Datum
 RowToDatum(FunctionCallInfo fcinfo, Row *row, int ncols)
@@ -89,8 +98,7 @@ RowToDatum(FunctionCallInfo fcinfo, Row *row, int ncols)
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	if (tupdesc->natts != ncols)
-		elog(ERROR, "incorrect number of output arguments");
+	CheckColumns(tupdesc, ncols);
 	Assert(row->n <= ncols);
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, row->values, row->nulls));
 }
@@ -178,7 +186,6 @@ AddLastStart(Row *row, const PersistentCacheStats *stats)
 			dropped += stats->pages[i];
 	}
 	AddDatum(row, Int64GetDatum(stats->pages[PCACHE_PAGE_KEPT]));
-	AddDatum(row, Int64GetDatum(0));
 	AddDatum(row, Int64GetDatum(dropped));
 	AddDatum(row, DroppedByReason(stats));
 	AddDatum(row, Int32GetDatum(stats->retired));
@@ -199,8 +206,9 @@ AddUnavailable(Row *row)
 }
 
 static void
-AddMedia(Row *row, const PCacheMediaSummary *media)
+AddMedia(Row *row, const PersistentCacheStats *stats)
 {
+	const PCacheMediaSummary *media = &stats->media;
 	char		health[PCACHE_MEDIA_HEALTH_LEN];
 	char		devices[PCACHE_PLACE_TEXT_LEN];
 
@@ -221,6 +229,8 @@ AddMedia(Row *row, const PCacheMediaSummary *media)
 	else
 		AddText(row, PCacheMediaHealthText(media->health, health, sizeof(health)));
 	AddText(row, PCachePersistenceDomainName(media->domain));
+	AddText(row, PCachePowerRuleName(stats->superblock.power_rule));
+	AddDetail(row, stats->power_cold.message);
 	if (PCacheNumaNode(media->place.numa_nodes) < 0)
 		AddNull(row);
 	else
@@ -259,19 +269,8 @@ pg_pcache_pool(PG_FUNCTION_ARGS)
 	AddRoom(&row, stats->path);
 	AddText(&row, StateName(stats->superblock.state));
 	AddLastStart(&row, stats);
-	AddMedia(&row, &stats->media);
+	AddMedia(&row, stats);
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
-}
-
-PG_FUNCTION_INFO_V1(pg_stat_pcache);
-
-Datum
-pg_stat_pcache(PG_FUNCTION_ARGS)
-{
-	Row			row;
-
-	InitRow(&row);
-	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_STAT_PCACHE_COLS));
 }
 
 /*
@@ -287,8 +286,7 @@ pg_pcache_relations(PG_FUNCTION_ARGS)
 	uint32		n;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (rsinfo->setDesc->natts != PG_PCACHE_RELATIONS_COLS)
-		elog(ERROR, "incorrect number of output arguments");
+	CheckColumns(rsinfo->setDesc, PG_PCACHE_RELATIONS_COLS);
 	relations = PersistentCacheGetRelations(&n);
 	for (uint32 i = 0; i < n; i++)
 	{
@@ -305,14 +303,6 @@ pg_pcache_relations(PG_FUNCTION_ARGS)
 							 row.values, row.nulls);
 	}
 	return (Datum) 0;
-}
-
-PG_FUNCTION_INFO_V1(pg_pcache_seal);
-
-Datum
-pg_pcache_seal(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_NULL();
 }
 
 /*

@@ -75,7 +75,7 @@ for ver in $versions; do
 	is "$package: dpkg finds no broken package" "$(inside dpkg --audit 2>&1)" ''
 	is "$package: its files" "$(owned_by "$package" | tr '\n' ' ')" "$(printf '%s ' \
 		"/usr/lib/postgresql/$ver/bin/pg_pcache" "/usr/lib/postgresql/$ver/lib/pg_pcache.so" \
-		"/usr/share/doc/$package/"{changelog.gz,copyright,operations.md} "/usr/share/postgresql/$ver/extension/pg_pcache"{--1.0.sql,.control})"
+		"/usr/share/doc/$package/"{changelog.gz,copyright,operations.md} "/usr/share/postgresql/$ver/extension/pg_pcache"{--1.0--1.1.sql,--1.1.sql,.control})"
 	is "$package: files of it that were there before" "$(owned_by "$package" | comm -12 - "$scratch/files.before")" ''
 	is "$package: files of the server that differ from its packages" "$(inside dpkg -V "postgresql-$ver" "postgresql-client-$ver" 2>&1 | grep -v ' /usr/share/\(doc\|man\|locale\)/' || true)" ''
 	for lib in libpmem1 libndctl6 libdaxctl1 libnuma1 libxxhash0; do

@@ -30,6 +30,7 @@ typedef struct PersistentCacheStats
 	uint32		retired;		/* slots that are not used: bad blocks */
 	uint64		startup_usec;
 	uint64		rebuild_usec;	/* of startup_usec */
+	PCacheError power_cold;		/* why a loss of power makes it cold; or "" */
 
 	PCacheMediaSummary media;
 } PersistentCacheStats;

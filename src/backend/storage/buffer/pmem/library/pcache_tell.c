@@ -60,6 +60,7 @@ PersistentCacheGetStats(PersistentCacheStats *stats)
 	stats->retired = PCacheStart.retired;
 	stats->startup_usec = PCacheStart.startup_usec;
 	stats->rebuild_usec = PCacheStart.rebuild_usec;
+	stats->power_cold = PCacheStart.power_cold;
 }
 
 /* A relation fork: the first four fields of a buffer's tag */

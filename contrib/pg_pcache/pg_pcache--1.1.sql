@@ -1,4 +1,4 @@
-/* contrib/pg_pcache/pg_pcache--1.0.sql */
+/* contrib/pg_pcache/pg_pcache--1.1.sql */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION pg_pcache" to load this file. \quit
@@ -18,7 +18,6 @@ CREATE FUNCTION pg_pcache_pool(
 	OUT last_start_reason text,
 	OUT last_start_detail text,
 	OUT kept int8,
-	OUT kept_dirty int8,
 	OUT dropped int8,
 	OUT dropped_by_reason jsonb,
 	OUT retired int4,
@@ -32,6 +31,8 @@ CREATE FUNCTION pg_pcache_pool(
 	OUT dimms_detail text,
 	OUT dimm_health text,
 	OUT persistence_domain text,
+	OUT power_loss text,
+	OUT power_loss_detail text,
 	OUT numa_node int4,
 	OUT memory_devices text)
 AS 'MODULE_PATHNAME', 'pg_pcache_pool'
@@ -40,43 +41,18 @@ LANGUAGE C VOLATILE PARALLEL SAFE;
 CREATE VIEW pg_pcache_pool AS
 	SELECT * FROM pg_pcache_pool();
 
-CREATE FUNCTION pg_stat_pcache(
-	OUT sealer_pid int4,
-	OUT marks int8,
-	OUT seals int8,
-	OUT seal_failures int8,
-	OUT bytes_flushed int8,
-	OUT drains int8,
-	OUT queue_length int8,
-	OUT sealed int8,
-	OUT sealed_fraction float8,
-	OUT watermark pg_lsn,
-	OUT watermark_timeline int4)
-AS 'MODULE_PATHNAME', 'pg_stat_pcache'
-LANGUAGE C VOLATILE PARALLEL SAFE;
-
-CREATE VIEW pg_stat_pcache AS
-	SELECT * FROM pg_stat_pcache();
-
 CREATE FUNCTION pg_pcache_relations(
 	OUT relfilenode oid,
 	OUT reltablespace oid,
 	OUT reldatabase oid,
 	OUT relforknumber int2,
-	OUT buffers int8,
-	OUT sealed int8,
-	OUT kept int8)
+	OUT buffers int8)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_pcache_relations'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
 CREATE VIEW pg_pcache_relations AS
 	SELECT * FROM pg_pcache_relations();
-
-CREATE FUNCTION pg_pcache_seal()
-RETURNS int8
-AS 'MODULE_PATHNAME', 'pg_pcache_seal'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION pg_pcache_next_start(
 	what text DEFAULT 'restart',
@@ -89,18 +65,13 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Don't want these to be available to public.
 REVOKE ALL ON FUNCTION pg_pcache_pool() FROM PUBLIC;
-REVOKE ALL ON FUNCTION pg_stat_pcache() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_pcache_relations() FROM PUBLIC;
-REVOKE ALL ON FUNCTION pg_pcache_seal() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_pcache_next_start(text) FROM PUBLIC;
 REVOKE ALL ON pg_pcache_pool FROM PUBLIC;
-REVOKE ALL ON pg_stat_pcache FROM PUBLIC;
 REVOKE ALL ON pg_pcache_relations FROM PUBLIC;
 
 GRANT EXECUTE ON FUNCTION pg_pcache_pool() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION pg_stat_pcache() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_pcache_relations() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_pcache_next_start(text) TO pg_monitor;
 GRANT SELECT ON pg_pcache_pool TO pg_monitor;
-GRANT SELECT ON pg_stat_pcache TO pg_monitor;
 GRANT SELECT ON pg_pcache_relations TO pg_monitor;
