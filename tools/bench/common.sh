@@ -166,6 +166,17 @@ launch() {
 	TOOK_MS[$name]=$((READY[$name] - begin))
 }
 
+# await_pool LOG: until the server has put its pool into huge pages, as far as that is
+# possible, which it does while it runs
+await_pool() {
+	local i
+	for i in {1..600}; do
+		! grep -q 'persistent cache: the pool has' "$1" || return 0
+		sleep 0.2
+	done
+	warn "the server has not said how its pool is after $((i / 5)) s"
+}
+
 # stop NAME: a fast shutdown.
 stop() {
 	local pid=${SERVER[$1]:-}

@@ -20,7 +20,6 @@ first-start      first-start     The first start after pg_upgrade
 analytics        analytics       Analytical queries after a restart
 rebuild          rebuild         Rebuild at the start
 save             rebuild         Save at the stop
-rebuild-large    rebuild-large   Rebuild of pools larger than memory
 recovery         recovery        Crash recovery
 off-overhead     overhead        Overhead with the cache off
 planned-overhead overhead        Overhead in planned_restart
@@ -81,11 +80,6 @@ decimals() {
 	for v; do
 		[[ $v =~ ^([0-9]+|[0-9]*\.[0-9]+)$ && $v =~ [1-9] ]] || die "$name: \"$v\" is not a positive number" "for example $name=\"1 2.9\""
 	done
-}
-helper_numbers() { # VARIABLE VALUE...
-	local v name=$1
-	shift
-	for v; do [[ $v =~ ^([0-9]|[1-5][0-9]|6[0-4])$ ]] || die "$name: \"$v\" is no number from 0 to 64"; done
 }
 one_of() { # VARIABLE "WORD..." VALUE...
 	local v name=$1 words=$2
@@ -240,7 +234,7 @@ pgbench_cluster() {
 	say "building a pgbench database, scale $4"
 	make_cluster "$1" "$2"
 	echo "shared_buffers = ${3}MB" >>"$2/postgresql.conf"
-	# Without WAL, the pages would have no LSN, and mode always could not seal them.
+	# Without WAL, the pages would have no LSN, and mode always would keep none of them.
 	launch load "$1" "$2" "$work/load.log" -c fsync=off -c full_page_writes=off -c wal_level=replica -c maintenance_work_mem=256MB -c port=5400
 	"$bin/createdb" -h "$SOCK" -p 5400 -U postgres bench
 	foreground "$bin/pgbench" -i -q -I dtgvp -s "$4" -h "$SOCK" -p 5400 -U postgres bench >"$work/load.out" 2>&1 || {
@@ -250,17 +244,6 @@ pgbench_cluster() {
 	sql 5400 'create extension pg_prewarm'
 	stop load
 	sync -f "$2"
-}
-
-# What tells a start which run the data directory has behind it.  Given back, the
-# pool agrees with it again, as if the server had not been started meanwhile.
-keep_state() { # DATADIR DIRECTORY
-	mkdir -p "$2"
-	cp -a "$1/global/pg_control" "$1/pg_pcache.state" "$2"
-}
-give_back_state() { # DIRECTORY DATADIR
-	cp -a "$1/pg_control" "$2/global/"
-	cp -a "$1/pg_pcache.state" "$2/"
 }
 
 prewarm() { # PORT
@@ -300,9 +283,9 @@ expect_warm() {
 
 # rebuild_ms LOG, save_ms LOG: all that the cache did at the start, and at the stop; 0 without it
 rebuild_ms() { sed -nE 's/.*persistent cache: kept .*, ([0-9.]+) ms in all.*/\1/p' "$1" | grep . || echo 0; }
-save_ms() { sed -nE 's/.*persistent cache: saved .*, ([0-9.]+) ms,.*/\1/p' "$1" | grep . || echo 0; }
-# faults: minor page faults of the ended children of the server "db": of the startup process
-faults() { awk '{sub(/.*\) /, ""); print $9}' "/proc/${SERVER[db]}/stat"; }
+save_ms() { sed -nE 's/.*persistent cache: saved .*, ([0-9.]+) ms$/\1/p' "$1" | grep . || echo 0; }
+# faults: minor page faults of the server "db" itself, whose first process takes up the pool
+faults() { awk '{sub(/.*\) /, ""); print $8}' "/proc/${SERVER[db]}/stat"; }
 
 clients=${CLIENTS:-$(nproc)}
 whole_numbers CLIENTS "$clients"
@@ -327,42 +310,33 @@ library_server() {
 }
 
 # start_copy NAME MODE PORT MEGABYTES OPTION...: start a server on $work/NAME.  MODE is
-# "unpatched", a persistent_cache_mode, or "library" for an unpatched one with the library.
-# The latter two have a new pool of that size: one in 4 kB pages, as far as tmpfs is
-# concerned, if NAME ends in 4k, and one in $HUGETLBFS if it ends in hugetlbfs.
+# "unpatched", a mode of the cache, or "library" for an unpatched server with the library.
+# The latter two have a new pool of that size, in $HUGETLBFS if NAME ends in hugetlbfs.
 # Sets pool_of_copy.
 start_copy() {
-	local name=$1 mode=$2 port=$3 mb=$4
+	local name=$1 mode=$2 port=$3 mb=$4 programs=$bin
 	shift 4
+	set -- -c port="$port" "$@"
 	pool_of_copy=''
 	case $mode in
-	unpatched) launch "$name" "$vanilla" "$work/$name" "$work/$name.log" -c port="$port" "$@" ;;
-	off) launch "$name" "$bin" "$work/$name" "$work/$name.log" -c port="$port" -c persistent_cache_mode=off "$@" ;;
-	library)
+	unpatched) programs=$vanilla ;;
+	off) ;;
+	*)
 		case $name in
 		*hugetlbfs) pool_of_copy=$(POOL_DIR=${HUGETLBFS:?} pool_directory pcache-bench "$(pool_mb "$mb")") ;;
 		*) pool_of_copy=$(pool_directory pcache-bench "$(pool_mb "$mb")") ;;
 		esac
 		scratch "$pool_of_copy" "$work"
-		[ -n "$library_bin" ] || library_bin=$(library_server)
-		launch "$name" "$library_bin" "$work/$name" "$work/$name.log" -c port="$port" -c shared_preload_libraries=pg_pcache \
-			-c pcache.mode=planned_restart -c pcache.directory="$pool_of_copy" "$@"
-		;;
-	planned_restart | always)
-		pool_of_copy=$(pool_directory pcache-bench "$(pool_mb "$mb")")
-		scratch "$pool_of_copy" "$work"
-		init_pool "$work/$name" "$pool_of_copy" "$mb"
-		case $name in *4k)
-			# what is written to a file is not in huge pages
-			foreground cp -p --sparse=never "$pool_of_copy/pool" "$pool_of_copy/copy"
-			mv "$pool_of_copy/copy" "$pool_of_copy/pool"
-			;;
-		esac
-		# always: with the flushes and drains of persistent memory, although it is none
-		PMEM_IS_PMEM_FORCE=$([ "$mode" = always ] && echo 1 || echo 0) \
-			launch "$name" "$bin" "$work/$name" "$work/$name.log" -c port="$port" -c persistent_cache_mode="$mode" "$@"
+		if [ "$mode" = library ]; then
+			[ -n "$library_bin" ] || library_bin=$(library_server)
+			programs=$library_bin mode=planned_restart
+			set -- "$@" -c shared_preload_libraries=pg_pcache
+		fi
+		set -- "$@" -c pcache.mode="$mode" -c pcache.directory="$pool_of_copy"
 		;;
 	esac
+	launch "$name" "$programs" "$work/$name" "$work/$name.log" "$@"
+	[ -z "$pool_of_copy" ] || await_pool "$work/$name.log"
 	prewarm "$port"
 }
 
