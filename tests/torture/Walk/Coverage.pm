@@ -68,7 +68,7 @@ our %SET = (
 	'of a pool' => 'pool_break pool_damage pool_copy pool_drop reboot start_at_store warm_files',
 	'asks the cache' => 'pool_break stop_at_store start_at_store warm_files',
 	'cuts power' => 'power_cut power_loss',
-	'moves files' => 'fill_wal pool_break pool_mend pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files wal_method');
+	'moves files' => 'fill_wal pool_break pool_mend pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files');
 
 # First event, next event (an event, several, a set in brackets, * for any; modes and
 # roles, if not in all), and why not.  "around": nor with a start between them.
