@@ -12,20 +12,20 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $none = PostgreSQL::Test::Cluster->new('none');
-$none->init;
+my $none = new_node('none', mode => undef);
 my ($rc, $out, $err) = pcache($none, 'status');
+is($rc, 1, 'status without a directory: exit status');
+like($err, qr/^pg_pcache: error: "pcache\.directory" is not set\n/, 'status without a directory: message');
+set_directory($none, pool_root() . '/none');
+($rc, $out, $err) = pcache($none, 'status');
 is($rc, 1, 'status without a pool: exit status');
-like($err, qr/^pg_pcache: error: could not open persistent cache pool ".*\/pg_pcache\/pool": No such file or directory\n.*hint: Run "pg_pcache init" to create the persistent cache\.\n$/,
-	'status without a pool: message');
+like($err, qr/^pg_pcache: error: could not open persistent cache pool ".*\/none\/pool": No such file or directory\n/, 'status without a pool: message');
 ($rc, $out, $err) = pcache($none, 'verify');
 is($rc, 2, 'verify, mode off: exit status');
-is($out, "next start: COLD: persistent_cache_mode is off\n", 'verify, mode off: output');
+is($out, "next start: COLD: pcache.mode is off\n", 'verify, mode off: output');
 set_mode($none, 'planned_restart');
-($rc, $out, $err) = pcache($none, 'verify');
-is($rc, 1, 'verify without a pool: exit status');
-like($err, qr/No such file or directory\n.*hint: Run "pg_pcache init" to choose size and place of the persistent cache, set "persistent_cache_directory" to a directory on tmpfs, hugetlbfs or fsdax, or set "persistent_cache_mode" to "off"\.\n$/,
-	'verify without a pool: message');
+is(verify_json($none)->{rc}, 2, 'verify without a pool: the start would make it');
+ok(!-e pool_dir($none), 'verify without a pool: it does not make it');
 
 my $node = new_node('main');
 my $data = $node->data_dir;
@@ -54,7 +54,6 @@ is($status->{state}, 'dirty', 'status of a live server: state');
 is($status->{mode}, 'planned_restart', 'status of a live server: mode');
 is($status->{capacity}, 4096, 'status of a live server: capacity');
 is($status->{slots_used}, 4096, 'status of a live server: slots');
-is($status->{incarnation}, $status->{cluster_incarnation}, 'status of a live server: incarnations');
 is($status->{pool}, $pool, 'status of a live server: pool');
 is($status->{system_identifier},
 	$node->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
@@ -67,7 +66,7 @@ like($err, qr/^pg_pcache: error: cluster must be shut down\n.*detail: A server w
 # Down.
 my $valid = warm_up($node);
 $node->stop;
-my @before = ((stat $pool)[7, 9], slurp_file(state_file($node)), slurp_file($pool));
+my @before = ((stat $pool)[7, 9], slurp_file($pool));
 $status = status_json($node);
 ok(!$status->{server_running}, 'status after a clean stop: not running');
 is($status->{server_pid}, undef, 'status after a clean stop: no PID');
@@ -97,7 +96,7 @@ is(decode_json($out)->{cached_data}, '32.00 MB', 'status --human --json: sizes a
 
 # It foretells the number that the server keeps.
 my $offset = log_offset($node);
-is_deeply([ (stat $pool)[7, 9], slurp_file(state_file($node)), slurp_file($pool) ],
+is_deeply([ (stat $pool)[7, 9], slurp_file($pool) ],
 	\@before, 'status and verify have changed nothing');
 $node->start;
 is(start_outcome($node, $offset)->{kept}, $verdict->{pages}{kept},
@@ -128,12 +127,14 @@ truncate "$data/postgresql.auto.conf", length $auto;
 append_to_file("$data/elsewhere.conf", slurp_file("$data/postgresql.conf"));
 rename "$data/postgresql.conf", "$data/postgresql.conf.away" or die $!;
 ($rc, $out, $err) = pcache($node, 'verify');
-is($rc, 3, 'no configuration file: not known');
-like($out, qr/^next start: UNKNOWN: the server's configuration could not be read$/m, 'no configuration file: output');
-like($err, qr/warning: could not read "persistent_cache_mode" from the cluster's configuration\n/, 'no configuration file: message');
-$verdict = verify_json($node);
-is($verdict->{next_start}, 'unknown', 'no configuration file: next_start');
-is($verdict->{reason}, 'configuration', 'no configuration file: reason');
+is($rc, 1, 'no configuration file: the place of the pool is not known');
+like($err, qr/error: could not find out where the pool is: the server's configuration could not be read\n/, 'no configuration file: message');
+($rc, $out, $err) = pcache($node, 'verify', '--directory' => pool_dir($node));
+is($rc, 3, 'no configuration file, --directory: not known');
+like($out, qr/^next start: UNKNOWN: the server's configuration could not be read$/m, 'no configuration file, --directory: output');
+$verdict = verify_json($node, '--directory' => pool_dir($node));
+is($verdict->{next_start}, 'unknown', 'no configuration file, --directory: next_start');
+is($verdict->{reason}, 'configuration', 'no configuration file, --directory: reason');
 is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '--config-file');
 
 # Directories with the configuration, as Debian's packages have them.
@@ -163,7 +164,7 @@ is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '
 	like($run->(0, 'the only cluster, status', $using), qr/^pool: +\Q$pool\E$/m, 'the only cluster, status: its pool');
 	$run->(0, '-D is a configuration directory', qr/^$/, 'verify', '-D' => $conf);
 	$run->(1, '-D is an empty directory', qr/pg_control/, 'verify', '-D' => "$etc/18/empty");
-	$run->(3, '--config-file counts more', qr/could not read/, 'verify', '-D' => $data, '--config-file' => "$etc/none.conf");
+	$run->(1, '--config-file counts more', qr/could not read/, 'verify', '-D' => $data, '--config-file' => "$etc/none.conf");
 	{
 		local $ENV{PGDATA} = $conf;
 		$run->(0, 'PGDATA is a configuration directory', qr/^$/, 'verify');
@@ -182,10 +183,10 @@ is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '
 		[ 0, '-c in one word', '-D', $data, "-cconfig_file=$conf/postgresql.conf", '-c', 'port=1' ],
 		[ 0, '--config-file', "--config-file=$conf/postgresql.conf" ],
 		[ 0, '-D', '-D', $conf ],
-		[ 3, 'relative', '-D', $data, '-c', 'config_file=postgresql.conf' ],
-		[ 3, 'a missing file', '-D', $data, '-c', "config_file=$etc/none.conf" ],
-		[ 3, 'nothing', '-i' ],
-		[ 3, 'a word that lacks its value', '-c' ])
+		[ 1, 'relative', '-D', $data, '-c', 'config_file=postgresql.conf' ],
+		[ 1, 'a missing file', '-D', $data, '-c', "config_file=$etc/none.conf" ],
+		[ 1, 'nothing', '-i' ],
+		[ 1, 'a word that lacks its value', '-c' ])
 	{
 		my ($exit, $name, @command) = @$case;
 
@@ -194,11 +195,11 @@ is((pcache($node, 'verify', '--config-file' => "$data/elsewhere.conf"))[0], 0, '
 	}
 	append_to_file("$etc/other.conf", slurp_file("$data/elsewhere.conf") . "\ndata_directory = '" . $none->data_dir . "'\n");
 	$started->('-c', "config_file=$etc/other.conf");
-	$run->(3, 'last started with the configuration of another cluster', undef, 'verify', '-D' => $data);
+	$run->(1, 'last started with the configuration of another cluster', undef, 'verify', '-D' => $data);
 	$started->('-D', $none->data_dir);
-	$run->(3, 'a copy, together with postmaster.opts', undef, 'verify', '-D' => $data);
+	$run->(1, 'a copy, together with postmaster.opts', undef, 'verify', '-D' => $data);
 	unlink "$data/postmaster.opts";
-	append_to_file("$data/postmaster.opts", $_), $run->(3, 'damaged postmaster.opts', undef, 'verify', '-D' => $data)
+	append_to_file("$data/postmaster.opts", $_), $run->(1, 'damaged postmaster.opts', undef, 'verify', '-D' => $data)
 	  for '', ' "', '"-c" "', ' "-c" "config_file=', "\0";
 
 	# by a server
@@ -236,7 +237,7 @@ patch_superblock($pool, format_version => 7);
 is($rc, 0, 'status of another format version: exit status');
 like($out, qr/^format version: +7$/m, 'status of another format version: the version');
 unlike($out, qr/^capacity:/m, 'status of another format version: nothing beyond the frozen part');
-patch_superblock($pool, format_version => 2, saved_at => 2**62, state => 77, mode => 88);
+patch_superblock($pool, format_version => 3, saved_at => 2**62, state => 77, mode => 88);
 ($rc, $out, $err) = pcache($node, 'status', '--json');
 is($rc, 0, 'status of nonsense: exit status');
 is(eval { decode_json($out)->{state} }, 'unknown', 'status of nonsense: valid JSON');
