@@ -108,6 +108,16 @@ cold('a hole in its head', qr/^the pool file has a hole where it may have said/,
 cold('both superblocks damaged', qr/checksum|CRC/i, sub { damage_superblock($pool, 'saved_pages', 0, COPY_OFFSET) });
 cold('another version of the format', qr/^the pool has format version 9, this server has 3$/,
 	sub { patch_superblock($pool, format_version => 9) });
+# version 1.0.0 had its own cache, and no buffer headers in the pool
+cold('a pool of version 1.0.0', qr/^the pool has format version 2, this server has 3$/,
+	sub {
+		my $sb = read_superblock($pool);
+		my $headers = DESCRIPTORS_OFFSET + $sb->{capacity} * DESCRIPTOR_SIZE;
+
+		write_bytes($pool, $headers, "\0" x ($sb->{blocks_offset} - $headers));
+		patch_superblock($pool, format_version => 2);
+	});
+is(read_superblock($pool)->{format_version}, 3, 'a pool of version 1.0.0: is replaced');
 cold('another major version', qr/^the pool belongs to PostgreSQL 12 /, sub { patch_superblock($pool, pg_major => 12) });
 cold('an offset that leads out of the file', qr/ bytes/, sub { patch_superblock($pool, blocks_offset => sub { $_[0] + 2**40 }) });
 cold('a state that is unknown', qr/^the state of the pool is 77, /, sub { patch_superblock($pool, state => 77) });

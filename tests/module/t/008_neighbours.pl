@@ -63,6 +63,18 @@ $other->stop;
 cold_start($node, qr/^the pool belongs to the cluster with system identifier/, 'and back');
 warm_restart($node, 'and back, and warm');
 
+# A copy of a cluster that is down is the same cluster, until one of the two runs.
+my $twin = PostgreSQL::Test::Cluster->new('twin');
+warm_pages($node);
+$node->stop;
+mkdir $twin->basedir;
+system_or_bail('cp', '-a', $node->data_dir, $twin->data_dir);
+$twin->append_conf('postgresql.conf', 'port = ' . $twin->port . "\nunix_socket_directories = '" . $twin->host . "'");
+is(start_and_compare($twin, 'a twin')->{start}, 'warm', 'a twin in the place of a cluster that is down: warm');
+change_tables($twin);
+$twin->stop;
+cold_start($node, qr/^the pool was saved at checkpoint /, 'the cluster after its twin has run');
+
 # With a directory of its own a copy is like any cluster.
 $copy->append_conf('postgresql.conf', "pcache.directory = '" . pool_dir($copy) . "'");
 cold_start($copy, qr/^the pool was created by this start$/, 'a copy with a directory of its own');
