@@ -193,8 +193,8 @@ powercut_set_up() {
 	cat >>$PGDATA/postgresql.conf <<END
 shared_buffers = 32MB
 persistent_cache_mode = always
+persistent_cache_directory = '$POOL'
 persistent_cache_required = on
-persistent_cache_numa = bind
 checkpoint_timeout = 30s
 log_checkpoints = on
 max_wal_size = 64MB

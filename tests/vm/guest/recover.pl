@@ -33,8 +33,10 @@ use lib "$FindBin::RealBin/../../torture";
 use File::Path qw(make_path remove_tree);
 use Getopt::Long;
 
+use LibraryPool;
 use PageCompare qw(verify_pages);
 use Programs;
+use ServerKind;
 use Torture::Compare;
 use Torture::Contents;
 use Torture::Log;
@@ -46,6 +48,7 @@ use Torture::State;
 %opt = (whole => 1);
 GetOptions(\%opt, 'pg-bin=s', 'pgdata=s', 'pool=s', 'work=s', 'mode=s', 'acknowledged=s') or die "usage: see perldoc $0\n";
 $bin = $opt{'pg-bin'};
+$server = ServerKind->new($bin);
 $dir = $work = $opt{work};
 $port = 5432;
 $ENV{PGHOST} = '/tmp';
@@ -79,7 +82,7 @@ sub stop
 }
 
 # B is alone with its files, so it need not sync them.
-sub start_b { return start($b, "$dir/b.log", 'persistent_cache_mode=off', 'wal_sync_method=fdatasync', 'fsync=off') }
+sub start_b { return start($b, "$dir/b.log", $server->without_pool, 'wal_sync_method=fdatasync', 'fsync=off') }
 
 sub finish
 {
@@ -92,12 +95,10 @@ unlink "$a/postmaster.pid";
 my ($sb, $descs) = read_pool($opt{pool});
 my %tags;
 $tags{ $_->{tag} }++ for @$descs;
-problem("sealed twice: $_") for grep { $tags{$_} > 1 } sort keys %tags;
-check_lsns($descs) if $opt{mode} eq 'always';
-say_line("  superblock: state $sb->{state}, " . scalar(@$descs) . ' slots are sealed');
+problem("in the pool twice: $_") for grep { $tags{$_} > 1 } sort keys %tags;
+say_line("  superblock: state $sb->{state}, " . scalar(@$descs) . ' pages are saved');
 
 copy_dir($a, $b);
-unlink "$b/pg_pcache";
 my $wal = readlink "$b/pg_wal";
 if (defined $wal)
 {
@@ -114,8 +115,9 @@ check_log("$dir/a.log", 'A');
 check_log("$dir/b.log", 'B');
 my ($line, $dropped) = outcome("$dir/a.log");
 say_line("  A: $line $dropped");
-# A save that was cut off is not believed.
-problem("A is cold: $line") if $line !~ /^kept [1-9]/ && ($opt{mode} eq 'always' || $line !~ /was not shut down cleanly/);
+# In mode planned_restart, a save that was cut off is not believed.
+my ($why) = $opt{mode} eq 'always' ? judge_after_power_loss($line, ledger => 1) : $line =~ /^kept [1-9]|was not shut down cleanly/ ? undef : $line;
+problem("A is cold: $why") if defined $why;
 
 my ($result, $dead_in_a) = compare_files($a, $b);
 start_b() or problem('B does not start again');
