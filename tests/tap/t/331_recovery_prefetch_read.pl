@@ -354,30 +354,29 @@ VACUUM (FREEZE) t, before;
 	return;
 }
 
-# With a pool that has everything nothing is read.
+# With a pool that has kept pages, others are read ahead.
 sub kept_pages
 {
 	return if !has_cache();
 	my $node = new_node('kept', mode => 'always', shared_buffers => '64MB', conf => "full_page_writes = off\nwal_level = replica");
-	my ($expected, $offset, $prefetch, $hit, $reads);
+	my ($expected, $offset, $outcome, $prefetch, $hit);
 
 	$node->start;
 	load_data($node);
 	warm_up($node);
 	$node->safe_psql('postgres', 'CHECKPOINT');
-	$node->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 1');
+	$node->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id % 7 = 1 AND id > 10000');
 	$expected = checksums($node, tables => [LOGGED]);
-	wait_for_seals(2);
-	kill_all($node);
+	kill_seen($node);
 
 	$offset = log_offset($node);
 	$node->append_conf('postgresql.conf', "$direct = worker");
 	$node->start;
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', 'kept pages: a warm start') or diag($outcome->{reason} // '');
 	($prefetch, $hit) = counted($node);
-	$reads = $node->safe_psql('postgres', q{SELECT coalesce(sum(reads), 0) FROM pg_stat_io WHERE backend_type = 'startup' AND object = 'relation'});
-	is($prefetch, 0, 'kept pages: nothing is read ahead');
-	is($reads, 0, 'kept pages: nor by redo');
-	cmp_ok($hit, '>', 500, 'kept pages: they are found');
+	cmp_ok($prefetch, '>', 0, 'kept pages: what was changed is read ahead');
+	cmp_ok($hit, '>', 0, 'kept pages: others are found');
 	is(checksums($node, tables => [LOGGED]), $expected, 'kept pages: contents are right');
 	$node->stop;
 	return;
