@@ -475,7 +475,7 @@ TestFile(void **state)
 	free(path);
 }
 
-/* Only what is a pool, or is said to be one, may become one. */
+/* Only what is a pool may become one. */
 static void
 TestMayFormat(void **state)
 {
@@ -484,7 +484,6 @@ TestMayFormat(void **state)
 		offsetof(PCacheSuperblock, magic), offsetof(PCacheSuperblock, tail)
 	};
 	PCachePool	pool;
-	PCacheRecord record = {.directory = "/somewhere/else"};
 	PCacheError err;
 
 	strcpy(pool.path, Join(dir, "pool"));
@@ -498,16 +497,12 @@ TestMayFormat(void **state)
 		WriteFile(pool.path, bytes, sizeof(bytes));
 		pool.fd = open(pool.path, O_RDONLY);
 		assert_true(pool.fd >= 0);
-		strcpy(record.directory, "/somewhere/else");
-		assert_int_equal(PCachePoolMayFormat(&pool, NULL, &err), i >= 0);
-		assert_int_equal(PCachePoolMayFormat(&pool, &record, &err), i >= 0);
-		strcpy(record.directory, dir);
-		assert_true(PCachePoolMayFormat(&pool, &record, &err));
+		assert_int_equal(PCachePoolMayFormat(&pool, &err), i >= 0);
 		close(pool.fd);
 	}
 	WriteFile(pool.path, "", 0);
 	pool.fd = open(pool.path, O_RDONLY);
-	assert_false(PCachePoolMayFormat(&pool, NULL, &err));
+	assert_false(PCachePoolMayFormat(&pool, &err));
 	assert_contains(err.message, "is not a persistent cache pool");
 	assert_contains(err.message, pool.path);
 	assert_true(err.hint[0] != '\0');

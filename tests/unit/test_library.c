@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_library.c
- *	  Unit tests of what is another thing in pools of the library.
+ *	  Unit tests of what the library asks of a pool, beside what test_gate.c has.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -31,7 +31,6 @@ TestGeometry(void **state)
 {
 	static const uint64 capacities[] = {1, 16, 32767, 32768, 32769, 1048576, PCACHE_MAX_CAPACITY};
 
-	assert_true(PCacheIsLibrary());
 	assert_int_equal(PCACHE_FORMAT_VERSION, 3);
 	for (int i = 0; i < lengthof(capacities); i++)
 	{
@@ -53,44 +52,18 @@ TestGeometry(void **state)
 	}
 }
 
-/* The library has no record in the data directory. */
-static void
-TestNoRecord(void **state)
-{
-	char	   *directory = MakeTempDirectory("/tmp");
-	PCacheRecord record = {.capacity = 16};
-	PCacheError err;
-
-	strcpy(record.directory, "/dev/shm/pool");
-	assert_true(PCacheRecordMayBeWritten(directory, record.directory, &err));
-	assert_false(PCacheRecordMayBeWritten(directory, "/dev/shm/a\nb", &err));
-	assert_true(PCacheRecordWrite(directory, 0600, &record, &err));
-	assert_int_equal(PCacheRecordRead(directory, &record, &err), PCACHE_RECORD_MISSING);
-	/* nothing was written */
-	assert_int_equal(rmdir(directory), 0);
-	free(directory);
-}
-
-/* Nor a default directory. */
+/* The directory is absolute, and outside of the data directory. */
 static void
 TestDirectory(void **state)
 {
-	char		directory[MAXPGPATH];
 	char		name[MAXPGPATH];
 	PCacheError err;
 
-	assert_false(PCacheIsDefaultDirectory(NULL));
-	assert_false(PCacheIsDefaultDirectory("pg_pcache"));
-	PCacheFindDirectory("/pgdata", NULL, NULL, directory);
-	assert_string_equal(directory, "");
-	assert_false(PCacheDirectoryIsAllowed("/pgdata", NULL, directory, &err));
+	assert_false(PCacheDirectoryIsAllowed("/pgdata", "", &err));
 	assert_string_equal(err.message, "\"pcache.directory\" is not set");
-	PCacheFindDirectory("/pgdata", "relative", NULL, directory);
-	assert_false(PCacheDirectoryIsAllowed("/pgdata", "relative", directory, &err));
-	PCacheFindDirectory("/pgdata", "/pgdata/pg_pcache", NULL, directory);
-	assert_false(PCacheDirectoryIsAllowed("/pgdata", "/pgdata/pg_pcache", directory, &err));
-	PCacheFindDirectory("/pgdata", "/dev/shm/x", NULL, directory);
-	assert_true(PCacheDirectoryIsAllowed("/pgdata", "/dev/shm/x", directory, &err));
+	assert_false(PCacheDirectoryIsAllowed("/pgdata", "relative", &err));
+	assert_false(PCacheDirectoryIsAllowed("/pgdata", "/pgdata/pg_pcache", &err));
+	assert_true(PCacheDirectoryIsAllowed("/pgdata", "/dev/shm/x", &err));
 
 	strcpy(name, "/dev//shm/./x/");
 	assert_true(PCacheCanonicalDirectory(name, &err));
@@ -117,7 +90,7 @@ MakeSuperblock(void)
 	};
 }
 
-/* A pool goes with the cluster and with pg_control, and needs no record. */
+/* A pool goes with the cluster and with pg_control. */
 static void
 TestGates(void **state)
 {
@@ -138,8 +111,8 @@ TestGates(void **state)
 	PCacheSuperblockSetClean(&sb, &control, 3);
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
 
-	/* a pool of the patched server is none of ours, and has no headers */
-	sb.format_version = PCACHE_PATCHED_FORMAT;
+	/* a pool of 1.0.0 has another format, and no headers */
+	sb.format_version = 2;
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_VERSION);
 	sb.format_version = PCACHE_FORMAT_VERSION;
 	sb.blocks_offset = g.headers_offset;
@@ -158,11 +131,10 @@ TestGates(void **state)
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_DIRTY);
 	sb.state = PCACHE_STATE_CLEAN;
 
-	PCacheSetCompleted(&page_facts, &sb, &facts);
-	assert_true(page_facts.is_ledger);
+	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_true(page_facts.all_written);
 	control.state = DB_SHUTDOWNED_IN_RECOVERY;
-	PCacheSetCompleted(&page_facts, &sb, &facts);
+	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_false(page_facts.all_written);
 	assert_int_equal(page_facts.redo, 0x1000);
 }
@@ -387,7 +359,7 @@ TestKilled(void **state)
 	memcpy(facts.boot_id, sb.boot_id, sizeof(facts.boot_id));
 	seen->number = 1;
 	PCacheSightingMake(seen, &control, (int64) time(NULL) * PCACHE_NSEC);
-	assert_true(PCacheWatermarkFromDisk(&seen->written, 1, end, segment_size));
+	assert_true(PCacheWatermarkFromDisk(&seen->wal, 1, end, segment_size));
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
 
 	sb.mode = PERSISTENT_CACHE_PLANNED_RESTART;
@@ -417,20 +389,20 @@ TestKilled(void **state)
 	assert_int_equal(pwrite(fd, "x", 1, 4990), 1);
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_WATERMARK);
 	assert_int_equal(pwrite(fd, "w", 1, 4990), 1);
-	seen->written.witness = 0;
+	seen->wal.witness = 0;
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_WATERMARK);
-	assert_true(PCacheWatermarkFromDisk(&seen->written, 1, end, segment_size));
+	assert_true(PCacheWatermarkFromDisk(&seen->wal, 1, end, segment_size));
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
 
 	/* files must be as they were, if the clock was not set back */
-	PCacheSetCompleted(&page_facts, &sb, &facts);
+	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_false(page_facts.all_written);
 	assert_true(page_facts.unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
 	seen->clock_offset += PCACHE_NSEC;
-	PCacheSetCompleted(&page_facts, &sb, &facts);
+	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_int_equal(page_facts.unchanged_since, 1);
 	seen->clock_offset -= 2 * PCACHE_NSEC;
-	PCacheSetCompleted(&page_facts, &sb, &facts);
+	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_true(page_facts.unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
 
 	/* once it is saved, it is that of this pg_control */
@@ -444,7 +416,7 @@ TestKilled(void **state)
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_CONTROL_STATE);
 	control.state = DB_SHUTDOWNED;
 	PCacheSuperblockSetClean(&sb, &control, 3);
-	PCacheSetCompleted(&page_facts, &sb, &facts);
+	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_int_equal(page_facts.unchanged_since, 0);
 
 	close(fd);
@@ -455,7 +427,7 @@ TestKilled(void **state)
 	free(directory);
 }
 
-/* The library writes what is before the blocks, and leaves out slots on bad ones. */
+/* The server writes what is before the blocks, and leaves out slots on bad ones. */
 static void
 TestBadBlocks(void **state)
 {
@@ -484,7 +456,6 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(TestGeometry),
-		cmocka_unit_test(TestNoRecord),
 		cmocka_unit_test(TestDirectory),
 		cmocka_unit_test(TestGates),
 		cmocka_unit_test(TestMinors),

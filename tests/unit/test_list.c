@@ -1283,9 +1283,7 @@ IsKept(const PCacheDescriptor *entry, int slot, uint64 checkpoint, const char *h
 	PCachePageFacts facts = {
 		.file_size = PG_UINT64_MAX,
 		.drop_unlogged = true,
-		.completed_epoch = PG_UINT64_MAX,
 		.redo = LsnOf(world.redo_k[checkpoint]),
-		.is_ledger = true,
 		.generation = GenerationOf(checkpoint),
 		.sums_only = true,
 		.media = &no_bad_blocks,

@@ -10,5 +10,5 @@ $(OUT)/test_list: test_list.c unit.h interleave.h $(LIBRARY)/pcache_list.c $(wil
 		$(wildcard ../../src/include/storage/pcache*.h) Makefile test_list.mk
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
-		-DPCACHE_SERVER_FORMAT=3 -I$(LIBRARY) -ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
+		-I$(LIBRARY) -ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
 		$(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_range.c -lcmocka $(PG)/src/port/libpgport_srv.a -lm

@@ -1149,7 +1149,7 @@ BadCopy(void **state)
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
 	assert_false(PCacheMediaRangeIsBad(&report, PCACHE_SUPERBLOCK_OFFSET, PCACHE_SUPERBLOCK_SIZE));
 	assert_true(PCacheMediaRangeIsBad(&report, PCACHE_COPY_OFFSET, PCACHE_SUPERBLOCK_SIZE));
-	assert_false(PCacheMediaRangeIsBad(&report, PCACHE_WATERMARK_OFFSET, PCACHE_CACHE_LINE));
+	assert_false(PCacheMediaRangeIsBad(&report, PCACHE_NOTES_OFFSET, PCACHE_CACHE_LINE));
 }
 
 static void

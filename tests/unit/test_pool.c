@@ -179,7 +179,7 @@ ExpectNewPool(int fd, const PCacheSuperblock *sb)
 	assert_memory_equal(sb->boot_id, boot_id, PCACHE_UUID_LEN);
 	assert_memory_equal(sb->reserved, zeros, sizeof(sb->reserved));
 
-	/* no watermark, and all slots free */
+	/* no notes, and all slots free */
 	for (uint64 offset = 8192; offset < MIB(2); offset += sizeof(rest))
 	{
 		assert_int_equal(pread(fd, rest, sizeof(rest), offset), sizeof(rest));
@@ -1233,7 +1233,7 @@ static void
 TestHoles(void **state)
 {
 	static const uint64 heads[] = {
-		PCACHE_SUPERBLOCK_OFFSET, PCACHE_COPY_OFFSET, PCACHE_WATERMARK_OFFSET,
+		PCACHE_SUPERBLOCK_OFFSET, PCACHE_COPY_OFFSET, PCACHE_NOTES_OFFSET,
 		PCACHE_DESCRIPTORS_OFFSET - 4096
 	};
 	PCachePool	pool;
@@ -1303,7 +1303,7 @@ TestHoles(void **state)
 	 */
 	for (int i = 0; i < lengthof(heads); i++)
 	{
-		bool		is_superblock = heads[i] < PCACHE_WATERMARK_OFFSET;
+		bool		is_superblock = heads[i] < PCACHE_NOTES_OFFSET;
 
 		CreateFull(&pool, &sb);
 		PunchHole(&pool, heads[i], 4096);

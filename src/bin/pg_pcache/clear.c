@@ -113,8 +113,6 @@ FreeSlotsIn(Rebuild *r, const PCacheRangeList *list)
 	DrainPool(r);
 }
 
-#define COPY_NOTES_SIZE	(PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote))
-
 /* What of the metadata in a range can still be read. */
 typedef struct SavedSectors
 {
@@ -226,11 +224,11 @@ SetStateAvoiding(Rebuild *r, uint32 state)
 }
 
 /*
- * Sectors with notes at an offset may have been exchanged.  Of those that could
- * not be read before, nobody knows what they noted: now they are damaged.
+ * Sectors with a note at an offset may have been exchanged.  If they could not be read
+ * before, nobody knows what it said: now it is damaged.
  */
 static void
-RestoreNotes(const Rebuild *r, const PCacheByteRange *range,
+RestoreNote(const Rebuild *r, const PCacheByteRange *range,
 			 const SavedSectors *saved, uint64 offset, uint64 length)
 {
 	for (uint64 done = 0; done < saved->length; done += SECTOR_SIZE)
@@ -249,8 +247,8 @@ RestoreNotes(const Rebuild *r, const PCacheByteRange *range,
 /*
  * Clear bad blocks, and what the pool remembers of memory errors: give their
  * part of the file back, and get a new one.
- * Pages in it are gone; of superblocks, watermark and its neighbour, and
- * descriptors what can be read is put back.  Each step leaves the pool valid.
+ * Pages in it are gone; of superblocks, notes and descriptors
+ * what can be read is put back.  Each step leaves the pool valid.
  */
 void
 ClearBadBlocks(Rebuild *r)
@@ -277,8 +275,7 @@ ClearBadBlocks(Rebuild *r)
 	{
 		const PCacheByteRange *range = &list.ranges[i];
 		bool		note = usable && !r->options->reset &&
-			(RangesOverlap(range, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect)) ||
-			 RangesOverlap(range, PCACHE_COPY_NOTES_OFFSET, COPY_NOTES_SIZE));
+			RangesOverlap(range, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
 		uint32		state = RebuildSuperblock(r)->state;
 		SavedSectors saved;
 
@@ -310,8 +307,7 @@ ClearBadBlocks(Rebuild *r)
 		RebuildStep("put-back");
 		if (note)
 		{
-			RestoreNotes(r, range, &saved, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
-			RestoreNotes(r, range, &saved, PCACHE_COPY_NOTES_OFFSET, COPY_NOTES_SIZE);
+			RestoreNote(r, range, &saved, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
 			RebuildStep("note-restored");
 			SetStateAvoiding(r, state);
 			RebuildStep("unmarked-for-note");

@@ -66,23 +66,6 @@ ReadControlFile(const PCacheOptions *options)
 }
 
 /*
- * Read PGDATA's record.  Returns false if there is none; a damaged one counts as
- * none, after a warning and with the error.
- */
-bool
-ReadClusterRecord(const PCacheOptions *options, PCacheRecord *record,
-				  PCacheError *err)
-{
-	PCacheRecordResult result = PCacheRecordRead(options->pgdata, record, err);
-
-	if (result == PCACHE_RECORD_ERROR)
-		pg_log_warning("%s", err->message);
-	else
-		err->message[0] = '\0';
-	return result == PCACHE_RECORD_OK;
-}
-
-/*
  * The PID of the server (or of the single-user backend) that runs on this
  * data directory, or 0.
  */

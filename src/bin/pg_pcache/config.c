@@ -22,8 +22,14 @@
 #include "fe_utils/string_utils.h"
 #include "pg_pcache.h"
 
-/* For servers whose settings it knows by heart, only the makefile knows this. */
-#ifndef PCACHE_SERVER_BINDIR
+/*
+ * Where the server is, only the makefile for unpatched servers knows.  The patched one, of
+ * whose tree we are a part otherwise, preloads the library by itself.
+ */
+#ifdef PCACHE_SERVER_BINDIR
+#define PRELOADS_BY_ITSELF	false
+#else
+#define PRELOADS_BY_ITSELF	true
 #define PCACHE_SERVER_BINDIR ""
 #endif
 
@@ -34,8 +40,8 @@
 static int	server_version = 0;
 
 /*
- * The same as find_other_exec(), but another minor version will do: the library's
- * program is not updated together with the server.  It need not be installed, so
+ * The same as find_other_exec(), but another minor version will do: we are not
+ * updated together with the server.  It need not be installed, so
  * the server may also be where it was when this was compiled.
  */
 static int
@@ -86,8 +92,7 @@ FindPostgres(const PCacheOptions *options)
 
 	if (!searched)
 	{
-		int			rc = PCacheIsLibrary() ? FindAnyMinor(options, path) :
-			find_other_exec(options->argv0, "postgres", PG_BACKEND_VERSIONSTR, path);
+		int			rc = FindAnyMinor(options, path);
 
 		searched = true;
 		found = (rc == 0);
@@ -173,7 +178,7 @@ RunPostgres(const PCacheOptions *options, const char *directory,
 			(void) pg_strip_crlf(line);
 			values[i] = line;
 		}
-		else if (i == 0 || (values[0] != NULL && !PCacheIsLibrary()))
+		else if (i == 0)
 		{
 			pg_log_warning("could not read \"%s\" from the cluster's configuration",
 						   names[i]);
@@ -185,7 +190,7 @@ RunPostgres(const PCacheOptions *options, const char *directory,
 	pg_free(commands);
 }
 
-/* The default of a setting of the library, or NULL. */
+/* The default of one of our settings, or NULL. */
 static char *
 DefaultOf(const char *name)
 {
@@ -207,26 +212,20 @@ DefaultOf(const char *name)
  * unknown.  Returns false if the configuration cannot be read.
  *
  * If the first one is not known, for example since the configuration has an error,
- * the others count as unknown, too, and only the first one says why.  So the
- * library's program asks for one first that each server knows.  What such a server
- * then does not know of ours is not set; and of its own, that it has no such setting.
+ * the others count as unknown, too, and only the first one says why.  So we ask
+ * for one first that each server knows.  What a server then does not know of our
+ * settings is not set; and of its own, that it has no such setting.  The patched server
+ * answers for a setting by whichever of its names it was set.
  */
 bool
 AskPostgres(const PCacheOptions *options, const char *directory,
 			const char *config_file, int n, const char *const names[],
 			char *values[])
 {
-	const char **asked;
-	char	  **answers;
+	const char **asked = pg_malloc_array(const char *, n + 1);
+	char	  **answers = pg_malloc_array(char *, n + 1);
 	bool		known;
 
-	if (!PCacheIsLibrary())
-	{
-		RunPostgres(options, directory, config_file, n, names, values);
-		return values[0] != NULL;
-	}
-	asked = pg_malloc_array(const char *, n + 1);
-	answers = pg_malloc_array(char *, n + 1);
 	asked[0] = "data_directory";
 	memcpy(asked + 1, names, n * sizeof(*names));
 	RunPostgres(options, directory, config_file, n + 1, asked, answers);
@@ -288,7 +287,7 @@ ReadSetting(const PCacheOptions *options, const char *name)
 
 /*
  * Parse a size as the server does, into blocks, or -1.  "postgres -C" prints a
- * setting that it knows in blocks, and one of the library as somebody has written it.
+ * setting that it knows in blocks, and ours as somebody has written it.
  */
 static double
 ParseSizeSetting(const char *value)
@@ -360,8 +359,7 @@ ParseBlocks(const char *name, const char *value)
 }
 
 /*
- * Is this value of a Boolean setting true?  The library's is as somebody has
- * written it.
+ * Is this value of a Boolean setting true?  It is as somebody has written it.
  */
 static bool
 IsTrue(const char *value)
@@ -382,7 +380,7 @@ CanonicalMode(char *mode)
 {
 	static const char *const modes[] = {"off", "planned_restart", "always"};
 
-	if (!PCacheIsLibrary() || mode == NULL)
+	if (mode == NULL)
 		return mode;
 	for (int i = 0; i < lengthof(modes); i++)
 	{
@@ -469,13 +467,13 @@ ReadSizeSetting(const PCacheOptions *options, const char *name)
 }
 
 /*
- * The library has no place for the pool but what the configuration says, so give up
- * if that cannot be read.
+ * There is no place for the pool but what the configuration says, so give up if that
+ * cannot be read.
  */
 void
 RequireReadableConfiguration(void)
 {
-	if (!PCacheIsLibrary() || readable)
+	if (readable)
 		return;
 	pg_log_error("could not find out where the pool is: the server's configuration could not be read");
 	pg_log_error_hint("Give the directory of the pool with %s, if the verb has this option, or mend the configuration.",
@@ -485,7 +483,7 @@ RequireReadableConfiguration(void)
 
 /*
  * The directory of the pool, or NULL if the configuration names none.  For verbs
- * that look for the pool that there is: if the library's server was last started
+ * that look for the pool that there is: if the server was last started
  * with a directory on its command line, the pool is there.
  */
 char *
@@ -493,7 +491,7 @@ ReadPoolDirectory(const PCacheOptions *options)
 {
 	char	   *directory = ReadSetting(options, PCacheSetting("directory"));
 
-	if (directory == NULL && PCacheIsLibrary())
+	if (directory == NULL)
 	{
 		RequireReadableConfiguration();
 		AskWithServerArguments(options);
@@ -509,34 +507,29 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	static const char *const names[] = {
 		PCacheSetting("mode"), PCacheSetting("directory"), "shared_buffers",
 		PCacheSetting("size"), PCacheSetting("on_media_unknown"),
-		PCacheSetting("required"), "huge_pages", "io_method", "debug_io_direct",
-		/* the library's program only */
-		"shared_preload_libraries", "dynamic_library_path", "pcache.allow_unknown_minor"
+		PCacheSetting("required"), PCacheSetting("allow_unknown_minor"),
+		"io_method", "debug_io_direct", "shared_preload_libraries", "dynamic_library_path"
 	};
 	char	   *values[lengthof(names)] = {0};
 
-	ReadSettings(options, PCacheIsLibrary() ? lengthof(names) : lengthof(names) - 3,
-				 names, values);
+	ReadSettings(options, lengthof(names), names, values);
 	conf->mode = CanonicalMode(values[0]);
 	conf->directory = values[1];
 	conf->nbuffers = ParseBlocks(names[2], values[2]);
 	conf->pool_size = Max(ParseBlocks(names[3], values[3]), 0);
 	conf->cold_on_media_unknown = values[4] != NULL && pg_strcasecmp(values[4], "cold") == 0;
 	conf->required = IsTrue(values[5]);
-	conf->huge_pages = values[6] == NULL || strcmp(values[6], "off") != 0;
+	conf->allow_unknown_minor = IsTrue(values[6]);
+	conf->server_version = server_version;
 	conf->io_method = values[7];
 	conf->debug_io_direct = values[8];
-	conf->preloaded = !PCacheIsLibrary() || IsPreloaded(values[9]);
-	if (PCacheIsLibrary() && conf->preloaded)
+	conf->preloaded = PRELOADS_BY_ITSELF || IsPreloaded(values[9]);
+	if (conf->preloaded && !PRELOADS_BY_ITSELF)
 		RequireLibrary(options, values[9], values[10]);
-	for (int i = 3; i < 7; i++)
+	for (int i = 2; i < 7; i++)
 		free(values[i]);
-	free(values[2]);
 	free(values[9]);
 	free(values[10]);
-	conf->server_version = server_version;
-	conf->allow_unknown_minor = IsTrue(values[11]);
-	free(values[11]);
 }
 
 /* Is the next start to use the pool?  Warm stands for yes. */
@@ -565,22 +558,17 @@ ModeIsOff(const Configuration *conf)
 	return JudgeConfiguration(conf).refusal == PCACHE_OFF;
 }
 
-/*
- * The configuration, as the questions about the next start want it.  The library
- * has no mode always yet.
- */
+/* The configuration, as the questions about the next start want it. */
 PCacheNextConfig
 NextConfig(const Configuration *conf)
 {
 	PCacheNextConfig config = {
 		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 ?
 		PERSISTENT_CACHE_ALWAYS : PERSISTENT_CACHE_PLANNED_RESTART,
-		.directory = conf->directory,
 		.size = conf->pool_size,
 		.nbuffers = Max(conf->nbuffers, 0),
 		.cold_on_media_unknown = conf->cold_on_media_unknown,
 		.required = conf->required,
-		.huge_pages = conf->huge_pages,
 		.server_version = conf->server_version,
 		.allow_unknown_minor = conf->allow_unknown_minor,
 	};

@@ -5,17 +5,8 @@
  *
  * All is looked at before anything is changed (dropplan.c).  Then, in this
  * order, and each step durably before the next one: what an interrupted "init
- * --force" left, the pool, its directory if nothing else is in it, and last the
- * record.  On persistent memory, files are overwritten before they are removed.
- *
- * A drop that was interrupted is completed by running it again, since as long
- * as there is something to remove, the record still says where.  Nor does a
- * server that is started in between start wrongly: a record without a pool is
- * what a reboot of the host leaves of a tmpfs, so the server creates the pool
- * again, or says that it is gone.
- *
- * With the record removed first, nothing would say where the pool is, once the
- * settings are gone, and its memory would be lost until the host is restarted.
+ * --force" left, the pool, and its directory if nothing else is in it.  On
+ * persistent memory, files are overwritten before they are removed.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -94,16 +85,6 @@ RemoveDirectory(const DropPlan *plan, DropResult *result)
 	PCacheDirClose(&parent);
 }
 
-static void
-RemoveFromPgdata(const PCacheOptions *options, const char *path)
-{
-	if (unlink(path) < 0 && errno != ENOENT)
-		pg_fatal("could not remove file \"%s\": %m", path);
-	/* it reports errors itself */
-	if (fsync_fname(options->pgdata, true) != 0)
-		exit(EXIT_ERROR);
-}
-
 /* Do it. */
 static void
 CarryOut(const PCacheOptions *options, DropPlan *plan, DropResult *result)
@@ -128,15 +109,6 @@ CarryOut(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 
 	/* one that was started since found no lock to wait for on the way */
 	RefuseRunningServer(options->pgdata);
-	if (plan->remove_record)
-	{
-		char		tmp_path[MAXPGPATH + 8];
-
-		snprintf(tmp_path, sizeof(tmp_path), "%s.tmp", plan->record_path);
-		RemoveFromPgdata(options, tmp_path);
-		RemoveFromPgdata(options, plan->record_path);
-	}
-	RebuildStep("drop-record");
 }
 
 /* The configuration may ask for what was just dropped. */
@@ -165,10 +137,7 @@ WarnOfImage(const PCacheOptions *options)
 	if (lstat(path, &st) < 0)
 		return;
 	pg_log_warning("image \"%s\" is left", path);
-	if (PCacheIsLibrary())
-		pg_log_warning_hint("It holds pages of the cluster.  Remove it, too, if you are not going to load it.");
-	else
-		pg_log_warning_hint("Remove it, too: it holds pages of the cluster, and without the pool no load accepts it.");
+	pg_log_warning_hint("It holds pages of the cluster.  Remove it, too, if you are not going to load it.");
 }
 
 static bool
@@ -179,7 +148,7 @@ IsNothing(const DropPlan *plan, const DropResult *result)
 		if (plan->leftover_fd[i] >= 0)
 			return false;
 	}
-	return plan->pool.fd < 0 && !plan->remove_record && !plan->remove_directory;
+	return plan->pool.fd < 0 && !plan->remove_directory;
 }
 
 /* A path, or nothing if it is "". */
@@ -221,7 +190,6 @@ PrintResult(const DropResult *result, const char *directory)
 					 psprintf(_("%s stays: %s"), result->directory, result->directory_stays)) :
 			   AsPath(result->directory));
 	PrintField(NULL, "directory_removed", AsBoolean(removed));
-	PrintField("record", "record", AsPath(result->record));
 	PrintField(result->nothing ? NULL : "freed", "freed", AsBytes(result->freed));
 	PrintField(result->overwritten > 0 ? "overwritten" : NULL, "overwritten",
 			   AsBytes(result->overwritten));
@@ -238,7 +206,7 @@ DoDrop(const PCacheOptions *options)
 	result.nothing = IsNothing(&plan, &result);
 	if (!result.nothing && !options->dry_run)
 		CarryOut(options, &plan, &result);
-	if (!result.nothing && !plan.keeps_record)
+	if (!result.nothing)
 		WarnOfMode(options);
 	if (!options->dry_run)
 		WarnOfImage(options);

@@ -18,22 +18,15 @@
 typedef struct DropPlan
 {
 	ControlFileData *control;
-	PCacheRecordResult record_result;
-	PCacheRecord record;
 	char		directory[MAXPGPATH];	/* of the pool */
 	PCacheDir	dir;			/* the same, open if it exists */
 	PCachePool	pool;			/* open and locked, if there is one */
-	bool		is_recorded;	/* the record names the directory */
-	bool		keeps_record;	/* it names another one, and stays */
 	bool		is_untrusted;	/* nothing is looked at in the directory */
 	int			leftover_fd[DROP_MAX_LEFTOVERS];	/* locked; -1 if not to be
 													 * removed */
 	bool		overwrite_leftover[DROP_MAX_LEFTOVERS];
 	bool		overwrite_pool;
 	bool		remove_directory;
-	bool		remove_record;
-	char		record_path[MAXPGPATH];
-	char		default_directory[MAXPGPATH];	/* PGDATA/pg_pcache */
 } DropPlan;
 
 /* dropplan.c */

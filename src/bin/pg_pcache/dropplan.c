@@ -31,51 +31,21 @@ const char *const DropLeftoverNames[DROP_MAX_LEFTOVERS] = {
 	PCACHE_POOL_FILE_TMP, PCACHE_POOL_FILE_OLD
 };
 
-static void
-ReadRecord(const PCacheOptions *options, DropPlan *plan)
-{
-	PCacheError err;
-
-	snprintf(plan->record_path, sizeof(plan->record_path), "%s/%s",
-			 options->pgdata, PCACHE_RECORD_FILE);
-	if (!PCacheIsLibrary())
-		snprintf(plan->default_directory, sizeof(plan->default_directory), "%s/%s",
-				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
-	plan->record_result = PCacheRecordRead(options->pgdata, &plan->record, &err);
-	if (plan->record_result == PCACHE_RECORD_ERROR && !options->force)
-	{
-		PCacheSetHint(&err, _("Use %s to look for the pool by the configuration, and remove this file all the same."),
-					  "--force");
-		FailWith(&err);
-	}
-}
-
-/*
- * Where is the pool?  The record comes before the configuration, which may
- * already be that of a server without the cache.
- */
+/* Where is the pool? */
 static void
 ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 {
 	char	   *configured = NULL;
-	const char *directory = plan->default_directory;
+	const char *directory = options->directory;
 	PCacheError err;
 
-	if (options->directory != NULL)
-		directory = options->directory;
-	else if (plan->record_result == PCACHE_RECORD_OK)
-		directory = plan->record.directory;
-	else
+	if (directory == NULL)
+		directory = configured = ReadPoolDirectory(options);
+	if (directory == NULL)
 	{
-		configured = ReadPoolDirectory(options);
-		if (PCacheIsLibrary() && configured == NULL)
-		{
-			pg_log_error("\"%s\" is not set", PCacheSetting("directory"));
-			pg_log_error_hint("Give the directory of the pool with %s.", "--directory");
-			exit(EXIT_ERROR);
-		}
-		if (!PCacheIsDefaultDirectory(configured))
-			directory = configured;
+		pg_log_error("\"%s\" is not set", PCacheSetting("directory"));
+		pg_log_error_hint("Give the directory of the pool with %s.", "--directory");
+		exit(EXIT_ERROR);
 	}
 	if (strlcpy(plan->directory, directory, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", directory);
@@ -101,29 +71,22 @@ ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 			plan->is_untrusted = true;
 			break;
 	}
-	if (!plan->is_untrusted && strcmp(plan->directory, plan->default_directory) != 0 &&
-		PCacheIsInside(plan->directory, options->pgdata))
+	if (!plan->is_untrusted && PCacheIsInside(plan->directory, options->pgdata))
 	{
 		if (!options->force)
 			pg_fatal("directory \"%s\" is inside the data directory", plan->directory);
 		PCacheDirClose(&plan->dir);
 		plan->is_untrusted = true;
 	}
-	plan->is_recorded = plan->record_result == PCACHE_RECORD_OK &&
-		strcmp(plan->record.directory, plan->directory) == 0;
-	plan->keeps_record = plan->record_result == PCACHE_RECORD_OK &&
-		!plan->is_recorded;
 }
 
 /*
  * Is the pool that of this data directory?  If not, returns why, as a detail
  * of the message.
  *
- * A copy of the cluster, such as a standby, has the same system identifier.  If
- * its record was copied as well, only the incarnation tells that another server
- * has used the pool since.  The library has no record.  Whoever drops the pool of
- * the server that this one was copied from, while that is down, costs it a warm
- * start.
+ * A copy of the cluster, such as a standby, has the same system identifier.  Whoever
+ * drops the pool of the server that this one was copied from, while that is down,
+ * costs it a warm start.
  */
 static const char *
 WhyForeign(const DropPlan *plan, const PCacheSuperblocks *superblocks)
@@ -136,17 +99,6 @@ WhyForeign(const DropPlan *plan, const PCacheSuperblocks *superblocks)
 		return psprintf(_("It belongs to another cluster, with system identifier %llu; this one has %llu."),
 						(unsigned long long) sb->system_identifier,
 						(unsigned long long) plan->control->system_identifier);
-	if (PCacheIsLibrary())
-		return NULL;
-	if (plan->record_result != PCACHE_RECORD_OK)
-		return _("The data directory has no record of it.");
-	if (memcmp(sb->pool_uuid, plan->record.pool_uuid, PCACHE_UUID_LEN) != 0)
-		return psprintf(_("The pool that the data directory has a record of is another one, in \"%s\"."),
-						plan->record.directory);
-	if (sb->format_version == PCACHE_FORMAT_VERSION &&
-		sb->incarnation != 0 && plan->record.incarnation != 0 &&
-		sb->incarnation != plan->record.incarnation)
-		return _("Another server has used it since, perhaps on a copy of this data directory.");
 	return NULL;
 }
 
@@ -187,8 +139,7 @@ CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 	why = WhyForeign(plan, &superblocks);
 	if (why == NULL || options->force)
 		return;
-	if (!PCachePoolMayFormat(&plan->pool,
-							 plan->is_recorded ? &plan->record : NULL, &err))
+	if (!PCachePoolMayFormat(&plan->pool, &err))
 		pg_log_error("file \"%s\" is not a persistent cache pool", plan->pool.path);
 	else
 	{
@@ -202,34 +153,8 @@ CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 }
 
 /*
- * The pool that the record speaks of is not there.  Memory forgets; anything
- * else may just not be mounted.  A damaged record may speak of another place,
- * which nothing would name once it is removed.
- */
-static void
-ReportMissingPool(const PCacheOptions *options, const DropPlan *plan)
-{
-	if (plan->pool.fd < 0 && plan->record_result == PCACHE_RECORD_ERROR &&
-		options->directory == NULL)
-	{
-		pg_log_error("file \"%s\" is damaged, and there is no persistent cache pool in directory \"%s\"",
-					 plan->record_path, plan->directory);
-		pg_log_error_hint("Give the directory of the pool with %s; the file may still show it.",
-						  "--directory");
-		exit(EXIT_ERROR);
-	}
-	if (plan->pool.fd >= 0 || !plan->is_recorded || plan->is_untrusted ||
-		PCacheFsIsMemory(plan->record.fs_kind))
-		return;
-	pg_log_warning("there is no persistent cache pool in directory \"%s\"",
-				   plan->directory);
-	pg_log_warning_hint("If its file system (%s) is not mounted, the pool is still on it: mount it, and remove the file.",
-						PCacheFsKindName(plan->record.fs_kind));
-}
-
-/*
  * Find what an interrupted creation has left in the directory.  It is ours if
- * the pool is, or if the record says that ours was there.
+ * the pool is.
  */
 static void
 CheckLeftovers(const PCacheOptions *options, DropPlan *plan, DropResult *result)
@@ -262,7 +187,7 @@ CheckLeftovers(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 			pg_log_error_hint("Is another pg_pcache creating a pool there?");
 			exit(EXIT_ERROR);
 		}
-		if (plan->pool.fd < 0 && !plan->is_recorded && !options->force)
+		if (plan->pool.fd < 0 && !options->force)
 		{
 			close(fd);
 			pg_log_warning("file \"%s\" is left behind", path);
@@ -323,12 +248,11 @@ BecomesEmpty(const DropPlan *plan)
 static void
 CheckDirectory(DropPlan *plan, DropResult *result)
 {
-	bool		is_default = strcmp(plan->directory, plan->default_directory) == 0;
 	struct stat st;
 	struct stat parent_st;
 	int			parent;
 
-	if (plan->pool.fd < 0 && !plan->is_recorded && !is_default)
+	if (plan->pool.fd < 0)
 		return;
 	parent = openat(plan->dir.fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (parent < 0 || fstat(parent, &parent_st) < 0 || fstat(plan->dir.fd, &st) < 0)
@@ -360,18 +284,11 @@ PlanDrop(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 
 	plan->control = ReadControlFile(options);
 	RefuseRunningServer(options->pgdata);
-	ReadRecord(options, plan);
 	ChooseDirectory(options, plan);
 	if (plan->dir.fd >= 0)
 	{
 		CheckPool(options, plan, result);
 		CheckLeftovers(options, plan, result);
 		CheckDirectory(plan, result);
-	}
-	ReportMissingPool(options, plan);
-	if (!plan->keeps_record && plan->record_result != PCACHE_RECORD_MISSING)
-	{
-		plan->remove_record = true;
-		strlcpy(result->record, plan->record_path, sizeof(result->record));
 	}
 }

@@ -75,9 +75,6 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --keep               do not remove the image when it is loaded\n")},
 	{"strict", VERB_LOAD,
 	gettext_noop("      --strict             load nothing of an image that is damaged anywhere\n")},
-	{"trust", VERB_LOAD,
-		gettext_noop("      --trust              load an image that the data directory does not name;\n"
-					 "                           whoever can write it can become superuser\n")},
 	{"jobs", VERB_LOAD | VERB_SAVE,
 	gettext_noop("  -j, --jobs=NUM           use this many threads (default: 1)\n")},
 	{"to", VERB_SAVE,
@@ -105,10 +102,6 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --pages              compare pages with the data files, too\n")},
 	{"deep", VERB_VERIFY,
 	gettext_noop("      --deep               likewise, with a summary for each relation\n")},
-	{"restore-target-wal", VERB_CHECK | VERB_VERIFY,
-		gettext_noop("      --restore-target-wal\n"
-					 "                           run restore_command to ask the archive of a standby for\n"
-					 "                           newer timelines\n")},
 	{"relations", VERB_STATUS,
 	gettext_noop("      --relations[=NUM]    list the relations with most pages (default: 10)\n")},
 	{"dbname", VERB_STATUS,

@@ -54,7 +54,6 @@ typedef struct ImageBuffer
 typedef struct ImageInfo
 {
 	Image		image;
-	bool		named;			/* PGDATA's record names it */
 	bool		verified;		/* the rest is known */
 	uint64		damaged_chunks;
 	uint64		damaged_pages;	/* in them */
@@ -103,7 +102,6 @@ extern void ChunkDigest(const char *data, size_t size, uint8 *digest);
 extern void ImageDigest(const PCacheImageHeader *header,
 						const PCacheSuperblock *sb,
 						const PCacheImageEntry *entries, uint8 *digest);
-extern bool ImageIsNamed(const Image *image, const PCacheRecord *record);
 
 /* imageinfo.c */
 extern PCacheVerdict JudgeImage(const Rebuild *r, const Image *image);

@@ -3,14 +3,9 @@
  * imagedigest.c
  *	  What an image is recognized by.
  *
- * "pg_pcache save" has PGDATA's record name the image by a digest that stands
- * for all of it, and "pg_pcache load" believes no other one.  Who can write the
- * image, but not PGDATA, therefore cannot put a page of theirs into the pool.
- *
- * A list is named by nobody.  It only proposes which pages are read from the data
- * files, so a forged one gets no other contents into the pool than these.
- * Besides, it may be of an earlier stop, or of the primary of a standby, and
- * neither is known to the record.
+ * A digest in the header stands for all of the image.  It tells what is damaged, and
+ * not who has made it: an image is trusted as a pool is, because nobody else may write
+ * to the file, nor exchange it, see OpenFile().
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -73,20 +68,4 @@ ImageDigest(const PCacheImageHeader *header, const PCacheSuperblock *sb,
 	};
 
 	Digest(pieces, lengthof(pieces), digest);
-}
-
-/*
- * Is an image that was opened, and so has the digest that its header says, the
- * one that PGDATA's record names?  record is NULL if there is none.
- *
- * The library has no record, so it trusts an image as it trusts a pool: nobody
- * else may write to the file, nor exchange it, see OpenFile().
- */
-bool
-ImageIsNamed(const Image *image, const PCacheRecord *record)
-{
-	if (PCacheIsLibrary())
-		return image->header.kind == PCACHE_IMAGE_PAGES;
-	return record != NULL &&
-		memcmp(image->header.digest, record->image, PCACHE_DIGEST_LEN) == 0;
 }

@@ -97,43 +97,34 @@ CheckChunks(const PCacheOptions *options, Image *image, ImageInfo *info)
 
 /*
  * Would the pool gates keep what is in the image, or what a list proposes, in a
- * pool on media without any flaw?  And is it the image that PGDATA names, unless
- * the user trusts any?  Of r only what the cluster tells is looked at.
+ * pool on media without any flaw?  Of r only what the cluster tells is looked at, and
+ * which pool there is.
  */
 PCacheVerdict
 JudgeImage(const Rebuild *r, const Image *image)
 {
-	const PCacheRecord *record = r->have_record ? &r->record : NULL;
-	const PCacheOptions *options = r->options;
+	const PCacheSuperblock *pool = &r->superblocks.chosen;
 	const PCacheSuperblock *sb = &image->superblock;
 	PCacheVerdict verdict;
 	Judge		judge;
 
 	if (image->header.kind == PCACHE_IMAGE_LIST)
 		return JudgeList(r, image);
-	GatherClusterFacts(r, false, &judge);
+	GatherClusterFacts(r, &judge);
 	judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	judge.facts.media = &judge.media;
 	judge.facts.file_size = sb->pool_size;
 	verdict = PCachePoolGate(sb, &judge.facts);
 	if (verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_CLEAN)
-	{
-		/* last, since the record of a stale one names none */
-		if (options->trust || ImageIsNamed(image, record))
-			return verdict;
-		verdict = PCacheRefuse(PCACHE_COLD_IMAGE,
-							   _("it is not the one that the data directory names, so somebody may have changed it"));
-		PCacheSetHint(&verdict.why, "%s",
-					  _("If you know that nobody has, run \"pg_pcache load\" with option --trust.  Whoever has changed an image that is loaded can become superuser."));
 		return verdict;
-	}
-	if (record != NULL && memcmp(sb->pool_uuid, record->pool_uuid, PCACHE_UUID_LEN) == 0 &&
-		record->incarnation != 0 && sb->incarnation != record->incarnation)
-		return PCacheRefuse(PCACHE_COLD_INCARNATION,
-							_("the server has been run since it was saved (%s)"), verdict.why.message);
 	if (verdict.refusal == PCACHE_WARM)
 		return PCacheRefuse(PCACHE_COLD_IMAGE,
 							_("it is not the image of a pool that was saved by a clean shutdown"));
+	if (PoolIsOurs(r) && pool->format_version == PCACHE_FORMAT_VERSION &&
+		memcmp(sb->pool_uuid, pool->pool_uuid, PCACHE_UUID_LEN) == 0 &&
+		pool->incarnation != 0 && sb->incarnation != pool->incarnation)
+		return PCacheRefuse(verdict.refusal,
+							_("the server has been run since it was saved (%s)"), verdict.why.message);
 	return verdict;
 }
 
@@ -142,10 +133,8 @@ static void
 VerifyImage(const PCacheOptions *options, const Image *image, ImageInfo *info)
 {
 	Rebuild		r = {.options = options};
-	PCacheError err;
 
 	r.control = ReadControlFile(options);
-	r.have_record = ReadClusterRecord(options, &r.record, &err);
 	ReadConfiguration(options, &r.conf);
 	info->verdict = JudgeImage(&r, image);
 	if (info->verdict.refusal != PCACHE_WARM)
@@ -179,10 +168,6 @@ PrintInfo(const ImageInfo *info)
 	PrintField(NULL, "pages_saved", AsNumber(sb->saved_pages));
 	PrintField("created", "created", AsTime(header->created_at));
 	PrintField("image uuid", "image_uuid", AsString(FormatUuid(header->image_uuid)));
-	PrintField("named", "named",
-			   Shown(AsBoolean(info->named), is_list ? _("no, a list need not be") :
-					 PCacheIsLibrary() ? _("no, an image need not be") :
-					 info->named ? _("yes, by the data directory") : _("no")));
 	PrintField("pool uuid", "pool_uuid", AsString(FormatUuid(sb->pool_uuid)));
 	PrintField("system identifier", "system_identifier", AsIdentifier(header->system_identifier));
 	PrintField("postgresql version", "postgresql_version", AsNumber(header->pg_major));
@@ -220,7 +205,6 @@ ShowImage(const PCacheOptions *options)
 {
 	ImageInfo	info = {.verified = options->verb == VERB_VERIFY};
 	Image	   *image = &info.image;
-	PCacheRecord record;
 	PCacheError err;
 
 	LocateImage(options, image);
@@ -233,10 +217,6 @@ ShowImage(const PCacheOptions *options)
 		case IMAGE_UNUSABLE:
 			FailWith(&err);
 	}
-	/* a record that cannot be read names none; verify says why, below */
-	info.named = ImageIsNamed(image,
-							  PCacheRecordRead(options->pgdata, &record, &err) == PCACHE_RECORD_OK ?
-							  &record : NULL);
 	if (info.verified)
 	{
 		RefuseRunningServer(options->pgdata);

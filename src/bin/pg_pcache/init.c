@@ -3,9 +3,8 @@
  * init.c
  *	  pg_pcache init: create the pool.
  *
- * All is looked at before anything is changed.  Then the pool is made, and last
- * the record tells the server that it is there, and where.  A failure, or a
- * signal, on the way undoes what was made, and with --force puts back the old
+ * All is looked at before anything is changed.  Then the pool is made.  A failure,
+ * or a signal, on the way undoes what was made, and with --force puts back the old
  * pool, which until then has another name.  Nothing old can be taken for the new,
  * as it has another UUID.
  *
@@ -29,18 +28,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/file_perm.h"
 #include "common/logging.h"
 #include "rebuild.h"
 
 /* Everything that init finds out before it starts. */
 typedef struct InitPlan
 {
-	char		default_directory[MAXPGPATH];	/* PGDATA/pg_pcache */
 	char		directory[MAXPGPATH];	/* of the pool, links resolved */
 	PCacheDir	existing;		/* the part of it that exists, open */
-	bool		is_default;		/* the pool is in PGDATA */
-	bool		is_configured;	/* persistent_cache_directory names it */
 	PCachePool	old_pool;		/* open and locked, if there is one */
 	bool		in_place;		/* no room for both */
 	uint64		capacity;
@@ -150,16 +145,7 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 {
 	char		directory[MAXPGPATH];
 	char	   *configured = ReadSetting(options, PCacheSetting("directory"));
-	PCacheRecord record;
 	PCacheError err;
-
-	if (PCacheIsDefaultDirectory(configured))
-	{
-		free(configured);
-		configured = NULL;
-	}
-	snprintf(plan->default_directory, sizeof(plan->default_directory), "%s/%s",
-			 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
 
 	if (options->directory != NULL)
 	{
@@ -171,24 +157,11 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 	}
 	else
 	{
-		PCacheRecordResult result = PCacheRecordRead(options->pgdata, &record, &err);
-
-		PCacheFindDirectory(options->pgdata, configured,
-							result == PCACHE_RECORD_OK ? &record : NULL, directory);
-		if (PCacheIsLibrary())
-		{
-			RequireReadableConfiguration();
-			canonicalize_path(directory);
-			if (!PCacheDirectoryIsAllowed(options->pgdata, configured, directory, &err))
-				FailWith(&err);
-		}
-		/* no reason to fill the disk below the data directory */
-		if (result == PCACHE_RECORD_ERROR && configured == NULL &&
-			!FileExists(options->pgdata, PCACHE_DEFAULT_DIRECTORY))
-		{
-			PCacheSetHint(&err, _("Use options --force and --directory to create the persistent cache anew."));
+		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
+		RequireReadableConfiguration();
+		canonicalize_path(directory);
+		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
 			FailWith(&err);
-		}
 	}
 
 	switch (PCacheDirOpenExisting(directory, &plan->existing, &err))
@@ -204,23 +177,19 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 			 plan->existing.path, plan->existing.missing);
 	canonicalize_path(directory);
 	strlcpy(plan->directory, directory, sizeof(plan->directory));
-	/* room for the name of the pool, and for those of the record */
-	if (strlen(plan->directory) >= MAXPGPATH - 64)
+	if (strlen(plan->directory) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", plan->directory);
 	if (strchr(plan->directory, '\n') != NULL ||
 		strchr(plan->directory, '\r') != NULL)
 		pg_fatal("directory name \"%s\" contains a newline or carriage return character",
 				 plan->directory);
 
-	plan->is_default = !PCacheIsLibrary() &&
-		strcmp(plan->directory, plan->default_directory) == 0;
 	if (configured != NULL)
 	{
 		char		resolved[MAXPGPATH];
 
 		ResolvePath(configured, resolved);
-		plan->is_configured = (strcmp(plan->directory, resolved) == 0);
-		if (!plan->is_configured)
+		if (strcmp(plan->directory, resolved) != 0)
 		{
 			pg_log_error("\"%s\" is \"%s\", so the server would not use a pool in \"%s\"",
 						 PCacheSetting("directory"), configured, plan->directory);
@@ -229,59 +198,12 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		}
 	}
 	free(configured);
-	if (!plan->is_default && PCacheIsInside(plan->directory, options->pgdata))
+	if (PCacheIsInside(plan->directory, options->pgdata))
 	{
 		pg_log_error("directory \"%s\" is inside the data directory",
 					 plan->directory);
-		if (PCacheIsLibrary())
-			pg_log_error_hint("Choose a directory outside.");
-		else
-			pg_log_error_hint("Choose a directory outside, or leave out %s.",
-							  "--directory");
+		pg_log_error_hint("Choose a directory outside.");
 		exit(EXIT_ERROR);
-	}
-}
-
-/*
- * The server looks for a pool in PGDATA/pg_pcache first, unless the configuration
- * names a directory.  So nothing is to be there but the pool's directory, or what
- * a base backup leaves, an empty one.
- */
-static void
-CheckDefaultDirectory(const InitPlan *plan)
-{
-	const char *path = plan->default_directory;
-	char		target[MAXPGPATH];
-	struct stat st;
-
-	if (PCacheIsLibrary() || plan->is_default || plan->is_configured)
-		return;
-	if (lstat(path, &st) < 0)
-	{
-		if (errno != ENOENT)
-			pg_fatal("could not stat \"%s\": %m", path);
-		return;
-	}
-	ResolvePath(path, target);
-	if (strcmp(target, plan->directory) == 0)
-		return;
-	if (!S_ISDIR(st.st_mode))
-	{
-		pg_log_error("\"%s\" is not a directory", path);
-		pg_log_error_hint("Remove or rename it.");
-		exit(EXIT_ERROR);
-	}
-	switch (pg_check_dir(path))
-	{
-		case 1:
-			break;
-		case -1:
-			pg_fatal("could not access directory \"%s\": %m", path);
-			break;
-		default:
-			pg_log_error("directory \"%s\" exists but is not empty", path);
-			pg_log_error_hint("Remove or empty it, because the server looks for a pool there first.");
-			exit(EXIT_ERROR);
 	}
 }
 
@@ -316,15 +238,13 @@ RefuseOldPool(const InitPlan *plan)
 }
 
 /*
- * Is there a pool, or a record of one?  With --force that is fine, unless
- * somebody uses the pool; it stays locked until we are done.
+ * Is there a pool?  With --force that is fine, unless somebody uses it; it stays
+ * locked until we are done.
  */
 static void
 CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 {
 	PCacheError err;
-	PCacheRecord record;
-	PCacheRecordResult record_result;
 
 	plan->old_pool.fd = -1;
 	switch (PCachePoolOpen(plan->directory,
@@ -342,37 +262,8 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 			FailWith(&err);
 	}
 
-	record_result = PCacheRecordRead(options->pgdata, &record, &err);
-	if (plan->old_pool.fd >= 0)
-	{
-		PCacheError not_ours;
-
-		if (!PCachePoolMayFormat(&plan->old_pool,
-								 record_result == PCACHE_RECORD_OK ? &record : NULL,
-								 &not_ours))
-			FailWith(&not_ours);
-	}
-	if (record_result == PCACHE_RECORD_MISSING)
-		return;
-	if (!options->force)
-	{
-		if (record_result == PCACHE_RECORD_ERROR)
-			FailWith(&err);
-		pg_log_error("the cluster has a persistent cache already, in directory \"%s\"",
-					 record.directory);
-		pg_log_error_hint("Use %s to replace it.", "--force");
-		exit(EXIT_ERROR);
-	}
-
-	/* what is elsewhere may be another cluster's by now, so we only tell */
-	if (record_result == PCACHE_RECORD_OK &&
-		strcmp(record.directory, plan->directory) != 0 &&
-		FileExists(record.directory, PCACHE_POOL_FILE))
-	{
-		pg_log_warning("the old pool \"%s/%s\" is left behind",
-					   record.directory, PCACHE_POOL_FILE);
-		pg_log_warning_hint("Remove it if no other cluster uses it.");
-	}
+	if (plan->old_pool.fd >= 0 && !PCachePoolMayFormat(&plan->old_pool, &err))
+		FailWith(&err);
 }
 
 /* Is there room for the pool, once an old one is gone? */
@@ -511,11 +402,9 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 {
 	PCachePool	pool;
 	PCacheSuperblock sb;
-	PCacheRecord record = {{0}};
 	PCacheError err;
 	pid_t		progress = 0;
 	bool		created;
-	bool		had_record;
 
 	atexit(UndoAtExit);
 	pqsignal(SIGINT, UndoAndDie);
@@ -550,25 +439,6 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		RebuildStep("init-created");
 	}
 
-	strlcpy(record.directory, plan->directory, sizeof(record.directory));
-	record.capacity = plan->capacity;
-	memcpy(record.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
-	record.fs_kind = pool.fs_kind;
-	had_record = FileExists(options->pgdata, PCACHE_RECORD_FILE);
-	if (!PCacheRecordWrite(options->pgdata, pg_file_create_mode, &record,
-						   &err))
-	{
-		char		path[MAXPGPATH];
-
-		/* it may be there, if only not durably; an old one does no harm */
-		snprintf(path, sizeof(path), "%s/%s",
-				 options->pgdata, PCACHE_RECORD_FILE);
-		if (!had_record)
-			unlink(path);
-		FailWith(&err);
-	}
-	RebuildStep("init-recorded");
-
 	/* complete: nothing is undone any more */
 	pqsignal(SIGINT, SIG_DFL);
 	pqsignal(SIGTERM, SIG_DFL);
@@ -594,8 +464,6 @@ PreloadLibraries(const PCacheOptions *options)
 	Configuration conf;
 	char	   *libraries;
 
-	if (!PCacheIsLibrary())
-		return NULL;
 	ReadConfiguration(options, &conf);
 	if (conf.preloaded)
 		return NULL;
@@ -629,16 +497,14 @@ PrintResult(const InitResult *result, const char *libraries)
 	if (libraries != NULL)
 		Text("    shared_preload_libraries = '%s'\n", escape_single_quotes_ascii(libraries));
 	Text("    pcache.mode = planned_restart\n");
-	if (!result->is_default)
-		Text("    pcache.directory = '%s'\n",
-			 escape_single_quotes_ascii(result->directory));
+	Text("    pcache.directory = '%s'\n",
+		 escape_single_quotes_ascii(result->directory));
 	Text("    shared_buffers = %s\n", FormatSetting(data_size));
 	OpenObject("settings");
 	if (libraries != NULL)
 		PrintField(NULL, "shared_preload_libraries", AsString(libraries));
 	PrintField(NULL, "pcache.mode", AsString("planned_restart"));
-	if (!result->is_default)
-		PrintField(NULL, "pcache.directory", AsString(result->directory));
+	PrintField(NULL, "pcache.directory", AsString(result->directory));
 	PrintField(NULL, "shared_buffers", AsString(FormatSetting(data_size)));
 	CloseObject();
 }
@@ -654,7 +520,6 @@ DoInit(const PCacheOptions *options)
 	RefuseRunningServer(options->pgdata);
 	ChooseDirectory(options, &plan);
 	CheckOldPool(options, &plan);
-	CheckDefaultDirectory(&plan);
 	CheckDirectory(&plan);
 	plan.capacity = ChooseCapacity(options);
 	CheckSpace(&plan, &result);
@@ -663,7 +528,6 @@ DoInit(const PCacheOptions *options)
 	result.replaced = (plan.old_pool.fd >= 0);
 	result.system_identifier = plan.control->system_identifier;
 	strlcpy(result.directory, plan.directory, sizeof(result.directory));
-	result.is_default = plan.is_default;
 	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
 						&page_size))
 		pg_fatal("could not stat file system of \"%s\": %m",

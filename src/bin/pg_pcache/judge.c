@@ -5,7 +5,7 @@
  *
  * Serves verify and check, which tell, rebuild, which mends, and save and load.
  * The gates are those of the server (pcache_gate.c); what is here gathers the
- * facts for them, as pcache_startup.c does in the server.
+ * facts for them, as pcache_attach.c does in the server.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -96,16 +96,28 @@ QueryMedia(const PCachePool *pool, PCacheMediaReport *media)
 #endif
 }
 
+/* Does a standby have a recovery target?  Unknown counts as yes. */
+static bool
+HasRecoveryTarget(const PCacheOptions *options)
+{
+	char	   *values[PCACHE_N_RECOVERY_TARGETS];
+	bool		has_target = false;
+
+	ReadSettings(options, lengthof(values), PCacheRecoveryTargets, values);
+	for (int i = 0; i < lengthof(values); i++)
+	{
+		has_target |= (values[i] == NULL || values[i][0] != '\0');
+		free(values[i]);
+	}
+	return has_target;
+}
+
 /*
  * Gather what the pool gates look at beside the pool: what the cluster tells.
- * Makes PGDATA the working directory, where the gates look for files and
- * restore_command is run.
- *
- * The gates ask for the timeline of the next recovery only if the pool was in use
- * when its server crashed, so no archive is asked otherwise.
+ * Makes PGDATA the working directory, where the gates look for files.
  */
 void
-GatherClusterFacts(const Rebuild *r, bool in_use, Judge *judge)
+GatherClusterFacts(const Rebuild *r, Judge *judge)
 {
 	PCacheGateFacts *facts = &judge->facts;
 	PCacheSignals signals;
@@ -114,15 +126,11 @@ GatherClusterFacts(const Rebuild *r, bool in_use, Judge *judge)
 		pg_fatal("could not change directory to \"%s\": %m", r->options->pgdata);
 	memset(judge, 0, sizeof(*judge));
 	facts->control = r->control;
-	facts->record = r->have_record ? &r->record : NULL;
 	facts->cold_on_media_unknown = r->conf.cold_on_media_unknown;
 
 	PCacheReadSignals(r->options->pgdata, &signals);
 	PCacheSetRecovery(facts, &signals,
-					  signals.standby && HasRecoveryTarget(r->options),
-					  RecoveryTimeline(r->options, r->control,
-									   in_use && (signals.standby || signals.recovery),
-									   &judge->archive_decides));
+					  signals.standby && HasRecoveryTarget(r->options));
 	judge->drop_unlogged = r->control->state != DB_SHUTDOWNED ||
 		signals.backup_label || signals.recovery || signals.standby;
 }
@@ -135,8 +143,7 @@ void
 JudgePool(Rebuild *r)
 {
 	PCacheMediaReportFree(&r->judge.media);
-	GatherClusterFacts(r, r->superblocks.chosen.state == PCACHE_STATE_DIRTY &&
-					   r->event != PCACHE_NEXT_RESTART, &r->judge);
+	GatherClusterFacts(r, &r->judge);
 	QueryMedia(&r->pool, &r->judge.media);
 	PCacheGatherFacts(&r->pool, &r->judge.media, &r->judge.facts);
 	r->judge.verdict = PCacheSuperblocksGate(&r->superblocks, &r->judge.facts);
@@ -155,7 +162,7 @@ SettingsAllowPool(const Rebuild *r, PCacheError *err)
 		!PCacheReadsEndWithProcess(conf->io_method, conf->debug_io_direct, err))
 		return false;
 	return r->options->directory != NULL ||
-		PCacheDirectoryIsAllowed(r->options->pgdata, conf->directory, r->directory, err);
+		PCacheDirectoryIsAllowed(r->options->pgdata, r->directory, err);
 }
 
 /* What the server's next start makes of the open pool, which JudgePool() has judged. */
@@ -164,41 +171,19 @@ ForetellStart(const Rebuild *r)
 {
 	PCacheNextConfig config = NextConfig(&r->conf);
 	PCacheVerdict verdict = {PCACHE_REFUSED};
-	bool		ours = false;
 
 	if (SettingsAllowPool(r, &verdict.why))
-	{
 		PCacheForetellPool(&r->pool, &r->superblocks, &r->judge.facts, &config, r->event, &verdict);
-		ours = PCachePoolIsOurs(r->directory, r->judge.facts.record);
-	}
-	PCacheForetellWithout(r->directory, &config, ours, &verdict);
+	PCacheForetellWithout(&config, &verdict);
 	return verdict;
 }
 
-/*
- * The library has no record in PGDATA.  What goes by a record here is right for a
- * pool in the configured directory with the cluster's system identifier, which is
- * all that the server asks for.
- */
-static void
-TakeRecordFromPool(Rebuild *r)
+/* Is there a pool, with a superblock, of this cluster? */
+bool
+PoolIsOurs(const Rebuild *r)
 {
-	const PCacheSuperblock *sb = &r->superblocks.chosen;
-	PCacheRecord *record = &r->record;
-
-	if (!PCacheIsLibrary() || r->superblocks.source == PCACHE_SB_NONE ||
-		sb->system_identifier != r->control->system_identifier)
-		return;
-	memset(record, 0, sizeof(*record));
-	strlcpy(record->directory, r->pool.directory, sizeof(record->directory));
-	memcpy(record->pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
-	record->fs_kind = r->pool.fs_kind;
-	if (sb->format_version == PCACHE_FORMAT_VERSION)
-	{
-		record->capacity = sb->capacity;
-		record->incarnation = sb->incarnation;
-	}
-	r->have_record = true;
+	return r->superblocks.source != PCACHE_SB_NONE &&
+		r->superblocks.chosen.system_identifier == r->control->system_identifier;
 }
 
 /* Where the server will look for the pool. */
@@ -208,19 +193,18 @@ FindPoolDirectory(Rebuild *r)
 	const char *given = r->options->directory;
 
 	if (given == NULL)
-		PCacheFindDirectory(r->options->pgdata, r->conf.directory,
-							r->have_record ? &r->record : NULL, r->directory);
+		strlcpy(r->directory, r->conf.directory != NULL ? r->conf.directory : "", MAXPGPATH);
 	else if (strlcpy(r->directory, given, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", given);
 	canonicalize_path(r->directory);
-	/* verify and check tell how the library's server starts without one */
-	if (PCacheIsLibrary() && given == NULL)
+	/* verify and check tell how the server starts without one */
+	if (given == NULL)
 	{
 		PCacheError err;
 
 		RequireReadableConfiguration();
 		if ((r->options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 &&
-			!PCacheDirectoryIsAllowed(r->options->pgdata, r->conf.directory, r->directory, &err))
+			!PCacheDirectoryIsAllowed(r->options->pgdata, r->directory, &err))
 			FailWith(&err);
 	}
 	else if (!is_absolute_path(r->directory))
@@ -279,7 +263,7 @@ CannotTellWhetherUsed(int pid, const PCachePool *pool)
 
 /*
  * Does the server with this PID use the file of an open pool?  It holds that open
- * as long as it runs, whatever has become of the name, or of PGDATA's record.
+ * as long as it runs, whatever has become of the name.
  */
 static bool
 ServerUsesPool(int pid, const PCachePool *pool)
@@ -374,7 +358,6 @@ OpenAndJudge(const PCacheOptions *options, Rebuild *r)
 	if (looks && ModeIsOff(&r->conf))
 		return;
 
-	r->have_record = ReadClusterRecord(options, &r->record, &r->record_error);
 	FindPoolDirectory(r);
 	/* the caller says why there can be none */
 	if (!is_absolute_path(r->directory))
@@ -384,7 +367,6 @@ OpenAndJudge(const PCacheOptions *options, Rebuild *r)
 		FailWith(&r->open_error);
 	if (r->opened != PCACHE_OPEN_OK)
 		return;
-	TakeRecordFromPool(r);
 	if (!looks)
 	{
 		strlcpy(r->directory, r->pool.directory, sizeof(r->directory));

@@ -5,8 +5,7 @@
  *
  * The pool gates are asked with the image's superblock before anything else is
  * read, and once more when there is a pool.  The pool becomes the one that was
- * saved, with its UUID and incarnation, so that PGDATA's record speaks of it as
- * before.  While it is filled it is durably "attaching": who is interrupted
+ * saved, with its UUID and incarnation.  While it is filled it is durably "attaching": who is interrupted
  * leaves a cold start, and the image.
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -62,8 +61,8 @@ PoolIsWarm(Loading *l)
 }
 
 /*
- * A pool that is there is replaced if it is empty, or is the one that was
- * saved, or cannot be told from that.  A list goes with any pool of the cluster.
+ * A pool of this cluster that is there is replaced if it is empty, or is the one that
+ * was saved.  A list goes with any.
  */
 static void
 RefuseForeignPool(const Loading *l)
@@ -71,29 +70,28 @@ RefuseForeignPool(const Loading *l)
 	const Rebuild *r = &l->r;
 	const PCacheSuperblock *sb = &r->superblocks.chosen;
 	bool		is_list = l->image.header.kind == PCACHE_IMAGE_LIST;
-	const uint8 *uuid = is_list ? r->record.pool_uuid : l->image.superblock.pool_uuid;
+	const uint8 *uuid = l->image.superblock.pool_uuid;
 	PCacheError err;
 
-	if (!PCachePoolMayFormat(&r->pool, &r->record, &err))
+	if (!PCachePoolMayFormat(&r->pool, &err))
 		FailWith(&err);
-	if (r->superblocks.source == PCACHE_SB_NONE ?
-		strcmp(r->record.directory, r->directory) == 0 :
-		sb->system_identifier == r->control->system_identifier &&
-		(sb->state == PCACHE_STATE_EMPTY ||
+	if (PoolIsOurs(r) &&
+		(is_list || sb->state == PCACHE_STATE_EMPTY ||
 		 memcmp(sb->pool_uuid, uuid, PCACHE_UUID_LEN) == 0))
 		return;
 	if (is_list)
-	{
 		pg_log_error("persistent cache pool \"%s\" does not go with this data directory", r->pool.path);
-		pg_log_error_detail("Its UUID is %s; the data directory was last used with pool %s.",
-							FormatUuid(sb->pool_uuid), FormatUuid(uuid));
-	}
 	else
-	{
 		pg_log_error("persistent cache pool \"%s\" is not the one that was saved", r->pool.path);
+	if (r->superblocks.source == PCACHE_SB_NONE)
+		pg_log_error_detail("Its superblock is damaged, so the cluster it belongs to is not known.");
+	else if (!PoolIsOurs(r))
+		pg_log_error_detail("It belongs to another cluster, with system identifier %llu; this one has %llu.",
+							(unsigned long long) sb->system_identifier,
+							(unsigned long long) r->control->system_identifier);
+	else
 		pg_log_error_detail("Its UUID is %s; that of the image is %s.",
 							FormatUuid(sb->pool_uuid), FormatUuid(uuid));
-	}
 	pg_log_error_hint("Run \"pg_pcache drop\" to remove the pool, if no other cluster uses it.");
 	exit(EXIT_ERROR);
 }
@@ -110,8 +108,7 @@ PlanPool(Loading *l, PCacheMissing *plan)
 		RefuseForeignPool(l);
 		return;
 	}
-	if (!PCacheMayCreateMissing(r->directory, PCacheIsDefaultDirectory(config.directory),
-								&r->record, config.size, config.nbuffers, plan,
+	if (!PCacheMayCreateMissing(r->directory, config.size, config.nbuffers, plan,
 								&r->open_error))
 		FailWith(&r->open_error);
 }

@@ -26,24 +26,18 @@
 PCacheVerdict
 JudgeList(const Rebuild *cluster, const Image *image)
 {
-	const PCacheRecord *record = cluster->have_record ? &cluster->record : NULL;
 	const ControlFileData *control = cluster->control;
 	Rebuild		r = {.options = cluster->options,.control = control,.conf = cluster->conf};
 	uint64		capacity = Max(image->superblock.capacity, Max(r.conf.nbuffers, 0));
 
-	if (record == NULL && !PCacheIsLibrary())
-		return PCacheRefuse(PCACHE_COLD_INCARNATION,
-							_("the data directory has no record of a pool"));
 	if (image->header.system_identifier != control->system_identifier)
 		return PCacheRefuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
 							_("it was saved for the cluster with system identifier %llu"),
 							(unsigned long long) image->header.system_identifier);
-	GatherClusterFacts(cluster, false, &r.judge);
+	GatherClusterFacts(cluster, &r.judge);
 	r.judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	r.judge.facts.media = &r.judge.media;
-	if (record != NULL)
-		r.record = *record;
-	r.pool.fs_kind = record != NULL ? record->fs_kind : PCACHE_FS_TMPFS;
+	r.pool.fs_kind = PoolIsOurs(cluster) ? cluster->pool.fs_kind : PCACHE_FS_TMPFS;
 	/* whether it is known is another question */
 	r.conf.nbuffers = capacity;
 	return JudgeWarming(&r, capacity);
@@ -98,7 +92,7 @@ PlanList(Loading *l, PCacheMissing *plan)
 	if (r->opened == PCACHE_OPEN_MISSING)
 	{
 		capacity = plan->capacity;
-		GatherClusterFacts(r, false, &r->judge);
+		GatherClusterFacts(r, &r->judge);
 		r->judge.media.blocks = PCACHE_MEDIA_CLEAN;
 		r->judge.facts.media = &r->judge.media;
 		r->pool.fs_kind = plan->fs_kind;
@@ -106,7 +100,7 @@ PlanList(Loading *l, PCacheMissing *plan)
 	else
 	{
 		capacity = SuperblockIsUsable(r) ? RebuildSuperblock(r)->capacity :
-			r->record.capacity;
+			PCacheCapacityFor(r->pool.file_size);
 		JudgePool(r);
 	}
 	PlanWarming(r, capacity);
@@ -128,13 +122,6 @@ LoadList(Loading *l)
 	{
 		CreatePool(l, &plan, false, capacity);
 		FinishPool(l);
-
-		/*
-		 * So that whoever is interrupted can begin again, see rule "a list
-		 * only proposes pages".
-		 */
-		if (strcmp(r->directory, r->record.directory) == 0)
-			memcpy(RebuildSuperblock(r)->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN);
 		JudgePool(r);
 		capacity = RebuildSuperblock(r)->capacity;
 		l->result.verdict = JudgeWarming(r, capacity);

@@ -180,15 +180,13 @@ LsnFits(const PGIOAlignedBlock *page, const PCacheDescriptor *desc)
 }
 
 /*
- * Compare a page of the pool, which passed its gate, with what its file has.
- *
- * dirty tells that the page must be written to its file again, after a crash;
- * only then may the file be behind.  A checksum is valid only in the file: it
- * is set in a copy of the page, when that is written.
+ * Compare a page of the pool, which passed its gate, with what its file has.  A
+ * checksum is valid only in the file: it is set in a copy of the page, when that is
+ * written.
  */
 PageComparison
 ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
-			 const PCacheDescriptor *desc, bool dirty, bool checksums)
+			 const PCacheDescriptor *desc, bool checksums)
 {
 	const PageHeaderData *header = (const PageHeaderData *) cached->data;
 	PGIOAlignedBlock same_checksum = *stored;
@@ -209,12 +207,12 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 	if (PageLsn(cached) < PageLsn(stored))
 	{
 		/*
-		 * After a loss of power the library may have kept a page from before
+		 * After a loss of power a start may have kept a page from before
 		 * a hint that was logged without an image, as with full_page_writes =
 		 * off.  That has only moved the LSN, and redo does not repeat it.
 		 */
 		((PageHeader) same_checksum.data)->pd_lsn = header->pd_lsn;
-		return PCacheIsLibrary() && DifferInHintsOnly(cached, &same_checksum) ?
+		return DifferInHintsOnly(cached, &same_checksum) ?
 			PAGE_HINTS : PAGE_IMPOSSIBLE;
 	}
 	if (PageLsn(cached) == PageLsn(stored))
@@ -224,8 +222,7 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 			DifferInHintsOnly(cached, stored))
 			return PAGE_HINTS;
 	}
-	/* visibility map bits are cleared without an LSN */
-	return dirty ? PAGE_NEWER : PAGE_IMPOSSIBLE;
+	return PAGE_IMPOSSIBLE;
 }
 
 /*

@@ -82,11 +82,9 @@ typedef struct PCacheOptions
 	bool		warm_from_files;
 	bool		pages;
 	bool		deep;
-	bool		restore_target_wal;
 	bool		if_host_stops;
 	bool		keep;
 	bool		strict;
-	bool		trust;
 	bool		dry_run;
 	bool		force;
 	bool		json;
@@ -100,7 +98,6 @@ typedef struct InitResult
 	bool		dry_run;
 	bool		replaced;		/* there was a pool, --force replaced it */
 	char		directory[MAXPGPATH];
-	bool		is_default;		/* it is PGDATA/pg_pcache */
 	PCacheFsKind fs_kind;
 	PCacheGeometry geometry;
 	uint64		system_identifier;
@@ -120,7 +117,6 @@ typedef struct DropResult
 	char	   *leftovers[DROP_MAX_LEFTOVERS];	/* likewise, or NULL */
 	char		directory[MAXPGPATH];
 	const char *directory_stays;	/* why it is not removed, or NULL */
-	char		record[MAXPGPATH];
 	uint64		freed;			/* bytes */
 	uint64		overwritten;	/* likewise, on persistent memory */
 } DropResult;
@@ -130,7 +126,6 @@ typedef enum PageComparison
 {
 	PAGE_EQUAL,					/* but for the checksum, perhaps */
 	PAGE_HINTS,					/* differs in hints only */
-	PAGE_NEWER,					/* after a crash: will be written */
 	PAGE_OLDER,					/* after power was lost: redo repeats it */
 	PAGE_IMPOSSIBLE,			/* must not be */
 	PAGE_UNREADABLE,			/* in the pool, or in the file */
@@ -144,7 +139,6 @@ typedef struct RelationCount
 	RelFileLocator rlocator;
 	uint64		pages;
 	uint64		forks[MAX_FORKNUM + 1]; /* the same, by fork */
-	uint64		dirty;			/* to be written by the next start */
 	uint64		usage;			/* sum of usage counts */
 	uint64		comparisons[NUM_PAGE_COMPARISONS];
 	const char *database;		/* NULL if unknown, "" if shared */
@@ -158,9 +152,6 @@ typedef struct StatusResult
 	PCachePool	pool;
 	PCacheMemoryPlace place;
 	PCacheSuperblocks superblocks;
-	PCacheRecordResult record_result;
-	PCacheRecord record;
-	PCacheWatermark watermark;	/* flushed is 0 if there is none */
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 	uint64		sealed;			/* descriptors */
 	uint64		damaged;		/* likewise */
@@ -179,7 +170,6 @@ typedef struct Configuration
 	uint64		pool_size;		/* of a pool that is created, in blocks */
 	bool		cold_on_media_unknown;
 	bool		required;		/* the server does not start without it */
-	bool		huge_pages;		/* huge_pages is not off */
 	char	   *io_method;		/* NULL if unknown */
 	char	   *debug_io_direct;	/* NULL if unknown */
 	bool		preloaded;		/* somebody honors our settings */
@@ -193,8 +183,6 @@ typedef struct Judge
 	PCacheGateFacts facts;
 	PCacheMediaReport media;
 	bool		drop_unlogged;	/* the next start resets unlogged relations */
-	bool		archive_decides;	/* recovery may follow a newer timeline,
-									 * of which only the archive knows */
 	PCacheVerdict verdict;		/* of the pool gates */
 } Judge;
 
@@ -207,8 +195,7 @@ typedef struct PageScan
 	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		sealed;			/* also beyond slots */
 	uint64		saved;			/* pages that the pool ought to hold */
-	uint64		completed_epoch;	/* see PCachePageFacts */
-	uint64		redo;			/* likewise */
+	uint64		redo;			/* see PCachePageFacts */
 	uint64		generation;		/* likewise */
 	struct PageSet *kept;		/* for ScanHasPage() */
 } PageScan;
@@ -339,9 +326,6 @@ typedef struct Rebuild
 	const ControlFileData *control;
 	int			server_pid;		/* only for check: 0 if no server is running */
 	Configuration conf;
-	bool		have_record;
-	PCacheRecord record;		/* if have_record */
-	PCacheError record_error;	/* the message is "" if it is not damaged */
 	char		directory[MAXPGPATH];	/* of the pool; links resolved if that
 										 * is open, for verbs that do more
 										 * than look */
@@ -447,8 +431,6 @@ extern void ShowHelp(const char *progname, int verb);
 
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);
-extern bool ReadClusterRecord(const PCacheOptions *options, PCacheRecord *record,
-							  PCacheError *err);
 extern int	RunningServer(const char *pgdata);
 extern char *LockFileLine(const char *pgdata, int number);
 extern void RefuseRunningServer(const char *pgdata);
@@ -481,8 +463,9 @@ extern const char *LocateConfigFile(const PCacheOptions *options);
 extern void ReadLiveSuperblocks(const PCachePool *pool,
 								PCacheSuperblocks *superblocks);
 extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
-extern void GatherClusterFacts(const Rebuild *r, bool in_use, Judge *judge);
+extern void GatherClusterFacts(const Rebuild *r, Judge *judge);
 extern void JudgePool(Rebuild *r);
+extern bool PoolIsOurs(const Rebuild *r);
 extern bool SettingsAllowPool(const Rebuild *r, PCacheError *err);
 extern PCacheVerdict ForetellStart(const Rebuild *r);
 extern void OpenAndJudge(const PCacheOptions *options, Rebuild *r);
@@ -492,12 +475,6 @@ extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   enum pg_log_level level, const char *hint);
 extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
 							const Configuration *conf);
-
-/* timeline.c */
-extern bool HasRecoveryTarget(const PCacheOptions *options);
-extern uint32 RecoveryTimeline(const PCacheOptions *options,
-							   const ControlFileData *control,
-							   bool archive_recovery, bool *archive_decides);
 
 /* scan.c */
 extern uint64 HashSeed(void);
@@ -515,7 +492,7 @@ extern uint64 PageLsn(const PGIOAlignedBlock *page);
 extern PageComparison ComparePages(const PGIOAlignedBlock *cached,
 								   PGIOAlignedBlock *stored,
 								   const PCacheDescriptor *desc,
-								   bool dirty, bool checksums);
+								   bool checksums);
 extern bool OpenSegment(SegmentFile *file, RelFileLocator rlocator,
 						ForkNumber fork, uint32 segment, bool make_durable);
 extern bool ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,

@@ -18,7 +18,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "common/file_perm.h"
 #include "common/logging.h"
 #include "rebuild.h"
 
@@ -101,31 +100,6 @@ StoreSuperblock(Rebuild *r)
 }
 
 /*
- * Write the cluster's record of the pool as the superblock now is, but with
- * the incarnation given: only who has emptied or filled the pool may make the
- * two agree.  An image that it names can still be loaded if both stay the same.
- */
-void
-StoreRecord(Rebuild *r, uint64 incarnation)
-{
-	const PCacheSuperblock *sb = RebuildSuperblock(r);
-	PCacheError err;
-
-	if (memcmp(r->record.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN) != 0 ||
-		r->record.incarnation != incarnation)
-		memset(r->record.image, 0, PCACHE_DIGEST_LEN);
-	strlcpy(r->record.directory, r->directory, sizeof(r->record.directory));
-	r->record.capacity = sb->capacity;
-	memcpy(r->record.pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN);
-	r->record.fs_kind = r->pool.fs_kind;
-	r->record.incarnation = incarnation;
-	if (!PCacheRecordWrite(r->options->pgdata, pg_file_create_mode,
-						   &r->record, &err))
-		FailWith(&err);
-	r->have_record = true;
-}
-
-/*
  * Map the pool, unless it is, with all of its file allocated.
  *
  * Who keeps pages has called PCachePoolRestoreSize() before.  So a pool that
@@ -191,8 +165,7 @@ GeometryFor(const PCachePool *pool, uint64 capacity)
 
 /*
  * Make an open pool an empty one, of this capacity and of the cluster with
- * this pg_control.  It gets a new UUID, so that a record from before does
- * not match it.  Updates superblocks.
+ * this pg_control.  It gets a new UUID.  Updates superblocks.
  */
 void
 EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,

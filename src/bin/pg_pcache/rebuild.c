@@ -42,20 +42,9 @@ CheckIdentity(const Rebuild *r)
 				 _("It belongs to another cluster, with system identifier %llu; this one has %llu."),
 				 (unsigned long long) sb->system_identifier,
 				 (unsigned long long) r->control->system_identifier);
-	else if (PCacheIsLibrary() && !known)
+	else if (!known)
 		snprintf(detail, sizeof(detail),
 				 _("Its superblock is damaged, so the cluster it belongs to is not known."));
-	else if (!r->have_record)
-		snprintf(detail, sizeof(detail),
-				 _("The data directory has no record of a pool."));
-	else if (known && memcmp(sb->pool_uuid, r->record.pool_uuid, PCACHE_UUID_LEN) != 0)
-		snprintf(detail, sizeof(detail),
-				 _("Its UUID is %s; the data directory was last used with pool %s."),
-				 FormatUuid(sb->pool_uuid), FormatUuid(r->record.pool_uuid));
-	else if (!known && strcmp(r->record.directory, r->directory) != 0)
-		snprintf(detail, sizeof(detail),
-				 _("Its superblock is damaged, and the data directory was last used with the pool in \"%s\"."),
-				 r->record.directory);
 	else
 		return;
 
@@ -100,7 +89,7 @@ ChooseCapacity(const Rebuild *r)
 		return ParseSize(r->options->resize, "--resize");
 	if (SuperblockIsUsable(r))
 		return r->superblocks.chosen.capacity;
-	capacity = r->have_record ? r->record.capacity : PCacheCapacityFor(r->pool.file_size);
+	capacity = PCacheCapacityFor(r->pool.file_size);
 	if (capacity == 0)
 	{
 		pg_log_error("could not determine the size of the pool");
@@ -213,8 +202,7 @@ DoRebuild(const PCacheOptions *options)
 	OpenAndJudge(options, &r);
 	if (r.opened == PCACHE_OPEN_MISSING)
 	{
-		PCacheSetHint(&r.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init%s\" to create the pool, and \"pg_pcache rebuild --warm-from-files\" to fill it."),
-					  r.have_record ? " --force" : "");
+		PCacheSetHint(&r.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool, and \"pg_pcache rebuild --warm-from-files\" to fill it."));
 		FailWith(&r.open_error);
 	}
 	if (options->list != NULL)
@@ -222,7 +210,7 @@ DoRebuild(const PCacheOptions *options)
 	strlcpy(r.result.pool, r.pool.path, sizeof(r.result.pool));
 	CheckIdentity(&r);
 	if (options->reset &&
-		!PCachePoolMayFormat(&r.pool, r.have_record ? &r.record : NULL, &err))
+		!PCachePoolMayFormat(&r.pool, &err))
 		FailWith(&err);
 	RefuseUnusable(&r);
 	capacity = ChooseCapacity(&r);
@@ -245,15 +233,10 @@ DoRebuild(const PCacheOptions *options)
 
 	Repair(&r);
 	if (options->reset && !options->dry_run)
-	{
 		EmptyPool(&r.pool, &r.superblocks, r.control, capacity);
-		StoreRecord(&r, RebuildSuperblock(&r)->incarnation);
-		RebuildStep("reset-recorded");
-	}
 	else if (resize)
 		Resize(&r, capacity);
 	r.judge.facts.file_size = r.pool.file_size;
-	r.judge.facts.record = r.have_record ? &r.record : NULL;
 	if (options->warm_from_files)
 		WarmFromFiles(&r);
 	r.result.file_size = options->dry_run ? GeometryFor(&r.pool, capacity).pool_size :

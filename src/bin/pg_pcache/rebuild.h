@@ -22,7 +22,6 @@ extern PCacheDescriptor *MappedDescriptor(const Rebuild *r, uint64 slot);
 pg_noreturn extern void FailToWrite(const Rebuild *r);
 extern void DrainPool(const Rebuild *r);
 extern void StoreSuperblock(Rebuild *r);
-extern void StoreRecord(Rebuild *r, uint64 incarnation);
 extern void MapPool(Rebuild *r);
 extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
 extern void FreeSlot(const Rebuild *r, uint64 slot);

@@ -148,8 +148,6 @@ PageComparisonName(PageComparison comparison)
 			return "equal";
 		case PAGE_HINTS:
 			return "hint bits";
-		case PAGE_NEWER:
-			return "newer";
 		case PAGE_OLDER:
 			return "older";
 		case PAGE_IMPOSSIBLE:
@@ -194,7 +192,6 @@ OutcomeOf(const PCacheVerdict *verdict)
 			return &warm;
 		case PCACHE_REFUSED:
 			return &none;
-		case PCACHE_UNKNOWN_ARCHIVE:
 		case PCACHE_UNKNOWN_CONFIGURATION:
 			return &unknown;
 		default:

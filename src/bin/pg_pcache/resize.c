@@ -55,12 +55,8 @@ Resize(Rebuild *r, uint64 capacity)
 	 * the headers of a server that was killed are not moved, nor are they any
 	 * more where a pool of this size has them
 	 */
-	if (PCacheIsLibrary() && state == PCACHE_STATE_DIRTY)
+	if (state == PCACHE_STATE_DIRTY)
 		state = PCACHE_STATE_EMPTY;
-
-	/* still to be marked when the cluster knows of the new size */
-	StoreRecord(r, r->record.incarnation);
-	RebuildStep("resize-recorded");
 	sb->state = state;
 	StoreSuperblock(r);
 	RebuildStep("resize-done");

@@ -17,7 +17,6 @@
 
 #include <unistd.h>
 
-#include "common/file_perm.h"
 #include "common/logging.h"
 #include "image.h"
 #include "portability/instr_time.h"
@@ -222,25 +221,6 @@ AllocateSpace(const Saving *s, uint64 size)
 			 (unsigned long long) size, s->image.path);
 }
 
-/*
- * Have PGDATA name the image, durably, before that has its name.  A list is not
- * named, see imagedigest.c.  A server that was started with the cache switched
- * off meanwhile would not have waited for us, and says so in the record.
- */
-static void
-NameImage(Saving *s)
-{
-	PCacheError err;
-
-	if (s->image.header.kind == PCACHE_IMAGE_LIST)
-		return;
-	CheckClusterUnchanged(s->r.options, s->r.control);
-	memcpy(s->r.record.image, s->image.header.digest, PCACHE_DIGEST_LEN);
-	if (!PCacheRecordWrite(s->r.options->pgdata, pg_file_create_mode, &s->r.record, &err))
-		FailWith(&err);
-	RebuildStep("save-recorded");
-}
-
 /* Write all of it. */
 static void
 Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
@@ -279,7 +259,9 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 	image->header.n_pages = s->result.pages;
 	image->header.raw_size = s->result.raw_size;
 	CompleteImage(image, s->next_offset);
-	NameImage(s);
+	/* who was started with the cache off meanwhile would not have waited for us */
+	if (kind == PCACHE_IMAGE_PAGES)
+		CheckClusterUnchanged(s->r.options, s->r.control);
 	PublishImage(image);
 	s->result.image_size = image->header.image_size;
 	CloseImage(image);

@@ -24,8 +24,6 @@
 typedef struct KeptPage
 {
 	PCachePageKey key;
-	uint32		slot;
-	bool		duplicated;
 	char		status;			/* for simplehash */
 } KeptPage;
 
@@ -128,11 +126,8 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 
 	pages = kept_create(1024, NULL);
 
-	facts.lsn_limit = PCacheLsnLimit(sb, &judge->facts);
-	PCacheSetCompleted(&facts, sb, &judge->facts);
-	PCacheSetCopied(&facts, &judge->facts);
+	PCacheSetPageFacts(&facts, sb, &judge->facts);
 	facts.drop_unlogged = judge->drop_unlogged;
-	facts.host_restarted = PCacheHostRestarted(sb, &judge->facts);
 	facts.sizes = PCacheRelSizesCreate(facts.unchanged_since);
 	facts.media = &judge->media;
 	facts.blocks_offset = sb->blocks_offset;
@@ -151,7 +146,6 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 		shrink->arg = scan;
 		PCacheShrinkDecide(shrink, pool->fd, &facts);
 	}
-	scan->completed_epoch = facts.completed_epoch;
 	scan->redo = facts.redo;
 	scan->generation = facts.generation;
 	scan->kept = pg_malloc_object(struct PageSet);
@@ -167,7 +161,6 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 			const PCacheDescriptor *desc = &chunk[i];
 			uint64		slot = start + i;
 			PCachePageVerdict verdict;
-			KeptPage   *page;
 
 			if (PCacheSeqIsSealed(desc->seq))
 				scan->sealed++;
@@ -179,25 +172,13 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 			if (verdict != PCACHE_PAGE_KEPT)
 				continue;
 
-			/* of pages with the same tag none is kept */
-			page = kept_insert(pages, PCacheDescriptorKey(desc), &found);
+			/* of pages with the same tag the first one is kept */
+			(void) kept_insert(pages, PCacheDescriptorKey(desc), &found);
 			if (!found)
-			{
-				page->slot = slot;
-				page->duplicated = false;
 				continue;
-			}
 			scan->verdicts[slot] = PCACHE_PAGE_DUPLICATE;
 			scan->counts[PCACHE_PAGE_KEPT]--;
 			scan->counts[PCACHE_PAGE_DUPLICATE]++;
-			/* the library's server keeps the first one */
-			if (!PCacheIsLibrary() && !page->duplicated)
-			{
-				page->duplicated = true;
-				scan->verdicts[page->slot] = PCACHE_PAGE_DUPLICATE;
-				scan->counts[PCACHE_PAGE_KEPT]--;
-				scan->counts[PCACHE_PAGE_DUPLICATE]++;
-			}
 		}
 		if (progress)
 			ReportProgress((start + n) * BLCKSZ, slots_used * BLCKSZ, false);
@@ -234,9 +215,7 @@ JudgePages(const PCacheSuperblock *sb, const PageScan *scan)
 bool
 ScanHasPage(const PageScan *scan, PCachePageKey key)
 {
-	KeptPage   *page = kept_lookup(scan->kept->pages, key);
-
-	return page != NULL && !page->duplicated;
+	return kept_lookup(scan->kept->pages, key) != NULL;
 }
 
 void

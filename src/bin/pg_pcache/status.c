@@ -45,20 +45,20 @@ PrintCheckpoint(const char *label, const char *key, const PCacheCheckpoint *chec
 	CloseObject();
 }
 
-/* A place in WAL, or none, which has this text. */
 static void
-PrintWalPlace(const char *label, const char *key, const char *lsn_key,
-			  XLogRecPtr lsn, uint32 timeline, const char *none)
+PrintMinRecoveryPoint(XLogRecPtr lsn, uint32 timeline)
 {
+	static const char key[] = "min_recovery_point";
+
 	if (lsn == 0)
 	{
-		PrintField(label, key, Shown(AsString(NULL), none));
+		PrintField(NULL, key, AsString(NULL));
 		return;
 	}
-	PrintField(label, NULL,
+	PrintField("min. recovery point", NULL,
 			   AsString(psprintf("%X/%X, timeline %u", LSN_FORMAT_ARGS(lsn), timeline)));
 	OpenObject(key);
-	PrintField(NULL, lsn_key, AsLsn(lsn));
+	PrintField(NULL, "location", AsLsn(lsn));
 	PrintField(NULL, "timeline", AsNumber(timeline));
 	CloseObject();
 }
@@ -166,30 +166,17 @@ PrintState(const StatusResult *result)
 									 ModeName(sb->mode)));
 	PrintField("incarnation", "incarnation",
 			   AsString(psprintf("%016llx", (unsigned long long) sb->incarnation)));
-	if (PCacheIsLibrary())
-		PrintField(NULL, "cluster_incarnation", AsString(NULL));
-	else if (result->record_result == PCACHE_RECORD_OK)
-		PrintField("cluster's incarnation", "cluster_incarnation",
-				   AsString(psprintf("%016llx", (unsigned long long) result->record.incarnation)));
-	else
-		PrintField("cluster's incarnation", "cluster_incarnation",
-				   Shown(AsString(NULL), result->record_result == PCACHE_RECORD_MISSING ?
-						 "none" : "damaged"));
 	PrintCheckpoint("saved checkpoint", "saved_checkpoint", &sb->saved);
-	PrintWalPlace("min. recovery point", "min_recovery_point", "location",
-				  sb->min_recovery_point, sb->min_recovery_point_timeline, NULL);
+	PrintMinRecoveryPoint(sb->min_recovery_point, sb->min_recovery_point_timeline);
 	PrintField("data checksums", "data_checksum_version", AsNumber(sb->data_checksum_version));
 	PrintField("saved pages", "saved_pages", AsNumber(sb->saved_pages));
 	PrintField("saved", "saved",
 			   sb->saved_at != 0 ? AsTime(sb->saved_at) : Shown(AsString(NULL), "never"));
 	PrintField("sealed descriptors", "sealed_descriptors", AsNumber(result->sealed));
 	PrintField("damaged descriptors", "damaged_descriptors", AsNumber(result->damaged));
-	PrintWalPlace("watermark", "watermark", "flushed", result->watermark.flushed,
-				  result->watermark.timeline, "none");
 	PrintSuspect(&result->suspect);
-	if (PCacheIsLibrary())
-		PrintField("after a loss of power", "after_power_loss",
-				   AsString(PCachePowerRuleName(sb->power_rule)));
+	PrintField("after a loss of power", "after_power_loss",
+			   AsString(PCachePowerRuleName(sb->power_rule)));
 	if (result->count_relations)
 		PrintRelations(result);
 }
@@ -234,7 +221,6 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
 											  DESCRIPTORS_PER_READ);
 	struct RelationCounter *counter = CreateRelationCounter();
-	PCacheWatermark slots[2];
 
 	for (uint64 start = 0; start < sb->slots_used; start += DESCRIPTORS_PER_READ)
 	{
@@ -267,9 +253,6 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 		ReportProgress(sb->slots_used * BLCKSZ, sb->slots_used * BLCKSZ, true);
 	pg_free(chunk);
 
-	if (!PCacheReadExact(result->pool.fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(slots, &result->watermark))
-		result->watermark.flushed = 0;
 	PCacheSuspectRead(result->pool.fd, &result->suspect);
 
 	result->relations = FinishRelationCounter(counter, &result->n_relations);
@@ -283,7 +266,7 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 							 result->relations, result->n_shown);
 }
 
-/* Where PGDATA, or the command line, says that the pool is. */
+/* Where the configuration, or the command line, says that the pool is. */
 static void
 FindDirectory(const PCacheOptions *options, const StatusResult *result,
 			  char *directory)
@@ -294,9 +277,7 @@ FindDirectory(const PCacheOptions *options, const StatusResult *result,
 			pg_fatal("directory name \"%s\" is too long", options->directory);
 		canonicalize_path(directory);
 	}
-	else if (result->record_result == PCACHE_RECORD_OK)
-		strlcpy(directory, result->record.directory, MAXPGPATH);
-	else if (PCacheIsLibrary())
+	else
 	{
 		char	   *configured;
 		PCacheError err;
@@ -304,22 +285,18 @@ FindDirectory(const PCacheOptions *options, const StatusResult *result,
 		if (result->server_pid != 0)
 			AskWithServerArguments(options);
 		configured = ReadPoolDirectory(options);
-		PCacheFindDirectory(options->pgdata, configured, NULL, directory);
-		if (!PCacheDirectoryIsAllowed(options->pgdata, configured, directory, &err))
+		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
+		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
 			FailWith(&err);
 		canonicalize_path(directory);
 		free(configured);
 	}
-	else
-		snprintf(directory, MAXPGPATH, "%s/%s",
-				 options->pgdata, PCACHE_DEFAULT_DIRECTORY);
 }
 
 int
 DoStatus(const PCacheOptions *options)
 {
 	StatusResult result;
-	PCacheError state_err;
 	PCacheError err;
 	PCacheMediaReport media;
 	char		directory[MAXPGPATH];
@@ -329,10 +306,6 @@ DoStatus(const PCacheOptions *options)
 		pg_fatal("directory \"%s\" is not a database cluster directory",
 				 options->pgdata);
 	result.server_pid = RunningServer(options->pgdata);
-	result.record_result = PCacheRecordRead(options->pgdata, &result.record,
-											&state_err);
-	if (result.record_result == PCACHE_RECORD_ERROR)
-		pg_log_warning("%s", state_err.message);
 	FindDirectory(options, &result, directory);
 
 	switch (PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &result.pool, &err))
@@ -340,11 +313,7 @@ DoStatus(const PCacheOptions *options)
 		case PCACHE_OPEN_OK:
 			break;
 		case PCACHE_OPEN_MISSING:
-			if (result.record_result == PCACHE_RECORD_OK)
-				PCacheSetHint(&err, _("The pool was created on %s, and is gone."),
-							  PCacheFsKindName(result.record.fs_kind));
-			else
-				PCacheSetHint(&err, _("Run \"pg_pcache init\" to create the persistent cache."));
+			PCacheSetHint(&err, _("Run \"pg_pcache init\" to create the persistent cache."));
 			FailWith(&err);
 			break;
 		case PCACHE_OPEN_LOCKED:

@@ -40,7 +40,7 @@ JudgeUnavailable(const Rebuild *r, const PCacheError *err)
 	PCacheNextConfig config = NextConfig(&r->conf);
 	PCacheVerdict verdict = {PCACHE_REFUSED, *err};
 
-	PCacheForetellWithout(r->directory, &config, false, &verdict);
+	PCacheForetellWithout(&config, &verdict);
 	return verdict;
 }
 
@@ -48,24 +48,16 @@ JudgeUnavailable(const Rebuild *r, const PCacheError *err)
 static PCacheVerdict
 JudgeMissingPool(Rebuild *r)
 {
-	const PCacheRecord *record = r->have_record ? &r->record : NULL;
 	PCacheNextConfig config = NextConfig(&r->conf);
 	PCacheVerdict verdict;
 
-	/* with --directory, only the pool that was lost is created again */
 	if (r->options->directory != NULL)
 	{
-		if (record == NULL || strcmp(r->directory, record->directory) != 0)
-		{
-			PCacheSetHint(&r->open_error, _("Run \"pg_pcache init\" to create the persistent cache."));
-			FailWith(&r->open_error);
-		}
-		config.directory = NULL;
+		PCacheSetHint(&r->open_error, _("Run \"pg_pcache init\" to create the persistent cache."));
+		FailWith(&r->open_error);
 	}
-	PCacheForetellMissing(r->directory, &config, record,
-						  r->record_error.message[0] != '\0' ? &r->record_error : NULL,
-						  &r->open_error, &verdict);
-	PCacheForetellWithout(r->directory, &config, false, &verdict);
+	PCacheForetellMissing(r->directory, &config, &r->open_error, &verdict);
+	PCacheForetellWithout(&config, &verdict);
 	return verdict;
 }
 
@@ -76,11 +68,11 @@ JudgeMissingPool(Rebuild *r)
  */
 static bool
 MayBeWrittenAfter(PGIOAlignedBlock *stored, const PCacheDescriptor *desc,
-				  const PCachePageFacts *facts, bool checksums)
+				  XLogRecPtr redo, bool checksums)
 {
 	const PageHeaderData *header = (const PageHeaderData *) stored->data;
 
-	return PageXLogRecPtrGet(header->pd_lsn) >= facts->redo ||
+	return PageXLogRecPtrGet(header->pd_lsn) >= redo ||
 		CheckPage(stored, desc->block_number, checksums) == PAGE_BAD_CHECKSUM;
 }
 
@@ -94,8 +86,6 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 	const PCacheOptions *options = r->options;
 	const PCacheSuperblock *sb = &r->superblocks.chosen;
 	struct RelationCounter *counter = CreateRelationCounter();
-	PCachePageFacts facts = {.completed_epoch = scan->completed_epoch,
-	.redo = scan->redo};
 	SegmentFile file = {.fd = -1};
 	bool		by_sums = PCacheSourceOf(sb, PCacheWasOtherBoot(sb)) == PCACHE_SOURCE_SUMS;
 	PGIOAlignedBlock cached;
@@ -107,30 +97,27 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 		PCacheDescriptor desc;
 		PageComparison comparison;
 		RelationCount *relation;
-		bool		dirty;
 
 		if (options->progress && slot % 1024 == 0)
 			ReportProgress(slot * BLCKSZ, scan->slots * BLCKSZ, false);
 		if (scan->verdicts[slot] != PCACHE_PAGE_KEPT ||
 			!PCacheReadLedger(r->pool.fd, sb, scan->generation, slot, 1, &desc))
 			continue;
-		dirty = PCachePageIsDirty(&desc, &facts);
 		if (!PCacheReadExact(r->pool.fd, cached.data, BLCKSZ,
 							 sb->blocks_offset + slot * BLCKSZ) ||
 			!ReadRelationBlock(&file, &desc, &stored))
 			comparison = PAGE_UNREADABLE;
 		else
-			comparison = ComparePages(&cached, &stored, &desc, dirty,
+			comparison = ComparePages(&cached, &stored, &desc,
 									  r->control->data_checksum_version != 0);
 		if (comparison == PAGE_IMPOSSIBLE && by_sums &&
-			MayBeWrittenAfter(&stored, &desc, &facts, r->control->data_checksum_version != 0))
+			MayBeWrittenAfter(&stored, &desc, scan->redo, r->control->data_checksum_version != 0))
 			comparison = PAGE_OLDER;
 		result->comparisons[comparison]++;
 
 		relation = CountRelation(counter, &desc);
 		relation->pages++;
 		relation->forks[desc.fork_number]++;
-		relation->dirty += dirty;
 		relation->usage += desc.usage_count;
 		relation->comparisons[comparison]++;
 
@@ -225,9 +212,6 @@ Verify(Rebuild *r, VerifyResult *result)
 			result->verdict = JudgeMissingPool(r);
 			return;
 		case PCACHE_OPEN_LOCKED:
-			if (PCachePoolIsOurs(r->directory, r->have_record ? &r->record : NULL))
-				FailWith(&r->open_error);
-			/* FALLTHROUGH */
 		case PCACHE_OPEN_ERROR:
 			result->verdict = JudgeUnavailable(r, &r->open_error);
 			return;
@@ -238,7 +222,7 @@ Verify(Rebuild *r, VerifyResult *result)
 	if (r->superblocks.source == PCACHE_SB_COPY && r->event == PCACHE_NEXT_NOTHING)
 		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
 					r->superblocks.first_error.message);
-	if (options->verb == VERB_CHECK && PCacheIsLibrary() && r->event == PCACHE_NEXT_RESTART &&
+	if (options->verb == VERB_CHECK && r->event == PCACHE_NEXT_RESTART &&
 		r->superblocks.chosen.mode == PERSISTENT_CACHE_ALWAYS)
 		JudgeKilled(r, result);
 	/* which pages there will be is not known as long as a server runs */
@@ -312,7 +296,7 @@ PrintComparisons(const uint64 comparisons[NUM_PAGE_COMPARISONS], bool as_lines)
 static void
 PrintRelations(const VerifyResult *result)
 {
-	Text("\n%10s %10s", "pages", "dirty");
+	Text("\n%10s", "pages");
 	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
 		Text(" %*s", ColumnWidth(i), PageComparisonName(i));
 	Text("  relation\n");
@@ -321,13 +305,11 @@ PrintRelations(const VerifyResult *result)
 	{
 		const RelationCount *relation = &result->relations[i];
 
-		Text("%10llu %10llu", (unsigned long long) relation->pages,
-			 (unsigned long long) relation->dirty);
+		Text("%10llu", (unsigned long long) relation->pages);
 		for (int j = 0; j < NUM_PAGE_COMPARISONS; j++)
 			Text(" %*llu", ColumnWidth(j), (unsigned long long) relation->comparisons[j]);
 		Text("  %s\n", FormatRelation(relation));
 		OpenRelation(relation);
-		PrintField(NULL, "dirty", AsNumber(relation->dirty));
 		PrintComparisons(relation->comparisons, false);
 		CloseObject();
 	}
@@ -453,13 +435,6 @@ DoVerify(const PCacheOptions *options)
 	if (result.verdict.refusal == PCACHE_REFUSED)
 		FailWith(&result.verdict.why);
 
-	if (result.verdict.refusal == PCACHE_WARM && r.judge.archive_decides)
-	{
-		result.verdict = PCacheRefuse(PCACHE_UNKNOWN_ARCHIVE,
-									  _("the archive may have a newer timeline, which recovery would follow"));
-		PCacheSetHint(&result.verdict.why, _("Use option %s to ask it with \"restore_command\"."),
-					  "--restore-target-wal");
-	}
 	if (result.verdict.refusal == PCACHE_WARM)
 		result.verdict = JudgeConfiguration(&r.conf);
 	if (options->verb == VERB_CHECK && result.verdict.refusal != PCACHE_OFF)

@@ -37,7 +37,6 @@ JudgeWarming(const Rebuild *r, uint64 capacity)
 {
 	const ControlFileData *control = r->control;
 	PCacheSuperblock sb = r->superblocks.chosen;
-	PCacheRecord record = r->record;
 	PCacheGateFacts facts = r->judge.facts;
 	PCacheGeometry g = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT);
 
@@ -61,12 +60,8 @@ JudgeWarming(const Rebuild *r, uint64 capacity)
 		pg_fatal("could not generate random numbers");
 	PCacheMediaRememberDimms(&r->judge.media, &sb);
 	PCacheSuperblockSetClean(&sb, control, 0);
-	memcpy(record.pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
-	record.incarnation = sb.incarnation;
-	facts.record = &record;
 	/* no page stays that a note is about; see WarmFromFiles() */
 	facts.suspect.died = 0;
-	memset(facts.copies, 0, sizeof(facts.copies));
 	return PCachePoolGate(&sb, &facts);
 }
 
@@ -166,8 +161,7 @@ MakePlan(const Rebuild *r, const PageScan *scan, WarmPlan *plan)
 
 /*
  * Mark the pool as attaching, durably, and empty the slots that are to be
- * filled.  If no page is kept, neither is the note of a fault, nor are those of
- * copies: the pages will be those of the files, which redo would copy anyway.
+ * filled.  If no page is kept, neither is the note of a fault.
  */
 static void
 PreparePool(Rebuild *r, const WarmPlan *plan, uint64 old_slots, bool keep)
@@ -180,8 +174,6 @@ PreparePool(Rebuild *r, const WarmPlan *plan, uint64 old_slots, bool keep)
 	PCacheMediaRememberDimms(&r->judge.media, sb);
 	StoreSuperblock(r);
 	RebuildStep("warm-marked");
-	StoreRecord(r, sb->incarnation);
-	RebuildStep("warm-recorded");
 
 	/* also those beyond shared_buffers: nothing in them is checked any more */
 	for (uint64 i = 0; i < plan->n_slots; i++)
@@ -193,9 +185,7 @@ PreparePool(Rebuild *r, const WarmPlan *plan, uint64 old_slots, bool keep)
 	}
 	DrainPool(r);
 	RebuildStep("warm-freed");
-	if (!keep &&
-		(!PCacheSuspectForget(&r->pool.map, r->judge.facts.suspect.died) ||
-		 !PCacheCopyNotesForget(&r->pool.map, PG_UINT64_MAX)))
+	if (!keep && !PCacheSuspectForget(&r->pool.map, r->judge.facts.suspect.died))
 		pg_fatal("could not write persistent cache pool \"%s\": %m", r->pool.path);
 	RebuildStep("warm-unsuspected");
 }
@@ -211,7 +201,6 @@ WarmFromFiles(Rebuild *r)
 	PCacheSuperblock *sb = &r->superblocks.chosen;
 	uint64		old_slots = Min(sb->slots_used, r->result.capacity);
 	WarmPlan	plan;
-	PCacheSuperblock clean;
 	PageScan	scan;
 	bool		keep;
 	uint64		kept = 0;
@@ -237,9 +226,7 @@ WarmFromFiles(Rebuild *r)
 	if (!r->options->dry_run)
 	{
 		PreparePool(r, &plan, old_slots, keep);
-		clean = *sb;
-		PCacheSuperblockSetClean(&clean, r->control, 0);
-		ReadPlannedPages(r, &plan, PCacheLsnLimit(&clean, &r->judge.facts));
+		ReadPlannedPages(r, &plan, Max(r->control->checkPoint, r->control->minRecoveryPoint));
 		DrainPool(r);
 		RebuildStep("warm-filled");
 

@@ -12,14 +12,14 @@
 #ifndef PCACHE_FIND_H
 #define PCACHE_FIND_H
 
-#include "storage/pcache_record.h"
+#include "storage/pcache_error.h"
 #include "storage/pcache_setting.h"
 
-extern bool PCacheIsDefaultDirectory(const char *configured);
+/* room that a directory's path leaves for the names of files in it */
+#define PCACHE_PATH_RESERVE			64
+
 extern bool PCacheCanonicalDirectory(char *directory, PCacheError *err);
-extern void PCacheFindDirectory(const char *pgdata, const char *configured,
-								const PCacheRecord *record, char *directory);
-extern bool PCacheDirectoryIsAllowed(const char *pgdata, const char *configured,
-									 const char *directory, PCacheError *err);
+extern bool PCacheDirectoryIsAllowed(const char *pgdata, const char *directory,
+									 PCacheError *err);
 
 #endif							/* PCACHE_FIND_H */

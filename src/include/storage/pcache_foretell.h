@@ -29,24 +29,16 @@ typedef enum PCacheNextEvent
 typedef struct PCacheNextConfig
 {
 	int			mode;			/* PersistentCacheMode */
-	const char *directory;		/* persistent_cache_directory */
-	uint64		size;			/* persistent_cache_size, in blocks */
+	uint64		size;			/* pcache.size, in blocks */
 	uint64		nbuffers;		/* shared_buffers; 0 if unknown */
 	bool		cold_on_media_unknown;
-	bool		has_recovery_target;	/* only set by the server */
-	bool		required;		/* persistent_cache_required */
-	bool		huge_pages;		/* huge_pages is not off */
-	int			server_version; /* the library's only: as PG_VERSION_NUM, 0 if
-								 * unknown */
-	bool		allow_unknown_minor;	/* likewise */
-	bool		late_reads;		/* see pcache_late_read.c; only set by the
-								 * server */
+	bool		required;		/* pcache.required */
+	int			server_version; /* as PG_VERSION_NUM, 0 if unknown */
+	bool		allow_unknown_minor;
 } PCacheNextConfig;
 
 extern void PCacheForetellMissing(const char *directory,
 								  const PCacheNextConfig *config,
-								  const PCacheRecord *record,
-								  const PCacheError *record_error,
 								  const PCacheError *open_error,
 								  PCacheVerdict *verdict);
 extern void PCacheForetellPool(const PCachePool *pool,
@@ -55,14 +47,11 @@ extern void PCacheForetellPool(const PCachePool *pool,
 							   const PCacheNextConfig *config,
 							   PCacheNextEvent event,
 							   PCacheVerdict *verdict);
-extern void PCacheForetellWithout(const char *directory,
-								  const PCacheNextConfig *config, bool ours,
+extern void PCacheForetellWithout(const PCacheNextConfig *config,
 								  PCacheVerdict *verdict);
 extern bool PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err);
 extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 							uint64 system_identifier, PCacheError *err);
-extern bool PCacheKindSurvives(PCacheFsKind kind, const char *path,
-							   PCacheError *err);
 extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 							  const PCacheMediaReport *media, uint64 nbuffers,
 							  bool always, PCacheError *err);

@@ -15,9 +15,7 @@
 #include "storage/pcache_pool.h"
 
 extern uint64 PCacheCapacityFor(uint64 file_size);
-extern uint64 PCacheReformatCapacity(const PCachePool *pool,
-									 const PCacheRecord *record,
-									 uint64 nbuffers);
+extern uint64 PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers);
 extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
 								  uint64 *lost, PCacheError *err);
 extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,

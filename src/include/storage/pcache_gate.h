@@ -13,7 +13,6 @@
 #ifndef PCACHE_GATE_H
 #define PCACHE_GATE_H
 
-#include "storage/pcache_copy_note.h"
 #include "storage/pcache_descriptor.h"
 #include "storage/pcache_media.h"
 #include "storage/pcache_memory_error.h"
@@ -37,7 +36,6 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_VERSION,
 	PCACHE_COLD_GEOMETRY,
 	PCACHE_COLD_SYSTEM_IDENTIFIER,
-	PCACHE_COLD_INCARNATION,
 	PCACHE_COLD_ATTACHING,
 	PCACHE_COLD_DIRTY,
 	PCACHE_COLD_CONTROL_STATE,
@@ -52,7 +50,6 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_MEDIA_UNKNOWN,
 	PCACHE_COLD_WATERMARK,
 	PCACHE_COLD_SUSPECT,		/* a process may have overwritten pages */
-	PCACHE_COLD_COPIES,			/* redo copies an unknown database */
 	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
 	PCACHE_COLD_HOLE,			/* where the reasons not to believe it are */
 
@@ -62,7 +59,6 @@ typedef enum PCacheRefusal
 	PCACHE_UNAVAILABLE,			/* the server starts without the pool */
 	PCACHE_OFF,					/* likewise, as it is configured */
 	PCACHE_REFUSED,				/* the server does not start */
-	PCACHE_UNKNOWN_ARCHIVE,
 	PCACHE_UNKNOWN_CONFIGURATION,
 	PCACHE_NUM_REFUSALS
 } PCacheRefusal;
@@ -86,26 +82,21 @@ typedef struct PCacheVerdict
 typedef struct PCacheGateFacts
 {
 	const ControlFileData *control; /* as on disk before this start */
-	const PCacheRecord *record; /* NULL if PGDATA has none */
 	uint64		file_size;		/* of the pool */
 	bool		backup_label;	/* recovery starts from a backup */
 	bool		recovery_target;	/* any recovery but a standby's */
 	const PCacheMediaReport *media;
-	bool		cold_on_media_unknown;	/* persistent_cache_on_media_unknown */
+	bool		cold_on_media_unknown;	/* pcache.on_media_unknown */
 	bool		head_is_lost;	/* see PCachePoolHeadIsLost() */
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
-	bool		read_errors_ignored;	/* the library's: see pcache_server.c */
-	uint64		pool_device;	/* the library's: which file the pool is */
+	bool		read_errors_ignored;	/* see pcache_server.c */
+	uint64		pool_device;	/* which file the pool is */
 	uint64		pool_inode;
-	uint64		rolled_back_at; /* the library's: see pcache_prepared.c */
-	bool		not_synced;		/* the library's: fsync was off */
-	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
+	uint64		rolled_back_at; /* see pcache_prepared.c */
+	bool		not_synced;		/* fsync was off */
 
 	/* For pools that are in use after an unclean stop */
-	PCacheWatermark watermark;	/* flushed is 0 if there is none */
-	PCacheControlSeen control_seen[2];	/* pending and confirmed */
-	uint32		recovery_timeline;	/* that this start will follow */
-	PCacheSighting sighting;	/* the library's; number is 0 if there is none */
+	PCacheSighting sighting;	/* number is 0 if there is none */
 	uint8		boot_id[PCACHE_UUID_LEN];
 } PCacheGateFacts;
 
@@ -126,7 +117,7 @@ extern void PCacheGatherFacts(const PCachePool *pool,
 extern void PCacheReadSignals(const char *datadir, PCacheSignals *signals);
 extern void PCacheSetRecovery(PCacheGateFacts *facts,
 							  const PCacheSignals *signals,
-							  bool has_target, uint32 timeline);
+							  bool has_target);
 
 /* pcache_gate.c */
 extern PCacheVerdict PCacheRefuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
@@ -145,17 +136,15 @@ extern const char *PCacheRefusalName(PCacheRefusal refusal);
 typedef enum PCachePageVerdict
 {
 	PCACHE_PAGE_KEPT,
-	PCACHE_PAGE_FREE,			/* not sealed: free, or in change at the end */
+	PCACHE_PAGE_FREE,
 	PCACHE_PAGE_CRC,
 	PCACHE_PAGE_TAG,
 	PCACHE_PAGE_NO_FILE,
 	PCACHE_PAGE_BEYOND_EOF,
 	PCACHE_PAGE_UNLOGGED,
-	PCACHE_PAGE_LSN,
 	PCACHE_PAGE_NO_LSN,
 	PCACHE_PAGE_FORK,			/* only pages of main forks have an LSN */
 	PCACHE_PAGE_YOUNGER,		/* than the redo point: not known to be synced */
-	PCACHE_PAGE_COPIED,			/* redo copies the files of its database */
 	PCACHE_PAGE_DIRTY,			/* when the server ended */
 	PCACHE_PAGE_IN_CHANGE,		/* likewise: locked, or an I/O not finished */
 	PCACHE_PAGE_FILE_CHANGED,	/* after the server was killed */
@@ -170,22 +159,11 @@ typedef enum PCachePageVerdict
 
 typedef struct PCachePageFacts
 {
-	uint64		lsn_limit;		/* WAL is durable up to here */
 	bool		drop_unlogged;	/* recovery resets unlogged relations */
-	bool		host_restarted; /* files may have lost their last length */
-
-	/*
-	 * Pages sealed before this epoch are on disk, if their LSN is not beyond
-	 * this redo point; see PCachePageIsDirty().
-	 */
-	uint64		completed_epoch;	/* PG_UINT64_MAX: all are */
 	uint64		redo;
-	bool		is_ledger;		/* JudgeEntry() decides */
 	bool		all_written;	/* pg_control is that of a shutdown checkpoint */
-	uint64		generation;		/* the library's: of pg_control as it is */
-	bool		sums_only;		/* the library's: saved entries do not count */
-	uint32		n_copied;		/* databases that redo copies once more */
-	uint32		copied[PCACHE_MAX_COPY_NOTES];
+	uint64		generation;		/* of pg_control as it is */
+	bool		sums_only;		/* saved entries do not count */
 	int64		unchanged_since;	/* for PCacheRelSizesCreate() */
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
@@ -194,27 +172,14 @@ typedef struct PCachePageFacts
 	PCacheRangeList holes;		/* in its file, if they are still there */
 } PCachePageFacts;
 
-/* Was the pool in use when its server crashed, and not saved by a clean stop? */
-static inline bool
-PCacheIsAfterCrash(const PCachePageFacts *facts)
-{
-	return facts->completed_epoch != PG_UINT64_MAX;
-}
-
 extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 										uint32 slot,
 										const PCachePageFacts *facts);
 extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
-extern void PCacheSetCompleted(PCachePageFacts *facts,
+extern void PCacheSetPageFacts(PCachePageFacts *facts,
 							   const PCacheSuperblock *sb,
 							   const PCacheGateFacts *gate_facts);
-extern void PCacheSetCopied(PCachePageFacts *facts,
-							const PCacheGateFacts *gate_facts);
-extern bool PCachePageIsDirty(const PCacheDescriptor *desc,
-							  const PCachePageFacts *facts);
 extern bool PCacheHostRestarted(const PCacheSuperblock *sb,
 								const PCacheGateFacts *facts);
-extern uint64 PCacheLsnLimit(const PCacheSuperblock *sb,
-							 const PCacheGateFacts *facts);
 
 #endif							/* PCACHE_GATE_H */

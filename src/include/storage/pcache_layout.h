@@ -11,20 +11,18 @@
  *		offset			contents
  *		0				superblock
  *		4 KiB			copy of the superblock
- *		8 KiB			WAL watermark (two slots in one cache line)
- *		8 KiB + 64		what pg_control looked like (two cache lines)
+ *		8 KiB			notes, of which the first three cache lines are not used:
  *		8 KiB + 192		how a process died that may have overwritten pages
- *		8 KiB + 256		what was last seen of the cluster (two slots); library only
- *		8 KiB + 512		whether read errors were ignored; library only
- *		8 KiB + 520		where a prepared transaction was rolled back; library only
- *		8 KiB + 528		whether files were not synced; library only
+ *		8 KiB + 256		what was last seen of the cluster (two slots)
+ *		8 KiB + 512		whether read errors were ignored
+ *		8 KiB + 520		where a prepared transaction was rolled back
+ *		8 KiB + 528		whether files were not synced
  *		12 KiB			memory errors that processes died of
- *		16 KiB			databases whose files redo has copied
- *		2 MiB			descriptor array, one cache line per slot
- *		(2 MiB bound)	the server's buffer headers; pools of the library only
+ *		2 MiB			descriptor array, one cache line per slot: the ledger
+ *		(2 MiB bound)	the server's buffer headers
  *		(2 MiB bound)	blocks, BLCKSZ per slot
  *
- * See src/backend/storage/buffer/pmem/README for who may write which field,
+ * See src/backend/storage/buffer/pmem/README.library for who may write which field,
  * and in which order the pieces reach the media.
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -60,19 +58,9 @@ PCacheCrc(const void *bytes, size_t len)
 #define PCACHE_POOL_FILE_TMP	"pool.tmp"	/* one that is being created */
 #define PCACHE_POOL_FILE_OLD	"pool.old"	/* one that is being replaced */
 
-/*
- * There are pools of the patched server, and pools of the library for any
- * server.  Both have the same layout, but the latter have the buffer headers as
- * well, which are as large in all majors.  Who compiles this says which it means.
- */
-#define PCACHE_PATCHED_FORMAT	2
-#define PCACHE_LIBRARY_FORMAT	3
-#ifndef PCACHE_SERVER_FORMAT
-#define PCACHE_SERVER_FORMAT	PCACHE_PATCHED_FORMAT
-#endif
-#define PCACHE_FORMAT_VERSION	PCACHE_SERVER_FORMAT
-#define PCacheIsLibrary()		(PCACHE_SERVER_FORMAT == PCACHE_LIBRARY_FORMAT)
-#define PCACHE_HEADER_SIZE		(PCacheIsLibrary() ? 64 : 0)
+/* Up to 2, which 1.0.0 had, there were no buffer headers in a pool. */
+#define PCACHE_FORMAT_VERSION	3
+#define PCACHE_HEADER_SIZE		64	/* in all majors */
 
 #define PCACHE_MAGIC_HEAD		"PGPCACHE"
 #define PCACHE_MAGIC_TAIL		"EHCACPGP"
@@ -84,15 +72,13 @@ PCacheCrc(const void *bytes, size_t len)
 #define PCACHE_SUPERBLOCK_SIZE	4096
 #define PCACHE_SUPERBLOCK_OFFSET	0
 #define PCACHE_COPY_OFFSET		4096
-#define PCACHE_WATERMARK_OFFSET 8192
-#define PCACHE_CONTROL_OFFSET	(PCACHE_WATERMARK_OFFSET + PCACHE_CACHE_LINE)
-#define PCACHE_SUSPECT_OFFSET	(PCACHE_WATERMARK_OFFSET + 3 * PCACHE_CACHE_LINE)
-#define PCACHE_SIGHTING_OFFSET	(PCACHE_WATERMARK_OFFSET + 4 * PCACHE_CACHE_LINE)
-#define PCACHE_READ_ERRORS_OFFSET	(PCACHE_WATERMARK_OFFSET + 8 * PCACHE_CACHE_LINE)
+#define PCACHE_NOTES_OFFSET		8192
+#define PCACHE_SUSPECT_OFFSET	(PCACHE_NOTES_OFFSET + 3 * PCACHE_CACHE_LINE)
+#define PCACHE_SIGHTING_OFFSET	(PCACHE_NOTES_OFFSET + 4 * PCACHE_CACHE_LINE)
+#define PCACHE_READ_ERRORS_OFFSET	(PCACHE_NOTES_OFFSET + 8 * PCACHE_CACHE_LINE)
 #define PCACHE_ROLLED_BACK_OFFSET	(PCACHE_READ_ERRORS_OFFSET + 8)
 #define PCACHE_NOT_SYNCED_OFFSET	(PCACHE_ROLLED_BACK_OFFSET + 8)
 #define PCACHE_MEMORY_ERRORS_OFFSET 12288
-#define PCACHE_COPY_NOTES_OFFSET 16384
 #define PCACHE_DESCRIPTORS_OFFSET	PCACHE_ALIGNMENT
 
 #define PCACHE_UUID_LEN			16
@@ -142,7 +128,7 @@ typedef struct PCacheCheckpoint
 } PCacheCheckpoint;
 
 /*
- * What a start goes by if power was lost while the library's server ran in mode always;
+ * What a start goes by if power was lost while the server ran in mode always;
  * PCacheSuperblock.power_rule.
  */
 typedef enum PCachePowerRule
@@ -220,8 +206,7 @@ typedef struct PCacheSuperblock
 	uint32		mode;			/* PersistentCacheMode of the last user */
 	uint64		incarnation;	/* random, new at each server start */
 	uint64		generation;		/* number of superblock writes */
-	uint64		first_epoch;	/* of this incarnation; no earlier one has
-								 * left a descriptor with a later one */
+	uint64		reserved1;
 
 	/* By the last clean shutdown. */
 	PCacheCheckpoint saved;		/* what pg_control had then */
@@ -231,22 +216,19 @@ typedef struct PCacheSuperblock
 	uint64		saved_pages;
 	int64		saved_at;		/* seconds since 1970 */
 
-	uint64		replayed_from;	/* checkpoint from which starts have replayed
-								 * that did not complete another one before
-								 * they allowed connections */
-	uint32		starts_from;	/* how many such starts in a row; the library:
-								 * how many that kept pages and did not become
-								 * ready */
+	uint64		reserved2;
+	uint32		starts_from;	/* how many starts in a row have kept pages and
+								 * did not become ready */
 	uint32		data_checksum_version;
 	uint8		boot_id[PCACHE_UUID_LEN];
 	uint32		n_dimms;		/* valid entries in dimms[] */
 	uint32		dimms_state;	/* PCacheMediaAnswer of the DIMM query */
 	PCacheDimm	dimms[PCACHE_MAX_DIMMS];
 
-	PCacheHeaderLayout headers; /* the library's only: of its last server */
-	uint32		power_rule;		/* likewise: PCachePowerRule */
-	uint64		ledger_id;		/* likewise: entries with a sum and another
-								 * one are not believed */
+	PCacheHeaderLayout headers; /* of the last server */
+	uint32		power_rule;		/* PCachePowerRule */
+	uint64		ledger_id;		/* entries with a sum and another one are not
+								 * believed */
 
 	char		reserved[2252];
 	uint32		crc;			/* CRC-32C over all that precedes it */
@@ -274,7 +256,7 @@ StaticAssertDecl(offsetof(PCacheSuperblock, incarnation) == 128, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, saved) == 152, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, min_recovery_point) == 176, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, saved_pages) == 192, "state");
-StaticAssertDecl(offsetof(PCacheSuperblock, replayed_from) == 208, "state");
+StaticAssertDecl(offsetof(PCacheSuperblock, starts_from) == 216, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, boot_id) == 224, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, n_dimms) == 240, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, dimms) == 248, "state");
@@ -285,27 +267,20 @@ StaticAssertDecl(offsetof(PCacheSuperblock, reserved) == 1832, "state");
 StaticAssertDecl(offsetof(PCacheSuperblock, crc) == 4084, "tail");
 StaticAssertDecl(offsetof(PCacheSuperblock, tail) == 4088, "tail");
 
-/*
- * How far the WAL is known to be durable, and a witness of its history.
- * Two slots, written alternately, share one cache line of their own.
- */
+/* How far the WAL was written, and a witness of its history. */
 typedef struct PCacheWatermark
 {
-	uint64		flushed;		/* WAL is durable up to here */
+	uint64		written;		/* up to here */
 	uint64		witness;		/* end of the bytes that were hashed */
 	uint64		witness_hash;
 	uint32		timeline;
-	uint32		crc;			/* CRC-32C over all that precedes it */
+	uint32		reserved;
 } PCacheWatermark;
 
-StaticAssertDecl(sizeof(PCacheWatermark) == PCACHE_CACHE_LINE / 2,
-				 "PCacheWatermark");
-StaticAssertDecl(offsetof(PCacheWatermark, crc) == 28, "PCacheWatermark");
+StaticAssertDecl(sizeof(PCacheWatermark) == 32, "PCacheWatermark");
+StaticAssertDecl(offsetof(PCacheWatermark, timeline) == 24, "PCacheWatermark");
 
-/*
- * What the library's server last saw of its cluster.  Two slots, written
- * alternately.
- */
+/* What the server last saw of its cluster.  Two slots, written alternately. */
 typedef struct PCacheSighting
 {
 	uint64		number;			/* of the sighting; 0 if there was none */
@@ -313,8 +288,7 @@ typedef struct PCacheSighting
 								 * PCacheGenerationOf() */
 	uint64		checkpoint;		/* location of the one in pg_control */
 	int64		seen_at;		/* nanoseconds since 1970 */
-	PCacheWatermark written;	/* how far WAL was written, be it durable or
-								 * not */
+	PCacheWatermark wal;		/* be it durable or not */
 	uint64		min_recovery_point; /* in pg_control; 0 on a primary */
 	int64		clock_offset;	/* see PCacheClockOffset() */
 	uint64		pool_device;	/* of the pool's own file */
@@ -330,7 +304,7 @@ typedef struct PCacheSighting
 } PCacheSighting;
 
 StaticAssertDecl(sizeof(PCacheSighting) == 2 * PCACHE_CACHE_LINE, "PCacheSighting");
-StaticAssertDecl(offsetof(PCacheSighting, written) == 32, "PCacheSighting");
+StaticAssertDecl(offsetof(PCacheSighting, wal) == 32, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, min_recovery_point) == 64, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, clock_offset) == 72, "PCacheSighting");
 StaticAssertDecl(offsetof(PCacheSighting, pool_inode) == 88, "PCacheSighting");
@@ -338,37 +312,6 @@ StaticAssertDecl(offsetof(PCacheSighting, synced_generation) == 96, "PCacheSight
 StaticAssertDecl(offsetof(PCacheSighting, crc) == 124, "PCacheSighting");
 StaticAssertDecl(PCACHE_SIGHTING_OFFSET + 2 * sizeof(PCacheSighting) <=
 				 PCACHE_READ_ERRORS_OFFSET, "PCacheSighting");
-
-/*
- * What pg_control looked like when the pool's own server last wrote it, and
- * which pages the checkpoint in it has written.
- *
- * There are two halves, with a cache line each: the first one is stored before
- * pg_control is written, the second one after it.  The server learns time and
- * CRC only when it has written pg_control; a pending half has the time at which
- * it was stored, and no CRC.
- */
-typedef struct PCacheControlSeen
-{
-	uint64		number;			/* of the update; 0 if there was none */
-	uint64		contents;		/* hash of pg_control, but for time and CRC */
-	uint64		checkpoint;		/* location of the one in pg_control */
-	uint64		completed_epoch;	/* that this checkpoint completed */
-	int64		time;			/* pg_control's, see above */
-	char		reserved[16];
-	uint32		control_crc;	/* pg_control's, see above */
-	uint32		crc;			/* CRC-32C over all that precedes it */
-} PCacheControlSeen;
-
-#define PCACHE_CONTROL_PENDING		0
-#define PCACHE_CONTROL_CONFIRMED	1
-
-StaticAssertDecl(sizeof(PCacheControlSeen) == PCACHE_CACHE_LINE, "PCacheControlSeen");
-StaticAssertDecl(PCACHE_CONTROL_OFFSET % PCACHE_CACHE_LINE == 0, "PCacheControlSeen");
-StaticAssertDecl(offsetof(PCacheControlSeen, completed_epoch) == 24, "PCacheControlSeen");
-StaticAssertDecl(offsetof(PCacheControlSeen, time) == 32, "PCacheControlSeen");
-StaticAssertDecl(offsetof(PCacheControlSeen, control_crc) == 56, "PCacheControlSeen");
-StaticAssertDecl(offsetof(PCacheControlSeen, crc) == 60, "PCacheControlSeen");
 
 /*
  * A note that a process died of a fault: before, it may have overwritten what
@@ -410,30 +353,8 @@ typedef struct PCacheMemoryError
 StaticAssertDecl(sizeof(PCacheMemoryError) == 16, "PCacheMemoryError");
 StaticAssertDecl(offsetof(PCacheMemoryError, crc) == 12, "PCacheMemoryError");
 
-/*
- * A note that redo has copied the files of a database.  An array of them fills a
- * page; an entry that is not used has the LSN 0.  The last entry is used only if
- * the others are: db_oid is 0 in it, and it is about all databases.
- */
-typedef struct PCacheCopyNote
-{
-	uint64		lsn;			/* where the last such record begins */
-	uint32		db_oid;			/* the database that was copied */
-	uint32		crc;			/* CRC-32C over all that precedes it */
-} PCacheCopyNote;
-
-#define PCACHE_MAX_COPY_NOTES	256
-
-StaticAssertDecl(sizeof(PCacheCopyNote) == 16, "PCacheCopyNote");
-StaticAssertDecl(offsetof(PCacheCopyNote, crc) == 12, "PCacheCopyNote");
-StaticAssertDecl(PCACHE_MEMORY_ERRORS_OFFSET +
-				 PCACHE_MAX_MEMORY_ERRORS * sizeof(PCacheMemoryError) <=
-				 PCACHE_COPY_NOTES_OFFSET, "PCacheCopyNote");
-
 /* PCacheDescriptor.flags */
 #define PCACHE_DESC_PERMANENT	0x0001	/* BM_PERMANENT */
-#define PCACHE_DESC_NAMES_BLOCKS	0x0002	/* names blocks of its file,
-											 * without WAL */
 #define PCACHE_DESC_LSN_BOUND	0x0004	/* page_lsn is not the page's LSN, but
 										 * no page of the server had a later
 										 * one */
@@ -441,23 +362,18 @@ StaticAssertDecl(PCACHE_MEMORY_ERRORS_OFFSET +
 #define PCACHE_DESC_VERSION		1
 
 /*
- * One slot's descriptor.  It is trusted only if seq is even; odd means in
- * change, or free.  All of it lies in one cache line, so stores to it reach
- * the media in program order.
+ * One slot's descriptor, which is its entry in the ledger.  It is trusted only if seq is
+ * even; odd means in change, or free.  All of it lies in one cache line, so stores to it
+ * reach the media in program order.
  *
- * In the library's ledger seq is a number that PCacheLedgerGeneration() makes of the
- * pg_control that the entry is about, or PCACHE_DESC_SAVED_SEQ.  Only entries of the former
- * kind have a sum.
+ * seq is a number that PCacheLedgerGeneration() makes of the pg_control that the entry is
+ * about, or PCACHE_DESC_SAVED_SEQ.  Only entries of the former kind have a sum.
  */
 typedef struct PCacheDescriptor
 {
 	uint64		seq;
-	uint64		page_lsn;		/* when the page was sealed */
-	union
-	{
-		uint64		sum;		/* the library's: PCacheSumOf() the page */
-		uint64		dirty_epoch;	/* the patched server's */
-	};
+	uint64		page_lsn;
+	uint64		sum;			/* PCacheSumOf() the page */
 	uint32		spc_oid;
 	uint32		db_oid;
 	uint32		rel_number;
@@ -467,20 +383,20 @@ typedef struct PCacheDescriptor
 	uint16		version;		/* PCACHE_DESC_VERSION */
 	uint16		flags;
 	uint8		usage_count;
-	uint8		why_free;		/* the library's only: one of the following */
+	uint8		why_free;		/* one of the following */
 	uint8		reserved[2];
 	uint32		reserved2;
 	uint32		crc;			/* CRC-32C over all but seq */
 } PCacheDescriptor;
 
-/* Why has a page of the library's server no entry?  0 if there was no page. */
+/* Why has a page no entry?  0 if there was no page. */
 #define PCACHE_DESC_WAS_DIRTY		1
 #define PCACHE_DESC_WAS_IN_CHANGE	2
 #define PCACHE_DESC_WAS_LOST		3	/* its sum does not fit */
 #define PCACHE_DESC_WAS_FIRST		4	/* see PCacheIsFirstOfIndex() */
 
 #define PCACHE_DESC_FREE_SEQ	UINT64CONST(1)
-/* The library: it goes with the pool's state, and with no other one. */
+/* It goes with the pool's state, and with no other one. */
 #define PCACHE_DESC_SAVED_SEQ	(PCACHE_DESC_FREE_SEQ + 1)
 #define PCacheSeqIsSealed(seq)	(((seq) & 1) == 0)
 

@@ -20,11 +20,9 @@ typedef struct PCacheMissing
 	char		directory[MAXPGPATH];
 	PCacheFsKind fs_kind;
 	uint64		capacity;		/* in blocks */
-	bool		again;			/* it was lost with its file system */
 } PCacheMissing;
 
-extern bool PCacheMayCreateMissing(const char *directory, bool is_default,
-								   const PCacheRecord *record, uint64 size,
+extern bool PCacheMayCreateMissing(const char *directory, uint64 size,
 								   uint64 nbuffers, PCacheMissing *plan,
 								   PCacheError *err);
 

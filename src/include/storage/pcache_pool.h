@@ -16,7 +16,6 @@
 #define PCACHE_POOL_H
 
 #include "storage/pcache_dir.h"
-#include "storage/pcache_record.h"
 #include "storage/pcache_superblock.h"
 
 /*
@@ -55,7 +54,7 @@ typedef enum PCacheOpenMode
 typedef struct PCacheGeometry
 {
 	uint64		capacity;		/* in blocks */
-	uint64		headers_offset; /* in bytes, of the library's headers */
+	uint64		headers_offset; /* in bytes */
 	uint64		blocks_offset;	/* in bytes */
 	uint64		pool_size;		/* of the file, in bytes */
 } PCacheGeometry;
@@ -79,10 +78,7 @@ extern void PCachePoolClose(PCachePool *pool);
 extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
 extern bool PCachePoolIsCopied(const PCachePool *pool,
-							   const PCacheSuperblock *sb,
-							   const PCacheRecord *record, PCacheError *err);
-extern bool PCachePoolMayFormat(const PCachePool *pool,
-								const PCacheRecord *record,
-								PCacheError *err);
+							   const PCacheSuperblock *sb, PCacheError *err);
+extern bool PCachePoolMayFormat(const PCachePool *pool, PCacheError *err);
 
 #endif							/* PCACHE_POOL_H */

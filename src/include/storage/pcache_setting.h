@@ -3,8 +3,8 @@
  * pcache_setting.h
  *	  What the settings of the cache are called.
  *
- * The library has settings as extensions have them.  Those of the patched server
- * have the names of a server's.
+ * The patched server knows each by another name as well, with "persistent_cache_" before it
+ * instead of "pcache.".
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -15,19 +15,14 @@
 #ifndef PCACHE_SETTING_H
 #define PCACHE_SETTING_H
 
-#include "storage/pcache_layout.h"
-
-#if PCACHE_SERVER_FORMAT == PCACHE_LIBRARY_FORMAT
 #define PCACHE_SETTING_PREFIX	"pcache."
-#else
-#define PCACHE_SETTING_PREFIX	"persistent_cache_"
-#endif
+#define PCACHE_OTHER_PREFIX		"persistent_cache_"
 
 /* PCacheSetting("mode"); the name has to be a string literal */
 #define PCacheSetting(name)	PCACHE_SETTING_PREFIX name
 
 /*
- * What the library's settings are if the configuration is silent, and how
+ * What the settings are if the configuration is silent, and how
  * postgresql.conf would say that: "postgres -C" loads no library, so pg_pcache has to
  * know.  pcache.directory has no default.
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_witness.h
- *	  What the pool remembers of the cluster: how much WAL is durable, and
- *	  what pg_control looked like.
+ *	  What the pool remembers of the cluster: how much WAL there was, and
+ *	  what pg_control said.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -28,33 +28,16 @@
  */
 #define PCACHE_WITNESS_LEN		64
 
-extern uint32 PCacheWatermarkCrc(const PCacheWatermark *watermark);
-extern bool PCacheWatermarkChoose(const PCacheWatermark slots[2],
-								  PCacheWatermark *chosen);
 extern bool PCacheWatermarkIsBehind(const PCacheWatermark *watermark,
-									uint32 timeline, uint64 flushed);
+									uint32 timeline, uint64 written);
 extern bool PCacheWatermarkFromDisk(PCacheWatermark *watermark,
-									uint32 timeline, uint64 flushed,
+									uint32 timeline, uint64 written,
 									uint32 wal_segment_size);
-extern bool PCacheWitnessFind(PCacheWatermark *watermark, const char *bytes,
-							  size_t len, uint64 end, uint32 timeline,
-							  uint32 wal_segment_size);
 extern bool PCacheWitnessMatches(const PCacheWatermark *watermark,
 								 uint32 wal_segment_size, PCacheError *err);
 
 /* pcache_control.c */
 extern bool PCacheControlIsShutDown(const ControlFileData *control);
-extern uint32 PCacheControlSeenCrc(const PCacheControlSeen *seen);
-extern PCacheControlSeen PCacheControlPending(const ControlFileData *control,
-											  uint64 number,
-											  uint64 completed_epoch,
-											  int64 now);
-extern PCacheControlSeen PCacheControlConfirmed(const ControlFileData *control,
-												uint64 number,
-												uint64 completed_epoch);
-extern void PCacheReadControlSeen(int fd, PCacheControlSeen seen[2]);
-extern const PCacheControlSeen *PCacheControlAsSeen(const PCacheControlSeen seen[2],
-													const ControlFileData *control);
 
 /*
  * pcache_sighting.c

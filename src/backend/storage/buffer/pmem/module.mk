@@ -28,7 +28,7 @@ endif
 # major version.
 PCACHE_CPPFLAGS := -I$(PCACHE_TOP)/src/include -I$(PCACHE_POOL_DIR) \
 	-idirafter $(PCACHE_TOP)/src/include/pcache_compat \
-	-DPCACHE_SERVER_FORMAT=3 -include $(PCACHE_TOP)/src/include/storage/pcache_compat.h
+	-include $(PCACHE_TOP)/src/include/storage/pcache_compat.h
 
 # pcache_library VARIABLE,USE_MACRO,PKG_CONFIG_NAMES
 define pcache_library

@@ -12,7 +12,7 @@ pool_dir = $(top_srcdir)/src/backend/storage/buffer/pmem/pool
 persist_dir = $(top_srcdir)/src/backend/storage/pmem
 
 # The compiler sees pcache_compat.h before any source, as elsewhere.
-PCACHE_CPPFLAGS = -DPCACHE_SERVER_FORMAT=3 -I$(pool_dir) -include $(top_srcdir)/src/include/storage/pcache_compat.h
+PCACHE_CPPFLAGS = -I$(pool_dir) -include $(top_srcdir)/src/include/storage/pcache_compat.h
 PCACHE_LIBS = $(LIBPMEM_LIBS) $(LIBNDCTL_LIBS)
 
 ifeq ($(with_libnuma),yes)

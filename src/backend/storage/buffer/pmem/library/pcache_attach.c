@@ -149,8 +149,7 @@ PCacheGatherLibraryFacts(const PCachePool *pool, PCacheLibraryFacts *facts, PCac
 	gate->control = &facts->control;
 	gate->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
 	PCacheReadSignals(DataDir, &facts->signals);
-	PCacheSetRecovery(gate, &facts->signals, recoveryTarget != RECOVERY_TARGET_UNSET,
-					  facts->control.checkPointCopy.ThisTimeLineID);
+	PCacheSetRecovery(gate, &facts->signals, recoveryTarget != RECOVERY_TARGET_UNSET);
 	return true;
 }
 
@@ -330,7 +329,7 @@ AttachPool(PCacheError *err)
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 	{
 		PCacheStart.found = sb->saved_pages;
-		PCacheSetCompleted(facts, sb, gate_facts);
+		PCacheSetPageFacts(facts, sb, gate_facts);
 		facts->drop_unlogged = gate_facts->control->state != DB_SHUTDOWNED ||
 			signals->standby || signals->recovery || signals->backup_label;
 		/* as long as the postmaster lives nobody else changes files */

@@ -44,7 +44,7 @@ PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err)
 	PCacheOpenResult opened;
 
 	PCacheDirPgdata = DataDir;
-	if (!PCacheDirectoryIsAllowed(DataDir, pcache_directory, pcache_directory, err))
+	if (!PCacheDirectoryIsAllowed(DataDir, pcache_directory, err))
 		return false;
 	opened = PCachePoolOpen(pcache_directory, PCACHE_OPEN_WRITE, pool, err);
 	return (opened == PCACHE_OPEN_OK || opened == PCACHE_OPEN_MISSING) &&
@@ -66,8 +66,7 @@ CreatePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
 
 	/* it is going to say why the pool could not be opened */
 	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, pool, err);
-	if (!PCacheMayCreateMissing(pcache_directory, false, NULL, pcache_size, NBuffers,
-								&plan, err) ||
+	if (!PCacheMayCreateMissing(pcache_directory, pcache_size, NBuffers, &plan, err) ||
 		!PCacheMakeDirectory(plan.directory, plan.fs_kind, err) ||
 		!PCachePoolBeginCreate(&creation, plan.directory, false, true, plan.capacity,
 							   GetSystemIdentifier(), CATALOG_VERSION_NO, pool, sb, err))
@@ -86,10 +85,10 @@ CreatePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
 static bool
 ReformatPool(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
-	uint64		capacity = PCacheReformatCapacity(pool, NULL, Max(NBuffers, pcache_size));
+	uint64		capacity = PCacheReformatCapacity(pool, Max(NBuffers, pcache_size));
 	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
 
-	if (!PCachePoolMayFormat(pool, NULL, err))
+	if (!PCachePoolMayFormat(pool, err))
 		return false;
 
 	/* a superblock that is believed must not speak of what is allocated anew */
@@ -217,7 +216,7 @@ PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict
 	*sb = superblocks->chosen;
 	if (superblocks->source == PCACHE_SB_NONE)
 		*verdict = PCacheRefuse(PCACHE_COLD_SUPERBLOCK, "%s", superblocks->first_error.message);
-	else if (PCachePoolIsCopied(pool, sb, NULL, err))
+	else if (PCachePoolIsCopied(pool, sb, err))
 		return false;
 	/* the geometry decides what is touched, so it is looked at already here */
 	else if (sb->format_version != PCACHE_FORMAT_VERSION)

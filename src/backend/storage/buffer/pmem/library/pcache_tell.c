@@ -137,7 +137,6 @@ CurrentConfig(PCacheNextConfig *config)
 {
 	memset(config, 0, sizeof(*config));
 	config->mode = pcache_mode;
-	config->directory = pcache_directory;
 	config->size = pcache_size;
 	config->nbuffers = NBuffers;
 	config->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
@@ -178,7 +177,7 @@ PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheVerdict *verdict)
 		return;
 	}
 	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
-	PCacheForetellMissing(pcache_directory, &config, NULL, NULL, &not_opened, verdict);
+	PCacheForetellMissing(pcache_directory, &config, &not_opened, verdict);
 }
 
 /*
@@ -211,7 +210,7 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	{
 		*verdict = PCacheStart.verdict;
 		verdict->refusal = PCACHE_REFUSED;
-		PCacheForetellWithout(pcache_directory, &config, false, verdict);
+		PCacheForetellWithout(&config, verdict);
 	}
 	for (int i = 0; verdict->why.hint[0] == '\0' && i < lengthof(settings); i++)
 	{

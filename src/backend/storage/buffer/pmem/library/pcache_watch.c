@@ -87,9 +87,9 @@ PCacheNoteStart(const PCacheGateFacts *facts)
 	sighting.pool_device = facts->pool_device;
 	sighting.pool_inode = facts->pool_inode;
 	if (!PCacheStart.post_mortem &&
-		!PCacheWatermarkFromDisk(&sighting.written, control->checkPointCopy.ThisTimeLineID,
+		!PCacheWatermarkFromDisk(&sighting.wal, control->checkPointCopy.ThisTimeLineID,
 								 control->checkPoint, control->xlog_seg_size))
-		memset(&sighting.written, 0, sizeof(sighting.written));
+		memset(&sighting.wal, 0, sizeof(sighting.wal));
 	PCacheSightingMake(&sighting, control, Now());
 	PCacheSightingStore(&PCacheThePool.map, &sighting);
 }
@@ -113,9 +113,9 @@ LookAtWal(void)
 		timeline = GetWALInsertionTimeLine();
 	}
 	if (!XLogRecPtrIsInvalid(end) &&
-		PCacheWatermarkIsBehind(&sighting.written, timeline, end) &&
+		PCacheWatermarkIsBehind(&sighting.wal, timeline, end) &&
 		PCacheWatermarkFromDisk(&written, timeline, end, wal_segment_size))
-		sighting.written = written;
+		sighting.wal = written;
 }
 
 /*

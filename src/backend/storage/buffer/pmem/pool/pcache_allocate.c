@@ -110,7 +110,7 @@ PCachePoolHeadIsLost(const PCachePool *pool)
 	uint64		end;
 
 	return PCachePoolHasHoles(pool) &&
-		PCachePoolNextHole(pool, PCACHE_WATERMARK_OFFSET, &start, &end) &&
+		PCachePoolNextHole(pool, PCACHE_NOTES_OFFSET, &start, &end) &&
 		start < PCACHE_DESCRIPTORS_OFFSET;
 }
 

@@ -42,7 +42,7 @@ PCacheDescriptorSetFree(PCacheDescriptor *desc)
 }
 
 /*
- * Fill in all but seq, epoch and CRC, which the caller makes go together:
+ * Fill in all but seq, sum and CRC, which the caller makes go together:
  * PCacheDescriptorSetSealed() does, for a page that is in its file.
  */
 void
@@ -89,11 +89,11 @@ PCacheDescriptorStorePayload(PCacheDescriptor *dest, const PCacheDescriptor *des
 
 /*
  * Store the descriptor of a slot, and flush it; the caller drains.  Nobody
- * else may store to it, or mark the slot.
+ * else may store to it.
  *
  * We may be killed between any two stores, and the line may be evicted there:
  * so seq is odd from before the first store of the payload until after the
- * last one, see rule "the final seq is stored last".  A descriptor that is
+ * last one.  A descriptor that is
  * there already is only flushed, because whoever stored it may have been
  * killed before it was.
  */

@@ -48,7 +48,7 @@ ReadNote(int fd, uint64 offset)
 
 /*
  * Fill in what an open pool, its media and the host tell.  Control file,
- * record, recovery and policy are for the caller.
+ * recovery and policy are for the caller.
  *
  * facts must be zeroed; it is going to point to media.
  */
@@ -56,32 +56,22 @@ void
 PCacheGatherFacts(const PCachePool *pool, const PCacheMediaReport *media,
 				  PCacheGateFacts *facts)
 {
-	PCacheWatermark slots[2];
+	struct stat st;
 
 	facts->file_size = pool->file_size;
 	facts->media = media;
 	facts->head_is_lost = PCachePoolHeadIsLost(pool);
 	(void) PCacheReadBootId(facts->boot_id);
-	if (!PCacheReadExact(pool->fd, slots, sizeof(slots), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheWatermarkChoose(slots, &facts->watermark))
-		facts->watermark.flushed = 0;
-	PCacheReadControlSeen(pool->fd, facts->control_seen);
 	PCacheSuspectRead(pool->fd, &facts->suspect);
-	PCacheCopyNotesRead(pool->fd, facts->copies);
-	if (PCacheIsLibrary())
+	if (fstat(pool->fd, &st) == 0)
 	{
-		struct stat st;
-
-		if (fstat(pool->fd, &st) == 0)
-		{
-			facts->pool_device = st.st_dev;
-			facts->pool_inode = st.st_ino;
-		}
-		(void) PCacheReadSighting(pool->fd, &facts->sighting);
-		facts->read_errors_ignored = ReadNote(pool->fd, PCACHE_READ_ERRORS_OFFSET) != 0;
-		facts->rolled_back_at = ReadNote(pool->fd, PCACHE_ROLLED_BACK_OFFSET);
-		facts->not_synced = ReadNote(pool->fd, PCACHE_NOT_SYNCED_OFFSET) != 0;
+		facts->pool_device = st.st_dev;
+		facts->pool_inode = st.st_ino;
 	}
+	(void) PCacheReadSighting(pool->fd, &facts->sighting);
+	facts->read_errors_ignored = ReadNote(pool->fd, PCACHE_READ_ERRORS_OFFSET) != 0;
+	facts->rolled_back_at = ReadNote(pool->fd, PCACHE_ROLLED_BACK_OFFSET);
+	facts->not_synced = ReadNote(pool->fd, PCACHE_NOT_SYNCED_OFFSET) != 0;
 }
 
 static bool
@@ -107,15 +97,14 @@ PCacheReadSignals(const char *datadir, PCacheSignals *signals)
 
 /*
  * Fill in how the start will recover.  has_target says whether the
- * configuration has a recovery target, timeline which one recovery follows.
+ * configuration has a recovery target.
  */
 void
 PCacheSetRecovery(PCacheGateFacts *facts, const PCacheSignals *signals,
-				  bool has_target, uint32 timeline)
+				  bool has_target)
 {
 	facts->backup_label = signals->backup_label;
 
 	/* a standby follows its primary; anything else picks where to stop */
 	facts->recovery_target = signals->standby ? has_target : signals->recovery;
-	facts->recovery_timeline = timeline;
 }

@@ -62,7 +62,7 @@ PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err)
 #define MAX_STARTS_CUT_OFF	2
 
 /*
- * A start that had kept pages of the library's pool did not get as far as to accept
+ * A start that had kept pages of the pool did not get as far as to accept
  * connections.  If these pages were the reason, the next one would end in the same way.
  * So this one goes without, and makes the pool empty for those after it.  In mode
  * always a server may be killed while it recovers, so that has to happen twice.
@@ -71,7 +71,7 @@ bool
 PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 				uint64 system_identifier, PCacheError *err)
 {
-	if (!PCacheIsLibrary() || sb->state == PCACHE_STATE_EMPTY ||
+	if (sb->state == PCACHE_STATE_EMPTY ||
 		sb->starts_from < (sb->mode == PERSISTENT_CACHE_ALWAYS ? MAX_STARTS_CUT_OFF : 1) ||
 		sb->system_identifier != system_identifier)
 		return false;
@@ -80,35 +80,6 @@ PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 	PCacheSetHint(err, _("A start that finds this goes without the pool, unless \"%s\" is on, and the one after it uses the pool again, cold."),
 				  PCacheSetting("required"));
 	return true;
-}
-
-/*
- * Does a pool on this kind of file system survive a crash?  Mode always promises
- * more than a file in the page cache can keep.
- */
-bool
-PCacheKindSurvives(PCacheFsKind kind, const char *path, PCacheError *err)
-{
-	const char *why = NULL;
-
-	/*
-	 * the library's pool survives processes anywhere, and is cold after power
-	 * was lost
-	 */
-	if (PCacheIsLibrary())
-		return true;
-	if (kind == PCACHE_FS_FILE)
-		why = _("the pool is an ordinary file, whose pages reach the media in any order");
-#ifndef USE_LIBPMEM
-	else if (kind == PCACHE_FS_FSDAX)
-		why = _("the pool is on persistent memory, but this server was built without libpmem");
-#endif
-	if (why == NULL)
-		return true;
-	PCacheSetError(err, _("\"%s\" cannot be \"always\" with pool \"%s\": %s"),
-				   PCacheSetting("mode"), path, why);
-	PCacheSetHint(err, _("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs, or use \"planned_restart\"."));
-	return false;
 }
 
 /* Too much of the pool's media is bad. */
@@ -135,59 +106,40 @@ PCacheSetTooSmall(const PCachePool *pool, uint64 capacity, uint64 nbuffers,
 static bool
 VersionWillDo(const PCacheNextConfig *config, PCacheError *err)
 {
-	return !PCacheIsLibrary() || config->server_version == 0 ||
+	return config->server_version == 0 ||
 		PCacheMinorWillDo(config->server_version, config->allow_unknown_minor, err);
 }
 
 /*
- * The library's server reserves memory for buffers that it does not use.  While it runs,
- * that is counted already.
+ * The server reserves memory for buffers that it does not use.  While it runs, that is
+ * counted already.
  */
 static bool
 ReservationWillDo(const PCacheNextConfig *config, PCacheFsKind kind, uint64 size,
 				  uint64 allocated, PCacheError *err)
 {
-	return !PCacheIsLibrary() ||
-		PCacheMayReserve(config->nbuffers * BLCKSZ,
-						 kind == PCACHE_FS_TMPFS ? size - Min(size, allocated) : 0, err);
+	return PCacheMayReserve(config->nbuffers * BLCKSZ,
+							kind == PCACHE_FS_TMPFS ? size - Min(size, allocated) : 0, err);
 }
 
 /*
  * There is no pool in the directory, which open_error says: is one created?
- * directory is what PCacheFindDirectory() found.  record_error, if not NULL, says
- * why PGDATA's record could not be read.
  */
 void
 PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
-					  const PCacheRecord *record,
-					  const PCacheError *record_error,
 					  const PCacheError *open_error, PCacheVerdict *verdict)
 {
 	PCacheError *err = &verdict->why;
 	PCacheMissing plan;
 
 	verdict->refusal = PCACHE_REFUSED;
-	/* nothing else says where the pool is */
-	if (record_error != NULL && PCacheIsDefaultDirectory(config->directory))
-	{
-		*err = *record_error;
-		return;
-	}
 	*err = *open_error;
 	if (!VersionWillDo(config, err) ||
-		!PCacheMayCreateMissing(directory, PCacheIsDefaultDirectory(config->directory), record, config->size,
-								config->nbuffers, &plan, err) ||
-		(config->mode == PERSISTENT_CACHE_ALWAYS &&
-		 !PCacheKindSurvives(plan.fs_kind, plan.directory, err)) ||
+		!PCacheMayCreateMissing(directory, config->size, config->nbuffers, &plan, err) ||
 		!ReservationWillDo(config, plan.fs_kind, plan.capacity * BLCKSZ, 0, err))
 		return;
-	if (plan.again)
-		*verdict = PCacheRefuse(PCACHE_COLD_NEW,
-								_("the pool was lost with its %s file system, and will be created again"),
-								PCacheFsKindName(plan.fs_kind));
-	else
-		*verdict = PCacheRefuse(PCACHE_COLD_NEW,
-								_("there is no pool yet, and the server will create it"));
+	*verdict = PCacheRefuse(PCACHE_COLD_NEW,
+							_("there is no pool yet, and the server will create it"));
 }
 
 /* Can the pool have as many blocks as shared_buffers? */
@@ -239,7 +191,7 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 
 /*
  * Are enough blocks and slots without bad blocks?  sb is NULL if the pool will be
- * formatted.  The library writes all that is before the blocks, and a store to a bad
+ * formatted.  The server writes all that is before the blocks, and a store to a bad
  * block would be SIGBUS.
  */
 bool
@@ -262,7 +214,7 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
 								  sizeof(PCacheDescriptor));
 	if (PCacheMediaIsUsable(media, always) && retired <= nbuffers / 2 &&
-		!(PCacheIsLibrary() && sb != NULL && PCacheMediaRangeIsBad(media, 0, sb->blocks_offset)))
+		!(sb != NULL && PCacheMediaRangeIsBad(media, 0, sb->blocks_offset)))
 		return true;
 	PCacheSetUnusableMedia(pool, err);
 	return false;
@@ -280,13 +232,12 @@ RoomWillDo(const PCachePool *pool, uint64 size, PCacheError *err)
 
 /* The pool will be formatted: can it be, and is there room? */
 static bool
-FormatWillDo(const PCachePool *pool, const PCacheRecord *record,
-			 const PCacheNextConfig *config, PCacheError *err)
+FormatWillDo(const PCachePool *pool, const PCacheNextConfig *config, PCacheError *err)
 {
-	uint64		capacity = PCacheReformatCapacity(pool, record, config->nbuffers);
+	uint64		capacity = PCacheReformatCapacity(pool, config->nbuffers);
 	uint64		size = PCacheComputeGeometry(capacity, pool->page_size).pool_size;
 
-	return PCachePoolMayFormat(pool, record, err) && RoomWillDo(pool, size, err);
+	return PCachePoolMayFormat(pool, err) && RoomWillDo(pool, size, err);
 }
 
 /* Ask the gates, after what is going to happen. */
@@ -310,8 +261,7 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 			break;
 		case PCACHE_NEXT_RESTART:
 			/* a server that is not consistent yet saves nothing */
-			if (next.chosen.state != PCACHE_STATE_DIRTY ||
-				(PCacheIsLibrary() && next.chosen.starts_from != 0))
+			if (next.chosen.state != PCACHE_STATE_DIRTY || next.chosen.starts_from != 0)
 				break;
 			next_control.state = DB_SHUTDOWNED;
 			next_facts.control = &next_control;
@@ -331,7 +281,7 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 	return verdict;
 }
 
-/* The same as PCacheForetellPool(), but for PGDATA's record. */
+/* The same as PCacheForetellPool(), for a verdict that says so far that it is refused. */
 static void
 ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 			   const PCacheGateFacts *facts, const PCacheNextConfig *config,
@@ -345,9 +295,7 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 
 	/* it is open for reading only */
 	if (!VersionWillDo(config, err) ||
-		!PCacheFileIsWritable(pool->fd, pool->path, err) ||
-		(config->mode == PERSISTENT_CACHE_ALWAYS &&
-		 !PCacheKindSurvives(pool->fs_kind, pool->path, err)))
+		!PCacheFileIsWritable(pool->fd, pool->path, err))
 		return;
 	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
 	{
@@ -355,7 +303,7 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		return;
 	}
 	if (superblocks->source != PCACHE_SB_NONE &&
-		(PCachePoolIsCopied(pool, sb, facts->record, err) ||
+		(PCachePoolIsCopied(pool, sb, err) ||
 		 (event != PCACHE_NEXT_RESTART && !config->required &&
 		  PCacheWasCutOff(pool, sb, facts->control->system_identifier, err))))
 		return;
@@ -378,7 +326,7 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 						   (uint64) st.st_blocks * 512, err))
 		return;
 	if (formatted ?
-		FormatWillDo(pool, facts->record, config, err) :
+		FormatWillDo(pool, config, err) :
 		RoomWillDo(pool, sb->pool_size, err) &&
 		CapacityWillDo(pool, sb->capacity, config, facts->media, err))
 		*verdict = judged;
@@ -397,28 +345,15 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 {
 	verdict->refusal = PCACHE_REFUSED;
 	ForetellOpened(pool, superblocks, facts, config, event, verdict);
-
-	/* the server writes it last, before it uses any page */
-	if (verdict->refusal != PCACHE_REFUSED &&
-		!PCacheRecordMayBeWritten(PCacheDirPgdata, pool->directory, &verdict->why))
-		verdict->refusal = PCACHE_REFUSED;
 }
 
 /*
- * If the pool cannot be used, the server starts without it, unless
- * persistent_cache_required is on, or there is no memory for its buffers.  The
- * library takes the buffers that its server has anyway.
- *
- * directory is that of the pool.  The pool is ours if PGDATA's record has its
- * UUID, and nobody but the server has it locked.
+ * If the pool cannot be used, the server starts with the buffers that it has anyway, unless
+ * pcache.required is on.
  */
 void
-PCacheForetellWithout(const char *directory, const PCacheNextConfig *config,
-					  bool ours, PCacheVerdict *verdict)
+PCacheForetellWithout(const PCacheNextConfig *config, PCacheVerdict *verdict)
 {
-	if (verdict->refusal == PCACHE_REFUSED && !config->required &&
-		(PCacheIsLibrary() ||
-		 PCacheMemoryForBuffers(directory, config->nbuffers * BLCKSZ,
-								config->huge_pages, ours, &verdict->why)))
+	if (verdict->refusal == PCACHE_REFUSED && !config->required)
 		verdict->refusal = PCACHE_UNAVAILABLE;
 }

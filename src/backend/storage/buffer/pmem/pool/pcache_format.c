@@ -58,17 +58,12 @@ PCacheCapacityFor(uint64 file_size)
 
 /*
  * The capacity of a pool that is formatted because it cannot be used as it is.
- * Its own is in doubt then, so go by PGDATA's record (NULL if there is none), or
- * else by the size of the file.
+ * Its own is in doubt then, so go by the size of the file.
  */
 uint64
-PCacheReformatCapacity(const PCachePool *pool, const PCacheRecord *record,
-					   uint64 nbuffers)
+PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers)
 {
-	uint64		capacity = record != NULL ? record->capacity :
-		PCacheCapacityFor(pool->file_size);
-
-	return Max(Min(capacity, PCACHE_MAX_CAPACITY), nbuffers);
+	return Max(PCacheCapacityFor(pool->file_size), nbuffers);
 }
 
 /*
@@ -183,7 +178,7 @@ PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 	bool		ok;
 
 	/* one of them may be in a hole */
-	if (!PCachePoolAllocate(pool, 0, Min(pool->file_size, PCACHE_WATERMARK_OFFSET), err))
+	if (!PCachePoolAllocate(pool, 0, Min(pool->file_size, PCACHE_NOTES_OFFSET), err))
 		return false;
 	if (!mapped && !PCachePoolMap(pool, err))
 		return false;
@@ -243,12 +238,12 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 
 	/*
 	 * Free descriptors before there is a superblock that speaks of them, and
-	 * no old watermark.
+	 * no old notes.
 	 */
-	memset(pool->map.base + PCACHE_WATERMARK_OFFSET, 0,
-		   PCACHE_DESCRIPTORS_OFFSET - PCACHE_WATERMARK_OFFSET);
-	PCacheFlush(&pool->map, pool->map.base + PCACHE_WATERMARK_OFFSET,
-				PCACHE_DESCRIPTORS_OFFSET - PCACHE_WATERMARK_OFFSET);
+	memset(pool->map.base + PCACHE_NOTES_OFFSET, 0,
+		   PCACHE_DESCRIPTORS_OFFSET - PCACHE_NOTES_OFFSET);
+	PCacheFlush(&pool->map, pool->map.base + PCACHE_NOTES_OFFSET,
+				PCACHE_DESCRIPTORS_OFFSET - PCACHE_NOTES_OFFSET);
 	descs = (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
 	for (uint64 first = 0; first < capacity;
 		 first += FORMAT_AT_ONCE / sizeof(PCacheDescriptor))

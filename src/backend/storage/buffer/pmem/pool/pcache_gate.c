@@ -4,8 +4,8 @@
  *	  The gates that a pool, and then each page in it, must pass to be kept.
  *
  * Dropping is always safe and keeping needs proof, so every gate that cannot
- * be answered is shut.  The rules and the argument for each are in README,
- * and for a pool that was in use at a crash in README.always.
+ * be answered is shut.  The rules and the argument for each are in
+ * README.library.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -119,7 +119,7 @@ PCacheHoleGate(bool head_is_lost)
 	return warm;
 }
 
-/* Does the pool belong to this cluster, and did it see its last server? */
+/* Does the pool belong to this cluster, and has it been used? */
 static PCacheVerdict
 GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
@@ -127,25 +127,8 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		return PCacheRefuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
 							_("the pool belongs to the cluster with system identifier %llu"),
 							(unsigned long long) sb->system_identifier);
-	if (PCacheIsLibrary())
-		return sb->state == PCACHE_STATE_EMPTY ?
-			PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty")) : warm;
-	if (facts->record == NULL)
-		return PCacheRefuse(PCACHE_COLD_INCARNATION,
-							_("the data directory has no record of a pool"));
-	if (memcmp(sb->pool_uuid, facts->record->pool_uuid, PCACHE_UUID_LEN) != 0)
-		return PCacheRefuse(PCACHE_COLD_INCARNATION,
-							_("the data directory was last used with another pool"));
 	if (sb->state == PCACHE_STATE_EMPTY)
 		return PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
-	if (facts->record->incarnation == 0 && sb->state != PCACHE_STATE_ATTACHING)
-		return PCacheRefuse(PCACHE_COLD_INCARNATION,
-							_("the cluster was run without the pool"));
-	if (sb->incarnation != facts->record->incarnation)
-		return PCacheRefuse(PCACHE_COLD_INCARNATION,
-							_("the pool was last used by incarnation %016llx of the server, the data directory by %016llx"),
-							(unsigned long long) sb->incarnation,
-							(unsigned long long) facts->record->incarnation);
 	return warm;
 }
 
@@ -209,65 +192,6 @@ GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return warm;
 }
 
-/*
- * The pool's server has not left pg_control as it is, so redo of another run may
- * have been through part of the data files.  Say what has changed, if that shows.
- */
-static PCacheVerdict
-RefuseControl(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
-{
-	const ControlFileData *control = facts->control;
-	const PCacheControlSeen *pending = &facts->control_seen[PCACHE_CONTROL_PENDING];
-	const PCacheControlSeen *confirmed = &facts->control_seen[PCACHE_CONTROL_CONFIRMED];
-
-	if (confirmed->number != 0 &&
-		confirmed->checkpoint != control->checkPoint &&
-		pending->checkpoint != control->checkPoint)
-		return PCacheRefuse(PCACHE_COLD_CHECKPOINT,
-							_("the pool knows of checkpoints %X/%X and %X/%X, the last checkpoint of the cluster is at %X/%X"),
-							LSN_FORMAT_ARGS(confirmed->checkpoint),
-							LSN_FORMAT_ARGS(pending->checkpoint),
-							LSN_FORMAT_ARGS(control->checkPoint));
-	if (sb->data_checksum_version != control->data_checksum_version)
-		return PCacheRefuse(PCACHE_COLD_CHECKSUMS,
-							_("data checksums were switched on or off"));
-	return PCacheRefuse(PCACHE_COLD_CONTROL_CHANGED,
-						_("the control file is not what the pool's server last wrote"));
-}
-
-/*
- * Does the pool go with pg_control and with the WAL, although it was in use
- * when the server stopped?
- */
-static PCacheVerdict
-GateCrash(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
-{
-	const ControlFileData *control = facts->control;
-	const PCacheWatermark *watermark = &facts->watermark;
-	PCacheVerdict verdict;
-	PCacheError err;
-
-	if (PCacheControlAsSeen(facts->control_seen, control) == NULL)
-		return RefuseControl(sb, facts);
-	verdict = GatePower(sb, facts);
-	if (verdict.refusal != PCACHE_WARM)
-		return verdict;
-	if (watermark->flushed == 0)
-		return PCacheRefuse(PCACHE_COLD_WATERMARK,
-							_("it is not known how far the WAL was durable"));
-	if (watermark->timeline != facts->recovery_timeline)
-		return PCacheRefuse(PCACHE_COLD_TIMELINE,
-							_("the WAL was written on timeline %u, recovery follows timeline %u"),
-							watermark->timeline, facts->recovery_timeline);
-	if (watermark->flushed < control->checkPointCopy.redo)
-		return PCacheRefuse(PCACHE_COLD_WATERMARK,
-							_("WAL is known to be durable up to %X/%X only, before the redo point"),
-							LSN_FORMAT_ARGS(watermark->flushed));
-	if (!PCacheWitnessMatches(watermark, control->xlog_seg_size, &err))
-		return PCacheRefuse(PCACHE_COLD_WATERMARK, "%s", err.message);
-	return warm;
-}
-
 /* There is nothing to go by.  Say why, as far as it still shows. */
 static PCacheVerdict
 RefuseWithoutRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts, bool logs_hints)
@@ -290,9 +214,7 @@ RefuseWithoutRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts, bool
 						_("the host was restarted, and the server was not shut down cleanly"));
 }
 
-/*
- * The library's server was in use when power was lost.  Is there something to go by?
- */
+/* The server was in use when power was lost.  Is there something to go by? */
 static PCacheVerdict
 GatePowerRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
@@ -315,8 +237,8 @@ GatePowerRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 }
 
 /*
- * The library's server was killed.  Is the cluster as it has last seen it?  The
- * files are for the page gate.
+ * The server was killed.  Is the cluster as it has last seen it?  The files are for
+ * the page gate.
  *
  * If power was lost, pg_control may be what it was before the last sighting, because that
  * sees it before it is synced, and WAL that was not flushed is gone.  Entries with a sum say
@@ -369,7 +291,7 @@ GateKilled(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	if (source == PCACHE_SOURCE_SAVED)
 		return PCacheRefuse(PCACHE_COLD_VERSION,
 							_("the pool does not tell how its buffer headers look"));
-	if (!power_lost && !PCacheWitnessMatches(&seen->written, control->xlog_seg_size, &err))
+	if (!power_lost && !PCacheWitnessMatches(&seen->wal, control->xlog_seg_size, &err))
 		return PCacheRefuse(PCACHE_COLD_WATERMARK, "%s", err.message);
 	return warm;
 }
@@ -393,7 +315,7 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 								_("the last start did not reach a consistent state, or pg_pcache was interrupted while it filled or resized the pool"));
 		case PCACHE_STATE_DIRTY:
 			if (sb->mode == PERSISTENT_CACHE_ALWAYS)
-				return PCacheIsLibrary() ? GateKilled(sb, facts) : GateCrash(sb, facts);
+				return GateKilled(sb, facts);
 			return PCacheRefuse(PCACHE_COLD_DIRTY,
 								_("the server was not shut down cleanly"));
 		default:
@@ -403,15 +325,14 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	}
 
 	/*
-	 * the library has saved what a killed server left, and the start ended
-	 * there; that was not judged as after a loss of power
+	 * a start has saved what a killed server left, and ended there; that was
+	 * not judged as after a loss of power
 	 */
-	if (PCacheIsLibrary() && !PCacheControlIsShutDown(control) &&
+	if (!PCacheControlIsShutDown(control) &&
 		sb->control_state == control->state && PCacheHostRestarted(sb, facts))
 		return PCacheRefuse(PCACHE_COLD_POWER,
 							_("the host was restarted since the pool of a killed server was judged"));
-	if (!PCacheControlIsShutDown(control) &&
-		!(PCacheIsLibrary() && sb->control_state == control->state))
+	if (!PCacheControlIsShutDown(control) && sb->control_state != control->state)
 		return PCacheRefuse(PCACHE_COLD_CONTROL_STATE,
 							_("the cluster was run without the pool, and not shut down cleanly"));
 	if (saved->timeline != control->checkPointCopy.ThisTimeLineID)
@@ -495,25 +416,6 @@ GateMedia(const PCacheGateFacts *facts)
 }
 
 /*
- * Is it known of which databases redo copies the files once more?  Pages of
- * these are for the page gate.
- */
-static PCacheVerdict
-GateCopies(const PCacheGateFacts *facts)
-{
-	if (PCacheMediaRangeIsBad(facts->media, PCACHE_COPY_NOTES_OFFSET,
-							  sizeof(facts->copies)) ||
-		!PCacheCopyNotesAreIntact(facts->copies))
-		return PCacheRefuse(PCACHE_COLD_COPIES,
-							_("it is not known of which databases recovery copies the files (the pool's notes of that are damaged)"));
-	if (PCacheCopyNotesOverflow(facts->copies, facts->control->checkPointCopy.redo))
-		return PCacheRefuse(PCACHE_COLD_COPIES,
-							_("recovery copies the files of more than %d databases"),
-							PCACHE_MAX_COPY_NOTES - 1);
-	return warm;
-}
-
-/*
  * Can the pages of this pool be kept, each subject to its own gate?
  *
  * sb must be an intact superblock (PCacheSuperblockChoose).
@@ -534,12 +436,10 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		verdict = GateShutdown(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateRecovery(facts);
-	if (verdict.refusal == PCACHE_WARM && PCacheIsLibrary())
+	if (verdict.refusal == PCACHE_WARM)
 		verdict = GatePrepared(facts);
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateMedia(facts);
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = GateCopies(facts);
 	return verdict;
 }
 
@@ -555,7 +455,7 @@ PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
 
 /*
  * A pool that passed its gates has this many pages that were saved or, after a
- * crash, sealed, and so many of them can be kept, as far as that is known.  If there
+ * crash, listed, and so many of them can be kept, as far as that is known.  If there
  * is none, there is nothing to be warm with.
  */
 PCacheVerdict
@@ -570,9 +470,7 @@ PCacheEmptyGate(bool was_clean, uint64 found, uint64 kept)
 		return PCacheRefuse(PCACHE_COLD_NO_PAGES,
 							_("the last server saved no page when it was shut down"));
 	return PCacheRefuse(PCACHE_COLD_NO_PAGES,
-						PCacheIsLibrary() ?
-						_("the last server left no page that can be kept") :
-						_("the last server had not sealed any page"));
+						_("the last server left no page that can be kept"));
 }
 
 /* The name of a refusal, for views, counters and JSON. */
@@ -593,8 +491,6 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "geometry";
 		case PCACHE_COLD_SYSTEM_IDENTIFIER:
 			return "system identifier";
-		case PCACHE_COLD_INCARNATION:
-			return "incarnation";
 		case PCACHE_COLD_ATTACHING:
 			return "attaching";
 		case PCACHE_COLD_DIRTY:
@@ -623,8 +519,6 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "watermark";
 		case PCACHE_COLD_SUSPECT:
 			return "suspect memory";
-		case PCACHE_COLD_COPIES:
-			return "copied databases";
 		case PCACHE_COLD_NO_PAGES:
 			return "no pages";
 		case PCACHE_COLD_HOLE:
@@ -639,8 +533,6 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "off";
 		case PCACHE_REFUSED:
 			return "refused";
-		case PCACHE_UNKNOWN_ARCHIVE:
-			return "archive";
 		case PCACHE_UNKNOWN_CONFIGURATION:
 			return "configuration";
 		case PCACHE_NUM_REFUSALS:
@@ -650,20 +542,7 @@ PCacheRefusalName(PCacheRefusal refusal)
 }
 
 /*
- * Up to which LSN the WAL is known to be durable.  After a clean shutdown up
- * to the shutdown checkpoint, on a standby up to where recovery must replay
- * anyway; otherwise up to the watermark.
- */
-uint64
-PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
-{
-	if (sb->state != PCACHE_STATE_CLEAN)
-		return facts->watermark.flushed;
-	return Max(facts->control->checkPoint, facts->control->minRecoveryPoint);
-}
-
-/*
- * After the library's server was killed: since when must nobody have changed a file
+ * After the server was killed: since when must nobody have changed a file
  * that a page is kept of?  The server itself has, until it died, and it says again
  * and again that it lives.  If the clock was set back since, a file can have been
  * changed later although its time says otherwise, so all count as changed.  Of another
@@ -673,7 +552,7 @@ PCacheLsnLimit(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 static int64
 UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	if (!PCacheIsLibrary() || PCacheControlIsShutDown(facts->control))
+	if (PCacheControlIsShutDown(facts->control))
 		return 0;
 	if (time(NULL) < facts->sighting.seen_at / PCACHE_NSEC ||
 		(!PCacheHostRestarted(sb, facts) &&
@@ -682,74 +561,20 @@ UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return facts->sighting.seen_at + PCACHE_SIGHTING_TOLERANCE;
 }
 
-/*
- * Fill in what PCachePageIsDirty() asks for, of a pool that is to be kept.
- *
- * After a clean stop all epochs are completed; the redo point is still that of
- * pg_control, since a standby that is stopped may keep an old one.  After a
- * crash the half that agrees with pg_control has the epoch that goes with the
- * checkpoint there.
- */
+/* Fill in what the page gate goes by, of a pool that is to be kept. */
 void
-PCacheSetCompleted(PCachePageFacts *facts, const PCacheSuperblock *sb,
+PCacheSetPageFacts(PCachePageFacts *facts, const PCacheSuperblock *sb,
 				   const PCacheGateFacts *gate_facts)
 {
-	const PCacheControlSeen *seen;
-
 	facts->redo = gate_facts->control->checkPointCopy.redo;
-	facts->is_ledger = PCacheIsLibrary();
 	facts->all_written = gate_facts->control->state == DB_SHUTDOWNED;
 	facts->unchanged_since = UnchangedSince(sb, gate_facts);
 	facts->generation = PCacheLedgerGeneration(sb, gate_facts->control);
 	facts->sums_only = PCacheSourceOf(sb, PCacheHostRestarted(sb, gate_facts)) == PCACHE_SOURCE_SUMS;
-	if (sb->state == PCACHE_STATE_CLEAN || facts->is_ledger)
-	{
-		facts->completed_epoch = PG_UINT64_MAX;
-		return;
-	}
-	seen = PCacheControlAsSeen(gate_facts->control_seen, gate_facts->control);
-	facts->completed_epoch = seen != NULL ? seen->completed_epoch : 0;
-}
-
-/* Fill in which databases PCachePageGate() drops, of a pool that is to be kept. */
-void
-PCacheSetCopied(PCachePageFacts *facts, const PCacheGateFacts *gate_facts)
-{
-	facts->n_copied = PCacheCopyNotesList(gate_facts->copies,
-										  gate_facts->control->checkPointCopy.redo,
-										  facts->copied);
-}
-
-/* Does redo copy the files of this page's database once more? */
-static bool
-IsCopied(const PCacheDescriptor *desc, const PCachePageFacts *facts)
-{
-	for (uint32 i = 0; i < facts->n_copied; i++)
-	{
-		if (facts->copied[i] == desc->db_oid)
-			return true;
-	}
-	return false;
 }
 
 /*
- * Must this page be written to its file again?
- *
- * Its file had it if it was sealed before the last completed checkpoint began
- * to write.  The file still has it, even if another server has begun to
- * recover the cluster since, if redo has no older version of the page: see
- * rule "a page is clean only by its epoch and LSN".
- */
-bool
-PCachePageIsDirty(const PCacheDescriptor *desc, const PCachePageFacts *facts)
-{
-	return desc->dirty_epoch >= facts->completed_epoch ||
-		((desc->flags & PCACHE_DESC_PERMANENT) != 0 &&
-		 desc->page_lsn > facts->redo);
-}
-
-/*
- * The library's rule: is the page what a start without the pool would read?
+ * Is the page what a start without the pool would read?
  *
  * An entry says: when I was written, at the end of a clean stop, or of what a killed
  * server left, this page was valid, clean, unlocked and not in I/O.  The gates have
@@ -805,30 +630,8 @@ JudgeEntry(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 	return PCACHE_PAGE_KEPT;
 }
 
-/* Likewise, the patched server's rule. */
-static PCachePageVerdict
-JudgeDescriptor(const PCacheDescriptor *desc, const PCachePageFacts *facts)
-{
-	if (IsCopied(desc, facts))
-		return PCACHE_PAGE_COPIED;
-
-	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0)
-		return facts->drop_unlogged ? PCACHE_PAGE_UNLOGGED : PCACHE_PAGE_KEPT;
-	if (desc->page_lsn > facts->lsn_limit)
-		return PCACHE_PAGE_LSN;
-	if (desc->page_lsn <= GIST_BUILD_LSN &&
-		desc->fork_number != FSM_FORKNUM &&
-		PCachePageIsDirty(desc, facts))
-		return PCACHE_PAGE_NO_LSN;
-	if ((desc->flags & PCACHE_DESC_NAMES_BLOCKS) != 0 &&
-		facts->host_restarted &&
-		PCachePageIsDirty(desc, facts))
-		return PCACHE_PAGE_NO_LSN;
-	return PCACHE_PAGE_KEPT;
-}
-
 /*
- * Is an entry of the library about pg_control as it is?  One that was saved is, because
+ * Is an entry about pg_control as it is?  One that was saved is, because
  * the gates have found so of the pool.
  */
 static bool
@@ -863,13 +666,13 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 			desc->why_free == PCACHE_DESC_WAS_LOST ? PCACHE_PAGE_LOST :
 			desc->why_free == PCACHE_DESC_WAS_FIRST ? PCACHE_PAGE_FIRST :
 			PCACHE_PAGE_FREE;
-	if (facts->is_ledger && !IsAboutThisStart(desc, facts))
+	if (!IsAboutThisStart(desc, facts))
 		return PCACHE_PAGE_GENERATION;
 	if (!PCacheDescriptorIsIntact(desc, slot))
 		return PCACHE_PAGE_CRC;
 	if (!PCacheDescriptorHasSaneTag(desc))
 		return PCACHE_PAGE_TAG;
-	verdict = facts->is_ledger ? JudgeEntry(desc, facts) : JudgeDescriptor(desc, facts);
+	verdict = JudgeEntry(desc, facts);
 	if (verdict != PCACHE_PAGE_KEPT)
 		return verdict;
 
@@ -910,16 +713,12 @@ PCachePageVerdictName(PCachePageVerdict verdict)
 			return "beyond end of file";
 		case PCACHE_PAGE_UNLOGGED:
 			return "unlogged";
-		case PCACHE_PAGE_LSN:
-			return "WAL not durable";
 		case PCACHE_PAGE_NO_LSN:
 			return "no LSN";
 		case PCACHE_PAGE_FORK:
 			return "not a main fork";
 		case PCACHE_PAGE_YOUNGER:
 			return "younger than redo";
-		case PCACHE_PAGE_COPIED:
-			return "copied database";
 		case PCACHE_PAGE_DIRTY:
 			return "dirty";
 		case PCACHE_PAGE_IN_CHANGE:

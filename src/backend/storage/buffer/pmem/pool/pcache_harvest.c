@@ -131,8 +131,7 @@ PCacheHarvestLsn(PCacheDescriptor *entry, const PageHeaderData *page)
 PCacheSource
 PCacheSourceOf(const PCacheSuperblock *sb, bool host_restarted)
 {
-	if (!PCacheIsLibrary() || sb->state != PCACHE_STATE_DIRTY ||
-		sb->mode != PERSISTENT_CACHE_ALWAYS)
+	if (sb->state != PCACHE_STATE_DIRTY || sb->mode != PERSISTENT_CACHE_ALWAYS)
 		return PCACHE_SOURCE_SAVED;
 	if (host_restarted && sb->power_rule != PCACHE_POWER_HEADERS)
 		return PCACHE_SOURCE_SUMS;

@@ -105,9 +105,9 @@ PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)
 		return false;
 	/* from the watermark up to the last note */
 	return !always ||
-		!PCacheMediaRangeIsBad(report, PCACHE_WATERMARK_OFFSET,
+		!PCacheMediaRangeIsBad(report, PCACHE_NOTES_OFFSET,
 							   PCACHE_READ_ERRORS_OFFSET + PCACHE_CACHE_LINE -
-							   PCACHE_WATERMARK_OFFSET);
+							   PCACHE_NOTES_OFFSET);
 }
 
 /* Answer "unknown" for bad blocks; the first reason given is kept. */

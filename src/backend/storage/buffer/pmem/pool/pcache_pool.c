@@ -273,18 +273,14 @@ HasMagic(int fd, off_t offset)
 }
 
 /*
- * May an open file be formatted?  It may if it looks like a pool, or if
- * PGDATA's record (NULL if there is none) says that our pool is there.
- * Otherwise it is somebody's file that was put, or named, in the wrong place.
+ * May an open file be formatted?  It may if it looks like a pool.  Otherwise it is
+ * somebody's file that was put, or named, in the wrong place.
  *
  * Sets err if it may not.
  */
 bool
-PCachePoolMayFormat(const PCachePool *pool, const PCacheRecord *record,
-					PCacheError *err)
+PCachePoolMayFormat(const PCachePool *pool, PCacheError *err)
 {
-	if (record != NULL && strcmp(record->directory, pool->directory) == 0)
-		return true;
 	if (HasMagic(pool->fd, PCACHE_SUPERBLOCK_OFFSET) ||
 		HasMagic(pool->fd, PCACHE_COPY_OFFSET))
 		return true;
@@ -301,11 +297,8 @@ PCachePoolMayFormat(const PCachePool *pool, const PCacheRecord *record,
  */
 bool
 PCachePoolIsCopied(const PCachePool *pool, const PCacheSuperblock *sb,
-				   const PCacheRecord *record, PCacheError *err)
+				   PCacheError *err)
 {
-	/* it is where it was, and just has another file system below it */
-	if (record != NULL && strcmp(record->directory, pool->directory) == 0)
-		return false;
 	if (pool->fs_kind != PCACHE_FS_FILE || sb->fs_kind == PCACHE_FS_FILE ||
 		PCacheDirPgdata == NULL || !PCacheIsInside(pool->directory, PCacheDirPgdata))
 		return false;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_sighting.c
- *	  What the library's server last saw of its cluster.
+ *	  What a server last saw of its cluster.
  *
  * A start that finds the cluster as the pool's server last saw it knows that
  * nobody else has run it to another checkpoint, and that it was not put back to an

@@ -225,9 +225,8 @@ PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
  * "attaching": until somebody sets another one, nothing in it is kept.
  *
  * control is the cluster's; mode and slots_used are what the pool will be
- * used with.  Epochs and DIMMs are the caller's business,
- * as is PGDATA's record, which must get the same incarnation.  Returns false if
- * there are no random numbers.
+ * used with.  DIMMs are the caller's business.  Returns false if there are no
+ * random numbers.
  */
 bool
 PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,

@@ -8,8 +8,9 @@
  * with this note the next start does, too.
  *
  * The process that dies stores the note, if it gets to that, and then the
- * postmaster, both without any lock, since a dead process may hold them all.  The startup process removes it once no descriptor is
- * trusted any more, and formatting the pool does.
+ * postmaster, both without any lock, since a dead process may hold them all.  The next
+ * start removes it once nothing in the pool is trusted any more, and formatting the
+ * pool does.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_witness.c
- *	  The WAL watermark on media, and its witness in the WAL.
+ *	  How far WAL was written, and a witness of that in the WAL.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -23,45 +23,17 @@
 #include "common/hashfn.h"
 #include "storage/pcache_witness.h"
 
-uint32
-PCacheWatermarkCrc(const PCacheWatermark *watermark)
-{
-	return PCacheCrcOf(watermark);
-}
-
-/*
- * Choose between the two slots: the intact one that is further on.  Returns
- * false if neither is intact.
- */
-bool
-PCacheWatermarkChoose(const PCacheWatermark slots[2], PCacheWatermark *chosen)
-{
-	bool		found = false;
-
-	for (int i = 0; i < 2; i++)
-	{
-		if (slots[i].flushed == 0 ||
-			slots[i].crc != PCacheWatermarkCrc(&slots[i]))
-			continue;
-		if (!found || PCacheWatermarkIsBehind(chosen, slots[i].timeline,
-											  slots[i].flushed))
-			*chosen = slots[i];
-		found = true;
-	}
-	return found;
-}
-
 /*
  * Is the watermark behind an LSN on a timeline?  A later timeline is further
- * on, even if less of it is known to be durable.
+ * on, even if less of it was written.
  */
 bool
 PCacheWatermarkIsBehind(const PCacheWatermark *watermark, uint32 timeline,
-						uint64 flushed)
+						uint64 written)
 {
 	if (watermark->timeline != timeline)
 		return watermark->timeline < timeline;
-	return watermark->flushed < flushed;
+	return watermark->written < written;
 }
 
 /*
@@ -138,50 +110,19 @@ WitnessFromDisk(PCacheWatermark *watermark, uint32 timeline, uint64 end,
 }
 
 /*
- * Find the witness in len bytes of WAL that were just written to disk and
- * that end at an LSN.  Returns false, with the watermark as it was, if they
- * are all zero.  If the witness cannot be had, it is 0.
- *
- * The working directory must be PGDATA.
- */
-bool
-PCacheWitnessFind(PCacheWatermark *watermark, const char *bytes, size_t len,
-				  uint64 end, uint32 timeline, uint32 wal_segment_size)
-{
-	size_t		used = WithoutTrailingZeros(bytes, len);
-	uint64		witness = end - (len - used);
-	uint32		witness_len;
-	PCacheError err;
-
-	if (used == 0)
-		return false;
-	witness_len = WitnessLength(witness, wal_segment_size);
-	if (witness_len <= used)
-	{
-		watermark->witness = witness;
-		watermark->witness_hash = WitnessHash(bytes + used - witness_len,
-											  witness_len, witness, timeline);
-		watermark->timeline = timeline;
-	}
-	else if (!WitnessFromDisk(watermark, timeline, witness, wal_segment_size, &err))
-		watermark->witness = 0;
-	return true;
-}
-
-/*
- * Make a watermark for WAL on disk that is durable up to an LSN.  There may
+ * Make a watermark for WAL that was written up to an LSN.  There may
  * be padding before that, up to a segment of it.  Returns false if no witness
  * is found.  The working directory must be PGDATA.
  */
 bool
 PCacheWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
-						uint64 flushed, uint32 wal_segment_size)
+						uint64 written, uint32 wal_segment_size)
 {
 	char		bytes[XLOG_BLCKSZ];
-	uint64		end = flushed;
+	uint64		end = written;
 	PCacheError err;
 
-	while (end > 0 && end + wal_segment_size + XLOG_BLCKSZ > flushed)
+	while (end > 0 && end + wal_segment_size + XLOG_BLCKSZ > written)
 	{
 		uint64		start = (end - 1) / XLOG_BLCKSZ * XLOG_BLCKSZ;
 		size_t		used;
@@ -194,8 +135,8 @@ PCacheWatermarkFromDisk(PCacheWatermark *watermark, uint32 timeline,
 			if (!WitnessFromDisk(watermark, timeline, start + used,
 								 wal_segment_size, &err))
 				return false;
-			watermark->flushed = flushed;
-			watermark->crc = PCacheWatermarkCrc(watermark);
+			watermark->written = written;
+			watermark->reserved = 0;
 			return true;
 		}
 		end = start;
