@@ -94,13 +94,13 @@ cmp_ok($outcome->{kept}, '>', 500, 'first restart: pages are kept');
 $standby->stop;
 start_standby($standby, 'second restart');
 $standby->stop;
-$standby->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''\npcache.mode = off");
 my $second = time;
 $standby->start;
 # pg_control has seconds
 select undef, undef, undef, 0.02 while time == $second;
 $standby->stop;
-$standby->append_conf('postgresql.conf', q{shared_preload_libraries = 'pg_pcache'});
+$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache'\npcache.mode = planned_restart");
 cold_start($standby, qr/^the control file was changed since the pool was saved$/, 'a run without the library and without WAL');
 
 # hot_standby = off: it is ready when recovery has begun

@@ -70,17 +70,20 @@ $node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache});
 # ---------------------------------------------------------------- where it does not belong
 is($node->psql('postgres', "LOAD 'pg_pcache'", stderr => \$err), 0, 'LOAD of what is preloaded');
 is($err, '', '... has nothing to say');
-$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
-$node->restart;
-for my $where ("LOAD 'pg_pcache'", 'session_preload_libraries')
+if (!is_patched())
 {
-	my $sql = $where =~ /^LOAD/ ? "$where; $where; SELECT 1" : 'SELECT 1';
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	$node->restart;
+	for my $where ("LOAD 'pg_pcache'", 'session_preload_libraries')
+	{
+		my $sql = $where =~ /^LOAD/ ? "$where; $where; SELECT 1" : 'SELECT 1';
 
-	local $ENV{PGOPTIONS} = $where =~ /^LOAD/ ? '' : '-c session_preload_libraries=pg_pcache';
-	$offset = log_offset($node);
-	is($node->psql('postgres', $sql, stderr => \$err), 0, "$where works");
-	is(() = ($err . slurp_file($node->logfile, $offset)) =~ /WARNING:  pg_pcache does nothing unless it is in "shared_preload_libraries"/g,
-		$err =~ /WARNING/ ? 2 : 1, "$where: one warning");
+		local $ENV{PGOPTIONS} = $where =~ /^LOAD/ ? '' : '-c session_preload_libraries=pg_pcache';
+		$offset = log_offset($node);
+		is($node->psql('postgres', $sql, stderr => \$err), 0, "$where works");
+		is(() = ($err . slurp_file($node->logfile, $offset)) =~ /WARNING:  pg_pcache does nothing unless it is in "shared_preload_libraries"/g,
+			$err =~ /WARNING/ ? 2 : 1, "$where: one warning");
+	}
 }
 is(contents($node), $outcome // contents($node), 'the server is well');
 
@@ -98,23 +101,6 @@ for my $setting ('pcache.mode = sometimes', 'pcache.size = -5', 'pcache.nonsense
 }
 $node->start if !$node->{_pid};
 warm_restart($node, 'after such settings');
-
-SKIP:
-{
-	skip 'the patched server is not built', 2 if !defined $ENV{PCACHE_PATCHED} || major() != 18;
-	my $copy = $node->basedir . '/patched';
-	my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
-	my $start = "$ENV{PCACHE_PATCHED}/pg_ctl";
-
-	$node->stop;
-	system_or_bail('cp', '-a', $node->data_dir, $copy);
-	local %ENV = $node->_get_env();
-	is(system_log($start, '-D' => $copy, '-l' => "$copy.log", '-w', '-o' => "-c shared_preload_libraries='$libdir/pg_pcache'", 'start'), 0, 'the patched server starts with the library');
-	$log = slurp_file("$copy.log");
-	is(() = $log =~ /this server has a persistent cache of its own/g, 1, '... and refuses it with one message');
-	system_log($start, '-D' => $copy, '-w', 'stop');
-	$node->start;
-}
 
 # ---------------------------------------------------------------- memory
 # Buffers for far more than is used: neither they nor the server's own are allocated.

@@ -44,6 +44,7 @@ our @EXPORT = qw(
   with_install
   vanilla_install
   has_cache
+  is_patched
   major
   seed_random
 );
@@ -274,6 +275,13 @@ sub has_cache
 {
 	my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
 	return -e "$libdir/pg_pcache.so";
+}
+
+# Does the server that is tested load the library by itself?
+sub is_patched
+{
+	my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
+	return slurp_file("$bindir/postgres") =~ /persistent_cache_mode/;
 }
 
 # The major version of the server that is tested.
