@@ -183,7 +183,7 @@ is((pcache($node, 'drop', '--size' => '1MB'))[0], 1, 'option of another verb: ex
 # Interrupted at each step, and run again; or the server is started in between.
 SKIP:
 {
-	skip 'pg_pcache cannot be killed at chosen steps in this build', 1 if !can_kill();
+	skip 'pg_pcache cannot be killed at chosen steps in this build', 1 if !can_be_killed();
 	# step, what is left in the directory, and how a server starts then
 	for my $case (
 		[ 'init-created', 'pool.old pool' ],
@@ -234,7 +234,7 @@ for my $forced (slurp_file("$bindir/pg_pcache") =~ /pmem_flush/ ? 1 : (), 0)
 	local $ENV{PMEM_IS_PMEM_FORCE} = $forced;
 	my $name = $forced ? 'persistent memory' : 'memory';
 
-	for my $step ('', $forced && can_kill() ? 'drop-renamed' : ())
+	for my $step ('', $forced && can_be_killed() ? 'drop-renamed' : ())
 	{
 		my $at = $name . ($step && ", killed at $step");
 		my ($size, $before, $held);
