@@ -74,7 +74,7 @@ sub crash_by
 	  if exists $VICTIM{$kind} && $s->{conf}{restart_after_crash} eq 'on';
 	return kill_one($data, $VICTIM{$kind}) || kill_all($data) if $VICTIM{$kind};
 	return cut_at_site($data, "$dir/pool") if $kind eq 'site';
-	return cut_while_saving($data) if $kind eq 'save';
+	return cut_while_saving($data, $s) if $kind eq 'save';
 	return stop_cleanly($data) if $kind eq 'stop';
 	return kill_while_stopping($data) if $kind eq 'stopping';
 	return stop_and_reboot($s) if $kind eq 'reboot';
@@ -132,14 +132,16 @@ sub judge_restart
 	return;
 }
 
-# While a clean stop saves the pool.
+# While a clean stop saves the pool: it flushes each page, then all of the ledger at once.
+# In mode always the worker has flushed entries before.
 sub cut_while_saving
 {
-	my ($data) = @_;
+	my ($data, $s) = @_;
 	my $pm = postmaster_pid($data);
 	my $p = server_processes($pm);
-	my $site = $set{site} // pick('entry', 'entry', 'superblock');
-	$site = arm_shim("$dir/pool", $site, $site eq 'superblock' ? (event => number(1, 3), most => 2) : (event => 1, most => 3000));
+	my $site = $set{site} // pick('page', 'entry', 'superblock');
+	my %most = (page => 3000, entry => $s->{mode} eq 'always' ? 100 : 1, superblock => 2);
+	$site = arm_shim("$dir/pool", $site, event => $site eq 'page' ? 1 : number(1, 3), most => $most{$site});
 	stop_server($data, 'fast');
 	wait_gone($data, [ keys %$p ]);
 	forget_pid($data) if postmaster_pid($data);

@@ -311,7 +311,7 @@ sub foretell
 sub judge_start_after
 {
 	my ($who, $kind, $line, $s, $without, $left) = @_;
-	if ($s->{power_lost} && $s->{mode} eq 'always' && !$without)
+	if ($s->{power_lost} && $s->{mode} eq 'always' && $kind ne 'stop' && !$without)
 	{
 		my ($wrong, $what) = judge_after_power_loss($line, ledger => ($s->{checksums} || $s->{conf}{wal_log_hints} eq 'on') && $s->{conf}{wal_level} ne 'minimal', failed => delete $s->{first_failed});
 		$totals{$what}++;
@@ -326,10 +326,11 @@ sub judge_start_after
 		problem("$who, $kind: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;
 		return;
 	}
-	my $expected = $without ? qr/^$/ : $kind =~ /^(?:stop|reboot)$/ ? qr/^kept [1-9]/ : qr/^starting cold: the server was not shut down cleanly/;
+	# a stop may have come to its end before it was cut off
+	my ($warm, $cold) = (qr/^kept [1-9]/, qr/^starting cold: the server was not shut down cleanly/);
+	my $expected = $without ? qr/^$/ : $kind =~ /^(?:stop|reboot)$/ ? $warm : $kind =~ /^(?:save|stopping|recovery)$/ ? qr/$warm|$cold/ : $cold;
 	$totals{ $without ? 'cold: without the pool' : $line =~ /^kept/ ? 'warm' : 'cold: no clean stop' }++;
-	problem("$who, $kind: " . ($without // 'the pool is in order') . ", the log: $line")
-	  if $line !~ $expected && !($kind eq 'recovery' && $line =~ /^kept [1-9]/);
+	problem("$who, $kind: " . ($without // 'the pool is in order') . ", the log: $line") if $line !~ $expected;
 	return;
 }
 
