@@ -21,6 +21,16 @@ warm_restart($node, 'first restart');
 change_tables($node);
 warm_restart($node, 'second restart, after changes');
 
+# each page keeps its buffer and its usage count
+$node->safe_psql('postgres', q{SELECT pg_prewarm('t_heap_grp')}) for 1 .. 3;
+warm_pages($node);
+my $usage = usage_counts($node);
+my %seen = map { $_ => 1 } values %$usage;
+cmp_ok(scalar keys %seen, '>', 1, 'usage counts differ');
+$node->restart;
+my $usage_now = usage_counts($node);
+is(scalar(grep { ($usage_now->{$_} // -1) < $usage->{$_} } keys %$usage), 0, 'each page keeps its buffer and its usage count');
+
 # more buffers: all stay, in a larger pool
 $valid = warm_pages($node);
 $saved = stop_and_save($node, $valid, 'more buffers');

@@ -1,13 +1,11 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# Warm restarts with each io_method, with huge pages, and with a pool on
-# hugetlbfs.
+# Warm restarts with each io_method, with direct I/O, and with a pool on hugetlbfs.
 
 use strict;
 use warnings FATAL => 'all';
 
-use File::Copy;
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -47,8 +45,7 @@ for my $method (qw(sync worker io_uring))
 	}
 }
 
-for my $setting ('huge_pages = try', 'huge_pages = off', 'io_combine_limit = 1',
-	'io_max_concurrency = 1', 'wal_level = minimal', 'debug_io_direct = data')
+for my $setting ('io_combine_limit = 1', 'io_max_concurrency = 1', 'wal_level = minimal', 'debug_io_direct = data')
 {
 	SKIP:
 	{
@@ -68,36 +65,6 @@ for my $setting ('huge_pages = try', 'huge_pages = off', 'io_combine_limit = 1',
 		works($node, $setting);
 		$node->adjust_conf('postgresql.conf', $name, undef);
 	}
-}
-
-# A read that io_uring leaves to the device may end after its server was killed.
-SKIP:
-{
-	my $conf = q{io_method = io_uring
-debug_io_direct = 'wal, data'};
-	my $off = $node->data_dir . '/postgresql.conf.before';
-
-	skip 'this build has no io_uring', 1
-	  if $node->config_data('--configure') !~ /--with-liburing/;
-	copy($node->data_dir . '/postgresql.conf', $off) or die "$off: $!";
-	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
-	$node->append_conf('postgresql.conf', $conf);
-	like($node->safe_psql('postgres', 'SELECT warm, detail FROM pg_pcache_next_start()'),
-		qr/^f\|a persistent cache cannot be used with "io_method" = "io_uring"/,
-		'io_uring and direct I/O: the running server foretells that');
-	$node->stop;
-	start_fails($node,
-		qr/FATAL:  a persistent cache cannot be used with "io_method" = "io_uring" and "debug_io_direct" = "data"/,
-		'io_uring and direct I/O: refused');
-	my ($out, $err, $rc) = run_command([ 'pg_pcache', '-D', $node->data_dir, 'verify' ]);
-	like($err, qr/error: a persistent cache cannot be used with "io_method" = "io_uring"/,
-		'io_uring and direct I/O: verify foretells that');
-	command_checks_all([ 'pg_pcache', '-D', $node->data_dir, 'rebuild' ], 2,
-		[ qr/COLD.*cannot be used with "io_method" = "io_uring"/s ], [], 'io_uring and direct I/O: rebuild foretells that, too');
-	$node->append_conf('postgresql.conf', q{debug_io_direct = 'wal'});
-	command_ok([ 'pg_pcache', '-D', $node->data_dir, 'verify' ], 'io_uring and direct I/O for WAL: verify');
-	move($off, $node->data_dir . '/postgresql.conf') or die "$off: $!";
 }
 
 SKIP:
