@@ -482,7 +482,7 @@ TestOrder(void **state)
 /*
  * A pool that is kept lies within its file, or what the file will be when what
  * was cut off is allocated again, computed without overflow.  The descriptors
- * are there.  No file is larger than off_t can tell.
+ * and headers are there.  No file is larger than off_t can tell.
  */
 static void
 CheckHostile(const World *w)
@@ -491,11 +491,11 @@ CheckHostile(const World *w)
 	{
 		unsigned __int128 blocks_end = (unsigned __int128) w->sb.blocks_offset +
 			(unsigned __int128) w->sb.capacity * BLCKSZ;
-		unsigned __int128 descriptors_end = (unsigned __int128) MIB(2) +
-			(unsigned __int128) w->sb.capacity * 64;
+		unsigned __int128 headers_end = (unsigned __int128) MIB(2) +
+			(unsigned __int128) w->sb.capacity * (64 + 64);
 
 		assert_true(w->sb.capacity > 0);
-		assert_true(descriptors_end <= w->sb.blocks_offset);
+		assert_true(headers_end <= w->sb.blocks_offset);
 		assert_true(w->sb.blocks_offset <= w->facts.file_size);
 		assert_true(w->facts.file_size <= w->sb.pool_size);
 		assert_true(blocks_end <= w->sb.pool_size);
@@ -516,13 +516,13 @@ TestHostile(void **state)
 		PG_UINT64_MAX - MIB(2), PG_UINT64_MAX - 8191, PG_UINT64_MAX - 1, PG_UINT64_MAX,
 	};
 	static const uint64 sizes[] = {
-		0, 1, 4096, 8192, MIB(2), MIB(4), MIB(12), MIB(12) + 1, GIB(1),
+		0, 1, 4096, 8192, MIB(2), MIB(4), MIB(14), MIB(14) + 1, GIB(1),
 		UINT64CONST(1) << 62, PG_INT64_MAX - MIB(2) + 1, PG_INT64_MAX
 	};
 	World		w;
 
 	InitWorld(&w);
-	assert_int_equal(w.sb.pool_size, MIB(12));
+	assert_int_equal(w.sb.pool_size, MIB(14));
 	for (int c = 0; c < lengthof(numbers); c++)
 	{
 		for (int s = 0; s < lengthof(sizes); s++)
@@ -679,7 +679,10 @@ TestWitness(void **state)
 			break;
 	}
 
-	/* no bytes before the witness but zeros, or no WAL: neither found nor matched */
+	/*
+	 * no bytes before the witness but zeros, or no WAL: neither found nor
+	 * matched
+	 */
 	memset(wal, 0, WAL_SEGMENT_SIZE);
 	WriteFile("pg_wal/000000030000000000000050", wal, WAL_SEGMENT_SIZE);
 	assert_false(PCacheWatermarkFromDisk(&later, 3, watermark.witness, WAL_SEGMENT_SIZE));

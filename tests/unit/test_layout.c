@@ -296,14 +296,18 @@ CheckGeometry(uint64 capacity, uint64 page_size)
 	PCacheGeometry g = PCacheComputeGeometry(capacity, page_size);
 	PCacheGeometry small = PCacheComputeGeometry(capacity, MIB(2));
 	uint64		descriptors_end = MIB(2) + capacity * 64;
+	uint64		headers_end = g.headers_offset + capacity * 64;
 	uint64		blocks_end = g.blocks_offset + capacity * 8192;
 
 	assert_int_equal(g.capacity, capacity);
 
-	/* aligned, behind the descriptors, and no further than it must be */
+	/* aligned, behind what is before, and no further than it must be */
+	assert_int_equal(g.headers_offset % MIB(2), 0);
+	assert_true(g.headers_offset >= descriptors_end);
+	assert_true(g.headers_offset - descriptors_end < MIB(2));
 	assert_int_equal(g.blocks_offset % MIB(2), 0);
-	assert_true(g.blocks_offset >= descriptors_end);
-	assert_true(g.blocks_offset - descriptors_end < MIB(2));
+	assert_true(g.blocks_offset >= headers_end);
+	assert_true(g.blocks_offset - headers_end < MIB(2));
 
 	assert_int_equal(g.pool_size % page_size, 0);
 	assert_true(g.pool_size >= blocks_end);
@@ -325,16 +329,17 @@ TestGeometry(void **state)
 		uint64		blocks_offset;
 		uint64		pool_size;
 	}			known[] = {
-		{1, MIB(2), MIB(4), MIB(6)},
-		{256, MIB(2), MIB(4), MIB(6)},
-		{257, MIB(2), MIB(4), MIB(8)},
-		{32768, MIB(2), MIB(4), MIB(260)},	/* descriptors fill 2 MiB */
-		{32769, MIB(2), MIB(6), MIB(264)},
-		{16384, MIB(2), MIB(4), MIB(132)},
-		{131072, MIB(2), MIB(10), MIB(1034)},
-		{131072, GIB(1), MIB(10), GIB(2)},
-		{1, GIB(1), MIB(4), GIB(1)},
-		{52428800, MIB(2), MIB(3202), MIB(3202) + GIB(400)},
+		{1, MIB(2), MIB(6), MIB(8)},
+		{256, MIB(2), MIB(6), MIB(8)},
+		{257, MIB(2), MIB(6), MIB(10)},
+		{32768, MIB(2), MIB(6), MIB(262)},	/* descriptors fill 2 MiB, as do
+											 * headers */
+		{32769, MIB(2), MIB(10), MIB(268)},
+		{16384, MIB(2), MIB(6), MIB(134)},
+		{131072, MIB(2), MIB(18), MIB(1042)},
+		{131072, GIB(1), MIB(18), GIB(2)},
+		{1, GIB(1), MIB(6), GIB(1)},
+		{52428800, MIB(2), MIB(6402), MIB(6402) + GIB(400)},
 	};
 
 	assert_int_equal(BLCKSZ, 8192);

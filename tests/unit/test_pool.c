@@ -34,7 +34,8 @@
 #include <sys/wait.h>
 
 #define CAPACITY			300
-#define POOL_SIZE			MIB(8)	/* of that many blocks: 4 MiB + 2.3 MiB */
+#define BLOCKS_OFFSET		MIB(6)
+#define POOL_SIZE			MIB(10) /* of that many blocks: 6 MiB + 2.3 MiB */
 #define SYSTEM_IDENTIFIER	UINT64CONST(0x1122334455667788)
 #define CATALOG_VERSION		202506291
 
@@ -171,7 +172,7 @@ ExpectNewPool(int fd, const PCacheSuperblock *sb)
 	assert_int_equal(sb->fs_kind, dir_kind);
 	assert_int_equal(sb->capacity, CAPACITY);
 	assert_int_equal(sb->descriptors_offset, MIB(2));
-	assert_int_equal(sb->blocks_offset, MIB(4));
+	assert_int_equal(sb->blocks_offset, BLOCKS_OFFSET);
 	assert_int_equal(sb->slots_used, 0);
 	assert_int_equal(sb->state, PCACHE_STATE_EMPTY);
 	assert_int_equal(sb->incarnation, 0);
@@ -245,7 +246,7 @@ TestReopen(void **state)
 	Create(&pool, &sb);
 	sb.state = PCACHE_STATE_DIRTY;
 	assert_true(PCacheSuperblockStore(&pool.map, &sb));
-	PCacheMemcpyNodrain(&pool.map, pool.map.base + MIB(4) + 8192, "a page", 7);
+	PCacheMemcpyNodrain(&pool.map, pool.map.base + BLOCKS_OFFSET + 8192, "a page", 7);
 	assert_true(PCacheDrain(&pool.map));
 	PCachePoolClose(&pool);
 
@@ -258,7 +259,7 @@ TestReopen(void **state)
 	assert_true(PCachePoolMap(&pool, &err));
 	assert_int_equal(pool.map.length, POOL_SIZE);
 	assert_int_equal((uintptr_t) pool.map.base % MIB(2), 0);
-	assert_string_equal(pool.map.base + MIB(4) + 8192, "a page");
+	assert_string_equal(pool.map.base + BLOCKS_OFFSET + 8192, "a page");
 
 	/* formatted once more it is a new, empty one */
 	memset(pool.map.base + MIB(2), 0x77, CAPACITY * 64);
@@ -749,7 +750,7 @@ TestSpace(void **state)
 	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
 	assert_true(PCacheSpaceFor(&open_dir, CAPACITY, &g, &err));
 	assert_int_equal(g.capacity, CAPACITY);
-	assert_int_equal(g.blocks_offset, MIB(4));
+	assert_int_equal(g.blocks_offset, BLOCKS_OFFSET);
 	assert_int_equal(g.pool_size, POOL_SIZE);
 	for (int i = 0; i < lengthof(too_large); i++)
 	{
@@ -991,7 +992,7 @@ CreationFails(void *arg)
 						 CATALOG_VERSION, &pool, &sb, &err))
 		return 2;
 	return pool.fd == -1 &&
-		strstr(err.message, "needs a file of 8 MB, but the limit on the size of files is 1 MB") != NULL &&
+		strstr(err.message, "needs a file of 10 MB, but the limit on the size of files is 1 MB") != NULL &&
 		strstr(err.hint, "ulimit -f") != NULL ? 0 : 3;
 }
 
@@ -1033,7 +1034,7 @@ static void
 TestCapacityFor(void **state)
 {
 	assert_int_equal(PCacheCapacityFor(0), 0);
-	assert_int_equal(PCacheCapacityFor(MIB(4)), 0);
+	assert_int_equal(PCacheCapacityFor(BLOCKS_OFFSET), 0);
 	for (uint64 capacity = 16; capacity < 200 * 1000; capacity = capacity * 5 / 3)
 	{
 		uint64		size = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size;
@@ -1133,7 +1134,7 @@ TestAskedBefore(void **state)
 
 	errno = ENOSPC;
 	PCachePoolSetAllocationError(&pool, POOL_SIZE, &err);
-	assert_contains(err.message, "could not allocate 8 MB");
+	assert_contains(err.message, "could not allocate 10 MB");
 	assert_contains(err.hint, pool.fs_kind == PCACHE_FS_TMPFS ? "mount -o remount,size=" : "Enlarge its file system, or");
 	PCachePoolClose(&pool);
 
@@ -1162,13 +1163,13 @@ TestRestoreSize(void **state)
 		uint64		cut_at;
 		uint32		left;		/* slots */
 	}			cases[] = {
-		{MIB(4), 0},
-		{MIB(4) + 1, 0},
-		{MIB(4) + BLCKSZ - 1, 0},
-		{MIB(4) + BLCKSZ, 1},
-		{MIB(4) + 100 * BLCKSZ + 512, 100},
-		{MIB(4) + (CAPACITY - 1) * BLCKSZ, CAPACITY - 1},
-		{MIB(4) + CAPACITY * BLCKSZ, CAPACITY},
+		{BLOCKS_OFFSET, 0},
+		{BLOCKS_OFFSET + 1, 0},
+		{BLOCKS_OFFSET + BLCKSZ - 1, 0},
+		{BLOCKS_OFFSET + BLCKSZ, 1},
+		{BLOCKS_OFFSET + 100 * BLCKSZ + 512, 100},
+		{BLOCKS_OFFSET + (CAPACITY - 1) * BLCKSZ, CAPACITY - 1},
+		{BLOCKS_OFFSET + CAPACITY * BLCKSZ, CAPACITY},
 		{POOL_SIZE - 1, CAPACITY},
 	};
 
@@ -1221,7 +1222,7 @@ CreateFull(PCachePool *pool, PCacheSuperblock *sb)
 {
 	Create(pool, sb);
 	SealAll(pool);
-	memset(pool->map.base + MIB(4), 0x5a, CAPACITY * BLCKSZ);
+	memset(pool->map.base + BLOCKS_OFFSET, 0x5a, CAPACITY * BLCKSZ);
 	sb->state = PCACHE_STATE_CLEAN;
 	assert_true(PCacheSuperblockStore(&pool->map, sb));
 	assert_true(PCacheUnmap(&pool->map));
@@ -1261,8 +1262,8 @@ TestHoles(void **state)
 	 * third
 	 */
 	CreateFull(&pool, &sb);
-	PunchHole(&pool, MIB(4) + 10 * BLCKSZ + BLCKSZ / 2, 2 * BLCKSZ);
-	PunchHole(&pool, MIB(4) + 200 * BLCKSZ, BLCKSZ);
+	PunchHole(&pool, BLOCKS_OFFSET + 10 * BLCKSZ + BLCKSZ / 2, 2 * BLCKSZ);
+	PunchHole(&pool, BLOCKS_OFFSET + 200 * BLCKSZ, BLCKSZ);
 	/* no room: their slots are free nevertheless */
 	is_full = true;
 	assert_false(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
@@ -1285,8 +1286,8 @@ TestHoles(void **state)
 	PCachePoolClose(&pool);
 	CreateFull(&pool, &sb);
 	PunchHole(&pool, MIB(2) + 4096, 4096);
-	assert_int_equal(ftruncate(pool.fd, MIB(4) + 250 * BLCKSZ), 0);
-	pool.file_size = MIB(4) + 250 * BLCKSZ;
+	assert_int_equal(ftruncate(pool.fd, BLOCKS_OFFSET + 250 * BLCKSZ), 0);
+	pool.file_size = BLOCKS_OFFSET + 250 * BLCKSZ;
 	assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
 	assert_int_equal(lost, CAPACITY - 250);
 	assert_int_equal(pool.file_size, POOL_SIZE);
