@@ -3,7 +3,7 @@
  * pcache.h
  *	  A shared buffer cache that survives restarts: values of its settings.
  *
- * What it does is described in src/backend/storage/buffer/pmem/README.library.
+ * What it does is described in src/backend/storage/buffer/pmem/README.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

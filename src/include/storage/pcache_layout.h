@@ -22,7 +22,7 @@
  *		(2 MiB bound)	the server's buffer headers
  *		(2 MiB bound)	blocks, BLCKSZ per slot
  *
- * See src/backend/storage/buffer/pmem/README.library for who may write which field,
+ * See src/backend/storage/buffer/pmem/README for who may write which field,
  * and in which order the pieces reach the media.
  *
  * Copyright (c) 2026, the persistent-cache developers

@@ -4,7 +4,7 @@
  *	  What the files of the library share.
  *
  * The library is preloaded by a server.  Its rules are in
- * src/backend/storage/buffer/pmem/README.library.
+ * src/backend/storage/buffer/pmem/README.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

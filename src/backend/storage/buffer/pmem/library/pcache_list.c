@@ -7,7 +7,7 @@
  * page that is settled: valid, clean, unlocked, permanent, of a main fork and older than
  * the redo point.  The entry has a sum of the page.  A start believes it if it is about
  * the pg_control that is there, and if the sum fits.  Rule "an entry with a sum proves
- * a page" of README.library has the proof.
+ * a page" of README has the proof.
  *
  * No lock is taken, but for the spinlock of the clock sweep once a round.  No buffer is
  * pinned, and nothing is written into a header.  What is read may change meanwhile, and so

@@ -4,7 +4,7 @@
  *	  Shared buffers that survive restarts, as a library that a server preloads: its
  *	  settings and hooks.
  *
- * README.library has the rules.  Read pcache_attach.c next, for the start, and
+ * README has the rules.  Read pcache_attach.c next, for the start, and
  * pcache_detach.c, for the stop.
  *
  * Copyright (c) 2026, the persistent-cache developers

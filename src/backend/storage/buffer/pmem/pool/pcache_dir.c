@@ -6,7 +6,7 @@
  * Shared buffers are mapped from a file in this directory, so whoever could
  * exchange the file, the directory, or a directory above it could read and
  * write them, or could have the server overwrite another file.  "Hostile
- * neighbors" in README.damage says what is trusted and why.
+ * neighbors" in README says what is trusted and why.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

@@ -5,7 +5,7 @@
  *
  * Dropping is always safe and keeping needs proof, so every gate that cannot
  * be answered is shut.  The rules and the argument for each are in
- * README.library.
+ * README.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

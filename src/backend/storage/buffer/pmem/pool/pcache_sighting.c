@@ -6,7 +6,7 @@
  * A start that finds the cluster as the pool's server last saw it knows that
  * nobody else has run it to another checkpoint, and that it was not put back to an
  * earlier state: see rule "the cluster is as its server last saw it" of
- * README.library.
+ * README.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
