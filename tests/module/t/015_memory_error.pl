@@ -1,8 +1,9 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# Memory of the pool that cannot be read: whoever meets it dies, the server begins again,
-# cold, and no start uses that memory until pg_pcache rebuild has cleared it.
+# A memory error in the pool: the process that meets it dies, the next start is cold, and
+# the memory is not used again, over restarts and kills, until pg_pcache rebuild has
+# cleared it.
 
 use strict;
 use warnings FATAL => 'all';
@@ -11,54 +12,75 @@ use PCacheModule;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-sub in_buffer
+my $node = module_node('main', mode => 'always', conf => "restart_after_crash = on\n");
+my $pool = pool_file($node);
+my $fault = qr/server process \(PID \d+\) was terminated by signal 7: [^\n]*, and may have overwritten cached pages before/;
+my ($right, $buffer, $offset, $result);
+
+sub in_the_view { return $node->safe_psql('postgres', 'SELECT retired, media, bad_bytes FROM pg_pcache_pool') }
+
+# Without unlogged tables, which a crash empties.
+sub logged { return contents($_[0]) =~ s/^t_(unlogged|seq).*\n//mgr }
+
+# Is the buffer used, when more was read than there are buffers?
+sub is_used
 {
-	my ($node, $buffer) = @_;
-	return $node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache WHERE bufferid = $buffer AND relfilenode IS NOT NULL");
-}
+	my $used;
 
-for my $mode ('planned_restart', 'always')
-{
-	my $node = module_node($mode, mode => $mode, conf => "restart_after_crash = on\n");
-	my ($right, $buffer, $offset, $bad_at, $verdict);
-
-	$node->start;
-	load_tables($node);
-	$node->safe_psql('postgres', "CREATE EXTENSION pg_pcache; CREATE FUNCTION memory_error(int) RETURNS void AS '$ENV{PCACHE_MEMORY_ERROR}', 'memory_error' LANGUAGE C");
-	warm_restart($node, $mode);
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$right = contents($node) =~ s/^t_(unlogged|seq).*\n//mgr;
-	$buffer = $node->safe_psql('postgres', q{
-SELECT bufferid FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('t_heap') AND relforknumber = 0 AND relblocknumber = 20});
-	$bad_at = read_superblock(pool_file($node))->{blocks_offset} + ($buffer - 1) * BLCKSZ;
-
-	$offset = log_offset($node);
-	is(query_broken_server($node, "SELECT memory_error($buffer)"), 2, "$mode: the session ends");
-	$node->wait_for_log(qr/was terminated by signal 7: .*persistent cache: starting cold/s, $offset);
-	wait_until_back($node);
-	like(start_outcome($node, $offset)->{reason}, qr/^server process \(PID \d+\) was terminated by signal 7: .*, and may have overwritten cached pages before$/, "$mode: cold, because of the fault");
-	is(contents($node) =~ s/^t_(unlogged|seq).*\n//mgr, $right, "$mode: contents are right");
-
-	# whatever is read, that buffer is not used
+	$node->safe_psql('postgres', q{
+CREATE TABLE scratch AS SELECT i, repeat('x', 1500) FROM generate_series(1, 20000) i;
+SELECT pg_prewarm('scratch'), pg_prewarm('scratch')});
+	$used = $node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache WHERE bufferid = $buffer AND relfilenode IS NOT NULL");
+	$node->safe_psql('postgres', 'DROP TABLE scratch; CHECKPOINT');
 	warm_pages($node);
-	$node->safe_psql('postgres', 'CREATE TABLE filler AS SELECT i, repeat(md5(i::text), 30) FROM generate_series(1, 40000) i');
-	is(in_buffer($node, $buffer), 0, "$mode: the buffer is not used");
-	is($node->safe_psql('postgres', 'SELECT media, bad_bytes FROM pg_pcache_pool'), 'bad|8192', "$mode: the view");
-	$node->safe_psql('postgres', 'DROP TABLE filler');
-	warm_restart($node, "$mode, once more");
-	is(in_buffer($node, $buffer), 0, "$mode, once more: the buffer is not used");
-
-	# until it is repaired
-	$node->stop;
-	$verdict = verb_json($node, 'rebuild');
-	is($verdict->{rc}, 0, "$mode: rebuild") or diag($verdict->{stderr});
-	is($verdict->{bad_bytes}, BLCKSZ, "$mode: rebuild finds it");
-	is($verdict->{still_bad_bytes}, 0, "$mode: rebuild clears it");
-	is(read_bytes(pool_file($node), $bad_at, BLCKSZ), "\0" x BLCKSZ, "$mode: rebuild leaves zeros there");
-	$node->start;
-	$node->safe_psql('postgres', 'CREATE TABLE filler AS SELECT i, repeat(md5(i::text), 30) FROM generate_series(1, 40000) i');
-	is(in_buffer($node, $buffer), 1, "$mode, repaired: the buffer is used");
-	$node->stop;
+	return $used;
 }
+
+sub is_retired
+{
+	my ($name) = @_;
+
+	is(in_the_view(), '1|bad|8192', "$name: one buffer is not used");
+	is(is_used(), 0, "$name: nothing was read into it");
+	is(logged($node), $right, "$name: contents are right");
+	return;
+}
+
+$node->start;
+load_tables($node);
+$node->safe_psql('postgres', "CREATE EXTENSION pg_pcache; CREATE FUNCTION memory_error(int) RETURNS void AS '$ENV{PCACHE_MEMORY_ERROR}', 'memory_error' LANGUAGE C");
+warm_restart($node, 'before');
+$right = logged($node);
+$buffer = $node->safe_psql('postgres', q{SELECT max(bufferid) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('t_heap') AND relforknumber = 0});
+is(in_the_view(), '0|clean|0', 'before: no memory is bad');
+
+kill_backend($node, $fault, 'BUS');
+is(in_the_view(), '0|clean|0', 'another SIGBUS: is not taken for a memory error');
+
+$offset = log_offset($node);
+is(query_broken_server($node, "SELECT memory_error($buffer)"), 2, 'a memory error: the session ends');
+$node->wait_for_log(qr/persistent cache: starting cold/, $offset);
+wait_until_back($node);
+like(start_outcome($node, $offset)->{reason}, qr/^$fault$/, 'a memory error: cold, as after any fault');
+is_retired('a memory error');
+warm_restart($node, 'a clean stop');
+is_retired('a clean stop');
+kill_seen($node);
+$offset = log_offset($node);
+$node->start;
+is(start_outcome($node, $offset)->{start}, 'warm', 'a kill: warm');
+is_retired('a kill');
+
+$node->stop;
+$result = verb_json($node, 'rebuild');
+is($result->{rc}, 0, 'rebuild') or diag($result->{stderr});
+is($result->{bad_bytes}, BLCKSZ, 'rebuild: finds it');
+is($result->{still_bad_bytes}, 0, 'rebuild: clears it');
+is(read_bytes($pool, read_superblock($pool)->{blocks_offset} + ($buffer - 1) * BLCKSZ, BLCKSZ), "\0" x BLCKSZ, 'rebuild: leaves zeros there');
+$node->start;
+is(in_the_view(), '0|clean|0', 'rebuild: no memory is bad');
+is(is_used(), 1, 'rebuild: the buffer is used');
+is(logged($node), $right, 'rebuild: contents are right');
+$node->stop;
 
 done_testing();
