@@ -170,6 +170,8 @@ work();
 
 	kill 'KILL', $pid;
 	eval { $psql->quit };
+	# until the postmaster knows it, it goes on
+	pause_for_sighting(0.01) while -e "/proc/$pid";
 	wait_until_back($node);
 	$node->append_conf('postgresql.conf', 'log_min_messages = warning');
 	$node->reload;
