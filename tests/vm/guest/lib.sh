@@ -54,6 +54,20 @@ kill_server() { # kill -9 of all its processes
 	for child in $children; do while kill -0 "$child" 2>/dev/null; do sleep 0.2; done; done
 	rm -f $PGDATA/postmaster.pid
 }
+# A killed server keeps what is older than its checkpoint, which it needs a moment to note.
+checkpoint() { sql checkpoint && sleep 3; }
+# The same for a loss of power: until as many pages are listed as there will be.
+listed() {
+	local n last=''
+	checkpoint
+	for _ in {1..120}; do
+		n=$(user "$BIN/pg_pcache" -D $PGDATA check --json | jq .power_lost.listed)
+		[ "$n" -lt 1000 ] || [ "$n" != "$last" ] || return 0
+		last=$n
+		sleep 1
+	done
+	echo "only $n pages are listed" && return 1
+}
 kept() { grep -oE 'persistent cache: kept [0-9]+ of [0-9]+[^,]*' $log | tail -n 1; }
 kept_numbers() { kept | sed -E 's/.*kept ([0-9]+) of ([0-9]+).*/\1 \2/'; }
 kept_ratio() { # PERCENT: were at least that many kept?

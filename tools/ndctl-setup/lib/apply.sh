@@ -487,25 +487,24 @@ step_check_map_sync() {
 	fi
 }
 
-# fs_kind DIRECTORY: what the server would take the file system for
+# fs_kind DIRECTORY: what the server would take the file system for.  The configuration that
+# pg_pcache reads has the data directory only, since its own may name another pool.
 fs_kind() {
-	local probe kind
+	local probe kind pgdata
+	pgdata=$(config pgdata)
 	probe=$(as_server mktemp -d "$1/.ndctl-setup.XXXXXX") || die "$(config user) cannot write to $1"
-	kind=$(as_server "$(program pg_pcache)" init -D "$(config pgdata)" --directory "$probe" --size 128kB --force --dry-run --json 2>/dev/null |
+	as_server write_file "$probe/postgresql.conf" "data_directory = '${pgdata//\'/\'\'}'" 600
+	kind=$(as_server "$(program pg_pcache)" init -D "$probe" --directory "$probe/pool" --size 128kB --force --dry-run --json 2>/dev/null |
 		jq -r '.file_system // empty') || kind=''
-	as_server rmdir "$probe"
+	as_server rm -r "$probe"
 	printf '%s\n' "$kind"
 }
 
 step_pool() {
 	local directory pgdata
 	directory=$(get directory) pgdata=$(config pgdata)
-	# the record of the data directory says which pool is its own
-	if [ -e "$directory/pool" ] &&
-		[ "$(as_server sed -n 's/^directory = //p' "$pgdata/pg_pcache.state" 2>/dev/null)" = "$(readlink -f "$directory")" ]; then
-		return 0
-	fi
-	change "pool:$directory" "$(undo_object pool directory "$directory" pgdata "$pgdata")" \
+	[ ! -e "$directory/pool" ] || return 0
+	change "pool:$directory" "$(undo_object pool directory "$directory")" \
 		as_server "$(program pg_pcache)" init -D "$pgdata" --directory "$directory" --size "$(($(get size) / 1024))kB"
 }
 

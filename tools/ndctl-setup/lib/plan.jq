@@ -479,8 +479,8 @@ def mirror($p; $least):
    steps: $steps,
    conf: ([
       "shared_buffers = \($pool_size | setting)",
-      "pcache.mode = \($c.mode)"]
-      + (if $cache_place != null and $cache_place.numa_node >= 0 then ["pcache.numa = warn"] else [] end)
+      "pcache.mode = \($c.mode)",
+      "pcache.directory = '\($cache_mount)/pool'"]
       + (if $wal_dir != null then ["max_wal_size = \(rounddown($wal_file * 0.6 | floor; MiB) | setting)",
 	"min_wal_size = \([32 * MiB, rounddown($wal_file / 5 | floor; MiB)] | max | setting)"] else [] end)
       + (if $c.profile == "replicated" then ["wal_level = replica", "synchronous_commit = on", "synchronous_standby_names = '*'"] else [] end)),

@@ -204,9 +204,7 @@ undo_move() {
 
 # The pool is a cache: nothing is lost with it.
 undo_pool() {
-	local directory pgdata
-	directory=$(field "$1" directory) pgdata=$(field "$1" pgdata)
-	quietly as_server rm -f "$directory/pool" "$pgdata/pg_pcache.state"
+	quietly as_server rm -f "$(field "$1" directory)/pool"
 }
 
 undo_unit() {
