@@ -28,7 +28,7 @@ export.  Each of them answers one question; the subs are described there.
   PCache::Tables    what do the tables of a test hold, and is it still that?
   PCache::Buffers   what is in shared buffers, and does it equal the files?
   PCache::Start     was a start warm or cold, and does the server say why?
-  PCache::Crash     what does the next start make of a server that was killed?
+  PCache::Crash     how is a server killed, and when is it back?
   PCache::Command   what does pg_pcache say of a cluster?
   PCache::Layout    where does a field lie in a pool, and how is it stored?
   PCache::PoolFile  what does a pool file hold, byte by byte?

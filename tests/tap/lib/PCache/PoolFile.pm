@@ -29,7 +29,6 @@ our @EXPORT = qw(
   read_bytes
   write_bytes
   read_superblock
-  write_superblock
   patch_superblock
   damage_superblock
   read_descriptor
@@ -76,15 +75,6 @@ sub read_superblock
 		read_bytes($pool, $at // 0, SUPERBLOCK_SIZE));
 }
 
-# Store the bytes given as both superblocks, as they are.
-sub write_superblock
-{
-	my ($pool, $bytes) = @_;
-
-	write_bytes($pool, $_, $bytes) for 0, COPY_OFFSET;
-	return;
-}
-
 # Change fields in both superblocks, each with a right CRC: name => value.  A
 # value may be code, which gets the old one.
 sub patch_superblock
@@ -103,7 +93,7 @@ sub patch_superblock
 	}
 	$bytes = set_field('PCacheSuperblock', $bytes, 'crc',
 		crc32c(substr $bytes, 0, $crc->{offset}));
-	write_superblock($pool, $bytes);
+	write_bytes($pool, $_, $bytes) for 0, COPY_OFFSET;
 	return;
 }
 

@@ -26,7 +26,6 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 use PCache::Buffers;
-use PCache::Command;
 use PCache::Tables;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -41,7 +40,6 @@ our @EXPORT = qw(
   start_and_fail
   start_fails
   restart_warm
-  cold_after
 );
 
 # The share of valid buffers that a warm start has to keep.
@@ -192,41 +190,6 @@ sub restart_warm
 
 	$node->restart;
 	return is_warm($node, $offset, $valid, $name);
-}
-
-=pod
-
-=item cold_after(node, \$expected, name, reason, message, code)
-
-The node runs.  Warm it up, stop it, run the code, start it again: cold, for
-the reason that pg_pcache verify foretells and with the message given, and
-with the contents in $expected, which the code may set.  Then stop it and
-start it once more: warm.
-
-=cut
-
-sub cold_after
-{
-	my ($node, $expected, $name, $reason, $message, $code) = @_;
-	my ($offset, $verdict, $outcome);
-
-	warm_up($node);
-	$node->stop;
-	is(verify_json($node)->{rc}, 0, "$name: it would have been warm");
-	$code->();
-	$verdict = verify_json($node);
-	is($verdict->{rc}, 2, "$name: pg_pcache verify says cold");
-	is($verdict->{reason}, $reason, "$name: pg_pcache verify says why");
-	$offset = log_offset($node);
-	$node->start;
-	$outcome = is_cold($node, $offset, $message, $name);
-	is($outcome->{reason}, $verdict->{detail},
-		"$name: pg_pcache verify and the server agree");
-	is(checksums($node), $$expected, "$name: contents are right");
-	restart_warm($node, "$name, then a clean stop");
-	is(checksums($node), $$expected,
-		"$name, then a clean stop: contents are right");
-	return;
 }
 
 1;

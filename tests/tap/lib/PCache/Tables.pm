@@ -31,8 +31,6 @@ our @EXPORT = qw(
   load_data
   data_tables
   checksums
-  checksums_without_pool
-  contents_right
 );
 our @EXPORT_OK = qw($OUR_RELATIONS);
 
@@ -123,31 +121,6 @@ sub checksums
 	push @queries, q{SELECT 't_seq', last_value, 0 FROM t_seq}
 	  if !defined $params{tables};
 	return $node->safe_psql($db, join(' UNION ALL ', @queries) . ' ORDER BY 1');
-}
-
-# The same from a cold start that knows no pool.  The server must be down, is
-# down afterwards, and the next start with the pool is cold.
-sub checksums_without_pool
-{
-	my ($node, %params) = @_;
-	my $result;
-
-	set_mode($node, 'off');
-	$node->start;
-	$result = checksums($node, %params);
-	$node->stop;
-	set_mode($node, 'planned_restart');
-	return $result;
-}
-
-# Do the tables that are not unlogged have these checksums, as
-# PCache::Crash::change_and_crash() gives them?
-sub contents_right
-{
-	my ($node, $expected, $name) = @_;
-
-	return is(checksums($node, tables => [LOGGED]),
-		$expected, "$name: contents are right");
 }
 
 1;
