@@ -105,7 +105,7 @@ verb_status() {
 		   + [$mirrors[] | select(.there and .in_sync != "" and (.in_sync | tonumber) < 100) | {code: "mirror-sync", message: "\(.lv) is \(.in_sync) % in sync", command: "lvs -o+raid_sync_action \(.lv)"}]
 		   + [$files[] | .path as $path | select(any($mounts[]; (.where + "/") as $under | .dax and ($path | startswith($under))))
 		      | select(.possible > 0 and .huge_pages * 10 < .possible * (if .file | endswith("/pool") then 9 else 5 end)) | {code: "alignment", message: "\(.file): \(.huge_pages) of \(.possible) parts of 2 MiB can be mapped with huge pages", command: "filefrag -v \(.file)"}]
-		   + [$ns[] | select($node >= 0 and .numa_node >= 0 and .numa_node != $node and (.name | endswith("-cache"))) | {code: "numa", message: "the cache is on NUMA node \(.numa_node), the server runs on \($node)", command: "pcache.numa = bind"}]
+		   + [$ns[] | select($node >= 0 and .numa_node >= 0 and .numa_node != $node and (.name | endswith("-cache"))) | {code: "numa", message: "the cache is on NUMA node \(.numa_node), the server runs on \($node)", command: "NUMAPolicy=bind and NUMAMask=\(.numa_node) in the unit of the server, or: numactl --membind=\(.numa_node) --cpunodebind=\(.numa_node)"}]
 		   + [$state.records[] | select(.done | not) | {code: "unfinished", message: "not finished: \(.key)", command: "ndctl-setup apply"}])}')
 	if [ "$JSON" -eq 1 ]; then
 		printf '%s\n' "$result"
