@@ -26,7 +26,7 @@
 char		fuzz_data_directory[MAXPGPATH];
 char		fuzz_pool_path[MAXPGPATH];
 
-static char pool_directory[MAXPGPATH];
+char		fuzz_pool_directory[MAXPGPATH];
 static int	control_fd;
 static bool pool_is_sound;		/* it has the shape that we gave it */
 static RelPathStr written_relations[FUZZ_DESCRIPTORS];
@@ -104,13 +104,12 @@ FuzzMakeCluster(void)
 	}
 	directory = FuzzMakeDirectory();
 	snprintf(fuzz_data_directory, sizeof(fuzz_data_directory), "%s/data", directory);
-	snprintf(pool_directory, sizeof(pool_directory), "%s/pool", directory);
-	snprintf(fuzz_pool_path, sizeof(fuzz_pool_path), "%s/%s", pool_directory, PCACHE_POOL_FILE);
-	if (mkdir(fuzz_data_directory, 0700) < 0 || mkdir(pool_directory, 0700) < 0 ||
+	snprintf(fuzz_pool_directory, sizeof(fuzz_pool_directory), "%s/pool", directory);
+	snprintf(fuzz_pool_path, sizeof(fuzz_pool_path), "%s/%s", fuzz_pool_directory, PCACHE_POOL_FILE);
+	if (mkdir(fuzz_data_directory, 0700) < 0 || mkdir(fuzz_pool_directory, 0700) < 0 ||
 		chdir(fuzz_data_directory) < 0 || mkdir("pg_wal", 0700) < 0 ||
 		mkdir("pg_tblspc", 0700) < 0 || mkdir("global", 0700) < 0 ||
-		mkdir("base", 0700) < 0 || mkdir("base/5", 0700) < 0 ||
-		symlink(pool_directory, PCACHE_DEFAULT_DIRECTORY) < 0)
+		mkdir("base", 0700) < 0 || mkdir("base/5", 0700) < 0)
 		FuzzGiveUp(fuzz_data_directory);
 	MakeRelations();
 	control_fd = open(CONTROL_FILE, O_RDWR | O_CREAT, 0600);
@@ -140,7 +139,8 @@ WritePool(const FuzzInput *input)
 {
 	PCacheSuperblock sb;
 	PCacheSuspect suspect;
-	PCacheCopyNote copies[PCACHE_MAX_COPY_NOTES];
+	uint64		notes[3];
+	uint64		headers_offset;
 	struct stat st;
 	uint64		size = Min(input->file_size, FUZZ_MAX_POOL_SIZE);
 	int			fd;
@@ -171,14 +171,18 @@ WritePool(const FuzzInput *input)
 	FuzzWriteFile(fd, &sb, sizeof(sb), PCACHE_COPY_OFFSET);
 	FuzzExpandSuperblock(&input->first, &sb);
 	FuzzWriteFile(fd, &sb, sizeof(sb), PCACHE_SUPERBLOCK_OFFSET);
-	FuzzWriteFile(fd, input->watermarks, sizeof(input->watermarks), PCACHE_WATERMARK_OFFSET);
-	FuzzWriteFile(fd, input->control_seen, sizeof(input->control_seen), PCACHE_CONTROL_OFFSET);
+	FuzzWriteFile(fd, input->sightings, sizeof(input->sightings), PCACHE_SIGHTING_OFFSET);
 	FuzzMakeSuspect(input, &suspect);
 	FuzzWriteFile(fd, &suspect, sizeof(suspect), PCACHE_SUSPECT_OFFSET);
-	FuzzMakeCopyNotes(input, copies);
-	FuzzWriteFile(fd, copies, sizeof(copies), PCACHE_COPY_NOTES_OFFSET);
+	notes[0] = (input->facts & FUZZ_READ_ERRORS) != 0;
+	notes[1] = FuzzRolledBackAt(input);
+	notes[2] = (input->facts & FUZZ_NOT_SYNCED) != 0;
+	FuzzWriteFile(fd, notes, sizeof(notes), PCACHE_READ_ERRORS_OFFSET);
 	FuzzWriteFile(fd, input->errors, sizeof(input->errors), PCACHE_MEMORY_ERRORS_OFFSET);
 	FuzzWriteFile(fd, input->descs, sizeof(input->descs), PCACHE_DESCRIPTORS_OFFSET);
+	headers_offset = PCacheComputeGeometry(sb.capacity, PCACHE_ALIGNMENT).headers_offset;
+	if (IsPlaceOfPage(input, headers_offset))
+		FuzzWriteFile(fd, input->headers, sizeof(input->headers), headers_offset);
 	for (int i = 0; i < FUZZ_PAGES; i++)
 	{
 		uint64		offset = sb.blocks_offset + i * BLCKSZ;
@@ -284,24 +288,11 @@ FuzzWriteCluster(const FuzzInput *input, bool with_pages)
 	static int	last_files = -1;
 	int			files = input->facts &
 		(FUZZ_BACKUP_LABEL | FUZZ_RECOVERY_SIGNAL | FUZZ_STANDBY_SIGNAL);
-	char		text[FUZZ_STATE_LEN + MAXPGPATH];
-	size_t		len = FuzzExpandState(input, pool_directory, text, sizeof(text));
-	int			fd;
 
-	/* they may have been dropped */
-	if ((mkdir(pool_directory, 0700) < 0 && errno != EEXIST) ||
-		(symlink(pool_directory, PCACHE_DEFAULT_DIRECTORY) < 0 && errno != EEXIST))
-		FuzzGiveUp(pool_directory);
+	/* it may have been dropped */
+	if (mkdir(fuzz_pool_directory, 0700) < 0 && errno != EEXIST)
+		FuzzGiveUp(fuzz_pool_directory);
 	FuzzWriteFile(control_fd, &input->control, sizeof(input->control), 0);
-	unlink(PCACHE_RECORD_FILE);
-	if (!(input->facts & FUZZ_NO_RECORD))
-	{
-		fd = open(PCACHE_RECORD_FILE, O_WRONLY | O_CREAT, 0600);
-		if (fd < 0)
-			FuzzGiveUp(PCACHE_RECORD_FILE);
-		FuzzWriteFile(fd, text, len, 0);
-		close(fd);
-	}
 	if (files != last_files)
 	{
 		SetFile("backup_label", (files & FUZZ_BACKUP_LABEL) != 0);

@@ -22,6 +22,7 @@
 #include "access/xlog_internal.h"
 #include "pcache_media_internal.h"
 #include "storage/pcache_fs.h"
+#include "storage/pcache_harvest.h"
 #include "storage/pcache_suspect.h"
 
 /*
@@ -30,35 +31,32 @@
  * longer than most of the gates.
  */
 #define POOL_FD		100000
-#define STATE_FD	100001
 #define WAL_FD		100002
 
 static const FuzzInput *current;	/* NULL: it is libFuzzer who asks */
-static char state_text[FUZZ_STATE_LEN + MAXPGPATH];
-static size_t state_len;
 static char wal_path[MAXPGPATH];	/* "" if there is no WAL */
 static off_t wal_end;			/* in that segment */
 static bool wal_is_open;
+static uint64 headers_offset;	/* in the pool */
+static uint64 blocks_offset;
 
 static uint64 n_verdicts[PCACHE_NUM_REFUSALS];
 static uint64 n_page_verdicts[PCACHE_NUM_PAGE_VERDICTS];
 
 extern int	__real_open(const char *path, int flags,...);
 extern int	__real_close(int fd);
-extern ssize_t __real_read(int fd, void *buf, size_t len);
 extern ssize_t __real_pread(int fd, void *buf, size_t len, off_t offset);
 extern int	__real_stat(const char *path, struct stat *st);
 
 extern int	__wrap_open(const char *path, int flags,...);
 extern int	__wrap_close(int fd);
-extern ssize_t __wrap_read(int fd, void *buf, size_t len);
 extern ssize_t __wrap_pread(int fd, void *buf, size_t len, off_t offset);
 extern int	__wrap_stat(const char *path, struct stat *st);
 
 int
 __wrap_open(const char *path, int flags,...)
 {
-	if (current == NULL)
+	if (current == NULL || strncmp(path, "/proc/", strlen("/proc/")) == 0)
 	{
 		va_list		ap;
 		int			mode;
@@ -69,8 +67,6 @@ __wrap_open(const char *path, int flags,...)
 		return __real_open(path, flags, mode);
 	}
 	FuzzExpect(flags == (O_RDONLY | O_CLOEXEC));
-	if (strcmp(path, "./" PCACHE_RECORD_FILE) == 0)
-		return STATE_FD;
 	FuzzExpect(strncmp(path, XLOGDIR "/", strlen(XLOGDIR "/")) == 0);
 	if (strcmp(path, wal_path) == 0)
 	{
@@ -85,23 +81,11 @@ __wrap_open(const char *path, int flags,...)
 int
 __wrap_close(int fd)
 {
-	if (current == NULL)
+	if (fd < POOL_FD)
 		return __real_close(fd);
-	FuzzExpect(fd == STATE_FD || fd == WAL_FD);
-	if (fd == WAL_FD)
-		wal_is_open = false;
+	FuzzExpect(fd == WAL_FD);
+	wal_is_open = false;
 	return 0;
-}
-
-ssize_t
-__wrap_read(int fd, void *buf, size_t len)
-{
-	if (current == NULL)
-		return __real_read(fd, buf, len);
-	FuzzExpect(fd == STATE_FD);
-	len = Min(len, state_len);
-	memcpy(buf, state_text, len);
-	return len;
 }
 
 /* Read from zeros with something in between; where that ends the file does. */
@@ -118,6 +102,19 @@ ReadFrom(const char *bytes, off_t start, off_t end, char *buf, size_t len,
 		if (offset + i >= start)
 			buf[i] = bytes[offset + i - start];
 	}
+	return len;
+}
+
+/* The pages in the first slots are those of the input; the others are zeros. */
+static ssize_t
+ReadPage(off_t offset, char *buf, size_t len)
+{
+	size_t		slot = offset / BLCKSZ;
+
+	FuzzExpect(offset % BLCKSZ == 0 && len <= BLCKSZ && slot < FUZZ_DESCRIPTORS);
+	memset(buf, 0, len);
+	if (slot < FUZZ_PAGES)
+		memcpy(buf, current->pages[slot].head, Min(len, FUZZ_PAGE_PART));
 	return len;
 }
 
@@ -142,10 +139,18 @@ __wrap_pread(int fd, void *buf, size_t len, off_t offset)
 		FuzzMakeSuspect(current, buf);
 		return len;
 	}
-	if (offset == PCACHE_COPY_NOTES_OFFSET)
+	if (offset == PCACHE_SIGHTING_OFFSET)
 	{
-		FuzzExpect(len == PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote));
-		FuzzMakeCopyNotes(current, buf);
+		FuzzExpect(len == sizeof(current->sightings));
+		memcpy(buf, current->sightings, len);
+		return len;
+	}
+	if (offset >= (off_t) blocks_offset)
+		return ReadPage(offset - blocks_offset, buf, len);
+	if (offset >= (off_t) headers_offset)
+	{
+		FuzzExpect(len == PCACHE_HEADER_SIZE);
+		memcpy(buf, current->headers[(offset - headers_offset) / PCACHE_HEADER_SIZE], len);
 		return len;
 	}
 	FuzzExpect(offset == PCACHE_DESCRIPTORS_OFFSET && len == sizeof(current->descs));
@@ -240,64 +245,38 @@ MakeMediaReport(const FuzzInput *input, const PCacheSuperblock *sb,
 	}
 }
 
-/*
- * What the pool must say of pg_control: what it was, or was about to become.
- * Returns the epoch that goes with it.
- */
-static uint64
-CheckControlSeen(const PCacheControlSeen seen[2], const ControlFileData *control)
-{
-	const PCacheControlSeen *pending = &seen[0];
-	const PCacheControlSeen *confirmed = &seen[1];
-	bool		is_confirmed = confirmed->number > 0 &&
-		confirmed->crc == PCacheControlSeenCrc(confirmed);
-
-	if (is_confirmed &&
-		confirmed->contents == PCacheControlConfirmed(control, 1, 0).contents &&
-		confirmed->time == control->time &&
-		confirmed->control_crc == control->crc)
-		return confirmed->completed_epoch;
-	FuzzExpect(pending->number > 0);
-	FuzzExpect(pending->crc == PCacheControlSeenCrc(pending));
-	FuzzExpect(!is_confirmed || pending->number > confirmed->number);
-	FuzzExpect(pending->contents == PCacheControlConfirmed(control, 1, 0).contents);
-	FuzzExpect(control->time == pending->time || control->time - 1 == pending->time);
-	return pending->completed_epoch;
-}
-
 /* What must be true of a pool whose pages are kept. */
 static void
 CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 			  const PCacheMediaReport *media)
 {
 	const ControlFileData *control = facts->control;
+	const PCacheSighting *seen = &facts->sighting;
+	bool		other_boot = PCacheHostRestarted(sb, facts);
 
 	FuzzExpect(sb->format_version == PCACHE_FORMAT_VERSION);
 	FuzzExpect(sb->block_size == BLCKSZ);
 	FuzzExpect(sb->capacity <= PCACHE_MAX_CAPACITY);
 	FuzzExpect(sb->slots_used <= sb->capacity);
 	FuzzExpect(sb->blocks_offset >= PCACHE_DESCRIPTORS_OFFSET +
-			   sb->capacity * sizeof(PCacheDescriptor));
+			   sb->capacity * (sizeof(PCacheDescriptor) + PCACHE_HEADER_SIZE));
 	/* the file may have been cut off behind the descriptors */
 	FuzzExpect(sb->blocks_offset <= facts->file_size);
 	FuzzExpect(facts->file_size <= sb->pool_size);
 	FuzzExpect(sb->blocks_offset + sb->capacity * BLCKSZ <= sb->pool_size);
 	FuzzExpect(sb->system_identifier == control->system_identifier);
-	FuzzExpect(facts->record != NULL);
-	FuzzExpect(memcmp(sb->pool_uuid, facts->record->pool_uuid, PCACHE_UUID_LEN) == 0);
-	FuzzExpect(sb->incarnation == facts->record->incarnation);
 	FuzzExpect(!facts->backup_label && !facts->recovery_target);
 	FuzzExpect(!media->bad.truncated);
 	FuzzExpect(!(current->facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)));
 	FuzzExpect(!PCacheMediaRangeIsBad(media, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect)));
-	FuzzExpect(!(current->facts & FUZZ_COPY_NOTE_DAMAGED));
-	FuzzExpect(facts->copies[PCACHE_MAX_COPY_NOTES - 1].lsn == 0 ||
-			   facts->copies[PCACHE_MAX_COPY_NOTES - 1].lsn < control->checkPointCopy.redo);
+	FuzzExpect(!facts->read_errors_ignored);
+	FuzzExpect(facts->rolled_back_at < control->checkPointCopy.redo);
 	if (facts->cold_on_media_unknown)
 		FuzzExpect(media->blocks != PCACHE_MEDIA_UNKNOWN);
 	if (sb->state == PCACHE_STATE_CLEAN)
 	{
-		FuzzExpect(control->state == DB_SHUTDOWNED ||
+		FuzzExpect(control->state == sb->control_state);
+		FuzzExpect(!other_boot || control->state == DB_SHUTDOWNED ||
 				   control->state == DB_SHUTDOWNED_IN_RECOVERY);
 		FuzzExpect(sb->data_checksum_version == control->data_checksum_version);
 		FuzzExpect(sb->saved.location == control->checkPoint);
@@ -307,33 +286,42 @@ CheckWarmPool(const PCacheSuperblock *sb, const PCacheGateFacts *facts,
 	{
 		FuzzExpect(sb->state == PCACHE_STATE_DIRTY);
 		FuzzExpect(sb->mode == PERSISTENT_CACHE_ALWAYS);
-		(void) CheckControlSeen(facts->control_seen, control);
-		FuzzExpect(facts->watermark.flushed >= control->checkPointCopy.redo);
-		FuzzExpect(facts->watermark.timeline == facts->recovery_timeline);
-		if (memcmp(sb->boot_id, facts->boot_id, PCACHE_UUID_LEN) != 0)
+		if (other_boot)
+		{
 			FuzzExpect(sb->fs_kind == PCACHE_FS_FSDAX);
+			FuzzExpect(sb->power_rule != PCACHE_POWER_COLD && !facts->not_synced);
+			FuzzExpect(control->data_checksum_version != 0 || control->wal_log_hints);
+			FuzzExpect(control->minRecoveryPoint >= seen->synced_recovery_point);
+			if (sb->power_rule == PCACHE_POWER_HEADERS)
+				FuzzExpect(seen->synced_generation == PCacheGenerationOf(control) ||
+						   seen->generation == PCacheGenerationOf(control));
+		}
+		else
+		{
+			FuzzExpect(seen->generation == PCacheGenerationOf(control));
+			FuzzExpect(control->minRecoveryPoint >= seen->min_recovery_point);
+			FuzzExpect(wal_path[0] != '\0');
+			FuzzExpect(facts->pool_inode == seen->pool_inode);
+		}
 	}
 }
 
 /* What must be true of a page that is kept. */
 static void
 CheckKeptPage(const PCacheDescriptor *desc, uint32 slot,
-			  const PCachePageFacts *facts, const PCacheCopyNote *copies)
+			  const PCachePageFacts *facts)
 {
 	FuzzExpect(desc->seq % 2 == 0);
 	FuzzExpect(desc->slot == slot);
 	FuzzExpect(desc->crc == PCacheDescriptorCrc(desc));
 	FuzzExpect(desc->fork_number >= MAIN_FORKNUM && desc->fork_number <= INIT_FORKNUM);
 	FuzzExpect(desc->block_number < FUZZ_RELATION_BLOCKS);
-	for (uint32 i = 0; i < PCACHE_MAX_COPY_NOTES - 1; i++)
-		FuzzExpect(copies[i].lsn == 0 || copies[i].lsn < facts->redo ||
-				   copies[i].db_oid != desc->db_oid);
+	FuzzExpect(desc->seq == facts->generation ||
+			   (desc->seq == PCACHE_DESC_SAVED_SEQ && !facts->sums_only));
 	if (desc->flags & PCACHE_DESC_PERMANENT)
-	{
-		FuzzExpect(desc->page_lsn <= facts->lsn_limit);
-		FuzzExpect((desc->flags & PCACHE_DESC_NAMES_BLOCKS) == 0 ||
-				   !facts->host_restarted || !PCachePageIsDirty(desc, facts));
-	}
+		FuzzExpect(facts->all_written ||
+				   (desc->fork_number == MAIN_FORKNUM && desc->page_lsn < facts->redo &&
+					desc->page_lsn > GIST_BUILD_LSN));
 	else
 		FuzzExpect(!facts->drop_unlogged);
 	FuzzExpect(!PCacheMediaRangeIsBad(facts->media,
@@ -349,32 +337,24 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 	PCachePageFacts page_facts = {0};
 	PCacheDescriptor descs[FUZZ_DESCRIPTORS];
 
-	page_facts.lsn_limit = PCacheLsnLimit(sb, facts);
-	PCacheSetCompleted(&page_facts, sb, facts);
-	PCacheSetCopied(&page_facts, facts);
+	PCacheSetPageFacts(&page_facts, sb, facts);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
-	page_facts.host_restarted = PCacheHostRestarted(sb, facts);
 	page_facts.sizes = PCacheRelSizesCreate(0);
 	page_facts.media = media;
 	page_facts.blocks_offset = sb->blocks_offset;
 	page_facts.file_size = facts->file_size;
-	FuzzExpect(PCacheReadDescriptors(POOL_FD, 0, FUZZ_DESCRIPTORS, descs));
+	headers_offset = PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT).headers_offset;
+	blocks_offset = sb->blocks_offset;
+	FuzzExpect(PCacheReadLedger(POOL_FD, sb, page_facts.generation, 0, FUZZ_DESCRIPTORS, descs));
 	for (uint32 slot = 0; slot < FUZZ_DESCRIPTORS; slot++)
 	{
 		PCachePageVerdict verdict = PCachePageGate(&descs[slot], slot, &page_facts);
 
-		if (!PCachePageIsDirty(&descs[slot], &page_facts))
-		{
-			FuzzExpect(sb->state == PCACHE_STATE_CLEAN ||
-					   descs[slot].dirty_epoch < CheckControlSeen(facts->control_seen, facts->control));
-			FuzzExpect((descs[slot].flags & PCACHE_DESC_PERMANENT) == 0 ||
-					   descs[slot].page_lsn <= facts->control->checkPointCopy.redo);
-		}
 		FuzzExpect(PCachePageVerdictName(verdict)[0] != '\0');
 		FuzzExpect(verdict < PCACHE_NUM_PAGE_VERDICTS);
 		n_page_verdicts[verdict]++;
 		if (verdict == PCACHE_PAGE_KEPT)
-			CheckKeptPage(&descs[slot], slot, &page_facts, facts->copies);
+			CheckKeptPage(&descs[slot], slot, &page_facts);
 	}
 	PCacheRelSizesFree(page_facts.sizes);
 }
@@ -387,9 +367,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	PCacheSuperblock copy;
 	PCacheSuperblock chosen;
 	PCacheSuperblockSource source;
-	PCacheRecord record;
-	PCacheRecordResult record_result;
 	PCacheGateFacts facts = {0};
+	PCacheSighting seen;
 	PCacheMediaReport media;
 	PCacheError err;
 	PCacheVerdict verdict;
@@ -418,45 +397,31 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	PCacheMediaAddMemoryErrors(&media, POOL_FD);
 	CheckRanges(&media);
 	(void) PCacheMediaCompareDimms(&chosen, &media, why, sizeof(why));
-	if (PCacheWatermarkChoose(input.watermarks, &facts.watermark))
-		FuzzExpect(facts.watermark.crc == PCacheWatermarkCrc(&facts.watermark));
-	else
-		facts.watermark.flushed = 0;
-	memcpy(facts.control_seen, input.control_seen, sizeof(facts.control_seen));
+	headers_offset = blocks_offset = PG_INT64_MAX;
+	FuzzExpect(PCacheReadSighting(POOL_FD, &facts.sighting) == FuzzChooseSighting(&input, &seen));
+	FuzzExpect(memcmp(&facts.sighting, &seen, sizeof(seen)) == 0);
 	PCacheSuspectRead(POOL_FD, &facts.suspect);
 	FuzzExpect(PCacheSuspectIsIntact(&facts.suspect) ==
 			   ((input.facts & (FUZZ_SUSPECT | FUZZ_SUSPECT_DAMAGED)) == FUZZ_SUSPECT));
 
-	PCacheCopyNotesRead(POOL_FD, facts.copies);
-	FuzzExpect(PCacheCopyNotesAreIntact(facts.copies) ==
-			   !(input.facts & FUZZ_COPY_NOTE_DAMAGED));
-
 	/* the cluster */
-	state_len = FuzzExpandState(&input, "/dev/shm/pool", state_text, sizeof(state_text));
-	record_result = PCacheRecordRead(".", &record, &err);
-	if (record_result == PCACHE_RECORD_OK)
-	{
-		FuzzExpect(is_absolute_path(record.directory));
-		FuzzExpect(record.capacity > 0);
-		FuzzExpect(PCacheFsKindName(record.fs_kind)[0] != '\0');
-	}
 	wal_end = FuzzWalPlace(&input, wal_path);
 
 	facts.control = &input.control;
-	facts.record = record_result == PCACHE_RECORD_OK &&
-		!(input.facts & FUZZ_NO_RECORD) ? &record : NULL;
 	facts.file_size = input.file_size;
 	facts.backup_label = (input.facts & FUZZ_BACKUP_LABEL) != 0;
 	facts.recovery_target = (input.facts & FUZZ_RECOVERY_SIGNAL) != 0;
 	facts.media = &media;
 	facts.cold_on_media_unknown = (input.facts & FUZZ_COLD_ON_UNKNOWN) != 0;
-	facts.recovery_timeline = input.recovery_timeline;
-	memcpy(facts.boot_id, first.boot_id, PCACHE_UUID_LEN);
-	if (input.facts & FUZZ_OTHER_BOOT)
-		facts.boot_id[0]++;
+	facts.read_errors_ignored = (input.facts & FUZZ_READ_ERRORS) != 0;
+	facts.rolled_back_at = FuzzRolledBackAt(&input);
+	facts.not_synced = (input.facts & FUZZ_NOT_SYNCED) != 0;
+	facts.pool_device = facts.sighting.pool_device;
+	facts.pool_inode = input.facts & FUZZ_NO_POOL ? 0 : facts.sighting.pool_inode;
+	(void) PCacheReadBootId(facts.boot_id);
 
 	/* not only if a gate before it asks for it */
-	(void) PCacheWitnessMatches(&facts.watermark, input.control.xlog_seg_size, &err);
+	(void) PCacheWitnessMatches(&facts.sighting.wal, input.control.xlog_seg_size, &err);
 
 	verdict = PCachePoolGate(&chosen, &facts);
 	FuzzExpect(PCacheRefusalName(verdict.refusal)[0] != '\0');
@@ -466,7 +431,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (verdict.refusal == PCACHE_WARM)
 		CheckWarmPool(&chosen, &facts, &media);
 	if (chosen.format_version == PCACHE_FORMAT_VERSION &&
-		PCacheGeometryGate(&chosen, input.file_size).refusal == PCACHE_WARM)
+		PCacheGeometryGate(&chosen, input.file_size).refusal == PCACHE_WARM &&
+		chosen.capacity >= FUZZ_DESCRIPTORS)
 		ScanPages(&input, &chosen, &facts, &media);
 
 	PCacheMediaReportFree(&media);

@@ -8,10 +8,8 @@
  * another one, over what the first load has left.
  *
  * What is in the pool after that, under whatever tag, must be what the last stop
- * has saved, also if digests were made to fit again, because PGDATA's record names
- * the image as it was before.  If such an image is trusted, or a list, the tool
- * still must not touch memory, or bytes of the file, that are not its own, and
- * must use a slot once.
+ * has saved.  If digests were made to fit again, the tool still must not touch memory,
+ * or bytes of the file, that are not its own, and must use a slot once.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -80,7 +78,6 @@ typedef struct Damage
 #define LOAD_KEEP			0x02
 #define LOAD_VERIFY			0x04	/* ask whether it would be loaded first */
 #define LOAD_JOBS			0x18	/* one more than that */
-#define LOAD_TRUST			0x20
 
 typedef struct ImageLoad
 {
@@ -719,23 +716,8 @@ FitImage(ImageBytes *image, uint8 fit)
 	}
 }
 
-/* Have PGDATA's record name an image as it was saved. */
-static void
-NameImage(const ImageBytes *image)
-{
-	PCacheRecord record;
-	PCacheError err;
-
-	if (PCacheRecordRead(".", &record, &err) != PCACHE_RECORD_OK)
-		FuzzGiveUp(err.message);
-	memcpy(record.image, ((PCacheImageHeader *) image->data)->digest, PCACHE_DIGEST_LEN);
-	if (!PCacheRecordWrite(".", 0600, &record, &err))
-		FuzzGiveUp(err.message);
-}
-
 /*
- * Write the file that is to be loaded.  Returns whether it was made to fit, and is
- * one that is believed.
+ * Write the file that is to be loaded.  Returns whether it was made to fit.
  */
 static bool
 WriteDamaged(const ImageLoad *load)
@@ -758,10 +740,7 @@ WriteDamaged(const ImageLoad *load)
 		DamageImage(&image, &load->damages[i], load->fit);
 	memcpy(before, image.data, image.size);
 	FitImage(&image, load->fit);
-	fits = memcmp(before, image.data, image.size) != 0 &&
-		((load->options & LOAD_TRUST) ||
-		 (image.size >= PCACHE_IMAGE_HEADER_SIZE &&
-		  ((PCacheImageHeader *) image.data)->kind == PCACHE_IMAGE_LIST));
+	fits = memcmp(before, image.data, image.size) != 0;
 
 	fd = open(image_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	if (fd < 0)
@@ -815,8 +794,7 @@ CheckPool(bool fits)
 		saved = FindSaved(&desc);
 		FuzzExpect(saved != NULL && !seen[saved - pages[LAST_STOP]]);
 		seen[saved - pages[LAST_STOP]] = true;
-		FuzzExpect(desc.page_lsn == saved->desc.page_lsn && desc.flags == saved->desc.flags &&
-				   desc.dirty_epoch == saved->desc.dirty_epoch);
+		FuzzExpect(desc.page_lsn == saved->desc.page_lsn && desc.flags == saved->desc.flags);
 		FuzzExpect(PCacheReadExact(fd, page.data, BLCKSZ, sb.blocks_offset + (uint64) slot * BLCKSZ));
 		FuzzExpect(memcmp(page.data, saved->page.data, BLCKSZ) == 0);
 	}
@@ -860,8 +838,7 @@ Ask(const char *const *args)
 }
 
 /*
- * Load an image.  fits says whether one since the pool was made was made to fit and
- * believed.
+ * Load an image.  fits says whether one since the pool was made was made to fit.
  */
 static void
 TryLoad(const ImageLoad *load, bool first, bool *fits)
@@ -869,7 +846,7 @@ TryLoad(const ImageLoad *load, bool first, bool *fits)
 	static const char *const verify_pool[] = {"verify", "--json", NULL};
 	const char *const verify_image[] = {"verify", "--image", image_path, "--json", NULL};
 	char		jobs[8];
-	const char *args[13] = {"load", "--from", image_path, "--json", "-j", jobs};
+	const char *args[12] = {"load", "--from", image_path, "--json", "-j", jobs};
 	int			n_args = 6;
 	int			n_jobs = 1 + (load->options & LOAD_JOBS) / 8;
 	struct stat st;
@@ -880,7 +857,6 @@ TryLoad(const ImageLoad *load, bool first, bool *fits)
 	uint64		told;
 
 	*fits = WriteDamaged(load) || *fits;
-	NameImage(&images[load->image % N_IMAGES]);
 	if (stat(image_path, &st) < 0)
 		FuzzGiveUp(image_path);
 	snprintf(jobs, sizeof(jobs), "%d", n_jobs);
@@ -888,8 +864,6 @@ TryLoad(const ImageLoad *load, bool first, bool *fits)
 		args[n_args++] = "--strict";
 	if (load->options & LOAD_KEEP)
 		args[n_args++] = "--keep";
-	if (load->options & LOAD_TRUST)
-		args[n_args++] = "--trust";
 	if (load->options & LOAD_VERIFY)
 	{
 		foretold = Ask(verify_image);
@@ -909,7 +883,7 @@ TryLoad(const ImageLoad *load, bool first, bool *fits)
 	{
 		if (foretold == 0 && !(load->options & LOAD_STRICT))
 			FuzzExpect(status == 0);
-		if (foretold == 2 && !(load->options & LOAD_TRUST))
+		if (foretold == 2)
 			FuzzExpect(status == 2 || (load->options & LOAD_STRICT));
 	}
 

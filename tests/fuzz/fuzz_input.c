@@ -19,7 +19,9 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
+#include "common/hashfn.h"
 #include "port/pg_crc32c.h"
+#include "storage/pcache_fs.h"
 
 void
 FuzzFail(const char *condition, const char *file, int line)
@@ -45,13 +47,42 @@ FuzzPackSuperblock(const PCacheSuperblock *sb, FuzzSuperblock *packed)
 	memcpy(packed->tail, sb->tail, sizeof(sb->tail));
 }
 
+/* Have the pool be of this boot, or of another one. */
+static void
+SetBoot(FuzzInput *input)
+{
+	static uint8 boot_id[PCACHE_UUID_LEN];
+	static bool known = false;
+	FuzzSuperblock *superblocks[] = {&input->first, &input->copy};
+
+	if (!known && !PCacheReadBootId(boot_id))
+		abort();
+	known = true;
+	for (int i = 0; i < lengthof(superblocks); i++)
+	{
+		PCacheSuperblock sb;
+		bool		intact;
+
+		FuzzExpandSuperblock(superblocks[i], &sb);
+		intact = sb.crc == PCacheCrcOf(&sb);
+		memcpy(sb.boot_id, boot_id, PCACHE_UUID_LEN);
+		if (input->facts & FUZZ_OTHER_BOOT)
+			sb.boot_id[0]++;
+		if (intact)
+			PCacheSuperblockSetCrc(&sb);
+		FuzzPackSuperblock(&sb, superblocks[i]);
+	}
+}
+
 /* Bytes beyond the end of an input count as zeros. */
 void
 FuzzLoad(FuzzInput *input, const uint8_t *data, size_t size)
 {
 	memset(input, 0, sizeof(*input));
 	memcpy(input, data, Min(size, sizeof(*input)));
-	input->state_len = Min(input->state_len, FUZZ_STATE_LEN);
+	/* no compiler has to know what another value of a bool is */
+	*(uint8 *) &input->control.wal_log_hints &= 1;
+	SetBoot(input);
 }
 
 static uint32
@@ -79,77 +110,28 @@ FuzzMakeSuspect(const FuzzInput *input, PCacheSuspect *suspect)
 		suspect->crc++;
 }
 
-/*
- * The notes of databases that redo copied.  There is one at most, of the first
- * descriptor's database or for all of them, and somewhere near the redo point.
- */
-void
-FuzzMakeCopyNotes(const FuzzInput *input, PCacheCopyNote *notes)
+/* Where a prepared transaction was rolled back: somewhere near the redo point. */
+uint64
+FuzzRolledBackAt(const FuzzInput *input)
 {
-	PCacheCopyNote *note;
-
-	memset(notes, 0, PCACHE_MAX_COPY_NOTES * sizeof(PCacheCopyNote));
-	if (!(input->facts & (FUZZ_COPY_NOTE | FUZZ_COPY_NOTE_DAMAGED)))
-		return;
-	note = &notes[input->command % 2 == 0 ? 0 : PCACHE_MAX_COPY_NOTES - 1];
-	note->lsn = Max(input->control.checkPointCopy.redo + (int8) input->wal[0], 1);
-	note->db_oid = input->descs[0].db_oid;
-	note->crc = Crc(note, offsetof(PCacheCopyNote, crc));
-	if (input->facts & FUZZ_COPY_NOTE_DAMAGED)
-		note->crc++;
+	if (!(input->facts & FUZZ_ROLLED_BACK))
+		return 0;
+	return input->control.checkPointCopy.redo + (int8) input->wal[0];
 }
 
-/*
- * Where the checksum of a record stands, and what it ought to be.  Returns
- * NULL if there is none.
- */
-static char *
-FindStateCrc(char *text, size_t len, char expected[9])
+/* Which of the sightings counts?  Returns false if none does. */
+bool
+FuzzChooseSighting(const FuzzInput *input, PCacheSighting *sighting)
 {
-	static const char key[] = "\ncrc = ";
-	char	   *line = memmem(text, len, key, strlen(key));
-
-	if (line == NULL || line + strlen(key) + 9 > text + len)
-		return NULL;
-	snprintf(expected, 9, "%08x", Crc(text, line + 1 - text));
-	return line + strlen(key);
-}
-
-/*
- * The text of the record, with the name of the pool's directory put in.
- * Its checksum is right if that of the input is.  Returns its length.
- */
-size_t
-FuzzExpandState(const FuzzInput *input, const char *directory,
-				char *text, size_t size)
-{
-	char		packed[FUZZ_STATE_LEN];
-	char		expected[9];
-	size_t		len = input->state_len;
-	char	   *crc;
-	char	   *place;
-	bool		intact;
-
-	memcpy(packed, input->state, len);
-	crc = FindStateCrc(packed, len, expected);
-	intact = crc != NULL && memcmp(crc, expected, 8) == 0;
-
-	place = memmem(packed, len, FUZZ_DIRECTORY, strlen(FUZZ_DIRECTORY));
-	if (place == NULL)
+	memset(sighting, 0, sizeof(*sighting));
+	for (int i = 0; i < lengthof(input->sightings); i++)
 	{
-		memcpy(text, packed, len);
-		return len;
+		const PCacheSighting *s = &input->sightings[i];
+
+		if (s->number > sighting->number && s->crc == Crc(s, offsetof(PCacheSighting, crc)))
+			*sighting = *s;
 	}
-	Assert(size >= len + strlen(directory));
-	memcpy(text, packed, place - packed);
-	strcpy(text + (place - packed), directory);
-	memcpy(text + (place - packed) + strlen(directory),
-		   place + strlen(FUZZ_DIRECTORY),
-		   len - (place - packed) - strlen(FUZZ_DIRECTORY));
-	len += strlen(directory) - strlen(FUZZ_DIRECTORY);
-	if (intact && (crc = FindStateCrc(text, len, expected)) != NULL)
-		memcpy(crc, expected, 8);
-	return len;
+	return sighting->number != 0;
 }
 
 /* What the pool says of the cluster: as if it had been saved like that. */
@@ -176,8 +158,6 @@ void
 FuzzRepair(FuzzInput *input, uint32 which)
 {
 	FuzzSuperblock *superblocks[] = {&input->first, &input->copy};
-	char		expected[9];
-	char	   *crc;
 
 	if (which & 0x01)
 		input->control.crc = Crc(&input->control, offsetof(ControlFileData, crc));
@@ -198,46 +178,26 @@ FuzzRepair(FuzzInput *input, uint32 which)
 			PCacheSuperblockSetCrc(&sb);
 		FuzzPackSuperblock(&sb, superblocks[i]);
 	}
-	for (int i = 0; i < lengthof(input->watermarks); i++)
+	for (int i = 0; i < lengthof(input->sightings); i++)
 	{
-		PCacheWatermark *w = &input->watermarks[i];
+		PCacheSighting *seen = &input->sightings[i];
+		PCacheWatermark *w = &seen->wal;
 
 		if ((which & 0x10) && w->witness != 0 &&
-			IsValidWalSegSize(input->control.xlog_seg_size))
-		{
-			uint64		flushed = w->flushed;
-			char		wal[PCACHE_WITNESS_LEN];
-
-			/* the last byte of a witness is not zero */
-			memcpy(wal, input->wal, sizeof(wal));
-			wal[sizeof(wal) - 1] |= 1;
-			input->wal[sizeof(wal) - 1] = wal[sizeof(wal) - 1];
-			if ((w->witness - 1) % input->control.xlog_seg_size + 1 >= PCACHE_WITNESS_LEN)
-				(void) PCacheWitnessFind(w, wal, sizeof(wal), w->witness, w->timeline,
-										 input->control.xlog_seg_size);
-			w->flushed = flushed;
-		}
-		if (which & 0x20)
-			w->crc = PCacheWatermarkCrc(w);
-	}
-	for (int i = 0; i < lengthof(input->control_seen); i++)
-	{
-		PCacheControlSeen *seen = &input->control_seen[i];
-
-		/* one of the halves goes with pg_control, or both */
+			IsValidWalSegSize(input->control.xlog_seg_size) &&
+			(w->witness - 1) % input->control.xlog_seg_size + 1 >= PCACHE_WITNESS_LEN)
+			w->witness_hash = hash_bytes_extended((unsigned char *) input->wal, sizeof(input->wal),
+												  w->witness ^ ((uint64) w->timeline << 40));
+		/* one of them goes with pg_control, or both */
 		if ((which & 0x20) && (which & (0x400 << i)))
 		{
-			uint64		number = Max(seen->number, 1);
-			uint64		epoch = seen->completed_epoch;
-
-			*seen = i == PCACHE_CONTROL_PENDING ?
-				PCacheControlPending(&input->control, number, epoch, seen->time) :
-				PCacheControlConfirmed(&input->control, number, epoch);
-			if (i == PCACHE_CONTROL_PENDING && (which & 0x1000))
-				seen->time = (uint64) input->control.time - ((which >> 13) & 3);
+			seen->generation = PCacheGenerationOf(&input->control);
+			seen->checkpoint = input->control.checkPoint;
+			seen->min_recovery_point = input->control.minRecoveryPoint;
+			seen->number = Max(seen->number, 1);
 		}
 		if (which & 0x20)
-			seen->crc = PCacheControlSeenCrc(seen);
+			seen->crc = Crc(seen, offsetof(PCacheSighting, crc));
 	}
 	if (which & 0x40)
 	{
@@ -250,12 +210,17 @@ FuzzRepair(FuzzInput *input, uint32 which)
 		for (int i = 0; i < FUZZ_DESCRIPTORS; i++)
 		{
 			input->descs[i].slot = i;
+			if ((which & 0x1000) && PCacheSeqIsSealed(input->descs[i].seq) &&
+				input->descs[i].seq != PCACHE_DESC_SAVED_SEQ)
+			{
+				PCacheSuperblock sb;
+
+				FuzzExpandSuperblock(&input->first, &sb);
+				input->descs[i].seq = PCacheLedgerGeneration(&sb, &input->control);
+			}
 			input->descs[i].crc = PCacheDescriptorCrc(&input->descs[i]);
 		}
 	}
-	if ((which & 0x100) && input->state_len <= FUZZ_STATE_LEN &&
-		(crc = FindStateCrc(input->state, input->state_len, expected)) != NULL)
-		memcpy(crc, expected, 8);
 }
 
 static volatile sig_atomic_t run_number;
@@ -366,7 +331,7 @@ FuzzWriteFile(int fd, const void *bytes, size_t len, off_t offset)
 }
 
 /*
- * Where the witness of the watermark that counts looks for WAL.  Fills in the
+ * Where the witness of the sighting that counts looks for WAL.  Fills in the
  * path, from PGDATA, and returns the end of the WAL in that file.  If there is
  * to be none the path is "".
  */
@@ -374,7 +339,7 @@ uint32
 FuzzWalPlace(const FuzzInput *input, char path[MAXPGPATH])
 {
 	char		name[MAXFNAMELEN];
-	PCacheWatermark watermark;
+	PCacheSighting seen;
 	uint32		segment_size = input->control.xlog_seg_size;
 	uint32		end;
 	XLogSegNo	segno;
@@ -382,14 +347,14 @@ FuzzWalPlace(const FuzzInput *input, char path[MAXPGPATH])
 	path[0] = '\0';
 	if ((input->facts & FUZZ_NO_WAL) != 0 ||
 		!IsValidWalSegSize(segment_size) ||
-		!PCacheWatermarkChoose(input->watermarks, &watermark) ||
-		watermark.witness == 0)
+		!FuzzChooseSighting(input, &seen) ||
+		seen.wal.witness == 0)
 		return 0;
-	end = XLogSegmentOffset(watermark.witness - 1, segment_size) + 1;
+	end = XLogSegmentOffset(seen.wal.witness - 1, segment_size) + 1;
 	if (end < PCACHE_WITNESS_LEN)
 		return 0;
-	XLByteToPrevSeg(watermark.witness, segno, segment_size);
-	XLogFileName(name, watermark.timeline, segno, segment_size);
+	XLByteToPrevSeg(seen.wal.witness, segno, segment_size);
+	XLogFileName(name, seen.wal.timeline, segno, segment_size);
 	snprintf(path, MAXPGPATH, XLOGDIR "/%s", name);
 	return end;
 }

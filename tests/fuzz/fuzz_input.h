@@ -22,15 +22,11 @@
 
 #define FUZZ_DESCRIPTORS	16
 #define FUZZ_MEMORY_ERRORS	8
-#define FUZZ_STATE_LEN		1280	/* more than MAXPGPATH */
 #define FUZZ_PAGES			2
 #define FUZZ_PAGE_PART		384
 
-/* In the text of the record: the directory that the fuzzer has made. */
-#define FUZZ_DIRECTORY		"@POOL@"
-
 /* FuzzInput.facts */
-#define FUZZ_NO_RECORD		0x0001
+#define FUZZ_READ_ERRORS		0x0001	/* were ignored */
 #define FUZZ_BACKUP_LABEL		0x0002
 #define FUZZ_RECOVERY_SIGNAL	0x0004
 #define FUZZ_STANDBY_SIGNAL		0x0008
@@ -44,13 +40,13 @@
 #define FUZZ_MANY_BAD_BLOCKS	0x0800	/* more than a list has room for */
 #define FUZZ_SUSPECT			0x1000	/* a process died of a fault */
 #define FUZZ_SUSPECT_DAMAGED	0x2000	/* likewise, and the CRC is wrong */
-#define FUZZ_COPY_NOTE			0x4000	/* redo copied a database */
-#define FUZZ_COPY_NOTE_DAMAGED	0x8000	/* likewise, and the CRC is wrong */
+#define FUZZ_ROLLED_BACK		0x4000	/* a prepared transaction was */
+#define FUZZ_NOT_SYNCED			0x8000	/* fsync was off */
 
 /* A superblock without its unused bytes, which are zero. */
 typedef struct FuzzSuperblock
 {
-	char		head[offsetof(PCacheSuperblock, headers)];
+	char		head[offsetof(PCacheSuperblock, reserved)];
 	uint32		crc;
 	char		tail[PCACHE_MAGIC_LEN];
 } FuzzSuperblock;
@@ -68,16 +64,13 @@ typedef struct FuzzInput
 	uint16		facts;
 	int32		nbuffers;		/* shared_buffers of the next start */
 	uint64		file_size;		/* of the pool */
-	uint32		recovery_timeline;
-	uint32		state_len;
 	ControlFileData control;
-	char		state[FUZZ_STATE_LEN];
 	FuzzSuperblock first;
 	FuzzSuperblock copy;
-	PCacheWatermark watermarks[2];
-	PCacheControlSeen control_seen[2];
+	PCacheSighting sightings[2];
 	PCacheMemoryError errors[FUZZ_MEMORY_ERRORS];
 	PCacheDescriptor descs[FUZZ_DESCRIPTORS];
+	char		headers[FUZZ_DESCRIPTORS][PCACHE_HEADER_SIZE];
 	char		wal[PCACHE_WITNESS_LEN];	/* the bytes before the witness */
 	FuzzPage	pages[FUZZ_PAGES];	/* in the first slots */
 	FuzzPage	files[FUZZ_PAGES];	/* the same pages in the data files */
@@ -86,14 +79,13 @@ typedef struct FuzzInput
 /* The slots from here on are free. */
 extern void FuzzExpandSuperblock(const FuzzSuperblock *packed, PCacheSuperblock *sb);
 extern void FuzzPackSuperblock(const PCacheSuperblock *sb, FuzzSuperblock *packed);
-extern size_t FuzzExpandState(const FuzzInput *input, const char *directory,
-							  char *text, size_t size);
 
 /* A bit of FuzzRepair(): the pool agrees with pg_control. */
 #define FUZZ_REPAIR_CLUSTER		0x200
 extern void FuzzRepair(FuzzInput *input, uint32 which);
 extern void FuzzMakeSuspect(const FuzzInput *input, PCacheSuspect *suspect);
-extern void FuzzMakeCopyNotes(const FuzzInput *input, PCacheCopyNote *notes);
+extern uint64 FuzzRolledBackAt(const FuzzInput *input);
+extern bool FuzzChooseSighting(const FuzzInput *input, PCacheSighting *sighting);
 extern void FuzzLoad(FuzzInput *input, const uint8_t *data, size_t size);
 
 /* Private files of a fuzzer, all below one directory on tmpfs. */

@@ -37,12 +37,9 @@ static const Part parts[] = {
 	FIELD(facts, 2),
 	FIELD(nbuffers, 1),
 	FIELD(file_size, 2),
-	FIELD(recovery_timeline, 1),
-	FIELD(state_len, 1),
 	FIELD(control, 4),
 	FIELD(control.xlog_seg_size, 1),
 	FIELD(control.state, 1),
-	FIELD(state, 4),
 	SUPERBLOCK(first, magic, block_size, 2),
 	SUPERBLOCK(first, block_size, slots_used, 3),
 	SUPERBLOCK(first, slots_used, n_dimms, 4),
@@ -52,10 +49,10 @@ static const Part parts[] = {
 	SUPERBLOCK(copy, block_size, slots_used, 1),
 	SUPERBLOCK(copy, slots_used, n_dimms, 1),
 	SUPERBLOCK(copy, n_dimms, reserved, 1),
-	FIELD(watermarks, 2),
-	FIELD(control_seen, 2),
+	FIELD(sightings, 3),
 	FIELD(errors, 2),
 	FIELD(descs, 6),
+	FIELD(headers, 3),
 	FIELD(wal, 1),
 	FIELD(pages, 3),
 	{offsetof(FuzzInput, pages), sizeof(PageHeaderData), 3},
@@ -134,20 +131,6 @@ PokeInteger(FuzzInput *input, const Part *part)
 	memcpy(bytes + place, &value, width);
 }
 
-/* Make a value in the record longer. */
-static void
-StretchState(FuzzInput *input)
-{
-	size_t		length = (size_t) 1 << (Random() % 11);
-	size_t		place = Random() % (input->state_len + 1);
-
-	length = Min(length, FUZZ_STATE_LEN - input->state_len);
-	memmove(input->state + place + length, input->state + place,
-			input->state_len - place);
-	memset(input->state + place, "a0/\n %"[Random() % 6], length);
-	input->state_len += length;
-}
-
 size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 						unsigned int seed)
@@ -180,11 +163,6 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 			case 3:
 				if (Random() % 4 == 0)
 				{
-					StretchState(&input);
-					break;
-				}
-				if (Random() % 4 == 0)
-				{
 					/* what is compared in spite of its header */
 					for (int i = 0; i < FUZZ_PAGES; i++)
 						memcpy(input.files[i].head, input.pages[i].head,
@@ -194,11 +172,9 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 				/* FALLTHROUGH */
 			case 4:
 				(void) LLVMFuzzerMutate(bytes, part->length, part->length);
-				input.state_len = Min(input.state_len, FUZZ_STATE_LEN);
 				break;
 			default:
 				PokeInteger(&input, part);
-				input.state_len = Min(input.state_len, FUZZ_STATE_LEN);
 		}
 	}
 	switch (Random() % 8)

@@ -3,9 +3,9 @@
  * fuzz_pack.c
  *	  Make a fuzzer's input of a real cluster and its pool.
  *
- *		fuzz_pack PGDATA COMMAND FILE
+ *		fuzz_pack PGDATA POOL COMMAND FILE
  *
- * The cluster must be down, and the pool where pg_pcache.state says.
+ * The cluster must be down.  POOL is the pool's file.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -49,41 +49,22 @@ main(int argc, char *argv[])
 	FuzzInput	input = {0};
 	ControlFileData *control;
 	bool		crc_ok;
-	PCacheRecord record;
-	PCacheError err;
 	PCacheSuperblock sb;
-	PCacheWatermark watermark;
+	PCacheSighting seen;
 	char		path[MAXPGPATH + 64];
-	char		text[FUZZ_STATE_LEN + MAXPGPATH];
-	char	   *place;
-	ssize_t		len;
 	int			fd;
 
 	pg_logging_init(argv[0]);
-	if (argc != 4)
-		pg_fatal("usage: fuzz_pack PGDATA COMMAND FILE");
+	if (argc != 5)
+		pg_fatal("usage: fuzz_pack PGDATA POOL COMMAND FILE");
 	if (chdir(argv[1]) < 0)
 		pg_fatal("could not change directory to \"%s\": %m", argv[1]);
 	control = get_controlfile(".", &crc_ok);
 	input.control = *control;
 	pg_free(control);
-	input.recovery_timeline = input.control.checkPointCopy.ThisTimeLineID;
-	input.command = atoi(argv[2]);
+	input.command = atoi(argv[3]);
 
-	if (PCacheRecordRead(".", &record, &err) != PCACHE_RECORD_OK)
-		pg_fatal("%s", err.message);
-	fd = Open(PCACHE_RECORD_FILE);
-	len = read(fd, text, sizeof(text) - 1);
-	if (len < 0)
-		pg_fatal("could not read file \"%s\": %m", PCACHE_RECORD_FILE);
-	close(fd);
-	text[len] = '\0';
-	place = strstr(text, record.directory);
-	snprintf(input.state, FUZZ_STATE_LEN, "%.*s%s%s", (int) (place - text), text,
-			 FUZZ_DIRECTORY, place + strlen(record.directory));
-	input.state_len = strlen(input.state);
-
-	snprintf(path, sizeof(path), "%s/%s", record.directory, PCACHE_POOL_FILE);
+	strlcpy(path, argv[2], sizeof(path));
 	fd = Open(path);
 	input.file_size = lseek(fd, 0, SEEK_END);
 	if (!PCacheReadExact(fd, &sb, sizeof(sb), PCACHE_SUPERBLOCK_OFFSET))
@@ -91,10 +72,11 @@ main(int argc, char *argv[])
 	input.nbuffers = sb.capacity;
 	FuzzPackSuperblock(&sb, &input.first);
 	if (!PCacheReadExact(fd, &sb, sizeof(sb), PCACHE_COPY_OFFSET) ||
-		!PCacheReadExact(fd, input.watermarks, sizeof(input.watermarks), PCACHE_WATERMARK_OFFSET) ||
-		!PCacheReadExact(fd, input.control_seen, sizeof(input.control_seen), PCACHE_CONTROL_OFFSET) ||
+		!PCacheReadExact(fd, input.sightings, sizeof(input.sightings), PCACHE_SIGHTING_OFFSET) ||
 		!PCacheReadExact(fd, input.errors, sizeof(input.errors), PCACHE_MEMORY_ERRORS_OFFSET) ||
-		!PCacheReadDescriptors(fd, 0, FUZZ_DESCRIPTORS, input.descs))
+		!PCacheReadDescriptors(fd, 0, FUZZ_DESCRIPTORS, input.descs) ||
+		!PCacheReadExact(fd, input.headers, sizeof(input.headers),
+						 PCacheComputeGeometry(sb.capacity, PCACHE_ALIGNMENT).headers_offset))
 		pg_fatal("could not read file \"%s\": %m", path);
 	FuzzPackSuperblock(&sb, &input.copy);
 	for (int i = 0; i < FUZZ_PAGES; i++)
@@ -114,28 +96,24 @@ main(int argc, char *argv[])
 	}
 	close(fd);
 
-	if (PCacheWatermarkChoose(input.watermarks, &watermark) &&
-		watermark.witness != 0)
+	if (FuzzChooseSighting(&input, &seen) && seen.wal.witness != 0)
 	{
 		char		name[MAXFNAMELEN];
 		XLogSegNo	segno;
 		uint32		size = input.control.xlog_seg_size;
 
-		XLByteToPrevSeg(watermark.witness, segno, size);
-		XLogFileName(name, watermark.timeline, segno, size);
+		XLByteToPrevSeg(seen.wal.witness, segno, size);
+		XLogFileName(name, seen.wal.timeline, segno, size);
 		snprintf(path, sizeof(path), XLOGDIR "/%s", name);
 		fd = Open(path);
 		if (!PCacheReadExact(fd, input.wal, sizeof(input.wal),
-							 XLogSegmentOffset(watermark.witness - 1, size) + 1 - sizeof(input.wal)))
+							 XLogSegmentOffset(seen.wal.witness - 1, size) + 1 - sizeof(input.wal)))
 			pg_fatal("could not read file \"%s\": %m", path);
 		close(fd);
 	}
-	/* with the shorter name the checksum is another one */
-	FuzzRepair(&input, 0x100);
-
-	fd = open(argv[3], O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	fd = open(argv[4], O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (fd < 0)
-		pg_fatal("could not create file \"%s\": %m", argv[3]);
+		pg_fatal("could not create file \"%s\": %m", argv[4]);
 	FuzzWriteFile(fd, &input, sizeof(input), 0);
 	close(fd);
 	return 0;

@@ -80,9 +80,6 @@ extern int	__wrap_atexit(void (*function) (void));
 pg_noreturn extern void __wrap_exit(int status);
 extern bool __wrap_PCacheMap(const char *path, bool volatile_memory, PCacheMapping *map);
 extern bool __wrap_PCacheUnmap(PCacheMapping *map);
-extern bool __wrap_PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
-extern int	__wrap_find_other_exec(const char *argv0, const char *target,
-								   const char *versionstr, char *retpath);
 extern void __wrap_set_pglocale_pgservice(const char *argv0, const char *app);
 extern FILE *__wrap_popen(const char *command, const char *type);
 extern int	__wrap_pclose(FILE *pipe);
@@ -208,25 +205,6 @@ __wrap_PCacheUnmap(PCacheMapping *map)
 	return __real_PCacheUnmap(map);
 }
 
-bool
-__wrap_PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN])
-{
-	memcpy(boot_id, fuzz_current->first.head + offsetof(PCacheSuperblock, boot_id),
-		   PCACHE_UUID_LEN);
-	if (fuzz_current->facts & FUZZ_OTHER_BOOT)
-		boot_id[0]++;
-	return true;
-}
-
-/* The server's program is there if its configuration is known. */
-int
-__wrap_find_other_exec(const char *argv0, const char *target,
-					   const char *versionstr, char *retpath)
-{
-	strcpy(retpath, "postgres");
-	return 0;
-}
-
 void
 __wrap_set_pglocale_pgservice(const char *argv0, const char *app)
 {
@@ -237,20 +215,22 @@ FILE *
 __wrap_popen(const char *command, const char *type)
 {
 	const char *name = strrchr(command, ' ') + 1;
-	FILE	   *answer = fmemopen(NULL, 64, "w+");
+	FILE	   *answer = fmemopen(NULL, MAXPGPATH, "w+");
 
-	if (strstr(name, "persistent_cache_mode"))
+	if (strcmp(name, "-V") == 0)
+		fputs("postgres (PostgreSQL) " PG_VERSION, answer);
+	else if (strstr(name, "pcache.mode"))
 		fputs(fuzz_current->nbuffers == 0 ? "off" : "always", answer);
-	else if (strstr(name, "persistent_cache_size"))
+	else if (strstr(name, "pcache.size"))
 		fputs("0", answer);
-	else if (strstr(name, "persistent_cache_directory"))
-		fputs("pg_pcache", answer);
+	else if (strstr(name, "pcache.directory"))
+		fputs(fuzz_pool_directory, answer);
 	else if (strstr(name, "shared_buffers"))
 		fprintf(answer, "%d", fuzz_current->nbuffers);
-	else if (strstr(name, "persistent_cache_on_media_unknown"))
+	else if (strstr(name, "shared_preload_libraries"))
+		fputs("pg_pcache", answer);
+	else if (strstr(name, "pcache.on_media_unknown"))
 		fputs(fuzz_current->facts & FUZZ_COLD_ON_UNKNOWN ? "cold" : "use", answer);
-	else if (strstr(name, "recovery_target_timeline"))
-		fputs("latest", answer);
 	fputc('\n', answer);
 	rewind(answer);
 	return answer;

@@ -27,6 +27,7 @@ extern void FuzzCheckOutput(const char *const *args, int status);
 
 /* fuzz_cluster.c */
 extern char fuzz_data_directory[MAXPGPATH];
+extern char fuzz_pool_directory[MAXPGPATH];
 extern char fuzz_pool_path[MAXPGPATH];
 
 extern void FuzzMakeCluster(void);

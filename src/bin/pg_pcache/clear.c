@@ -229,7 +229,7 @@ SetStateAvoiding(Rebuild *r, uint32 state)
  */
 static void
 RestoreNote(const Rebuild *r, const PCacheByteRange *range,
-			 const SavedSectors *saved, uint64 offset, uint64 length)
+			const SavedSectors *saved, uint64 offset, uint64 length)
 {
 	for (uint64 done = 0; done < saved->length; done += SECTOR_SIZE)
 	{

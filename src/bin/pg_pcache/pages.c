@@ -207,8 +207,8 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 	if (PageLsn(cached) < PageLsn(stored))
 	{
 		/*
-		 * After a loss of power a start may have kept a page from before
-		 * a hint that was logged without an image, as with full_page_writes =
+		 * After a loss of power a start may have kept a page from before a
+		 * hint that was logged without an image, as with full_page_writes =
 		 * off.  That has only moved the LSN, and redo does not repeat it.
 		 */
 		((PageHeader) same_checksum.data)->pd_lsn = header->pd_lsn;

@@ -259,7 +259,11 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 	image->header.n_pages = s->result.pages;
 	image->header.raw_size = s->result.raw_size;
 	CompleteImage(image, s->next_offset);
-	/* who was started with the cache off meanwhile would not have waited for us */
+
+	/*
+	 * who was started with the cache off meanwhile would not have waited for
+	 * us
+	 */
 	if (kind == PCACHE_IMAGE_PAGES)
 		CheckClusterUnchanged(s->r.options, s->r.control);
 	PublishImage(image);

@@ -20,8 +20,7 @@
  *
  * The index tells the SHA-256 of each chunk as it is stored, and the header ends
  * with that of itself, of the superblock and of the index.  So this digest stands
- * for all of the image.  PGDATA's record names the image by it, and a CRC would
- * not do: who could write the image could make it fit a page of theirs.
+ * for all of the image.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

@@ -217,8 +217,8 @@ typedef struct PCacheSuperblock
 	int64		saved_at;		/* seconds since 1970 */
 
 	uint64		reserved2;
-	uint32		starts_from;	/* how many starts in a row have kept pages and
-								 * did not become ready */
+	uint32		starts_from;	/* how many starts in a row have kept pages
+								 * and did not become ready */
 	uint32		data_checksum_version;
 	uint8		boot_id[PCACHE_UUID_LEN];
 	uint32		n_dimms;		/* valid entries in dimms[] */

@@ -218,7 +218,10 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 	SortPages(pages, npages, sorted, mask);
 	PCacheInitializeHeaders(pool, sb, nslots, NBuffers - nslots);
 
-	/* a mapping table without tags of its own compares those in the server's headers */
+	/*
+	 * a mapping table without tags of its own compares those in the server's
+	 * headers
+	 */
 	BufferDescriptors = headers;
 	EnterPages(headers, sorted, npages, counts);
 	ChainFree(headers);
