@@ -309,7 +309,7 @@ sub verify
 	$c->write_conf;
 	unlink $file, "$file.err";
 	local %Programs::env = $c->shim;
-	my $rc = run_to("$file.err", 'sh', '-c', 'exec "$0" verify --json --restore-target-wal -D "$1" > "$2"', $c->bin . '/pg_pcache', $c->{data}, $file);
+	my $rc = run_to("$file.err", 'sh', '-c', 'exec "$0" verify --json -D "$1" > "$2"', $c->bin . '/pg_pcache', $c->{data}, $file);
 	my $text = slurp($file);
 	return { rc => $rc, error => slurp("$file.err"), $text ? %{ JSON::PP::decode_json($text) } : () };
 }

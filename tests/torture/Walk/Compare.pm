@@ -166,7 +166,7 @@ sub compare_verdict
 	my $without = $line =~ /^The server starts without/;
 	$w->{totals}{'starts without the pool'}++ if $without;
 	return $w->problem("$c->{name}: the pool is " . ($c->{without} // 'sound') . ", the log: $line") if $without != !!$c->{without};
-	return if $verdict->{rc} != 0 && $verdict->{rc} != 2;
+	return $w->problem("$c->{name}: pg_pcache verify: exit status $verdict->{rc}: $verdict->{error}") if $verdict->{rc} != 0 && $verdict->{rc} != 2;
 
 	# a standby may get it from its primary, of which the tool knows nothing
 	return if $c->{stream} && ($verdict->{detail} // '') =~ /could not open file "pg_wal/;

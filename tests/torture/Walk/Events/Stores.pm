@@ -52,7 +52,7 @@ sub draw_store
 	my ($c, $r) = @_;
 	my $of = $r->pick('of', 'entry', 'entry', 'superblock', 'copy', 'sighting');
 	my $field = $r->pick('field', 0, 0, 8, 16, 24, 32, 56);
-	$field = $r->pick('place', 112, 120, 128, 136, 144, 152, 176, 208, 4080) if $of =~ /superblock|copy/;
+	$field = $r->pick('place', 112, 120, 128, 136, 152, 176, 216, 4080) if $of =~ /superblock|copy/;
 	return (points => [ store_points($c, $of, $field, $r) ], hits => $r->pick('hits', 1, 1, 2, 3));
 }
 
