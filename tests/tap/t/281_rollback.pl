@@ -14,17 +14,17 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $stock = vanilla_install();
-my ($version) = run_command([ 'postgres', '--version' ]);
 plan skip_all => 'PCACHE_VANILLA does not name an unpatched installation' if !defined $stock;
-plan skip_all => 'this is about the patched server' if $version !~ /pcache/;
+plan skip_all => 'this is about the patched server' if !is_patched();
 
 my $root = pool_root();
 my $tmp = PostgreSQL::Test::Utils::tempdir();
-my $node = new_node('main', libraries => '', init => { allows_streaming => 1 });
+my $node = new_node('main', init => { allows_streaming => 1 });
 my $data = $node->data_dir;
 my ($rc, $dump, $err, $offset);
 
-# The names that a stock server does not accept.
+# The server loads the library by itself.  And the names that a stock one does not accept.
+$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', undef);
 $node->adjust_conf('postgresql.conf', "pcache.$_", undef) for qw(mode required);
 my $old_names = "persistent_cache_mode = planned_restart\npersistent_cache_required = on\n";
 $node->append_conf('postgresql.conf', $old_names);

@@ -15,8 +15,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($version) = run_command([ 'postgres', '--version' ]);
-plan skip_all => 'this is about the patched server' if $version !~ /pcache/;
+plan skip_all => 'this is about the patched server' if !is_patched();
 plan skip_all => 'there is no ldd' if system('ldd --version >/dev/null 2>&1') != 0;
 
 # Cluster.pm's servers get a path to libraries; these must do without.

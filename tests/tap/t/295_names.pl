@@ -14,9 +14,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $stock = vanilla_install();
-my ($version) = run_command([ 'postgres', '--version' ]);
 plan skip_all => 'PCACHE_VANILLA does not name an unpatched installation' if !defined $stock;
-plan skip_all => 'this is about the patched server' if $version !~ /pcache/;
+plan skip_all => 'this is about the patched server' if !is_patched();
 
 my $node = new_node('main', mode => undef, libraries => '', shared_buffers => '16MB');
 my $pool = pool_dir($node);

@@ -218,6 +218,8 @@ if (defined $vanilla)
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', undef);
 	$node->append_conf('postgresql.conf', 'port = ' . $node->port);
 	add_pool($node);
+	# the patched server loads the library by itself
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', undef);
 	starts_warm($node, 'taken over, CSV', "$directory/stock.csv");
 	starts_warm($node, 'taken over, autoprewarm', "$directory/stock.blocks");
 }
