@@ -90,13 +90,16 @@ typedef struct PCacheLibraryFacts
 	PCacheGateFacts gate;		/* with pointers to the above */
 } PCacheLibraryFacts;
 
-/* pcache_attach.c */
+/* pcache_shared.c */
 extern PCachePool PCacheThePool;
 extern PCacheLibraryControl *PCacheLibrary;
 extern PCacheLibraryStart PCacheStart;
 
+/* pcache_attach.c */
 extern void PCacheOpenForServer(void);
 extern void PCacheStartServer(void);
+
+/* pcache_gather.c */
 extern bool PCacheGatherLibraryFacts(const PCachePool *pool,
 									 PCacheLibraryFacts *facts, PCacheError *err);
 extern void PCacheForgetLibraryFacts(PCacheLibraryFacts *facts);

@@ -40,10 +40,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-PCachePool	PCacheThePool = {.fd = -1};
-PCacheLibraryControl *PCacheLibrary = NULL;
-PCacheLibraryStart PCacheStart;
-
 /* Has this postmaster tried to open the pool? */
 static bool was_opened = false;
 
@@ -130,29 +126,6 @@ PCacheOpenForServer(void)
 		PCacheTurnHugePagesOff();
 }
 
-/*
- * Gather what the gates look at, from pg_control as it is on disk, into facts that are
- * zeroed.  Used for a start, and for the answer about the next one.
- */
-bool
-PCacheGatherLibraryFacts(const PCachePool *pool, PCacheLibraryFacts *facts, PCacheError *err)
-{
-	PCacheGateFacts *gate = &facts->gate;
-
-	if (!PCacheReadControl(&facts->control))
-	{
-		PCacheSetError(err, _("\"pg_control\" cannot be read"));
-		return false;
-	}
-	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, &facts->media);
-	PCacheGatherFacts(pool, &facts->media, gate);
-	gate->control = &facts->control;
-	gate->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
-	PCacheReadSignals(DataDir, &facts->signals);
-	PCacheSetRecovery(gate, &facts->signals, recoveryTarget != RECOVERY_TARGET_UNSET);
-	return true;
-}
-
 static uint64
 MicrosecondsSince(instr_time start)
 {
@@ -161,13 +134,6 @@ MicrosecondsSince(instr_time start)
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
 	return INSTR_TIME_GET_MICROSEC(elapsed);
-}
-
-void
-PCacheForgetLibraryFacts(PCacheLibraryFacts *facts)
-{
-	PCacheMediaReportFree(&facts->media);
-	memset(facts, 0, sizeof(*facts));
 }
 
 static void
