@@ -193,7 +193,8 @@ FuzzRepair(FuzzInput *input, uint32 which)
 		{
 			seen->generation = PCacheGenerationOf(&input->control);
 			seen->checkpoint = input->control.checkPoint;
-			seen->min_recovery_point = input->control.minRecoveryPoint;
+			if (!(which & 0x2000))
+				seen->min_recovery_point = input->control.minRecoveryPoint;
 			seen->number = Max(seen->number, 1);
 		}
 		if (which & 0x20)

@@ -3,9 +3,10 @@
  * fuzz_pack.c
  *	  Make a fuzzer's input of a real cluster and its pool.
  *
- *		fuzz_pack PGDATA POOL COMMAND FILE
+ *		fuzz_pack PGDATA POOL COMMAND FILE [power]
  *
- * The cluster must be down.  POOL is the pool's file.
+ * The cluster must be down.  POOL is the pool's file.  With "power", it is taken to be
+ * on persistent memory, and power was lost.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -55,8 +56,8 @@ main(int argc, char *argv[])
 	int			fd;
 
 	pg_logging_init(argv[0]);
-	if (argc != 5)
-		pg_fatal("usage: fuzz_pack PGDATA POOL COMMAND FILE");
+	if (argc != 5 && argc != 6)
+		pg_fatal("usage: fuzz_pack PGDATA POOL COMMAND FILE [power]");
 	if (chdir(argv[1]) < 0)
 		pg_fatal("could not change directory to \"%s\": %m", argv[1]);
 	control = get_controlfile(".", &crc_ok);
@@ -111,6 +112,16 @@ main(int argc, char *argv[])
 			pg_fatal("could not read file \"%s\": %m", path);
 		close(fd);
 	}
+	if (argc == 6)
+	{
+		sb.fs_kind = PCACHE_FS_FSDAX;
+		sb.power_rule = PCACHE_POWER_LEDGER;
+		PCacheSuperblockSetCrc(&sb);
+		FuzzPackSuperblock(&sb, &input.first);
+		FuzzPackSuperblock(&sb, &input.copy);
+		input.facts |= FUZZ_OTHER_BOOT;
+	}
+
 	fd = open(argv[4], O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (fd < 0)
 		pg_fatal("could not create file \"%s\": %m", argv[4]);

@@ -455,32 +455,15 @@ Numbers(void **state)
 #ifdef USE_LIBNUMA
 
 static void
-NearestCpus(void **state)
+MemoryOnly(void **state)
 {
-	assert_int_equal(PCacheNearestCpuNodes(NODE (0)), NODE (0));
-	assert_int_equal(PCacheNearestCpuNodes(NODE (2)), NODE (1));
-	assert_int_equal(PCacheNearestCpuNodes(NODE (3)), NODE (0));
-	assert_int_equal(PCacheNearestCpuNodes(NODE (2) | NODE (3)), NODE (0) | NODE (1));
-	assert_int_equal(PCacheNearestCpuNodes(NODE (1) | NODE (2)), NODE (1));
-	assert_int_equal(PCacheNearestCpuNodes(0), 0);
 	assert_int_equal(PCacheMemoryOnlyNodes(0xf), NODE (2) | NODE (3));
 	assert_int_equal(PCacheMemoryOnlyNodes(NODE (1)), 0);
-
-	/*
-	 * a node that is gone has no distance; one that libnuma does not know is
-	 * left alone
-	 */
-	world.distance[2][1] = 0;
-	assert_int_equal(PCacheNearestCpuNodes(NODE (2)), NODE (0));
-	assert_int_equal(PCacheNearestCpuNodes(NODE (50)), NODE (50));
+	assert_int_equal(PCacheMemoryOnlyNodes(0), 0);
+	/* one that libnuma does not know is taken for one with CPUs */
 	assert_int_equal(PCacheMemoryOnlyNodes(NODE (50)), 0);
 
-	/* nobody has CPUs: better the node itself than none */
-	world.has_cpus[0] = world.has_cpus[1] = false;
-	assert_int_equal(PCacheNearestCpuNodes(NODE (2)), NODE (2));
-
 	world.numa_missing = true;
-	assert_int_equal(PCacheNearestCpuNodes(NODE (2)), 0);
 	assert_int_equal(PCacheMemoryOnlyNodes(NODE (2)), 0);
 }
 
@@ -587,7 +570,7 @@ main(void)
 		TEST(LongTexts),
 		TEST(Numbers),
 #ifdef USE_LIBNUMA
-		TEST(NearestCpus),
+		TEST(MemoryOnly),
 		TEST(PagesAreSampled),
 		TEST(PagesThatCannotBeSampled),
 #endif

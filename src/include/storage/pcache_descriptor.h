@@ -37,8 +37,6 @@ extern void PCacheDescriptorDescribe(PCacheDescriptor *desc, uint32 slot,
 									 uint32 block_number, uint64 page_lsn,
 									 bool permanent, uint8 usage_count);
 extern void PCacheDescriptorSetSealed(PCacheDescriptor *desc);
-extern void PCacheDescriptorStorePayload(PCacheDescriptor *dest,
-										 const PCacheDescriptor *desc);
 extern void PCacheDescriptorStore(const PCacheMapping *map,
 								  PCacheDescriptor *dest,
 								  const PCacheDescriptor *desc);

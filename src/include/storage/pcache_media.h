@@ -164,7 +164,6 @@ extern const char *PCachePlaceText(const PCacheMemoryPlace *place,
 
 /* pcache_media_numa.c */
 extern uint64 PCacheMemoryOnlyNodes(uint64 nodes);
-extern uint64 PCacheNearestCpuNodes(uint64 nodes);
 
 /*
  * Is any byte of [offset, offset + length) of the pool file on a bad block?

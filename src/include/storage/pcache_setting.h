@@ -3,8 +3,8 @@
  * pcache_setting.h
  *	  What the settings of the cache are called.
  *
- * The patched server knows each by another name as well, with "persistent_cache_" before it
- * instead of "pcache.".
+ * The patched server knows each by another name as well, with "persistent_cache_" instead of
+ * "pcache.".
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -16,7 +16,6 @@
 #define PCACHE_SETTING_H
 
 #define PCACHE_SETTING_PREFIX	"pcache."
-#define PCACHE_OTHER_PREFIX		"persistent_cache_"
 
 /* PCacheSetting("mode"); the name has to be a string literal */
 #define PCacheSetting(name)	PCACHE_SETTING_PREFIX name

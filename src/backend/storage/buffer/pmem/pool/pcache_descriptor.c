@@ -73,12 +73,9 @@ PCacheDescriptorSetSealed(PCacheDescriptor *desc)
 	desc->seq = PCACHE_DESC_SAVED_SEQ;
 }
 
-/*
- * Store all of a descriptor but seq, which must be odd on media.  The caller
- * sets seq afterwards, and flushes the line.
- */
-void
-PCacheDescriptorStorePayload(PCacheDescriptor *dest, const PCacheDescriptor *desc)
+/* Store all of a descriptor but seq, which must be odd on media. */
+static void
+StorePayload(PCacheDescriptor *dest, const PCacheDescriptor *desc)
 {
 	memcpy((char *) dest + sizeof(desc->seq),
 		   (const char *) desc + sizeof(desc->seq),
@@ -93,7 +90,7 @@ PCacheDescriptorStorePayload(PCacheDescriptor *dest, const PCacheDescriptor *des
  *
  * We may be killed between any two stores, and the line may be evicted there:
  * so seq is odd from before the first store of the payload until after the
- * last one.  A descriptor that is
+ * last one, see rule "the final seq is stored last".  A descriptor that is
  * there already is only flushed, because whoever stored it may have been
  * killed before it was.
  */
@@ -113,7 +110,7 @@ PCacheDescriptorStore(const PCacheMapping *map, PCacheDescriptor *dest,
 			__atomic_store_n(&dest->seq, old + 1, __ATOMIC_RELAXED);
 			__atomic_thread_fence(__ATOMIC_RELEASE);
 		}
-		PCacheDescriptorStorePayload(dest, desc);
+		StorePayload(dest, desc);
 		__atomic_store_n(&dest->seq, desc->seq, __ATOMIC_RELAXED);
 	}
 	PCacheFlush(map, dest, sizeof(*dest));

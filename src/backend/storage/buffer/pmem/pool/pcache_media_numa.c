@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_media_numa.c
- *	  NUMA nodes of a pool in memory, and the nodes near them that have CPUs.
+ *	  NUMA nodes of a pool in memory, and which of them have no CPUs.
  *
  * A node without CPUs is the memory of a device: of a CXL expander, or of
  * persistent memory in the mode system-ram.  All that is known of nodes comes
@@ -136,30 +136,6 @@ HasCpus(int node)
 	return has;
 }
 
-/*
- * The nearest node that has CPUs, which is the node itself if it has some.
- */
-static int
-NearestCpuNode(int node)
-{
-	int			nearest = node;
-	int			best = PG_INT32_MAX;
-
-	if (HasCpus(node))
-		return node;
-	for (int i = 0; i <= Min(numa_max_node(), PCACHE_MAX_NUMA_NODES - 1); i++)
-	{
-		int			distance = numa_distance(node, i);
-
-		/* 0: there is no such node */
-		if (distance > 0 && distance < best && HasCpus(i))
-		{
-			nearest = i;
-			best = distance;
-		}
-	}
-	return nearest;
-}
 #endif
 
 /*
@@ -177,26 +153,6 @@ PCacheMemoryOnlyNodes(uint64 nodes)
 	{
 		if ((nodes & (UINT64CONST(1) << node)) != 0 && !HasCpus(node))
 			result |= UINT64CONST(1) << node;
-	}
-#endif
-	return result;
-}
-
-/*
- * The NUMA nodes whose CPUs are nearest to the memory of the given ones.
- */
-uint64
-PCacheNearestCpuNodes(uint64 nodes)
-{
-	uint64		result = 0;
-
-#ifdef USE_LIBNUMA
-	if (nodes == 0 || numa_available() < 0)
-		return 0;
-	for (int node = 0; node < PCACHE_MAX_NUMA_NODES; node++)
-	{
-		if ((nodes & (UINT64CONST(1) << node)) != 0)
-			result |= UINT64CONST(1) << NearestCpuNode(node);
 	}
 #endif
 	return result;

@@ -103,7 +103,7 @@ PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)
 		(PCacheMediaRangeIsBad(report, PCACHE_SUPERBLOCK_OFFSET, PCACHE_SUPERBLOCK_SIZE) &&
 		 PCacheMediaRangeIsBad(report, PCACHE_COPY_OFFSET, PCACHE_SUPERBLOCK_SIZE)))
 		return false;
-	/* from the watermark up to the last note */
+	/* the notes */
 	return !always ||
 		!PCacheMediaRangeIsBad(report, PCACHE_NOTES_OFFSET,
 							   PCACHE_READ_ERRORS_OFFSET + PCACHE_CACHE_LINE -

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_power.c
- *	  What will a start go by if power is lost while the library's server runs in mode
+ *	  What will a start go by if power is lost while the server runs in mode
  *	  always?
  *
  * Asked by each start, which notes the answer in the pool, and by pg_pcache check.  No

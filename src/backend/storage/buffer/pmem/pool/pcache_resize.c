@@ -121,7 +121,7 @@ MovePages(PCachePool *pool, uint64 old_offset, uint64 new_offset, uint64 n,
  * file system, where it creates none either; nor if there is no room, or if
  * there are bad blocks.
  *
- * Sets *capacity to size, which is persistent_cache_size, if that is larger and
+ * Sets *capacity to size, which is pcache.size, if that is larger and
  * there is room for it.  All three are in blocks.  Sets err, to a detail and a
  * hint, if it may not.
  */
