@@ -211,12 +211,6 @@ for my $case ([ 'an unknown name', 'no_such_setting = 1' ], [ 'a syntax error', 
 	}, 1, 'refused', qr/configuration file "(?:\Q$data\E\/)?postgresql\.auto\.conf" contains errors/);
 }
 
-# A directory with a newline, by its own name or by another one.
-mkdir "$root/new\nline", 0700 or die $!;
-symlink "$root/new\nline", "$root/newline" or die $!;
-agree('a link to a newline', "pcache.directory = '$root/newline'", 1, 'refused', qr/directory name ".*" contains a newline/s);
-is_deeply([ glob "'$root/newline/*'" ], [], 'a link to a newline: nothing was created');
-
 # A limit on the size of files.  What there is already is not concerned.
 # (In blocks of 512 bytes: 16 MB, as much as a segment of WAL.)
 {

@@ -287,7 +287,7 @@ SKIP:
 		is($result->{rc}, 0, 'steps: exit status');
 		@steps = uniq($result->{stderr} =~ /^step: (\S+)$/mg);
 	}
-	is_deeply(\@steps, [ qw(load-created load-named warm-marked warm-recorded warm-freed warm-unsuspected
+	is_deeply(\@steps, [ qw(load-created load-named warm-marked warm-freed warm-unsuspected
 		  warm-task warm-filled warm-done load-removed) ], 'steps: all of them');
 	for my $step (@steps, 'warm-task:5')
 	{
