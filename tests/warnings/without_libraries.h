@@ -20,3 +20,4 @@
 #undef USE_LIBPMEM
 #undef USE_LIBNDCTL
 #undef USE_LIBNUMA
+#undef USE_XXHASH
