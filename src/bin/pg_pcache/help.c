@@ -46,8 +46,8 @@ static const HelpLine help_lines[] = {
 	{"dry-run", VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE,
 	gettext_noop("      --dry-run            only tell what would be done\n")},
 	{"directory", VERB_DROP,
-		gettext_noop("      --directory=DIR      remove the pool there (default: where the data\n"
-					 "                           directory says that it is)\n")},
+		gettext_noop("      --directory=DIR      remove the pool there (default: by\n"
+					 "                           " PCacheSetting("directory") ")\n")},
 	{"force", VERB_DROP,
 		gettext_noop("      --force              remove the pool even if it is not known to be\n"
 					 "                           the cluster's\n")},
@@ -245,8 +245,7 @@ ShowHelp(const char *progname, int verb)
 			 "  2  for check, load, rebuild and verify: the next start will be cold;\n"
 			 "     for save: there is nothing to save\n"
 			 "  3  for check, load, rebuild and verify: nothing speaks against a warm start,\n"
-			 "     but the server's configuration could not be read;\n"
-			 "     for check and verify: or the archive was not asked\n"));
+			 "     but the server's configuration could not be read\n"));
 	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"
 			 "PostgreSQL.\n"));
 }
