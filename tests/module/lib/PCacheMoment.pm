@@ -63,7 +63,7 @@ our @EXPORT = qw(
 );
 
 # A place is reached in a second, or never.
-use constant LIMIT => 60;
+use constant LIMIT => $PostgreSQL::Test::Utils::timeout_default;
 
 # The registers with the first two arguments of a function.
 my %ARGUMENTS = (x86_64 => [qw($rdi $rsi)], aarch64 => [qw($x0 $x1)]);
