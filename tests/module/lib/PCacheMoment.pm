@@ -62,7 +62,7 @@ our @EXPORT = qw(
   finish_sessions
 );
 
-# A place is reached in a second, or never.
+# A place is reached in a second, or on a busy machine some time later, or never.
 use constant LIMIT => $PostgreSQL::Test::Utils::timeout_default;
 
 # The registers with the first two arguments of a function.
