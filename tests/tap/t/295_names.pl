@@ -109,7 +109,8 @@ for my $name (qw(persistent_cache_worker_delay pcache.worker_delay))
 	my (undef, undef, $err) = $node->psql('postgres', "SET $name = '1s'");
 	like($err, qr/ERROR:  parameter "pcache\.worker_delay" cannot be changed now/, "SET $name");
 	local $ENV{PGOPTIONS} = "-c $name=1s";
-	(undef, undef, $err) = $node->psql('postgres', 'SELECT 1');
+	# it is turned away, perhaps before it could read a query from a pipe
+	(undef, $err) = run_command([ 'psql', '-XAt', '-c' => 'SELECT 1', '-d' => $node->connstr('postgres') ]);
 	like($err, qr/FATAL:  parameter "pcache\.worker_delay" cannot be changed now/, "PGOPTIONS with $name");
 }
 
