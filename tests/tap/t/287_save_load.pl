@@ -334,7 +334,7 @@ starts_warm('intact again');
 # ---------------------------------------------------------------------------
 SKIP:
 {
-	skip 'pg_pcache cannot be killed at chosen steps in this build', 1 if !can_kill();
+	skip 'pg_pcache cannot be killed at chosen steps in this build', 1 if !can_be_killed();
 
 	for my $step (qw(save-opened save-begun save-chunk save-chunk:3 save-written save-synced save-renamed))
 	{
@@ -405,7 +405,7 @@ $node->start;
 $node->stop;
 SKIP:
 {
-	skip 'pg_pcache cannot be killed at chosen steps in this build', 5 if !can_kill();
+	skip 'pg_pcache cannot be killed at chosen steps in this build', 5 if !can_be_killed();
 
 	# nobody loads it, and it may take the room that the next one needs
 	ok(-e $image, 'an image of an earlier stop');

@@ -276,7 +276,7 @@ save_list('after the crash');
 # ---------------------------------------------------------------------------
 SKIP:
 {
-	skip 'pg_pcache cannot be killed at chosen steps in this build', 1 if !can_kill();
+	skip 'pg_pcache cannot be killed at chosen steps in this build', 1 if !can_be_killed();
 	my @steps;
 
 	{
