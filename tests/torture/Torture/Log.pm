@@ -54,11 +54,11 @@ sub redo_seconds
 my $BAD = qr/PANIC|TRAP:|invalid page|unexpected data beyond EOF|xlog flush request|references to invalid pages|page verification failed|could not read block|incorrect resource manager|FATAL:\s++(?!the database system|terminating|sorry|connection to client lost|canceling authentication|database .* does not exist|cannot connect to invalid database)|persistent cache.*(?:WARNING|violat)|WARNING: .*persistent cache|visibility map bit is set|incorrectly|corrupt|duplicate key.*pg_|could not access status|tuple concurrently|segfault|was terminated by signal (?!9)/;
 
 # The text of a log without what says that a map was torn: redo does not mend these
-# pages, and makes them anew.
+# pages, and makes them anew.  The name of the relation has quotes since PostgreSQL 18.
 sub without_torn_maps
 {
 	my ($text) = @_;
-	my $zeroed = qr/[^\n]*invalid page in block \d+ of relation "[^"]*_(?:fsm|vm)"; zeroing out page\n/;
+	my $zeroed = qr/[^\n]*invalid page in block \d+ of relation "?[^"\s]*_(?:fsm|vm)"?; zeroing out page\n/;
 	$text =~ s/^[^\n]* CONTEXT:  [^\n]*\n//mg;
 	$text =~ s/(?:^[^\n]*page verification failed[^\n]*\n)?(?:^$zeroed)+//mg;
 	return $text;
