@@ -201,7 +201,10 @@ measure_flush(char *memory, size_t size)
 	print("flush", have_clwb ? "GB/s (clwb)" : "GB/s (clflushopt)",
 		  size / (seconds() - begin) / 1e9);
 
-	/* Scattered, and each one is waited for: what an entry of the ledger costs. */
+	/*
+	 * Scattered, and each one is waited for: what an entry of the ledger
+	 * costs.
+	 */
 	begin = seconds();
 	for (int i = 0; i < DRAINS; i++)
 	{
