@@ -197,6 +197,10 @@ for my $case ([ 'pcache.mdoe = always', 'pcache\.mdoe' ], [ "persistent_cache_nu
 	$node->restart;
 	like(slurp_file($node->logfile, $offset), qr/WARNING:  invalid configuration parameter name "$name", removing it/, "$line: the start warns");
 	is(show('mode'), one('planned_restart'), "$line: and goes on");
+
+	# whoever leaves it there can change other settings
+	set("$dotted$line\nwork_mem = 7MB\n");
+	like(reload(), qr/parameter name "$name".*parameter "work_mem" changed to "7MB".*unaffected changes were applied/s, "$line: a reload applies what is right");
 }
 set($dotted);
 $node->restart;
