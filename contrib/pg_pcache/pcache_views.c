@@ -25,12 +25,12 @@
 #include "utils/timestamp.h"
 
 /* Number of output arguments (columns) of each function that returns rows */
-#define PG_PCACHE_POOL_COLS			31
+#define PG_PCACHE_POOL_COLS			34
 /* of them, between buffers and last_start */
 #define PG_PCACHE_POOL_PLACE_COLS	7
 #define PG_PCACHE_RELATIONS_COLS	5
 #define PG_PCACHE_NEXT_START_COLS	4
-#define PG_PCACHE_MAX_COLS			31	/* maximum of above */
+#define PG_PCACHE_MAX_COLS			PG_PCACHE_POOL_COLS /* maximum of above */
 
 /* A row's columns, which are filled in from left to right. */
 typedef struct Row
@@ -191,6 +191,9 @@ AddLastStart(Row *row, const PersistentCacheStats *stats)
 	AddDatum(row, Int32GetDatum(stats->retired));
 	AddDatum(row, Float8GetDatum(stats->startup_usec / 1000.0));
 	AddDatum(row, Float8GetDatum(stats->rebuild_usec / 1000.0));
+	AddDatum(row, Int64GetDatum(stats->younger));
+	AddDatum(row, Int64GetDatum(stats->redo_skipped));
+	AddDatum(row, Int64GetDatum(stats->redo_called));
 }
 
 /* The pool is configured, and the server runs without it. */

@@ -13,6 +13,7 @@
  */
 #include "postgres_fe.h"
 
+#include "storage/bufpage.h"
 #include "storage/pcache_suspect.h"
 
 #include "unit.h"
@@ -1185,6 +1186,55 @@ TestLedger(void **state)
 	EXPECT_ENTRY(PCACHE_PAGE_BEYOND_EOF, false, desc.block_number = 10);
 }
 
+/* Which pages are kept beside those, see PCacheYoungGate(). */
+static void
+TestYoung(void **state)
+{
+#define EXPECT_YOUNG(expected, ...) \
+	do { \
+		PCachePageFacts facts = MakePageFacts(); \
+		PageHeaderData page = {.pd_lsn = {0x1, 0x2345},.pd_special = BLCKSZ}; \
+		PCacheDescriptor desc; \
+\
+		InitPage(&desc); \
+		facts.young_up_to = UINT64CONST(0x100002345); \
+		__VA_ARGS__; \
+		facts.sizes = PCacheRelSizesCreate(facts.unchanged_since); \
+		assert_int_equal(PCacheYoungGate(&desc, &page, SLOT, &facts), expected); \
+		PCacheRelSizesFree(facts.sizes); \
+	} while (0)
+
+	EXPECT_YOUNG(true, (void) 0);
+	/* the redo point does not matter, nor whether it has to be written */
+	EXPECT_YOUNG(true, facts.redo = 2);
+	EXPECT_YOUNG(true, facts.redo = PG_UINT64_MAX);
+	EXPECT_YOUNG(true, desc.flags |= PCACHE_DESC_DIRTY);
+
+	/* WAL goes up to its LSN, which it must have */
+	EXPECT_YOUNG(false, facts.young_up_to--);
+	EXPECT_YOUNG(false, facts.young_up_to = 0);
+	EXPECT_YOUNG(false, page.pd_lsn.xrecoff++);
+	EXPECT_YOUNG(false, page.pd_lsn.xlogid++);
+	EXPECT_YOUNG(true, page.pd_lsn.xlogid--);
+	EXPECT_YOUNG(false, page.pd_lsn.xlogid = page.pd_lsn.xrecoff = 0);
+	EXPECT_YOUNG(false, page.pd_lsn.xlogid = 0, page.pd_lsn.xrecoff = 1);
+	EXPECT_YOUNG(true, page.pd_lsn.xlogid = 0, page.pd_lsn.xrecoff = 2);
+
+	/* it is a page of a table */
+	EXPECT_YOUNG(false, page.pd_special = BLCKSZ - 16);
+	EXPECT_YOUNG(false, page.pd_special = 0);
+	EXPECT_YOUNG(false, desc.flags &= ~PCACHE_DESC_PERMANENT);
+	EXPECT_YOUNG(false, desc.fork_number = FSM_FORKNUM, desc.block_number = 2);
+	EXPECT_YOUNG(false, desc.fork_number = VISIBILITYMAP_FORKNUM, desc.block_number = 0);
+	EXPECT_YOUNG(false, desc.fork_number = INIT_FORKNUM, desc.block_number = 0);
+	EXPECT_YOUNG(false, desc.fork_number = 9);
+
+	/* the pool and the file can have it */
+	EXPECT_YOUNG(false, desc.rel_number = 16390);
+	EXPECT_YOUNG(false, desc.block_number = 10);
+	EXPECT_YOUNG(false, facts.file_size = SLOT_OFFSET + BLCKSZ - 1);
+}
+
 static void
 TestAllPageVerdictsSeen(void **state)
 {
@@ -1299,6 +1349,7 @@ main(void)
 		cmocka_unit_test(TestPageFlips),
 		cmocka_unit_test(TestPageOrder),
 		cmocka_unit_test(TestLedger),
+		cmocka_unit_test(TestYoung),
 		cmocka_unit_test(TestAllPageVerdictsSeen),
 	};
 	int			failed;

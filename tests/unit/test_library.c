@@ -237,6 +237,20 @@ TestHarvest(void **state)
 	{
 		memset(&entry, 0, sizeof(entry));
 		MakeHeader(header, cases[i].state, cases[i].lock);
+		/* a young page may be dirty, and all else is asked of it as well */
+		assert_int_equal(PCacheHarvestYoung(&layout, header, 9, &entry),
+						 cases[i].why_free < 0 ||
+						 (cases[i].why_free == PCACHE_DESC_WAS_DIRTY && cases[i].lock == 0));
+		if (cases[i].why_free == PCACHE_DESC_WAS_DIRTY && cases[i].lock == 0)
+		{
+			assert_int_equal(entry.flags, PCACHE_DESC_PERMANENT | PCACHE_DESC_DIRTY);
+			assert_int_equal(entry.rel_number, 16384);
+			assert_false(PCacheSeqIsSealed(entry.seq) && PCacheDescriptorIsIntact(&entry, 9));
+		}
+		else if (cases[i].why_free < 0)
+			assert_int_equal(entry.flags, PCACHE_DESC_PERMANENT);
+
+		memset(&entry, 0, sizeof(entry));
 		assert_int_equal(PCacheHarvestHeader(&layout, header, 9, &entry), cases[i].why_free < 0);
 		if (cases[i].why_free >= 0)
 		{

@@ -16,6 +16,12 @@
 
 #include "storage/pcache_layout.h"
 
+typedef enum PersistentCacheRecovery
+{
+	PERSISTENT_CACHE_RECOVERY_FULL,
+	PERSISTENT_CACHE_RECOVERY_SHORT,
+} PersistentCacheRecovery;
+
 typedef enum PersistentCacheOnMediaUnknown
 {
 	PERSISTENT_CACHE_MEDIA_USE,

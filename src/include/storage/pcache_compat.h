@@ -187,6 +187,15 @@ pg_cmp_u32(uint32 a, uint32 b)
 /* 16: files of relations are dropped by the names of relations */
 #if PG_VERSION_NUM < 160000
 #define DropRelationsAllBuffers	DropRelFileNodesAllBuffers
+#define InitBufferTag(tag, rlocator, fork, block) \
+	INIT_BUFFERTAG(*(tag), *(rlocator), fork, block)
+#endif
+
+/* 17: freezing and both kinds of pruning have a record each, of one kind */
+#if PG_VERSION_NUM < 170000
+#define XLOG_HEAP2_PRUNE_ON_ACCESS		XLOG_HEAP2_PRUNE
+#define XLOG_HEAP2_PRUNE_VACUUM_SCAN	XLOG_HEAP2_FREEZE_PAGE
+#define XLOG_HEAP2_PRUNE_VACUUM_CLEANUP XLOG_HEAP2_VACUUM
 #endif
 
 #endif							/* !FRONTEND */

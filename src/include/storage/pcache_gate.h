@@ -162,6 +162,7 @@ typedef struct PCachePageFacts
 	bool		drop_unlogged;	/* recovery resets unlogged relations */
 	uint64		redo;
 	bool		all_written;	/* pg_control is that of a shutdown checkpoint */
+	uint64		young_up_to;	/* see PCacheYoungGate(); 0 if there is none */
 	uint64		generation;		/* of pg_control as it is */
 	bool		sums_only;		/* saved entries do not count */
 	int64		unchanged_since;	/* for PCacheRelSizesCreate() */
@@ -175,6 +176,9 @@ typedef struct PCachePageFacts
 extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 										uint32 slot,
 										const PCachePageFacts *facts);
+extern bool PCacheYoungGate(const PCacheDescriptor *desc,
+							const struct PageHeaderData *page, uint32 slot,
+							const PCachePageFacts *facts);
 extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
 extern void PCacheSetPageFacts(PCachePageFacts *facts,
 							   const PCacheSuperblock *sb,

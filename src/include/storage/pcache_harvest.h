@@ -31,6 +31,9 @@ extern bool PCacheHeaderLayoutIsSane(const PCacheHeaderLayout *layout);
 extern bool PCacheHarvestHeader(const PCacheHeaderLayout *layout,
 								const char *header, uint32 slot,
 								PCacheDescriptor *entry);
+extern bool PCacheHarvestYoung(const PCacheHeaderLayout *layout,
+							   const char *header, uint32 slot,
+							   PCacheDescriptor *entry);
 extern bool PCacheIsFirstOfIndex(const PCacheDescriptor *entry,
 								 const PageHeaderData *page);
 extern void PCacheSetFreeBecause(PCacheDescriptor *entry, uint8 why);

@@ -358,6 +358,8 @@ StaticAssertDecl(offsetof(PCacheMemoryError, crc) == 12, "PCacheMemoryError");
 #define PCACHE_DESC_LSN_BOUND	0x0004	/* page_lsn is not the page's LSN, but
 										 * no page of the server had a later
 										 * one */
+#define PCACHE_DESC_DIRTY		0x0008	/* BM_DIRTY; never of an entry that is
+										 * trusted */
 
 #define PCACHE_DESC_VERSION		1
 
@@ -394,6 +396,9 @@ typedef struct PCacheDescriptor
 #define PCACHE_DESC_WAS_IN_CHANGE	2
 #define PCACHE_DESC_WAS_LOST		3	/* its sum does not fit */
 #define PCACHE_DESC_WAS_FIRST		4	/* see PCacheIsFirstOfIndex() */
+#define PCACHE_DESC_IS_YOUNG		5	/* of a page that this start has kept,
+										 * see PCacheYoungGate(); the tag says
+										 * which one */
 
 #define PCACHE_DESC_FREE_SEQ	UINT64CONST(1)
 /* It goes with the pool's state, and with no other one. */

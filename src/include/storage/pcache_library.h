@@ -34,6 +34,7 @@ StaticAssertDecl(offsetof(PCacheDescriptor, block_number) - offsetof(PCacheDescr
 
 /* Settings, see pg_pcache.c */
 extern int	pcache_mode;
+extern int	pcache_recovery;
 extern char *pcache_directory;
 extern int	pcache_size;
 extern bool pcache_required;
@@ -54,6 +55,10 @@ extern bool pcache_allow_unknown_minor;
 typedef struct PCacheLibraryControl
 {
 	PCacheSuperblock superblock;
+
+	/* of the records that a shorter recovery may skip; by the startup process */
+	uint64		redo_skipped;
+	uint64		redo_called;
 } PCacheLibraryControl;
 
 /*
@@ -72,6 +77,11 @@ typedef struct PCacheLibraryStart
 								 * cold; "" if it may be warm */
 	uint64		found;			/* pages that were saved */
 	uint64		pages[PCACHE_NUM_PAGE_VERDICTS];
+	uint64		young;			/* of those that were kept: see
+								 * PCacheYoungGate() */
+	XLogRecPtr	young_lsn;		/* the last one that they have */
+	uint64		wal_bytes;		/* that were read to know where WAL ends */
+	uint64		wal_usec;		/* how long that took */
 	uint64		moved;			/* pages, to slots that stay */
 	uint32		retired;		/* slots on bad blocks, never to be used */
 	Size		huge_bytes;		/* of the server's segment, in huge pages */
@@ -94,6 +104,9 @@ typedef struct PCacheLibraryFacts
 extern PCachePool PCacheThePool;
 extern PCacheLibraryControl *PCacheLibrary;
 extern PCacheLibraryStart PCacheStart;
+extern BufferDescPadded *PCacheHeadersOf(const PCachePool *pool,
+										 const PCacheSuperblock *sb);
+extern PCacheDescriptor *PCacheLedgerOf(const PCachePool *pool);
 
 /* pcache_attach.c */
 extern void PCacheOpenForServer(void);
@@ -122,9 +135,6 @@ extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 							 const PCacheMediaReport *media, PCacheError *err);
 
 /* pcache_table.c */
-extern BufferDescPadded *PCacheHeadersOf(const PCachePool *pool,
-										 const PCacheSuperblock *sb);
-extern PCacheDescriptor *PCacheLedgerOf(const PCachePool *pool);
 extern void PCacheInitializeHeaders(const PCachePool *pool,
 									const PCacheSuperblock *sb, uint32 first,
 									uint32 n);
@@ -134,6 +144,16 @@ extern void PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 extern uint32 PCacheRetireSlots(const PCachePool *pool, const PCacheSuperblock *sb,
 								const PCacheMediaReport *media);
 extern void PCacheUseHeaders(const PCachePool *pool, const PCacheSuperblock *sb);
+
+/* pcache_young.c */
+extern void PCacheAllowYoung(const PCacheLibraryFacts *start, PCachePageFacts *facts);
+extern bool PCacheTakeYoung(const PCachePool *pool, const PCacheSuperblock *sb,
+							const PCachePageFacts *facts, PCachePageVerdict verdict,
+							uint32 slot, PCacheDescriptor *entry);
+extern bool PCacheWasYoung(const PCachePool *pool, uint32 slot, const BufferTag *tag);
+
+/* pcache_redo.c */
+extern void PCacheShortenRedo(void);
 
 /* pcache_fewer.c */
 extern uint64 PCacheMoveHottest(PCachePool *pool, const PCacheSuperblock *sb,

@@ -27,6 +27,7 @@
  */
 #define PCACHE_DEFAULTS(SETTING) \
 	SETTING(mode, PERSISTENT_CACHE_OFF, "off") \
+	SETTING(recovery, PERSISTENT_CACHE_RECOVERY_FULL, "full") \
 	SETTING(size, 0, "0") \
 	SETTING(required, false, "off") \
 	SETTING(on_media_unknown, PERSISTENT_CACHE_MEDIA_USE, "use") \

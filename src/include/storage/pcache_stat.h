@@ -30,6 +30,9 @@ typedef struct PersistentCacheStats
 	uint32		retired;		/* slots that are not used: bad blocks */
 	uint64		startup_usec;
 	uint64		rebuild_usec;	/* of startup_usec */
+	uint64		younger;		/* kept pages that are younger than redo */
+	uint64		redo_skipped;	/* records whose pages were among these */
+	uint64		redo_called;	/* others of the same kinds */
 	PCacheError power_cold;		/* why a loss of power makes it cold; or "" */
 
 	PCacheMediaSummary media;

@@ -105,6 +105,8 @@ allow_in_place_tablespaces = on
 	# a test may be about a start without the pool
 	$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
 	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
+	# all tests can be run with the other way to recover
+	$node->append_conf('postgresql.conf', "pcache.recovery = $ENV{PCACHE_RECOVERY}") if $ENV{PCACHE_RECOVERY};
 	return;
 }
 

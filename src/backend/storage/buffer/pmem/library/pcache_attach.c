@@ -248,6 +248,7 @@ AttachPool(PCacheError *err)
 	const PCacheSignals *signals = &start_facts.signals;
 	PCachePageFacts *facts = palloc0(sizeof(*facts));
 	bool		changed;
+	bool		headers_are_there;	/* those of the server that was killed */
 	uint64		slots_used;
 	char	   *own_headers = (char *) BufferDescriptors;
 	char	   *own_blocks = BufferBlocks;
@@ -290,6 +291,8 @@ AttachPool(PCacheError *err)
 			return false;
 		PCacheStart.judge_usec = MicrosecondsSince(start);
 	}
+	headers_are_there = PCacheStart.post_mortem && PCacheStart.checked_generation == 0 &&
+		sb->capacity >= NBuffers && sb->slots_used <= NBuffers;
 	if (sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, err))
 		return false;
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
@@ -304,6 +307,8 @@ AttachPool(PCacheError *err)
 		facts->blocks_offset = sb->blocks_offset;
 		facts->file_size = pool->file_size;
 		PCachePoolListHoles(pool, &facts->holes);
+		if (headers_are_there)
+			PCacheAllowYoung(&start_facts, facts);
 	}
 	slots_used = sb->slots_used;
 	if (!AdoptPool(pool, sb, gate_facts->control,

@@ -131,5 +131,10 @@ PCacheLogStart(void)
 					kept == 0 ? 0.0 : PCacheStart.rebuild_usec * 1000.0 / kept,
 					PCacheStart.startup_usec / 1000.0),
 			 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
+	if (PCacheStart.young > 0)
+		ereport(LOG,
+				(errmsg("persistent cache: " UINT64_FORMAT " of these pages are younger than the redo point; " UINT64_FORMAT " MB of WAL were read first, in %.3f ms",
+						PCacheStart.young, PCacheStart.wal_bytes >> 20,
+						PCacheStart.wal_usec / 1000.0)));
 	pfree(dropped.data);
 }

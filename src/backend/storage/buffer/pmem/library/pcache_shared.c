@@ -17,3 +17,18 @@
 PCachePool	PCacheThePool = {.fd = -1};
 PCacheLibraryControl *PCacheLibrary = NULL;
 PCacheLibraryStart PCacheStart;
+
+/* Where the pool has the server's buffer headers. */
+BufferDescPadded *
+PCacheHeadersOf(const PCachePool *pool, const PCacheSuperblock *sb)
+{
+	return (BufferDescPadded *) (pool->map.base +
+								 PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT).headers_offset);
+}
+
+/* And the ledger, an entry for each slot. */
+PCacheDescriptor *
+PCacheLedgerOf(const PCachePool *pool)
+{
+	return (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
+}

@@ -38,21 +38,6 @@ typedef struct KeptPage
 	uint32		hashcode;
 } KeptPage;
 
-/* Where the pool has the server's buffer headers. */
-BufferDescPadded *
-PCacheHeadersOf(const PCachePool *pool, const PCacheSuperblock *sb)
-{
-	return (BufferDescPadded *) (pool->map.base +
-								 PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT).headers_offset);
-}
-
-/* And the ledger, an entry for each slot. */
-PCacheDescriptor *
-PCacheLedgerOf(const PCachePool *pool)
-{
-	return (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
-}
-
 /*
  * Make a header, which is initialized, that of a page that is kept.  Nobody else
  * is there, so it needs no lock.
@@ -65,6 +50,8 @@ FillHeader(BufferDesc *buf, const PCacheDescriptor *entry)
 
 	if (entry->flags & PCACHE_DESC_PERMANENT)
 		state |= BM_PERMANENT;
+	if (entry->flags & PCACHE_DESC_DIRTY)
+		state |= BM_DIRTY | BM_JUST_DIRTIED;
 	memcpy(&buf->tag, &entry->spc_oid, sizeof(BufferTag));
 	pg_atomic_init_u32(&buf->state, state);
 	return BufTableHashCode(&buf->tag);
@@ -190,6 +177,7 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 	KeptPage   *pages;
 	KeptPage   *sorted;
 	PCacheDescriptor *entries = palloc(sizeof(PCacheDescriptor) * ENTRIES_PER_READ);
+	PCachePageVerdict *verdicts = palloc(sizeof(PCachePageVerdict) * ENTRIES_PER_READ);
 	uint32		npages = 0;
 
 	pages = palloc_extended(sizeof(KeptPage) * Max(nslots, 1), MCXT_ALLOC_HUGE);
@@ -199,14 +187,19 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 		uint32		n = Min(ENTRIES_PER_READ, nslots - first);
 
 		(void) PCacheReadDescriptors(pool->fd, first, n, entries);
+		for (uint32 i = 0; i < n; i++)
+		{
+			verdicts[i] = PCachePageGate(&entries[i], first + i, facts);
+			if (PCacheTakeYoung(pool, sb, facts, verdicts[i], first + i, &entries[i]))
+				verdicts[i] = PCACHE_PAGE_KEPT;
+		}
 		PCacheInitializeHeaders(pool, sb, first, n);
 		for (uint32 i = 0; i < n; i++)
 		{
 			uint32		slot = first + i;
-			PCachePageVerdict verdict = PCachePageGate(&entries[i], slot, facts);
 
-			counts[verdict]++;
-			if (verdict != PCACHE_PAGE_KEPT)
+			counts[verdicts[i]]++;
+			if (verdicts[i] != PCACHE_PAGE_KEPT)
 			{
 				ForgetEntry(pool, facts, &entries[i], slot);
 				continue;
@@ -228,6 +221,7 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 	pfree(sorted);
 	pfree(pages);
 	pfree(entries);
+	pfree(verdicts);
 }
 
 /*

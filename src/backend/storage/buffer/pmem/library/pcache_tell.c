@@ -60,6 +60,9 @@ PersistentCacheGetStats(PersistentCacheStats *stats)
 	stats->retired = PCacheStart.retired;
 	stats->startup_usec = PCacheStart.startup_usec;
 	stats->rebuild_usec = PCacheStart.rebuild_usec;
+	stats->younger = PCacheStart.young;
+	stats->redo_skipped = PCacheLibrary->redo_skipped;
+	stats->redo_called = PCacheLibrary->redo_called;
 	stats->power_cold = PCacheStart.power_cold;
 }
 

@@ -45,6 +45,7 @@ enum
 };
 
 int			pcache_mode = default_mode;
+int			pcache_recovery = default_recovery;
 char	   *pcache_directory = NULL;
 int			pcache_size = default_size;
 bool		pcache_required = default_required;
@@ -58,6 +59,12 @@ static const struct config_enum_entry mode_options[] = {
 	{"off", PERSISTENT_CACHE_OFF, false},
 	{"planned_restart", PERSISTENT_CACHE_PLANNED_RESTART, false},
 	{"always", PERSISTENT_CACHE_ALWAYS, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry recovery_options[] = {
+	{"full", PERSISTENT_CACHE_RECOVERY_FULL, false},
+	{"short", PERSISTENT_CACHE_RECOVERY_SHORT, false},
 	{NULL, 0, false}
 };
 
@@ -113,6 +120,11 @@ DefineSettings(void)
 	DefineCustomEnumVariable("pcache.mode",
 							 "Sets which stops of the server its shared buffers survive.",
 							 NULL, &pcache_mode, default_mode, mode_options,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("pcache.recovery",
+							 "Sets whether recovery after a crash skips what is in the pool already.",
+							 "\"short\" does so in mode \"always\", on a primary whose host was not restarted.",
+							 &pcache_recovery, default_recovery, recovery_options,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pcache.directory",
 							   "Sets the directory of the pool that shared buffers lie in.",
@@ -181,6 +193,7 @@ _PG_init(void)
 	if (pcache_mode == PERSISTENT_CACHE_OFF)
 		return;
 	PCacheWrapRedo();
+	PCacheShortenRedo();
 	PCacheWatchPrepared();
 	PCacheWatchSettings();
 	PCacheWatchDeaths();

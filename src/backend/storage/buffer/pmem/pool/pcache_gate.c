@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "access/xlogdefs.h"
+#include "storage/bufpage.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_gate.h"
 #include "storage/pcache_harvest.h"
@@ -631,6 +632,73 @@ JudgeEntry(const PCacheDescriptor *desc, const PCachePageFacts *facts)
 }
 
 /*
+ * Can the pool, and the file that the page is of, have it there?
+ */
+static PCachePageVerdict
+GatePlace(const PCacheDescriptor *desc, uint32 slot, const PCachePageFacts *facts)
+{
+	uint64		block_start = facts->blocks_offset + (uint64) slot * BLCKSZ;
+	RelFileLocator rlocator;
+	int64		nblocks;
+
+	if (block_start + BLCKSZ > facts->file_size ||
+		PCacheRangeOverlaps(&facts->holes, block_start, BLCKSZ) ||
+		PCacheMediaRangeIsBad(facts->media, block_start, BLCKSZ))
+		return PCACHE_PAGE_BAD_BLOCK;
+
+	rlocator.spcOid = desc->spc_oid;
+	rlocator.dbOid = desc->db_oid;
+	rlocator.relNumber = desc->rel_number;
+	nblocks = PCacheRelSize(facts->sizes, rlocator, desc->fork_number);
+	if (nblocks < 0)
+		return nblocks == PCACHE_REL_CHANGED ? PCACHE_PAGE_FILE_CHANGED : PCACHE_PAGE_NO_FILE;
+	if (desc->block_number >= nblocks)
+		return PCACHE_PAGE_BEYOND_EOF;
+	return PCACHE_PAGE_KEPT;
+}
+
+/*
+ * Is the page what redo is going to make of it, though it had to be written, or was
+ * changed after the redo point?  desc is by PCacheHarvestYoung(), of a server that was
+ * killed.  page is where the page is, which is not touched if that is bad.
+ *
+ * facts->young_up_to is where WAL ends.  It is 0 unless a primary was killed on a host
+ * that lives, and this start is going to replay all of that WAL.
+ *
+ * The page is one that this server could have written just before it was killed.  Whether it
+ * was does not matter, because it is entered as dirty: a write that the kernel has lost since
+ * would otherwise be repeated by redo, which skips the page.  Nor is the page torn, which a
+ * written one may be.  So it is what a server without full_page_writes would find in the file:
+ *
+ * Nobody had locked it, so its last change was finished and logged, and its LSN is that of
+ * the change.  The record is there.  Redo that comes to it finds the change done, and so it
+ * finds those before; what comes later it repeats.
+ *
+ * Hints are true as soon as they are set.  One that a transaction has committed is set when
+ * the commit is durable, or when the page's own LSN is beyond that commit, which is
+ * there then.  A page with a special space may have others: an index's entry is marked
+ * dead, and a sequence moves on, without regard to what WAL has.  Maps have no LSN.
+ *
+ * Images are what is different: redo restores one even if the page is newer.  That is right
+ * as well, because all that follows is repeated then.  What need not be repeated, see
+ * pcache_redo.c.
+ */
+bool
+PCacheYoungGate(const PCacheDescriptor *desc, const PageHeaderData *page, uint32 slot,
+				const PCachePageFacts *facts)
+{
+	XLogRecPtr	lsn;
+
+	if ((desc->flags & PCACHE_DESC_PERMANENT) == 0 ||
+		desc->fork_number != MAIN_FORKNUM ||
+		!PCacheDescriptorHasSaneTag(desc) ||
+		GatePlace(desc, slot, facts) != PCACHE_PAGE_KEPT)
+		return false;
+	lsn = PageXLogRecPtrGet(page->pd_lsn);
+	return lsn > GIST_BUILD_LSN && lsn <= facts->young_up_to && page->pd_special == BLCKSZ;
+}
+
+/*
  * Is an entry about pg_control as it is?  One that was saved is, because
  * the gates have found so of the pool.
  */
@@ -650,9 +718,6 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 			   const PCachePageFacts *facts)
 {
 	PCachePageVerdict verdict;
-	RelFileLocator rlocator;
-	uint64		block_start;
-	int64		nblocks;
 
 	/* whatever was read from there, and even if the page itself is fine */
 	if (PCacheMediaRangeIsBad(facts->media,
@@ -673,24 +738,7 @@ PCachePageGate(const PCacheDescriptor *desc, uint32 slot,
 	if (!PCacheDescriptorHasSaneTag(desc))
 		return PCACHE_PAGE_TAG;
 	verdict = JudgeEntry(desc, facts);
-	if (verdict != PCACHE_PAGE_KEPT)
-		return verdict;
-
-	block_start = facts->blocks_offset + (uint64) slot * BLCKSZ;
-	if (block_start + BLCKSZ > facts->file_size ||
-		PCacheRangeOverlaps(&facts->holes, block_start, BLCKSZ) ||
-		PCacheMediaRangeIsBad(facts->media, block_start, BLCKSZ))
-		return PCACHE_PAGE_BAD_BLOCK;
-
-	rlocator.spcOid = desc->spc_oid;
-	rlocator.dbOid = desc->db_oid;
-	rlocator.relNumber = desc->rel_number;
-	nblocks = PCacheRelSize(facts->sizes, rlocator, desc->fork_number);
-	if (nblocks < 0)
-		return nblocks == PCACHE_REL_CHANGED ? PCACHE_PAGE_FILE_CHANGED : PCACHE_PAGE_NO_FILE;
-	if (desc->block_number >= nblocks)
-		return PCACHE_PAGE_BEYOND_EOF;
-	return PCACHE_PAGE_KEPT;
+	return verdict == PCACHE_PAGE_KEPT ? GatePlace(desc, slot, facts) : verdict;
 }
 
 /* The name of a page verdict, for counters and JSON. */

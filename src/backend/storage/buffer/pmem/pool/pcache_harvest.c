@@ -90,6 +90,27 @@ PCacheHarvestHeader(const PCacheHeaderLayout *layout, const char *header,
 }
 
 /*
+ * Likewise of a page that may have to be written, for PCacheYoungGate().  The entry is not
+ * one that is to be trusted.
+ */
+bool
+PCacheHarvestYoung(const PCacheHeaderLayout *layout, const char *header,
+				   uint32 slot, PCacheDescriptor *entry)
+{
+	char		copy[PCACHE_HEADER_SIZE];
+	uint32		state = WordAt(header, layout->state);
+	uint32		clean = state & ~layout->dirty;
+
+	memcpy(copy, header, sizeof(copy));
+	memcpy(copy + layout->state, &clean, sizeof(clean));
+	if (!PCacheHarvestHeader(layout, copy, slot, entry))
+		return false;
+	if (state != clean)
+		entry->flags |= PCACHE_DESC_DIRTY;
+	return true;
+}
+
+/*
  * Is this the first page of an index or of a sequence?
  *
  * These are changed without a WAL record, and so keep their LSN: the metapage of an SP-GiST
