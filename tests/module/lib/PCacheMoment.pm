@@ -364,19 +364,23 @@ sub mask
 {
 	my ($hex, $is_heap) = @_;
 	my $page = pack 'H*', $hex;
-	my ($lower, $special) = unpack '@12 S x2 S', $page;
+	my ($lower, $upper, $special) = unpack '@12 S S S', $page;
 
 	substr($page, 8, 2) = "\0\0";
 	return $page if !$is_heap || $lower < 24 || $special != length $page;
 	# PD_HAS_FREE_LINES and PD_PAGE_FULL are hints as well, and so is pd_prune_xid
 	substr($page, 10, 2) = pack 'S', unpack('@10 S', $page) & ~3;
 	substr($page, 20, 4) = "\0" x 4;
+	# an image has zeros between items and tuples
+	substr($page, $lower, $upper - $lower) = "\0" x ($upper - $lower) if $lower <= $upper && $upper <= $special;
 	for (my $at = 24; $at < $lower; $at += 4)
 	{
 		my $item = unpack "\@$at L", $page;
 		my ($offset, $flags) = ($item & 0x7fff, ($item >> 15) & 3);
 
 		next if $flags != 1;
+		# redo does not know which command of its transaction a row is of
+		substr($page, $offset + 8, 4) = "\0" x 4;
 		substr($page, $offset + 20, 2) = pack 'S', unpack('@' . ($offset + 20) . ' S', $page) & ~0x0f00;
 	}
 	return $page;
@@ -399,6 +403,8 @@ sub differences
 		# no index is a heap
 		$_ = length $_ ? mask($_, $key !~ /_(pkey|index|grp|gin|gist|hash|brin|spgist|seq) /) : '' for $is, $right;
 		$is_catalog && length $_ and substr($_, 0, 8) = '' for $is, $right;
+		# VACUUM has found a page all-visible, and the record that says so in the map is lost
+		substr($is, 10, 1) &= chr(~4 & 0xff) if !$is_catalog && ($ENV{PCACHE_RECOVERY} // '') eq 'short' && length $is && length $right && !(ord(substr $right, 10, 1) & 4);
 		next if $is eq $right;
 		$at++ while substr($is, $at, 1) eq substr($right, $at, 1);
 		push @different, "$key, from byte $at on: " . unpack('H16', substr $is, $at) . ', right is ' . unpack('H16', substr $right, $at);

@@ -4,7 +4,8 @@
 # The worst moments to be killed: a process is in the middle of something, and everything
 # gets SIGKILL there.  The next start with the library has what one without it has.
 #
-# PCACHE_MOMENT=pattern selects moments by their names.
+# PCACHE_MOMENT=pattern selects moments by their names.  PCACHE_RECOVERY=short has pages stay
+# that are younger than the redo point.
 
 use strict;
 use warnings FATAL => 'all';
@@ -18,6 +19,7 @@ my $why_not = why_no_moments();
 plan skip_all => $why_not if $why_not;
 
 my $pattern = $ENV{PCACHE_MOMENT} // '';
+my $short = ($ENV{PCACHE_RECOVERY} // '') eq 'short';
 my $major = major();
 my $node = module_node('main', mode => 'always', standby => 1,
 	conf => "wal_writer_delay = 10s\nbgwriter_delay = 10s\nwal_keep_size = 256MB\n" . ($major >= 18 ? "io_workers = 1\n" : ''));
@@ -254,7 +256,8 @@ sub have_moment
 	is($node->safe_psql('postgres', $moment->{see}[0]), $moment->{see}[1], "$name: seen") if $moment->{see};
 	lose_writes($lost, $bytes) if defined $lost;
 	select undef, undef, undef, $moment->{wait} if $moment->{wait};
-	killed_there($node, $name, %$moment);
+	# a page that is younger, and one that is dirty, may stay, and records of both are skipped
+	killed_there($node, $name, %$moment, $short && $moment->{dropped} ? (dropped => [ grep { !$moment->{redo} && !/younger/ } @{ $moment->{dropped} } ]) : ());
 	return;
 }
 
