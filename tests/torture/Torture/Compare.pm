@@ -132,9 +132,10 @@ sub is_known
 	}
 
 	# FPI_FOR_HINT without an image (full_page_writes = off) sets the
-	# page LSN when it is written, but not when it is replayed
+	# page LSN when it is written, but not when it is replayed.  After a loss of power the
+	# page that was kept may be one from before, and the file has the LSN.
 	return 1
-	  if $d->{why} =~ /LSN newer in A/
+	  if $d->{why} =~ ($opt{whole} ? qr/LSN newer in [AB]/ : qr/LSN newer in A/)
 	  && $s->{conf}{full_page_writes} eq 'off'
 	  && ($s->{checksums} || $s->{conf}{wal_log_hints} eq 'on');
 

@@ -133,6 +133,8 @@ sub crash_and_recover
 	{
 		$kind = crash_in_recovery();
 		$s->{killed_at} = time;
+		# it may have failed by itself before
+		$s->{first_failed} = 1 if (split /starting PostgreSQL/, slurp($log))[-1] =~ $TOMBSTONE;
 		say_line("    cycle $cycle: killed all, then $kind");
 		return 1;
 	}
