@@ -200,8 +200,8 @@ typedef struct PCacheSuperblock
 	uint64		blocks_offset;
 
 	/* State; rewritten as a whole, copy last, at each transition. */
-	uint64		slots_used;		/* only slots below this one were ever used
-								 * since the last start */
+	uint64		slots_used;		/* only of slots below this one do ledger and
+								 * headers tell anything */
 	uint32		state;			/* PCacheState */
 	uint32		mode;			/* PersistentCacheMode of the last user */
 	uint64		incarnation;	/* random, new at each server start */

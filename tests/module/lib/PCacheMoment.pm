@@ -56,6 +56,8 @@ our @EXPORT = qw(
   stop_session
   stop_process
   start_until
+  why_no_start_kills
+  kill_start
   stop_signal
   idle_session
   killed_there
@@ -320,6 +322,41 @@ sub start_until
 	close $pipe;
 	rename "$path.real", $path or die;
 	return reached($gdb, $name);
+}
+
+# Why can the postmaster not be killed at a function of the library?  Undef if it can.
+sub why_no_start_kills
+{
+	my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+	my ($symbols) = run_command([ 'nm', "$libdir/pg_pcache.so" ]);
+
+	return why_no_moments() // ($symbols =~ / PCacheFillTable$/m ? undef : 'the library was stripped');
+}
+
+=pod
+
+=item kill_start(node, name, function)
+
+A test: start a node, and kill the postmaster when it enters a function, of the server or of
+the library, for the first time.  It must have no child by then.
+
+=cut
+
+sub kill_start
+{
+	my ($node, $name, $function) = @_;
+	my $out = '';
+	my @auto = map { ('-ex' => $_) } 'set auto-solib-add on', 'set breakpoint pending on',
+	  'handle all nostop noprint pass', "break $function", 'run', 'echo moment: reached\n', 'bt 3', 'kill';
+
+	local %ENV = $node->_get_env();
+	unlink $node->data_dir . '/postmaster.pid';
+	my $run = IPC::Run::start([ 'gdb', @OPTIONS, @auto, '--args' => 'postgres', '-D' => $node->data_dir ],
+		'<' => \undef, '>' => \$out, '2>&1', my $limit = IPC::Run::timeout(LIMIT));
+	eval { $run->finish; 1 } or $run->kill_kill;
+	like($out, qr/^Breakpoint 1, .*^moment: reached/ms, "$name: killed in $function") or diag($out);
+	unlink $node->data_dir . '/postmaster.pid';
+	return;
 }
 
 # Sessions whose server was killed.

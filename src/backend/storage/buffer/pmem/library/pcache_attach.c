@@ -157,20 +157,26 @@ SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
 
 /*
  * Make the pool ours: from here on a crash before the server is ready will show.  If its
- * ledger is believed, and stays as it is, it is still that of the last stop.  Otherwise
- * nobody is going to believe what is in it.
+ * ledger is believed, and stays as it is, it is still that of the last stop, and has as many
+ * slots: in those behind there may be entries of earlier lives.  Otherwise nobody is going to
+ * believe what is in it.
  */
 static bool
 AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control,
 		  bool ledger_stays, const PCacheMediaReport *media, PCacheError *err)
 {
+	uint64		in_ledger = sb->slots_used;
+
 	if (!PCacheSuperblockAdopt(sb, control, pool->fs_kind, pcache_mode, NBuffers))
 	{
 		PCacheSetError(err, _("could not generate an incarnation for the persistent cache"));
 		return false;
 	}
 	if (ledger_stays)
+	{
 		sb->state = PCACHE_STATE_CLEAN;
+		sb->slots_used = in_ledger;
+	}
 	else if (!pg_strong_random(&sb->ledger_id, sizeof(sb->ledger_id)))
 	{
 		PCacheSetError(err, _("could not generate random numbers"));
@@ -221,6 +227,7 @@ BeginUse(PCachePool *pool, PCacheSuperblock *sb, const PCacheGateFacts *facts)
 
 	PCacheDescribeHeaders(&sb->headers);
 	sb->state = PCACHE_STATE_DIRTY;
+	sb->slots_used = NBuffers;
 	sb->power_rule = ChoosePowerRule(pool, facts, not_synced);
 	/* if nothing was kept, that cannot be why a start ends before it is ready */
 	if (PCacheStart.pages[PCACHE_PAGE_KEPT] == 0)

@@ -1,0 +1,65 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# The postmaster is killed while it takes up its pool.  What it leaves is not taken for what
+# it is not: the next start has what one without the library has.
+
+use strict;
+use warnings FATAL => 'all';
+
+use PCacheModule;
+use PCacheMoment;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $why_not = why_no_start_kills();
+plan skip_all => $why_not if $why_not;
+
+my $node = module_node('main', mode => 'always', shared_buffers => '32MB');
+my $pool = pool_file($node);
+
+sub set { my ($name, $value) = @_; $node->append_conf('postgresql.conf', "$name = $value"); return }
+
+# What a table has that is larger than half of the buffers, beside the usual ones.
+sub answers
+{
+	return eval { $node->safe_psql('postgres', 'SELECT count(*), sum(v), sum(length(s)) FROM big') . "\n" . contents($node) } // "$@";
+}
+
+# A test: a start that has what one without the library has.  Returns the outcome.
+sub starts_right
+{
+	my ($name) = @_;
+	my $right = oracle($node, code => \&answers);
+	my $offset = log_offset($node);
+
+	$node->start;
+	is(answers(), $right, "$name: contents are right");
+	return start_outcome($node, $offset);
+}
+
+$node->start;
+load_tables($node);
+$node->safe_psql('postgres', q{
+CREATE TABLE big AS SELECT i, 1 AS v, repeat('x', 200) AS s FROM generate_series(1, 80000) i;
+VACUUM big});
+
+# ---------------------------------------------------------------- fewer buffers, and more again
+# Behind the ledger of the last stop there are entries of the one before.
+$node->safe_psql('postgres', q{SELECT pg_prewarm('big')});
+$node->stop;
+set('shared_buffers', '16MB');
+$node->start;
+$node->safe_psql('postgres', 'UPDATE big SET v = 2; VACUUM big');
+answers();
+$node->stop;
+set('shared_buffers', '32MB');
+kill_start($node, 'more buffers', 'PCacheFillTable');
+is(read_superblock($pool)->{state}, STATE_CLEAN, 'more buffers: the ledger is that of the last stop');
+is(read_superblock($pool)->{slots_used}, 2048, 'more buffers: and has as many slots');
+my $outcome = starts_right('more buffers');
+is($outcome->{start}, 'warm', 'more buffers: warm') or diag($outcome->{reason});
+is($outcome->{kept}, $outcome->{saved}, 'more buffers: all of the ledger is kept');
+
+$node->stop;
+done_testing();
