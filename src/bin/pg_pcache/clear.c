@@ -79,9 +79,20 @@ RangesOverlap(const PCacheByteRange *range, uint64 offset, uint64 length)
 	return range->offset < offset + length && offset < range->offset + range->length;
 }
 
+static bool
+OverlapsAny(const PCacheRangeList *list, uint64 offset, uint64 length)
+{
+	for (uint32 i = 0; i < list->n_ranges; i++)
+	{
+		if (RangesOverlap(&list->ranges[i], offset, length))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Free the slots whose page is about to be punched, and say so durably
- * before.  Their descriptors are elsewhere, or are punched too.
+ * before.  Their descriptors and headers are elsewhere, or are punched too.
  */
 static void
 FreeSlotsIn(Rebuild *r, const PCacheRangeList *list)
@@ -101,13 +112,11 @@ FreeSlotsIn(Rebuild *r, const PCacheRangeList *list)
 		for (uint64 slot = first; slot < sb->capacity &&
 			 sb->blocks_offset + slot * BLCKSZ < end; slot++)
 		{
-			uint64		offset = PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor);
-			bool		punched = false;
-
-			for (uint32 j = 0; j < list->n_ranges && !punched; j++)
-				punched = RangesOverlap(&list->ranges[j], offset, sizeof(PCacheDescriptor));
-			if (!punched)
+			if (!OverlapsAny(list, PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
+							 sizeof(PCacheDescriptor)))
 				FreeSlot(r, slot);
+			if (!OverlapsAny(list, PCacheHeaderOffset(sb, slot), PCACHE_HEADER_SIZE))
+				ForgetHeader(r, slot);
 		}
 	}
 	DrainPool(r);
@@ -141,12 +150,12 @@ SaveSectors(const Rebuild *r, const PCacheByteRange *range, uint64 limit)
 }
 
 /*
- * Descriptors that are put back must not speak of pages that are punched.
- * FreeSlotsIn() saw to the descriptors that stay where they are.
+ * Descriptors and headers that are put back must not speak of pages that are punched.
+ * FreeSlotsIn() saw to those that stay where they are.
  */
 static void
-FreeSavedDescriptors(const PCacheSuperblock *sb, const PCacheRangeList *list,
-					 const PCacheByteRange *range, SavedSectors *saved)
+FreeSavedSlots(const PCacheSuperblock *sb, const PCacheRangeList *list,
+			   const PCacheByteRange *range, SavedSectors *saved)
 {
 	for (uint64 done = 0; done < saved->length; done += sizeof(PCacheDescriptor))
 	{
@@ -155,11 +164,18 @@ FreeSavedDescriptors(const PCacheSuperblock *sb, const PCacheRangeList *list,
 
 		if (offset < PCACHE_DESCRIPTORS_OFFSET || slot >= sb->capacity)
 			continue;
-		for (uint32 i = 0; i < list->n_ranges; i++)
-		{
-			if (RangesOverlap(&list->ranges[i], sb->blocks_offset + slot * BLCKSZ, BLCKSZ))
-				PCacheDescriptorSetFree((PCacheDescriptor *) (saved->bytes + done));
-		}
+		if (OverlapsAny(list, sb->blocks_offset + slot * BLCKSZ, BLCKSZ))
+			PCacheDescriptorSetFree((PCacheDescriptor *) (saved->bytes + done));
+	}
+	for (uint64 done = 0; done < saved->length; done += PCACHE_HEADER_SIZE)
+	{
+		uint64		offset = range->offset + done;
+		uint64		slot = (offset - PCacheHeaderOffset(sb, 0)) / PCACHE_HEADER_SIZE;
+
+		if (offset < PCacheHeaderOffset(sb, 0) || slot >= sb->capacity)
+			continue;
+		if (OverlapsAny(list, sb->blocks_offset + slot * BLCKSZ, BLCKSZ))
+			memset(saved->bytes + done, 0, PCACHE_HEADER_SIZE);
 	}
 }
 
@@ -285,7 +301,7 @@ ClearBadBlocks(Rebuild *r)
 			RebuildStep("marked-for-note");
 		}
 		saved = SaveSectors(r, range, usable ? RebuildSuperblock(r)->blocks_offset : 0);
-		FreeSavedDescriptors(RebuildSuperblock(r), &list, range, &saved);
+		FreeSavedSlots(RebuildSuperblock(r), &list, range, &saved);
 		PunchAndAllocate(r, range);
 		RebuildStep("allocated");
 		if (!PCacheForgetMemoryErrors(&r->pool.map, range->offset, range->length))

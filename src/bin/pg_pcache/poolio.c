@@ -156,6 +156,17 @@ FreeSlot(const Rebuild *r, uint64 slot)
 	PCacheDescriptorStore(&r->pool.map, MappedDescriptor(r, slot), &desc);
 }
 
+/*
+ * Likewise of a pool that may be that of a killed server: the next start makes its entries of
+ * the headers.
+ */
+void
+ForgetHeader(const Rebuild *r, uint64 slot)
+{
+	if (!PCacheForgetHeader(&r->pool, &r->superblocks.chosen, slot))
+		FailToWrite(r);
+}
+
 /* Of a pool with that many blocks, on this one's file system. */
 PCacheGeometry
 GeometryFor(const PCachePool *pool, uint64 capacity)

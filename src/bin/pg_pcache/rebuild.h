@@ -25,6 +25,7 @@ extern void StoreSuperblock(Rebuild *r);
 extern void MapPool(Rebuild *r);
 extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
 extern void FreeSlot(const Rebuild *r, uint64 slot);
+extern void ForgetHeader(const Rebuild *r, uint64 slot);
 extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);
 extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);

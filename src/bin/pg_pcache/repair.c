@@ -69,6 +69,7 @@ FormatDamaged(Rebuild *r)
 		if (IsDamaged(scan->verdicts[slot]) && !SlotIsBad(r, sb, slot))
 		{
 			FreeSlot(r, slot);
+			ForgetHeader(r, slot);
 			RebuildStep("slot-formatted");
 		}
 	}

@@ -163,7 +163,8 @@ extern uint64 PCacheMoveHottest(PCachePool *pool, const PCacheSuperblock *sb,
 /* pcache_detach.c */
 extern bool PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
 								 const ControlFileData *control,
-								 const PCacheMediaReport *media, PCacheError *err);
+								 const PCacheMediaReport *media,
+								 const PCacheRangeList *holes, PCacheError *err);
 extern void PCacheSaveAtExit(int code, Datum arg);
 
 /* pcache_watch.c */

@@ -60,6 +60,7 @@ typedef struct PCacheGeometry
 } PCacheGeometry;
 
 extern PCacheGeometry PCacheComputeGeometry(uint64 capacity, uint64 page_size);
+extern uint64 PCacheHeaderOffset(const PCacheSuperblock *sb, uint64 slot);
 
 extern int	PCachePoolLockWait; /* ms; less in tests */
 

@@ -121,6 +121,28 @@ for my $buffers ('16MB', '40MB', '24MB')
 	start_after_kill("$buffers of buffers after a kill");
 }
 
+# ---------------------------------------------------------------- a pool that has lost a part
+# Half of a page is zeros afterwards, in a slot that the headers still have.
+for my $case ([ 'cut off in a block', 'max', sub { truncate pool_file($node), $_[0] + 4096 or die } ],
+	[ 'a bad block that was cleared', 'min', sub {
+			my $entry = pack 'QL', $_[0] + 4096, 4096;
+
+			write_bytes(pool_file($node), 12288, $entry . pack('L', crc32c($entry)));
+			is(verb_json($node, 'rebuild')->{still_bad_bytes}, 0, 'a bad block that was cleared: rebuild');
+		} ])
+{
+	my ($name, $which, $code) = @$case;
+
+	work();
+	my $buffer = $node->safe_psql('postgres', qq{
+SELECT $which(bufferid) FROM pg_buffercache b
+WHERE relfilenode = pg_relation_filenode('t_toast') AND relforknumber = 0 AND NOT isdirty
+  AND (SELECT lsn FROM page_header(get_raw_page('t_toast', b.relblocknumber::int))) < (SELECT redo_lsn FROM pg_control_checkpoint())});
+	kill_seen($node);
+	$code->(read_superblock(pool_file($node))->{blocks_offset} + ($buffer - 1) * BLCKSZ);
+	start_warm($node, $name, at_least => 300);
+}
+
 # ---------------------------------------------------------------- one process
 work();
 $right = contents($node) =~ s/^t_(unlogged|seq).*\n//mgr;

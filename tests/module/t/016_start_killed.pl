@@ -61,5 +61,24 @@ my $outcome = starts_right('more buffers');
 is($outcome->{start}, 'warm', 'more buffers: warm') or diag($outcome->{reason});
 is($outcome->{kept}, $outcome->{saved}, 'more buffers: all of the ledger is kept');
 
+# ---------------------------------------------------------------- and then a part of the pool is lost
+# pg_control still says that the cluster was shut down, so pages of zeros would be kept.
+for my $case ([ 'cut off', sub { truncate $pool, $_[0] or die } ],
+	[ 'a hole', sub { system_or_bail('fallocate', '-p', '-o' => $_[0], '-l' => 4096, $pool) } ])
+{
+	my ($name, $code) = @$case;
+
+	$node->safe_psql('postgres', q{SELECT pg_prewarm('t_toast')});
+	my $filenode = $node->safe_psql('postgres', q{SELECT pg_relation_filenode('t_toast')});
+	$node->stop;
+	my ($slot) = sort { $b <=> $a } sealed_slots($pool, sub { $_[0]->{rel_number} == $filenode && $_[0]->{fork_number} == 0 });
+	kill_start($node, $name, 'fork_process');
+	is(read_superblock($pool)->{state}, STATE_DIRTY, "$name: the pool was in use");
+	$code->(read_superblock($pool)->{blocks_offset} + $slot * BLCKSZ);
+	$outcome = starts_right($name);
+	is($outcome->{start}, 'warm', "$name: warm") or diag($outcome->{reason});
+	cmp_ok($outcome->{kept} // 0, '>', 0, "$name: the rest is kept");
+}
+
 $node->stop;
 done_testing();

@@ -280,6 +280,8 @@ AttachPool(PCacheError *err)
 
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 		PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
+	/* before a page is looked at, which fills the hole that it is in */
+	PCachePoolListHoles(pool, &facts->holes);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_DIRTY)
 	{
 		INSTR_TIME_SET_CURRENT(start);
@@ -294,14 +296,21 @@ AttachPool(PCacheError *err)
 			if (!PCacheStoreOrTell() || !PCacheSaveWhatFits(pool, sb, gate_facts->control, err))
 				return false;
 		}
-		else if (!PCacheSavePostMortem(pool, sb, gate_facts->control, media, err))
+		else if (!PCacheSavePostMortem(pool, sb, gate_facts->control, media, &facts->holes, err))
 			return false;
 		PCacheStart.judge_usec = MicrosecondsSince(start);
 	}
 	headers_are_there = PCacheStart.post_mortem && PCacheStart.checked_generation == 0 &&
 		sb->capacity >= NBuffers && sb->slots_used <= NBuffers;
-	if (sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, err))
-		return false;
+	if (sb->capacity < NBuffers)
+	{
+		if (!PCacheMakeLarger(pool, sb, media, err))
+			return false;
+		/* no entry speaks of one any more, and blocks may lie elsewhere */
+		free(facts->holes.ranges);
+		memset(&facts->holes, 0, sizeof(facts->holes));
+		PCachePoolListHoles(pool, &facts->holes);
+	}
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 	{
 		PCacheStart.found = sb->saved_pages;
@@ -313,7 +322,6 @@ AttachPool(PCacheError *err)
 		facts->media = media;
 		facts->blocks_offset = sb->blocks_offset;
 		facts->file_size = pool->file_size;
-		PCachePoolListHoles(pool, &facts->holes);
 		if (headers_are_there)
 			PCacheAllowYoung(&start_facts, facts);
 	}

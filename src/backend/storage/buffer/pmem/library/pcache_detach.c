@@ -36,12 +36,13 @@
  *
  * After the shutdown checkpoint of a primary no LSN is needed, so that no page is
  * touched: lsn_bound is that checkpoint.  It is invalid otherwise.  If power was lost, and the
- * CPU caches were saved, the first pages of indexes are left out.  media, if not NULL, tells
- * which pages cannot be read.
+ * CPU caches were saved, the first pages of indexes are left out.  media and holes, if not
+ * NULL, tell which pages cannot be read, and where there is none.
  */
 static uint64
 Harvest(const PCachePool *pool, const PCacheSuperblock *sb, uint32 nslots,
-		XLogRecPtr lsn_bound, const PCacheMediaReport *media, bool power_lost)
+		XLogRecPtr lsn_bound, const PCacheMediaReport *media,
+		const PCacheRangeList *holes, bool power_lost)
 {
 	const BufferDescPadded *headers = PCacheHeadersOf(pool, sb);
 	const char *blocks = pool->map.base + sb->blocks_offset;
@@ -64,8 +65,10 @@ Harvest(const PCachePool *pool, const PCacheSuperblock *sb, uint32 nslots,
 		}
 		if (!PCacheHarvestHeader(&sb->headers, (const char *) &headers[slot], slot, entry))
 			continue;
-		/* it must not be touched, and the page gate drops it */
-		if (media != NULL && PCacheMediaRangeIsBad(media, page - pool->map.base, BLCKSZ))
+		/* it must not be touched, which is SIGBUS, or makes zeros of a hole */
+		if (media != NULL &&
+			(PCacheMediaRangeIsBad(media, page - pool->map.base, BLCKSZ) ||
+			 PCacheRangeOverlaps(holes, page - pool->map.base, BLCKSZ)))
 		{
 			PCacheDescriptorSetFree(entry);
 			continue;
@@ -101,10 +104,10 @@ Harvest(const PCachePool *pool, const PCacheSuperblock *sb, uint32 nslots,
 bool
 PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
 					 const ControlFileData *control, const PCacheMediaReport *media,
-					 PCacheError *err)
+					 const PCacheRangeList *holes, PCacheError *err)
 {
 	uint64		saved = Harvest(pool, sb, sb->slots_used, InvalidXLogRecPtr,
-								media, PCacheStart.power_lost);
+								media, holes, PCacheStart.power_lost);
 
 	PCacheSuperblockSetClean(sb, control, saved);
 	if (PCacheDrain(&pool->map) && PCacheSuperblockStore(&pool->map, sb))
@@ -179,7 +182,7 @@ Save(const ControlFileData *control)
 	INSTR_TIME_SET_CURRENT(start);
 	saved = Harvest(&PCacheThePool, sb, NBuffers,
 					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr,
-					NULL, false);
+					NULL, NULL, false);
 	PCacheSuperblockSetClean(sb, control, saved);
 	if (!PCacheDrain(&PCacheThePool.map))
 	{

@@ -22,8 +22,7 @@ PCacheLibraryStart PCacheStart;
 BufferDescPadded *
 PCacheHeadersOf(const PCachePool *pool, const PCacheSuperblock *sb)
 {
-	return (BufferDescPadded *) (pool->map.base +
-								 PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT).headers_offset);
+	return (BufferDescPadded *) (pool->map.base + PCacheHeaderOffset(sb, 0));
 }
 
 /* And the ledger, an entry for each slot. */

@@ -66,9 +66,30 @@ PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers)
 	return Max(PCacheCapacityFor(pool->file_size), nbuffers);
 }
 
+/* What the kernel maps at least: a store next to a bad block is SIGBUS as well. */
+#define MAPPED_AT_ONCE		4096
+
 /*
- * Make the slots free whose pages touch a part of the file; the caller drains.
- * Adds to *lost how many of them were sealed.  The pool must be mapped.
+ * The page in a slot is lost: have no start make an entry of the slot's buffer header, which
+ * a killed server may have left.  The pool is mapped, and the caller drains.  Returns false,
+ * with errno set, if there is a bad block.
+ */
+bool
+PCacheForgetHeader(const PCachePool *pool, const PCacheSuperblock *sb, uint64 slot)
+{
+	char		around[MAPPED_AT_ONCE];
+	uint64		offset = PCacheHeaderOffset(sb, slot);
+
+	if (!PCacheReadExact(pool->fd, around, sizeof(around), offset - offset % sizeof(around)))
+		return false;
+	memset(pool->map.base + offset, 0, PCACHE_HEADER_SIZE);
+	PCacheFlush(&pool->map, pool->map.base + offset, PCACHE_HEADER_SIZE);
+	return true;
+}
+
+/*
+ * Make the slots free whose pages touch a part of the file, in the ledger and in the headers;
+ * the caller drains.  Adds to *lost how many of them were sealed.  The pool must be mapped.
  */
 static bool
 FreeSlots(PCachePool *pool, const PCacheSuperblock *sb, uint64 start, uint64 end,
@@ -84,23 +105,28 @@ FreeSlots(PCachePool *pool, const PCacheSuperblock *sb, uint64 start, uint64 end
 	for (; first < last; first += lengthof(descs))
 	{
 		int			n = Min(lengthof(descs), last - first);
+		bool		readable;
 
 		if (PCachePoolIsInterrupted(err))
 			return false;
 		/* a bad block among them would be SIGBUS */
-		if (!PCacheReadDescriptors(pool->fd, first, n, descs))
-		{
-			PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
-						   pool->path);
-			return false;
-		}
-		for (int i = 0; i < n; i++)
+		readable = PCacheReadDescriptors(pool->fd, first, n, descs);
+		for (int i = 0; i < n && readable; i++)
 		{
 			PCacheDescriptorStore(&pool->map,
 								  (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET) + first + i,
 								  &free_slot);
 			if (PCacheSeqIsSealed(descs[i].seq))
 				(*lost)++;
+			/* in other states nobody looks at headers any more */
+			if (sb->state == PCACHE_STATE_DIRTY)
+				readable = PCacheForgetHeader(pool, sb, first + i);
+		}
+		if (!readable)
+		{
+			PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
+						   pool->path);
+			return false;
 		}
 	}
 	return true;

@@ -66,6 +66,14 @@ PCacheComputeGeometry(uint64 capacity, uint64 page_size)
 	return g;
 }
 
+/* Where the buffer header of a slot is. */
+uint64
+PCacheHeaderOffset(const PCacheSuperblock *sb, uint64 slot)
+{
+	return PCacheComputeGeometry(sb->capacity, PCACHE_ALIGNMENT).headers_offset +
+		slot * PCACHE_HEADER_SIZE;
+}
+
 /*
  * Lock the pool, or one that is being created, or wait a while for who has it.
  *
