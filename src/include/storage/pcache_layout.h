@@ -15,7 +15,7 @@
  *		8 KiB + 192		how a process died that may have overwritten pages
  *		8 KiB + 256		what was last seen of the cluster (two slots)
  *		8 KiB + 512		whether read errors were ignored
- *		8 KiB + 520		where a prepared transaction was rolled back
+ *		8 KiB + 520		where transactions were aborted on one timeline only
  *		8 KiB + 528		whether files were not synced
  *		12 KiB			memory errors that processes died of
  *		2 MiB			descriptor array, one cache line per slot: the ledger

@@ -178,6 +178,58 @@ kill_all($reader);
 start_warm($reader, 'a standby that reads an archive', at_least => 300);
 kill_all($reader);
 
+# ---------------------------------------------------------------- back to the timeline before
+# A standby is promoted, and another one follows it.  What was running then is void on the new
+# timeline, and goes on at the old primary, to which the other one returns.
+{
+	my $name = 'back to the timeline before';
+	my $fork = standby_of('fork', $primary);
+	my $psql = $primary->background_psql('postgres');
+	my $back;
+	my $code = sub {
+		my ($node) = @_;
+
+		replayed($node, $lsn);
+		return $node->safe_psql('postgres', 'SELECT count(*) FROM h3');
+	};
+
+	$primary->safe_psql('postgres', 'CREATE TABLE h3 (id int)');
+	$psql->query('BEGIN; INSERT INTO h3 VALUES (3)');
+	$primary->safe_psql('postgres', 'INSERT INTO x VALUES (0)');
+	$primary->safe_psql('postgres', 'CHECKPOINT');
+	$lsn = written_lsn($primary);
+	replayed($fork, $lsn);
+	$fork->backup('b');
+	# the primary's archive is not to have the new timeline
+	$fork->append_conf('postgresql.conf', 'archive_mode = off');
+	$fork->restart;
+	$back = standby_of('back', $fork);
+	replayed($back, $lsn);
+	$back->safe_psql('postgres', 'CHECKPOINT');
+	warm_pages($back);
+	is($back->safe_psql('postgres', 'SELECT count(*) FROM h3'), 0, "$name: the transaction is running");
+	$fork->promote;
+	# says what is running
+	$fork->safe_psql('postgres', 'CHECKPOINT');
+	replayed($back, written_lsn($fork));
+	is($back->safe_psql('postgres', 'SELECT count(*) FROM h3; SELECT t_infomask & 768, lsn < redo_lsn FROM heap_page_items(get_raw_page(\'h3\', 0)), page_header(get_raw_page(\'h3\', 0)), pg_control_checkpoint();
+SELECT isdirty FROM pg_buffercache WHERE relfilenode = pg_relation_filenode(\'h3\')'), "0\n512|t\nf", "$name: a row with the hint that it is void, in a clean page");
+	pause_for_sighting();
+	kill_all($_) for $back, $fork;
+	$psql->query('COMMIT');
+	$psql->quit;
+	$lsn = written_lsn($primary);
+	$back->append_conf('postgresql.conf', "recovery_target_timeline = 1\nprimary_conninfo = '" . $primary->connstr . "'");
+	$right = oracle($back, code => $code);
+	is($right, 1, "$name: a row without the library");
+	$offset = log_offset($back);
+	$back->start;
+	is($code->($back), $right, "$name: contents are right");
+	$outcome = start_outcome($back, $offset);
+	like($outcome->{reason} // "warm, kept $outcome->{kept}", qr/^a prepared transaction was rolled back, or a timeline began, at /, "$name: cold");
+	kill_all($back);
+}
+
 # ---------------------------------------------------------------- another timeline
 # Three standbys.  The first two replay more than the last one, which is promoted.  The first
 # one has received all of that when a snapshot of its files is made, and has replayed it when
@@ -231,7 +283,7 @@ $next->safe_psql('postgres', q{COMMIT PREPARED 'x'});
 $next->safe_psql('postgres', 'SELECT pg_switch_wal()');
 replay_until($next);
 for my $case ([ $lagging, 'h1', 0, qr/^recovery has to reach \S+ only, the pool's server last saw / ],
-	[ $ahead, 'h2', 1, qr/^a prepared transaction was rolled back before / ])
+	[ $ahead, 'h2', 1, qr/^a prepared transaction was rolled back, or a timeline began, at / ])
 {
 	my ($node, $table, $rows, $reason) = @$case;
 	my $name = 'another timeline, ' . $node->name;

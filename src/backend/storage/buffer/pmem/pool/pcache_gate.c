@@ -379,8 +379,8 @@ GateRecovery(const PCacheGateFacts *facts)
 }
 
 /*
- * May a page have the hint that a prepared transaction was rolled back, which is not so
- * on the timeline that recovery is going to follow?
+ * May a page have the hint that a transaction was aborted, which is not so on the timeline
+ * that recovery is going to follow?  See pcache_prepared.c.
  */
 static PCacheVerdict
 GatePrepared(const PCacheGateFacts *facts)
@@ -388,7 +388,7 @@ GatePrepared(const PCacheGateFacts *facts)
 	if (facts->rolled_back_at < facts->control->checkPointCopy.redo)
 		return warm;
 	return PCacheRefuse(PCACHE_COLD_TIMELINE,
-						_("a prepared transaction was rolled back before %X/%X, and recovery may follow a timeline where it was not"),
+						_("a prepared transaction was rolled back, or a timeline began, at %X/%X, and recovery may follow one where that is not so"),
 						LSN_FORMAT_ARGS(facts->rolled_back_at));
 }
 
@@ -603,8 +603,8 @@ PCacheSetPageFacts(PCachePageFacts *facts, const PCacheSuperblock *sb,
  * What is changed without an LSN are hints, and these are true of the page whatever
  * becomes of the WAL: a hint about a transaction is set when its commit is durable, or
  * when the page's own LSN is beyond that commit, which then is before redo.  One that a
- * transaction was aborted is set at once, and true unless it was prepared (see
- * pcache_prepared.c): without its WAL it is aborted as well.  Whether the files and WAL
+ * transaction was aborted is set at once, and true of each timeline but for two cases that
+ * pcache_prepared.c notes: without its WAL it is aborted as well.  Whether the files and WAL
  * were put back to where that was not yet so, the gates have asked.
  * An index's hint that an entry is dead may be set before the commit is durable, but
  * with the page locked until it is dirty.  A page that is locked or dirty has no entry,
