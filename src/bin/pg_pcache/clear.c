@@ -221,7 +221,7 @@ PunchAndAllocate(const Rebuild *r, const PCacheByteRange *range)
 }
 
 /*
- * Around the time at which the note of a fault is not there, the pool must be
+ * Around the time at which notes that speak against the pool are not there, it must be
  * cold: set this state in the superblocks that can be written to.
  */
 static void
@@ -240,17 +240,17 @@ SetStateAvoiding(Rebuild *r, uint32 state)
 }
 
 /*
- * Sectors with a note at an offset may have been exchanged.  If they could not be read
- * before, nobody knows what it said: now it is damaged.
+ * Sectors with notes may have been exchanged.  If they could not be read before, nobody
+ * knows what these said: now they say whatever speaks against the pool.  What was
+ * last seen of the cluster is damaged as well.
  */
 static void
-RestoreNote(const Rebuild *r, const PCacheByteRange *range,
-			const SavedSectors *saved, uint64 offset, uint64 length)
+RestoreNotes(const Rebuild *r, const PCacheByteRange *range, const SavedSectors *saved)
 {
 	for (uint64 done = 0; done < saved->length; done += SECTOR_SIZE)
 	{
-		uint64		start = Max(range->offset + done, offset);
-		uint64		end = Min(range->offset + done + SECTOR_SIZE, offset + length);
+		uint64		start = Max(range->offset + done, PCACHE_SUSPECT_OFFSET);
+		uint64		end = Min(range->offset + done + SECTOR_SIZE, PCACHE_NOTES_END);
 
 		if (saved->readable[done / SECTOR_SIZE] || start >= end)
 			continue;
@@ -291,7 +291,7 @@ ClearBadBlocks(Rebuild *r)
 	{
 		const PCacheByteRange *range = &list.ranges[i];
 		bool		note = usable && !r->options->reset &&
-			RangesOverlap(range, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
+			RangesOverlap(range, PCACHE_SUSPECT_OFFSET, PCACHE_NOTES_END - PCACHE_SUSPECT_OFFSET);
 		uint32		state = RebuildSuperblock(r)->state;
 		SavedSectors saved;
 
@@ -323,7 +323,7 @@ ClearBadBlocks(Rebuild *r)
 		RebuildStep("put-back");
 		if (note)
 		{
-			RestoreNote(r, range, &saved, PCACHE_SUSPECT_OFFSET, sizeof(PCacheSuspect));
+			RestoreNotes(r, range, &saved);
 			RebuildStep("note-restored");
 			SetStateAvoiding(r, state);
 			RebuildStep("unmarked-for-note");

@@ -349,6 +349,29 @@ $offset = log_offset($node);
 starts('memory error', 'warm', $kept - 1);
 unlike(slurp_file($node->logfile, $offset), qr/has bad blocks/, 'memory error: the server uses all slots again');
 
+# A bad block in each sector with notes: what they said is not known any more, so it is the
+# worst that they could have said.
+for my $case ([ 'how a process died', 8192 + 192, 64, qr/may have overwritten cached pages before/ ],
+	[ 'read errors, and others', 8192 + 512, 24, qr/^pages may have been read with "zero_damaged_pages" or / ])
+{
+	my ($name, $at, $length, $reason) = @$case;
+
+	$name = "bad block in notes, $name";
+	put_all_back($saved);
+	# what is cleared reads as zeros
+	write_bytes($pool, $at, pack('Q', 1));
+	{
+		local $ENV{PG_PCACHE_BAD_BLOCKS} = ($at - $at % 512) . ':512';
+		$result = verb_json($node, 'rebuild');
+	}
+	is($result->{rc}, 2, "$name: rebuild says that it will be cold") or diag($result->{stderr});
+	is(read_bytes($pool, $at, $length), "\xff" x $length, "$name: all of them are set");
+	$verdict = verify_json($node);
+	is($verdict->{next_start}, 'cold', "$name: cold");
+	like($verdict->{detail} // '', $reason, "$name: for the right reason");
+	starts($name, 'cold');
+}
+
 # One that stays bad.
 put_all_back($saved);
 {
