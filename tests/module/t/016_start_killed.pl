@@ -80,5 +80,21 @@ for my $case ([ 'cut off', sub { truncate $pool, $_[0] or die } ],
 	cmp_ok($outcome->{kept} // 0, '>', 0, "$name: the rest is kept");
 }
 
+# ---------------------------------------------------------------- a larger pool
+# The server was killed, and a start that is cold for another reason makes the pool larger.
+answers();
+pause_for_sighting();
+kill_all($node);
+set('shared_buffers', '40MB');
+set('restore_command', "'false'");
+append_to_file($node->data_dir . '/recovery.signal', '');
+kill_start($node, 'a larger pool', 'PCacheSuperblockAdopt');
+is(read_superblock($pool)->{capacity}, 5120, 'a larger pool: it is larger');
+is(read_superblock($pool)->{state}, STATE_EMPTY, 'a larger pool: no header is where the server had it');
+unlink $node->data_dir . '/recovery.signal';
+$outcome = starts_right('a larger pool');
+is($outcome->{start}, 'cold', 'a larger pool: cold');
+like($outcome->{reason} // '', qr/^the pool is empty$/, 'a larger pool: for the right reason');
+
 $node->stop;
 done_testing();

@@ -180,7 +180,12 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 	free(blocks.holes.ranges);
 	if (!done)
 		return false;
-	sb->state = state;
+
+	/*
+	 * Of a pool that is dirty and not kept, the headers are not moved, nor
+	 * are they any more where a pool of this size has them.
+	 */
+	sb->state = state == PCACHE_STATE_DIRTY ? PCACHE_STATE_EMPTY : state;
 	if (!PCacheSuperblockStore(&pool->map, sb))
 	{
 		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
