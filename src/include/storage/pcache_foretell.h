@@ -55,6 +55,9 @@ extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 							  const PCacheMediaReport *media, uint64 nbuffers,
 							  bool always, PCacheError *err);
+extern PCacheVerdict PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
+									  uint64 system_identifier,
+									  const PCacheVerdict *verdict);
 extern void PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err);
 extern void PCacheSetTooSmall(const PCachePool *pool, uint64 capacity,
 							  uint64 nbuffers, const PCacheError *why,

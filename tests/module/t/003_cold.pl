@@ -167,6 +167,20 @@ for my $case ([ 'nothing kept', 'immediate', 'cold', 'off', qr/^the server was n
 	cold_start($node, $reason, "start cut off, $name");
 	end_command($pid);
 }
+
+# And if the start was killed when the ledger was still that of the last stop.
+fill_and_stop();
+patch_superblock(pool_file($node), starts_from => 1);
+{
+	my $cut_off = qr/^the last start with persistent cache pool "[^"]*" did not become ready$/;
+	my $name = 'start cut off early, pcache.required';
+	my $foretold = verify_json($node);
+
+	is($foretold->{next_start}, 'cold', "$name: foretold");
+	like($foretold->{detail}, $cut_off, "$name: and why");
+	cold_start($node, $cut_off, $name);
+	warm_restart($node, "$name, and then");
+}
 $node->append_conf('postgresql.conf', q{pcache.required = off
 restore_command = ''});
 

@@ -143,6 +143,29 @@ WHERE relfilenode = pg_relation_filenode('t_toast') AND relforknumber = 0 AND NO
 	start_warm($node, $name, at_least => 300);
 }
 
+# ---------------------------------------------------------------- starts that are cut off
+# One that keeps pages and is killed while it recovers is judged again.  After two of them a
+# start with pcache.required, which cannot do without the pool, is cold.
+work();
+kill_seen($node);
+$node->append_conf('postgresql.conf', qq{pcache.required = on
+restore_command = 'echo \$\$ > $data/../waiting; exec sleep 600'});
+append_to_file("$data/standby.signal", '');
+for my $k (1, 2)
+{
+	unlink "$data/../waiting";
+	$offset = log_offset($node);
+	start_nowait($node);
+	my $command = wait_for_line("$data/../waiting");
+	is(start_outcome($node, $offset)->{start}, 'warm', "start $k that is cut off: warm");
+	kill_all($node);
+	kill 'KILL', $command if (eval { slurp_file("/proc/$command/cmdline") } // '') =~ /^sleep\0/;
+}
+unlink "$data/standby.signal";
+is(foretold()->{next_start}, 'cold', 'two starts cut off: foretold');
+cold_start($node, qr/^the last start with persistent cache pool "[^"]*" did not become ready$/, 'two starts cut off');
+$node->append_conf('postgresql.conf', "pcache.required = off\nrestore_command = ''");
+
 # ---------------------------------------------------------------- one process
 work();
 $right = contents($node) =~ s/^t_(unlogged|seq).*\n//mgr;

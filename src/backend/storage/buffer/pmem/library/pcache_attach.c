@@ -280,6 +280,8 @@ AttachPool(PCacheError *err)
 
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 		PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
+	if (!IsCrashRestart())
+		PCacheStart.verdict = PCacheCutOffGate(pool, sb, GetSystemIdentifier(), &PCacheStart.verdict);
 	/* before a page is looked at, which fills the hole that it is in */
 	PCachePoolListHoles(pool, &facts->holes);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_DIRTY)

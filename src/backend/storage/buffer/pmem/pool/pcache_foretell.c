@@ -64,8 +64,9 @@ PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err)
 /*
  * A start that had kept pages of the pool did not get as far as to accept
  * connections.  If these pages were the reason, the next one would end in the same way.
- * So this one goes without, and makes the pool empty for those after it.  In mode
- * always a server may be killed while it recovers, so that has to happen twice.
+ * So this one goes without, and makes the pool empty for those after it, or is cold if
+ * it must not do without, see PCacheCutOffGate().  In mode always a server may be killed
+ * while it recovers, so that has to happen twice.
  */
 bool
 PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
@@ -80,6 +81,21 @@ PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 	PCacheSetHint(err, _("A start that finds this goes without the pool, unless \"%s\" is on, and the one after it uses the pool again, cold."),
 				  PCacheSetting("required"));
 	return true;
+}
+
+/*
+ * The same as a gate, for a start with pcache.required: verdict is that of the gates before
+ * this one.
+ */
+PCacheVerdict
+PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
+				 uint64 system_identifier, const PCacheVerdict *verdict)
+{
+	PCacheError err;
+
+	if (verdict->refusal == PCACHE_WARM && PCacheWasCutOff(pool, sb, system_identifier, &err))
+		return PCacheRefuse(PCACHE_COLD_ATTACHING, "%s", err.message);
+	return *verdict;
 }
 
 /* Too much of the pool's media is bad. */
@@ -308,6 +324,9 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		  PCacheWasCutOff(pool, sb, facts->control->system_identifier, err))))
 		return;
 	judged = JudgeAfter(superblocks, facts, event);
+	/* a server that is shut down cleanly says that it was not cut off */
+	if (event != PCACHE_NEXT_RESTART)
+		judged = PCacheCutOffGate(pool, sb, facts->control->system_identifier, &judged);
 
 	/* of a pool that is too damaged the server makes a new one */
 	formatted = superblocks->source == PCACHE_SB_NONE ||
