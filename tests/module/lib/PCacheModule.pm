@@ -59,6 +59,7 @@ our @EXPORT = (
 	  wait_for_line
 	  kill_backend
 	  single_user
+	  on_machine
 	));
 
 =pod
@@ -357,6 +358,23 @@ sub single_user
 	  or die "single-user mode failed: $err";
 	unlike($err, qr/persistent cache: (kept|saved)/, 'single-user mode has no pool');
 	return;
+}
+
+# Run code on another machine than this one, as shims/machine.c has it, with the variables
+# that it reads.  A server that is started there stays there.
+my $machine;
+
+sub on_machine
+{
+	my ($variables, $code) = @_;
+
+	if (!defined $machine)
+	{
+		$machine = PostgreSQL::Test::Utils::tempdir() . '/machine.so';
+		system_or_bail('cc', '-O2', '-shared', '-fPIC', '-o' => $machine, "$ENV{PCACHE_ROOT}/tests/module/shims/machine.c", '-ldl');
+	}
+	local %ENV = (%ENV, %$variables, LD_PRELOAD => $machine);
+	return $code->();
 }
 
 # Stop the node, and see whether it has saved what was valid, given as a number of

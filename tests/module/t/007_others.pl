@@ -170,6 +170,20 @@ for my $huge ('off', 'try', 'on')
 	# the segment is made and arranged anew
 	is_deeply([ huge_rest(kill_backend($node)) ], [ $told, $mapped ], "huge_pages = $huge: the same after a crash restart");
 }
+
+# A kernel before Linux 5.16 with huge pages.
+$node->append_conf('postgresql.conf', "huge_pages = try\nmin_dynamic_shared_memory = 256MB");
+$node->stop;
+$offset = log_offset($node);
+on_machine({ MACHINE_HUGE_PAGES => 1 }, sub { $node->start });
+is(start_outcome($node, $offset)->{start}, 'warm', 'huge pages, old kernel: warm');
+my ($old_told, $old_mapped) = huge_rest($offset);
+cmp_ok($old_told, '>=', 256, "huge pages, old kernel: $old_told MB of the segment are moved");
+is($old_mapped, $old_told, '... and mapped');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM big'), 20000, '... and the server works');
+is_deeply([ huge_rest(kill_backend($node)) ], [ $old_told, $old_mapped ], '... also after a crash restart');
+$node->append_conf('postgresql.conf', 'min_dynamic_shared_memory = 0');
+$node->restart;
 SKIP:
 {
 	skip 'io_uring with direct I/O is not in this version', 1 if major() < 18;

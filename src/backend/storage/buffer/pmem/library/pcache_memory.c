@@ -80,10 +80,10 @@ PCacheTurnHugePagesOffAgain(void)
  * Map memory in huge pages, of which length is a multiple: those that are reserved for
  * hugetlbfs, as the server would have used.  If there are not enough, and it insists
  * on some, such as a pool on tmpfs has, which takes more time at each start.  Returns
- * NULL if there are none.
+ * NULL if there are none, and the file that they belong to.
  */
 static char *
-MapHugePages(const PCachePool *pool, Size length)
+MapHugePages(const PCachePool *pool, Size length, int *fd)
 {
 	PCachePool	rest = {.fs_kind = PCACHE_FS_TMPFS};
 	PCacheError ignored;
@@ -107,8 +107,7 @@ MapHugePages(const PCachePool *pool, Size length)
 				(void) PCacheUnmap(&rest.map);
 		}
 	}
-	if (rest.fd >= 0)
-		close(rest.fd);
+	*fd = rest.fd;
 	return base == MAP_FAILED ? NULL : base;
 }
 
@@ -123,26 +122,36 @@ MovePart(const PCachePool *pool, char *from, char *to)
 	char	   *start = (char *) TYPEALIGN(PCACHE_ALIGNMENT, from);
 	char	   *end = (char *) TYPEALIGN_DOWN(PCACHE_ALIGNMENT, to);
 	Size		length = end > start ? end - start : 0;
-	char	   *huge = length > 0 ? MapHugePages(pool, length) : NULL;
+	Size		moved = 0;
+	int			fd = -1;
+	char	   *huge = length > 0 ? MapHugePages(pool, length, &fd) : NULL;
 	char	   *old;
 
-	if (huge == NULL)
-		return 0;
-	memcpy(huge, start, length);
-
-	/* once more, to have an address by which these pages are given back */
-	old = mremap(start, 0, length, MREMAP_MAYMOVE);
-	if (mremap(huge, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED)
+	if (huge != NULL)
 	{
+		memcpy(huge, start, length);
+
+		/* once more, to have an address by which these pages are given back */
+		old = mremap(start, 0, length, MREMAP_MAYMOVE);
+
+		/*
+		 * Not by mremap(): before Linux 5.16 it does not move huge pages, and
+		 * has unmapped the target by the time that it says so.
+		 */
+		if (old != MAP_FAILED &&
+			mmap(start, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
+		{
+			moved = length;
+			(void) madvise(old, length, MADV_REMOVE);
+			(void) munmap(old, length);
+		}
+		else if (old != MAP_FAILED)
+			(void) mremap(old, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, start);
 		(void) munmap(huge, length);
-		length = 0;
 	}
-	if (old == MAP_FAILED)
-		return length;
-	if (length > 0)
-		(void) madvise(old, length, MADV_REMOVE);
-	(void) munmap(old, end - start);
-	return length;
+	if (fd >= 0)
+		close(fd);
+	return moved;
 }
 
 /* Where is the mapping that an address belongs to? */
@@ -199,20 +208,19 @@ CoverReservation(const PCachePool *pool, const PCacheSuperblock *sb, char *block
 	Size		align = pool->fs_kind == PCACHE_FS_HUGETLBFS ? pool->page_size : BLCKSZ;
 	char	   *start = (char *) TYPEALIGN(align, blocks);
 	char	   *end = (char *) TYPEALIGN_DOWN(align, blocks + (Size) NBuffers * BLCKSZ);
-	void	   *mapped;
+	off_t		offset = TYPEALIGN_DOWN(align, sb->blocks_offset);
+	void	   *trial;
 
 	if (end <= start)
 		return;
 	(void) madvise(start, end - start, MADV_DONTDUMP);
-	mapped = mmap(NULL, end - start, PROT_READ, MAP_SHARED, pool->fd,
-				  TYPEALIGN_DOWN(align, sb->blocks_offset));
-	if (mapped == MAP_FAILED)
+	/* what fails elsewhere leaves the reservation as it is; see MovePart() */
+	trial = mmap(NULL, end - start, PROT_READ, MAP_SHARED, pool->fd, offset);
+	if (trial == MAP_FAILED)
 		return;
-	if (mremap(mapped, end - start, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED)
-	{
-		(void) munmap(mapped, end - start);
+	(void) munmap(trial, end - start);
+	if (mmap(start, end - start, PROT_READ, MAP_SHARED | MAP_FIXED, pool->fd, offset) == MAP_FAILED)
 		return;
-	}
 	(void) madvise(start, end - start, MADV_DONTDUMP);
 	cover = start;
 	cover_length = end - start;

@@ -1,0 +1,117 @@
+/*-------------------------------------------------------------------------
+ *
+ * machine.c
+ *	  Another machine than this one, for a server and for pg_pcache.
+ *
+ * Preloaded with LD_PRELOAD by on_machine() of PCacheModule.pm.  It reads its
+ * environment:
+ *		MACHINE_FILES
+ *			a directory: what is opened by fopen() is looked for there first.
+ *		MACHINE_HUGE_PAGES
+ *			there are huge pages for whoever asks for them, which are small ones in
+ *			fact, and mremap() treats all memory as it treats huge pages before Linux
+ *			5.16: it unmaps the target, and fails.  How much memory such a file has
+ *			is said when it is closed.
+ *		MACHINE_ALLOCATE_MS
+ *			so many milliseconds pass before a part of a file is allocated.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  tests/module/shims/machine.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#define _GNU_SOURCE
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+FILE *
+fopen(const char *path, const char *mode)
+{
+	FILE	   *(*next) (const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
+	const char *files = getenv("MACHINE_FILES");
+	char		there[4096];
+
+	if (files != NULL && path[0] == '/')
+	{
+		snprintf(there, sizeof(there), "%s%s", files, path);
+		if (access(there, R_OK) == 0)
+			path = there;
+	}
+	return next(path, mode);
+}
+
+FILE *
+fopen64(const char *path, const char *mode)
+{
+	return fopen(path, mode);
+}
+
+static int	huge_fd = -1;
+
+int
+memfd_create(const char *name, unsigned int flags)
+{
+	if (getenv("MACHINE_HUGE_PAGES") == NULL)
+		return syscall(SYS_memfd_create, name, flags);
+	huge_fd = syscall(SYS_memfd_create, name, flags & MFD_CLOEXEC);
+	return huge_fd;
+}
+
+int
+close(int fd)
+{
+	struct stat st;
+
+	if (fd >= 0 && fd == huge_fd && fstat(fd, &st) == 0)
+	{
+		fprintf(stderr, "machine: %lld MB in huge pages\n", (long long) st.st_blocks >> 11);
+		huge_fd = -1;
+	}
+	return syscall(SYS_close, fd);
+}
+
+void *
+mremap(void *old, size_t old_size, size_t new_size, int flags,...)
+{
+	va_list		args;
+	void	   *target;
+
+	va_start(args, flags);
+	target = (flags & MREMAP_FIXED) != 0 ? va_arg(args, void *) : NULL;
+	va_end(args);
+	if (target != NULL && getenv("MACHINE_HUGE_PAGES") != NULL)
+	{
+		munmap(target, new_size);
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	return (void *) syscall(SYS_mremap, old, old_size, new_size, flags, target);
+}
+
+int
+posix_fallocate(int fd, off_t offset, off_t length)
+{
+	const char *ms = getenv("MACHINE_ALLOCATE_MS");
+	int			(*next) (int, off_t, off_t) = dlsym(RTLD_NEXT, "posix_fallocate");
+
+	if (ms != NULL)
+		usleep(atoi(ms) * 1000);
+	return next(fd, offset, length);
+}
+
+int
+posix_fallocate64(int fd, off_t offset, off_t length)
+{
+	return posix_fallocate(fd, offset, length);
+}
