@@ -171,7 +171,8 @@ for my $huge ('off', 'try', 'on')
 	is_deeply([ huge_rest(kill_backend($node)) ], [ $told, $mapped ], "huge_pages = $huge: the same after a crash restart");
 }
 
-# A kernel before Linux 5.16 with huge pages.
+# A kernel before Linux 5.16 with huge pages, and memory of the server that nobody has used
+# yet: nothing is moved there that was not there.
 $node->append_conf('postgresql.conf', "huge_pages = try\nmin_dynamic_shared_memory = 256MB");
 $node->stop;
 $offset = log_offset($node);
@@ -181,6 +182,9 @@ my ($old_told, $old_mapped) = huge_rest($offset);
 cmp_ok($old_told, '>=', 256, "huge pages, old kernel: $old_told MB of the segment are moved");
 is($old_mapped, $old_told, '... and mapped');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM big'), 20000, '... and the server works');
+my ($copied, $old_log) = (0, slurp_file($node->logfile, $offset));
+$copied += $1 while $old_log =~ /^machine: (\d+) MB in huge pages$/mg;
+cmp_ok($copied, '<', 64, "... of which $copied MB were copied");
 is_deeply([ huge_rest(kill_backend($node)) ], [ $old_told, $old_mapped ], '... also after a crash restart');
 $node->append_conf('postgresql.conf', 'min_dynamic_shared_memory = 0');
 $node->restart;

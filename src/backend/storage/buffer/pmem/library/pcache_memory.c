@@ -112,6 +112,54 @@ MapHugePages(const PCachePool *pool, Size length, int *fd)
 }
 
 /*
+ * Is a part of the mapping that an address belongs to swapped out?  If that is unknown,
+ * it may be.
+ */
+static bool
+IsSwapped(const char *address)
+{
+	FILE	   *smaps = fopen("/proc/self/smaps", "r");
+	char		line[MAXPGPATH + 128];
+	unsigned long low;
+	unsigned long high;
+	unsigned long kb = 1;
+	bool		is_there = false;
+
+	while (smaps != NULL && fgets(line, sizeof(line), smaps) != NULL)
+	{
+		if (sscanf(line, "%lx-%lx", &low, &high) == 2)
+			is_there = low <= (unsigned long) address && (unsigned long) address < high;
+		else if (is_there && sscanf(line, "Swap: %lu kB", &kb) == 1)
+			break;
+	}
+	if (smaps != NULL)
+		fclose(smaps);
+	return kb > 0;
+}
+
+/*
+ * Copy a part of the segment to memory that is all zeros.  Pages that nobody has used, of
+ * which min_dynamic_shared_memory has many, would take memory if they were read.
+ */
+static void
+CopyUsed(char *to, char *from, Size length)
+{
+	Size		page_size = sysconf(_SC_PAGESIZE);
+	unsigned char *used = malloc(length / page_size);
+	bool		is_known = used != NULL && mincore(from, length, used) == 0;
+
+	for (Size i = 0; is_known && i < length / page_size; i++)
+	{
+		if ((used[i] & 1) != 0)
+			memcpy(to + i * page_size, from + i * page_size, page_size);
+	}
+	/* mincore() does not tell those apart that are swapped out */
+	if (!is_known || IsSwapped(from))
+		memcpy(to, from, length);
+	free(used);
+}
+
+/*
  * Move a part of the segment into huge pages, at the same addresses.  There is only
  * this process, and its signal handlers store nothing there.  Returns how many bytes
  * were moved.
@@ -129,7 +177,7 @@ MovePart(const PCachePool *pool, char *from, char *to)
 
 	if (huge != NULL)
 	{
-		memcpy(huge, start, length);
+		CopyUsed(huge, start, length);
 
 		/* once more, to have an address by which these pages are given back */
 		old = mremap(start, 0, length, MREMAP_MAYMOVE);
