@@ -35,7 +35,7 @@ sub has { my ($name) = @_; return -e "$libdir/$name.so" }
 my @found = grep { has($_->[0]) } @LIBRARIES;
 my @names = map { $_->[0] } @found;
 my $node = module_node('main', standby => 1, conf => join("\n", '', map { $_->[1] } @found) . "\n");
-my $valid;
+my ($valid, $offset);
 
 cmp_ok(scalar @found, '>=', 3, "libraries: @names");
 
@@ -106,6 +106,22 @@ $node->restart;
 kill_backend($node);
 all_work('after a crash restart');
 warm_restart($node, 'after a crash restart');
+
+# One that was there first and looks at faults: what the CPU has raised comes to it as if
+# pg_pcache was not there.
+preload($ENV{PCACHE_STRANGER}, 'pg_pcache');
+$node->safe_psql('postgres', "CREATE FUNCTION stranger_fault() RETURNS void AS '$ENV{PCACHE_STRANGER}' LANGUAGE C");
+$node->stop;
+{
+	local $ENV{STRANGER} = 'faults';
+	$node->start;
+}
+$offset = log_offset($node);
+isnt(query_broken_server($node, 'SELECT stranger_fault()'), 0, 'a fault: the session ends');
+$node->wait_for_log(qr/persistent cache: starting cold/, $offset);
+wait_until_back($node);
+like(slurp_file($node->logfile, $offset), qr/^stranger: signal 11 of the CPU at 0x1238$/m, 'a fault: a handler that was there first learns all of it');
+like(start_outcome($node, $offset)->{reason}, qr/was terminated by signal 11: /, 'a fault: cold');
 
 $node->stop;
 done_testing();

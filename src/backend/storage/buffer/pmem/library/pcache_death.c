@@ -88,6 +88,17 @@ NoteMemoryError(const siginfo_t *info)
 		(void) PCacheNoteMemoryError(map, offset, size);
 }
 
+/*
+ * Was the signal raised by the instruction that was interrupted, and not sent by a
+ * process, nor by the kernel for another reason?
+ */
+static bool
+IsRaisedByCpu(int signo, const siginfo_t *info)
+{
+	return info->si_code > 0 && signo != SIGSYS &&
+		!(signo == SIGBUS && info->si_code == BUS_MCEERR_AO);
+}
+
 /* Leave the note, and then do what would have been done without us. */
 static void
 HandleFault(int signo, siginfo_t *info, void *context)
@@ -100,8 +111,13 @@ HandleFault(int signo, siginfo_t *info, void *context)
 	while (fault_signals[i] != signo)
 		i++;
 	(void) sigaction(signo, &server_actions[i], NULL);
-	/* which is blocked until we have returned */
-	(void) raise(signo);
+
+	/*
+	 * What the CPU has raised comes once more when we return.  Then the
+	 * kernel's log and the core say where, as they would without us.
+	 */
+	if (!IsRaisedByCpu(signo, info))
+		(void) raise(signo);	/* it is blocked until we have returned */
 }
 
 /*
