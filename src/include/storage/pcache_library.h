@@ -101,6 +101,7 @@ typedef struct PCacheLibraryFacts
 } PCacheLibraryFacts;
 
 /* pcache_shared.c */
+extern bool PCacheIsPreloaded;	/* PCacheLibrary is NULL until the start */
 extern PCachePool PCacheThePool;
 extern PCacheLibraryControl *PCacheLibrary;
 extern PCacheLibraryStart PCacheStart;

@@ -89,6 +89,23 @@ SKIP:
 	preload('pg_pcache', @names);
 }
 
+# One that does not call the hook of others at the start, and one that calls none.
+preload('pg_pcache', $ENV{PCACHE_STRANGER});
+{
+	local $ENV{STRANGER} = 'startup';
+	change_tables($node);
+	warm_restart($node, 'pg_pcache, then one that has its own start');
+	$ENV{STRANGER} = 'startup request';
+	$offset = log_offset($node);
+	$node->restart;
+	$node->wait_for_log(qr/WARNING:  another library in "shared_preload_libraries" does not call the hooks of pg_pcache/, $offset);
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_pcache');
+	like($node->safe_psql('postgres', 'SELECT last_start_detail FROM pg_pcache_pool'), qr/does not call the hooks of pg_pcache/, 'pg_pcache, then one that calls no hook: the view says so');
+	like($node->safe_psql('postgres', q{SELECT detail FROM pg_pcache_next_start()}), qr/does not call the hooks/, '... and of the next start');
+}
+preload('pg_pcache', @names);
+$node->restart;
+
 # Pages that pg_buffercache evicts are not saved.
 SKIP:
 {

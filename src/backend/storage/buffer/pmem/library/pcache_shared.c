@@ -14,6 +14,7 @@
 
 #include "storage/pcache_library.h"
 
+bool		PCacheIsPreloaded = false;
 PCachePool	PCacheThePool = {.fd = -1};
 PCacheLibraryControl *PCacheLibrary = NULL;
 PCacheLibraryStart PCacheStart;

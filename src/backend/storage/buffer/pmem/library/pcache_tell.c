@@ -35,15 +35,17 @@ PersistentCacheEnabled(void)
 const char *
 PersistentCacheUnavailable(void)
 {
-	if (PCacheLibrary == NULL)
+	if (!PCacheIsPreloaded)
 		return _("pg_pcache is not in \"shared_preload_libraries\"");
+	if (PCacheLibrary == NULL && pcache_mode != PERSISTENT_CACHE_OFF)
+		return _("another library in \"shared_preload_libraries\" does not call the hooks of pg_pcache");
 	return PCacheStart.verdict.refusal == PCACHE_UNAVAILABLE ? PCacheStart.verdict.why.message : NULL;
 }
 
 const char *
 PersistentCacheModeName(void)
 {
-	return PCacheLibrary == NULL ? "off" : GetConfigOption("pcache.mode", false, false);
+	return !PCacheIsPreloaded ? "off" : GetConfigOption("pcache.mode", false, false);
 }
 
 /* All that is known of the cache.  Only if PersistentCacheEnabled(). */
@@ -195,7 +197,7 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	};
 	PCacheNextConfig config;
 
-	if (pcache_mode == PERSISTENT_CACHE_OFF || PCacheLibrary == NULL)
+	if (pcache_mode == PERSISTENT_CACHE_OFF || !PCacheIsPreloaded)
 	{
 		*verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
 		return;
@@ -212,6 +214,8 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	else
 	{
 		*verdict = PCacheStart.verdict;
+		if (PCacheLibrary == NULL)
+			PCacheSetError(&verdict->why, "%s", PersistentCacheUnavailable());
 		verdict->refusal = PCACHE_REFUSED;
 		PCacheForetellWithout(&config, verdict);
 	}

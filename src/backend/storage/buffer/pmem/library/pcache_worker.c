@@ -24,6 +24,7 @@
 #include "storage/pcache_allocate.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_stat.h"
 #include "utils/guc.h"
 
 /* How often to look whether the server is ready, in milliseconds. */
@@ -168,6 +169,11 @@ pg_pcache_worker_main(Datum arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
+	if (PCacheLibrary == NULL)
+		ereport(WARNING,
+				(errmsg_internal("%s", PersistentCacheUnavailable()),
+				 errdetail("The server runs without the persistent cache."),
+				 errhint("Put \"pg_pcache\" at the end of \"shared_preload_libraries\".")));
 	if (!PCacheStart.in_use)
 		proc_exit(0);
 	PCacheBeginWatch();

@@ -86,13 +86,9 @@ static const struct config_enum_entry scrub_options[] = {
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
-static void
-RequestSharedMemory(void)
-{
-	if (prev_shmem_request_hook)
-		prev_shmem_request_hook();
-	PCacheOpenForServer();
-}
+/* What other libraries have made of shmem_startup_hook once all were loaded. */
+static shmem_startup_hook_type others_shmem_startup_hook = NULL;
+static bool is_last = false;
 
 /* Other libraries first: they may look at shared memory as the server has made it. */
 static void
@@ -100,7 +96,32 @@ StartSharedMemory(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
+	if (!is_last)
+		PCacheStartServer();
+}
+
+/* The same, after those that were loaded later as well. */
+static void
+StartSharedMemoryLast(void)
+{
+	if (others_shmem_startup_hook)
+		others_shmem_startup_hook();
 	PCacheStartServer();
+}
+
+/*
+ * All libraries are loaded.  One that came later need not call our shmem_startup_hook, so
+ * the server does.
+ */
+static void
+RequestSharedMemory(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	others_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = StartSharedMemoryLast;
+	is_last = true;
+	PCacheOpenForServer();
 }
 
 static bool
@@ -186,6 +207,7 @@ _PG_init(void)
 		return;
 	}
 	DefineSettings();
+	PCacheIsPreloaded = true;
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = RequestSharedMemory;
 	prev_shmem_startup_hook = shmem_startup_hook;
