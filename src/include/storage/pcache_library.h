@@ -196,6 +196,7 @@ extern void PCacheWatchPrepared(void);
 
 /* pcache_server.c */
 extern bool PCacheServerHasOwnCache(PCacheError *err);
+extern bool PCacheIsLoadedTwice(PCacheError *err);
 extern bool PCacheServerIsKnown(PCacheError *err);
 extern void PCacheDescribeHeaders(PCacheHeaderLayout *layout);
 extern bool PCacheHeadersAreKnown(PCacheError *err);

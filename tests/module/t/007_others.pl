@@ -102,6 +102,16 @@ for my $setting ('pcache.mode = sometimes', 'pcache.size = -5', 'pcache.nonsense
 $node->start if !$node->{_pid};
 warm_restart($node, 'after such settings');
 
+# A second copy of the library, as one of a stock server that is preloaded by its path where
+# the patched server preloads its own.
+my $copy = pool_root() . '/pg_pcache.so';
+my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+system_or_bail('cp', "$libdir/pg_pcache.so", $copy);
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache, $copy'");
+$offset = log_offset($node);
+warm_restart($node, 'two copies');
+like(slurp_file($node->logfile, $offset), qr/WARNING:  the library pg_pcache is preloaded twice, from two files, and only the first one is used/, 'two copies: the log says so');
+
 # ---------------------------------------------------------------- memory
 # Buffers for far more than is used: neither they nor the server's own are allocated.
 $node->append_conf('postgresql.conf', "shared_buffers = 128MB\npcache.size = 128MB\nhuge_pages = off\nshared_preload_libraries = 'pg_pcache'");

@@ -59,6 +59,22 @@ PCacheServerHasOwnCache(PCacheError *err)
 }
 
 /*
+ * Does another copy of the library, from another file, have the settings already?  It
+ * would end the server to define them twice.
+ */
+bool
+PCacheIsLoadedTwice(PCacheError *err)
+{
+	const struct config_generic *setting = FindSetting("pcache.mode");
+
+	if (setting == NULL || (setting->flags & GUC_CUSTOM_PLACEHOLDER) != 0)
+		return false;
+	PCacheSetError(err, _("the library pg_pcache is preloaded twice, from two files, and only the first one is used"));
+	PCacheSetHint(err, _("Remove it from \"shared_preload_libraries\" if the server preloads it by itself."));
+	return true;
+}
+
+/*
  * Can the library be used with this server?  Asked before it opens anything.
  */
 bool

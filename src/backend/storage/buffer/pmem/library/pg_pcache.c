@@ -201,7 +201,7 @@ _PG_init(void)
 				(errmsg("pg_pcache does nothing unless it is in \"shared_preload_libraries\"")));
 		return;
 	}
-	if (PCacheServerHasOwnCache(&err))
+	if (PCacheServerHasOwnCache(&err) || PCacheIsLoadedTwice(&err))
 	{
 		PCacheReportError(WARNING, &err);
 		return;
