@@ -21,6 +21,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "storage/pcache_allocate.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
@@ -30,8 +31,8 @@
 /* How often to look whether the server is ready, in milliseconds. */
 #define READY_INTERVAL		100
 
-/* How much is allocated before we look for a signal, in bytes. */
-#define ALLOCATE_AT_ONCE	((uint64) 256 * 1024 * 1024)
+/* How much is allocated before we look whether to stop, in bytes. */
+#define ALLOCATE_AT_ONCE	((uint64) 16 * 1024 * 1024)
 
 /*
  * Is the server ready, as pg_ctl means that?  Without hot_standby that is so once
@@ -51,18 +52,22 @@ IsReady(void)
 	return false;
 }
 
+/*
+ * Is the worker to end?  If the postmaster has died, nobody tells it, and as long as it
+ * lives the next server waits for the pool.
+ */
+static bool
+IsAskedToStop(void)
+{
+	return ShutdownRequestPending != 0 || !PostmasterIsAlive();
+}
+
 /* With a status that has the postmaster start the worker again, unless it stops. */
 static void
 ExitIfRequested(void)
 {
-	if (ShutdownRequestPending)
+	if (IsAskedToStop())
 		proc_exit(1);
-}
-
-static bool
-IsAskedToStop(void)
-{
-	return ShutdownRequestPending != 0;
 }
 
 /*

@@ -1,0 +1,42 @@
+
+# Copyright (c) 2026, the persistent-cache developers
+
+# A machine that has not as much memory as the pool would take, or is slow to give it, and a
+# pool that changes while the server runs: the server starts and runs as one without the
+# library would, and says what is wrong.
+
+use strict;
+use warnings FATAL => 'all';
+
+use Fcntl qw(:flock);
+use PCacheModule;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = module_node('main', conf => "restart_after_crash = on\n");
+my $pool = pool_file($node);
+my ($offset, $outcome);
+
+# How much of the pool's file is allocated, in MB.
+sub allocated { return (stat $pool)[12] / 2048 }
+
+$node->start;
+load_tables($node);
+$node->stop;
+
+# ---------------------------------------------------------------- the postmaster is gone
+# Its worker does not go on to allocate the pool, which the next server waits for.
+unlink $pool or die;
+$node->append_conf('postgresql.conf', 'shared_buffers = 128MB');
+on_machine({ MACHINE_ALLOCATE_MS => 50 }, sub { $node->start });
+kill 'KILL', $node->{_pid};
+{
+	open my $file, '<', $pool or die "could not open $pool: $!";
+	flock $file, LOCK_EX or die "could not lock $pool: $!";
+	cmp_ok(allocated(), '<', 100, 'a postmaster is killed: its worker ends, and has allocated ' . allocated() . ' MB');
+}
+kill_all($node);
+cold_start($node, qr/^the server was not shut down cleanly$/, 'a postmaster is killed');
+
+$node->stop;
+done_testing();
