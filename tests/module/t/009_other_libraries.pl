@@ -106,6 +106,22 @@ preload('pg_pcache', $ENV{PCACHE_STRANGER});
 preload('pg_pcache', @names);
 $node->restart;
 
+# By its path, from a directory that is not in dynamic_library_path.
+if (!is_patched())
+{
+	my $copy = pool_root() . '/pg_pcache.so';
+
+	system_or_bail('cp', "$libdir/pg_pcache.so", $copy);
+	preload($copy);
+	$node->append_conf('postgresql.conf', "dynamic_library_path = '/nonexistent'");
+	$offset = log_offset($node);
+	$node->restart;
+	$node->wait_for_log(qr/persistent cache: the pool has/, $offset);
+	$node->append_conf('postgresql.conf', q{dynamic_library_path = '$libdir'});
+	preload('pg_pcache', @names);
+	$node->restart;
+}
+
 # Pages that pg_buffercache evicts are not saved.
 SKIP:
 {

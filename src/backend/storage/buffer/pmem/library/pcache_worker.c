@@ -13,6 +13,8 @@
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
+
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
@@ -199,18 +201,24 @@ pg_pcache_worker_main(Datum arg)
 
 /*
  * Have the postmaster start the worker, and after a crash restart again.  From
- * _PG_init() only.
+ * _PG_init() only.  The worker is looked for in the file that this is, which need not be
+ * in dynamic_library_path; but older servers have room for a short path only.
  */
 void
 PCacheRegisterWorker(void)
 {
 	BackgroundWorker worker;
+	Dl_info		info;
 
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
 	worker.bgw_restart_time = 1;
-	strlcpy(worker.bgw_library_name, "pg_pcache", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_library_name,
+			dladdr((void *) pg_pcache_worker_main, &info) != 0 &&
+			strlen(info.dli_fname) < sizeof(worker.bgw_library_name) ?
+			info.dli_fname : "pg_pcache",
+			sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, "pg_pcache_worker_main", sizeof(worker.bgw_function_name));
 	strlcpy(worker.bgw_name, "persistent cache", BGW_MAXLEN);
 	strlcpy(worker.bgw_type, "persistent cache", BGW_MAXLEN);
