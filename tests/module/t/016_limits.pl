@@ -38,5 +38,28 @@ kill 'KILL', $node->{_pid};
 kill_all($node);
 cold_start($node, qr/^the server was not shut down cleanly$/, 'a postmaster is killed');
 
+# ---------------------------------------------------------------- the pool is cut off
+# A server that begins anew looks how long the file is by then.
+for my $mode (qw(planned_restart always))
+{
+	my ($sb, $psql, $pid);
+
+	$node->append_conf('postgresql.conf', "pcache.mode = $mode");
+	warm_restart($node, "$mode, before the pool is cut off");
+	$sb = read_superblock($pool);
+	$psql = $node->background_psql('postgres', on_error_stop => 0);
+	$pid = $psql->query('SELECT pg_backend_pid()');
+	$offset = log_offset($node);
+	# who asks for a page that was cut off dies as well
+	truncate $pool, $sb->{blocks_offset} + 200 * BLCKSZ or die;
+	kill 'KILL', $pid;
+	eval { $psql->quit };
+	$node->wait_for_log(qr/persistent cache: (kept|starting cold).*database system is ready to accept connections/s, $offset);
+	wait_until_back($node);
+	is(-s $pool, $sb->{pool_size}, "$mode, cut off and a crash restart: the pool has its size again");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t_heap WHERE id > 0'), $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SELECT count(*) FROM t_heap WHERE id > 0'), '... and the server works');
+	warm_restart($node, "$mode, after that");
+}
+
 $node->stop;
 done_testing();

@@ -20,6 +20,8 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
@@ -260,10 +262,14 @@ AttachPool(PCacheError *err)
 	char	   *own_headers = (char *) BufferDescriptors;
 	char	   *own_blocks = BufferBlocks;
 	instr_time	start;
+	struct stat st;
 
 	is_counted = false;
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
+	/* it was opened long ago if this is a crash restart */
+	if (pool->fd >= 0 && fstat(pool->fd, &st) == 0)
+		pool->file_size = st.st_size;
 	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, &changed, err))
 		return false;
 	/* they are known if the start was foretold, and then they still hold */
