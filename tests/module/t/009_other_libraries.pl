@@ -106,13 +106,12 @@ preload('pg_pcache', $ENV{PCACHE_STRANGER});
 preload('pg_pcache', @names);
 $node->restart;
 
-# By its path, from a directory that is not in dynamic_library_path.
-if (!is_patched())
+# From a directory that is not in dynamic_library_path: by its path, or by the patched server.
 {
 	my $copy = pool_root() . '/pg_pcache.so';
 
 	system_or_bail('cp', "$libdir/pg_pcache.so", $copy);
-	preload($copy);
+	preload(is_patched() ? '' : $copy);
 	$node->append_conf('postgresql.conf', "dynamic_library_path = '/nonexistent'");
 	$offset = log_offset($node);
 	$node->restart;
