@@ -204,6 +204,7 @@ extern bool PCacheSettingIsPending(const char *name);
 extern bool PCacheReadErrorsAreIgnored(void);
 extern bool PCacheFilesAreNotSynced(void);
 extern void PCacheWatchSettings(void);
+extern bool PCacheIsQuery(void);
 
 /* pcache_worker.c */
 extern void PCacheRegisterWorker(void);

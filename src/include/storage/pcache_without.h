@@ -15,6 +15,7 @@
 #include "storage/pcache_pool.h"
 
 extern bool PCachePoolGiveBack(PCachePool *pool, PCacheError *err);
+extern bool PCacheReservationCounts(void);
 extern bool PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err);
 
 #endif							/* PCACHE_WITHOUT_H */

@@ -216,12 +216,34 @@ without('no slot for the worker', qr/there is no slot for the background worker 
 # The server's own buffers are in huge pages, if it is told so.
 SKIP:
 {
-	skip 'this machine has huge pages', 2 if slurp_file('/proc/meminfo') !~ /^HugePages_Free:\s+0$/m || slurp_file('/proc/sys/vm/nr_overcommit_hugepages') != 0;
+	skip 'this machine has huge pages', 3 if slurp_file('/proc/meminfo') !~ /^HugePages_Free:\s+0$/m || slurp_file('/proc/sys/vm/nr_overcommit_hugepages') != 0;
 	put_all_back();
 	set('huge_pages', 'on');
 	chmod 0755, $directory;
 	start_fails($node, qr/could not map anonymous shared memory/, 'huge_pages is on, and there is no pool');
+
+	# what would have given the memory of a pool back does not do so if it cannot start
+	put_all_back();
+	set('huge_pages', 'on');
+	set('max_worker_processes', 0);
+	start_fails($node, qr/could not map anonymous shared memory/, 'a start that cannot use the pool, and fails');
+	set('huge_pages', 'off');
+	set('max_worker_processes', 8);
+	is(start_and_compare($node, 'a start that fails', right => $right)->{start}, 'warm', 'a start that fails: the pool is as it was');
 }
+
+# "postgres -C" is no start
+put_all_back();
+set('max_worker_processes', 0);
+for my $name (qw(shared_memory_size shared_memory_size_in_huge_pages))
+{
+	my ($out, $err) = run_command([ 'postgres', '-D' => $node->data_dir, '-C' => $name ]);
+
+	like($out, qr/^\d+$/, "postgres -C $name: an answer");
+	is($err, '', "postgres -C $name: no more");
+}
+set('max_worker_processes', 8);
+is(start_and_compare($node, 'postgres -C', right => $right)->{start}, 'warm', 'postgres -C: the pool is as it was');
 
 # required: nothing starts
 put_all_back();

@@ -91,10 +91,22 @@ GiveBack(PCachePool *pool)
 }
 
 /*
+ * Could shared memory not be made because of what the pool has?  That is so where it is
+ * reserved in full when it is made, and not allocated when it is used.
+ */
+static bool
+SegmentNeedsPool(const PCachePool *pool)
+{
+	return (pool->fs_kind == PCACHE_FS_HUGETLBFS && huge_pages != HUGE_PAGES_OFF) ||
+		PCacheReservationCounts();
+}
+
+/*
  * Open and lock the pool, if there is one, and foretell whether it will be used, by the
  * questions that "pg_pcache verify" asks.  If not, PCacheStart.verdict says why.
- * Nothing is done to the pool yet, but that it gives its memory back, so that the
- * server can have that.  It is opened even if this server cannot use it.
+ * Nothing is done to the pool yet, as the server may find that it cannot start; but it
+ * gives its memory back if that could be the reason.  It is opened even if this server
+ * cannot use it.
  */
 static void
 OpenPool(void)
@@ -108,7 +120,8 @@ OpenPool(void)
 	will_do = PCacheServerIsKnown(&verdict->why) && PCacheWorkerIsRegistered(&verdict->why);
 	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? &verdict->why : &not_opened) && will_do)
 		PCacheForetellThisStart(&start_facts, verdict);
-	if (verdict->refusal == PCACHE_REFUSED && !pcache_required && PCacheThePool.fd >= 0)
+	if (verdict->refusal == PCACHE_REFUSED && !pcache_required && PCacheThePool.fd >= 0 &&
+		SegmentNeedsPool(&PCacheThePool))
 		GiveBack(&PCacheThePool);
 }
 
@@ -121,7 +134,7 @@ void
 PCacheOpenForServer(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PCacheLibraryControl)));
-	if (!IsWanted())
+	if (!IsWanted() || PCacheIsQuery())
 		return;
 	OpenPool();
 	if (PCacheStart.verdict.refusal != PCACHE_REFUSED && huge_pages != HUGE_PAGES_OFF)

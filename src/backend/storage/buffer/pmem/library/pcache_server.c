@@ -240,3 +240,16 @@ PCacheWatchSettings(void)
 		WatchSetting(read_error_settings[i], NoteReadErrors);
 	WatchSetting("fsync", NoteFsync);
 }
+
+/*
+ * Does this process only print a setting that depends on shared memory ("postgres -C")?
+ * It goes on as a server would, up to the point where that is made, and has the server
+ * log less, which nobody else sets in this way.
+ */
+bool
+PCacheIsQuery(void)
+{
+	const struct config_generic *setting = FindSetting("log_min_messages");
+
+	return setting != NULL && setting->source == PGC_S_OVERRIDE;
+}

@@ -55,6 +55,15 @@ PCachePoolGiveBack(PCachePool *pool, PCacheError *err)
 	return true;
 }
 
+/* Does memory count as used when it is reserved (vm.overcommit_memory = 2)? */
+bool
+PCacheReservationCounts(void)
+{
+	uint64		mode;
+
+	return PCacheReadNumber("/proc/sys/vm/overcommit_memory", "", &mode) && mode == 2;
+}
+
 /*
  * May the server reserve so many bytes for its own buffers, although it will not use
  * them, and may a pool on tmpfs get what it lacks?  Both count with
@@ -63,12 +72,11 @@ PCachePoolGiveBack(PCachePool *pool, PCacheError *err)
 bool
 PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err)
 {
-	uint64		mode;
 	uint64		limit;
 	uint64		committed;
 	uint64		free_kb;
 
-	if (!PCacheReadNumber("/proc/sys/vm/overcommit_memory", "", &mode) || mode != 2 ||
+	if (!PCacheReservationCounts() ||
 		!PCacheReadNumber("/proc/meminfo", "CommitLimit:", &limit) ||
 		!PCacheReadNumber("/proc/meminfo", "Committed_AS:", &committed))
 		return true;
