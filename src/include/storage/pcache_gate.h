@@ -173,6 +173,8 @@ typedef struct PCachePageFacts
 	PCacheRangeList holes;		/* in its file, if they are still there */
 } PCachePageFacts;
 
+struct PageHeaderData;
+
 extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 										uint32 slot,
 										const PCachePageFacts *facts);

@@ -51,7 +51,11 @@ memory_error(PG_FUNCTION_ARGS)
 	info.si_code = BUS_MCEERR_AR;
 	info.si_addr = PageOf(PG_GETARG_INT32(0)) + 64;
 	info.si_addr_lsb = 12;
-	/* a process may send itself any of these; it meets the error until it dies of it */
+
+	/*
+	 * a process may send itself any of these; it meets the error until it
+	 * dies of it
+	 */
 	while (syscall(SYS_rt_sigqueueinfo, getpid(), SIGBUS, &info) == 0)
 		;
 	elog(ERROR, "could not send a signal: %m");
