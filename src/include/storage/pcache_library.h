@@ -55,6 +55,7 @@ extern bool pcache_allow_unknown_minor;
 typedef struct PCacheLibraryControl
 {
 	PCacheSuperblock superblock;
+	bool		tell_again;		/* the log was not collected yet at the start */
 
 	/* of the records that a shorter recovery may skip; by the startup process */
 	uint64		redo_skipped;
@@ -220,5 +221,6 @@ extern void PCacheReportError(int elevel, const PCacheError *err);
 extern bool PCacheStoreOrTell(void);
 extern void PCacheStoreNote(uint64 offset, uint64 value);
 extern void PCacheLogStart(void);
+extern void PCacheLogWithout(void);
 
 #endif							/* PCACHE_LIBRARY_H */

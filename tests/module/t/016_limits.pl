@@ -9,6 +9,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use Fcntl qw(:flock);
+use PCacheKilled qw(child);
 use PCacheModule;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -60,6 +61,48 @@ for my $mode (qw(planned_restart always))
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t_heap WHERE id > 0'), $node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_indexonlyscan = off; SELECT count(*) FROM t_heap WHERE id > 0'), '... and the server works');
 	warm_restart($node, "$mode, after that");
 }
+
+# ---------------------------------------------------------------- a log that is collected
+# What the postmaster says before there is somebody to collect it is said there as well, once.
+sub collected
+{
+	my ($file) = glob $node->data_dir . '/log/*';
+	return defined $file ? slurp_file($file) : '';
+}
+
+sub start_collected
+{
+	my ($pattern, $name) = @_;
+	my $lines;
+
+	$node->stop;
+	unlink glob $node->data_dir . '/log/*';
+	$node->start;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if collected() =~ $pattern;
+		select undef, undef, undef, 0.1;
+	}
+	# a worker that is started once more does not repeat it
+	my $worker = child($node->{_pid}, 'persistent cache');
+	kill 'TERM', $worker if $worker;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if !$worker || (child($node->{_pid}, 'persistent cache') // $worker) != $worker;
+		select undef, undef, undef, 0.1;
+	}
+	$lines = () = collected() =~ /$pattern/g;
+	is($lines, 1, "a log that is collected: $name");
+	return;
+}
+
+$node->append_conf('postgresql.conf', "logging_collector = on\nlog_rotation_age = 0\npcache.mode = planned_restart");
+start_collected(qr/LOG:  persistent cache: kept \d+ of \d+ saved pages/, 'warm');
+chmod 0770, pool_dir($node);
+start_collected(qr/WARNING:  persistent cache directory "[^"]*" has invalid permissions[^\n]*\n[^\n]*DETAIL:  The server starts without the persistent cache/, 'without the pool');
+chmod 0700, pool_dir($node);
+start_collected(qr/LOG:  persistent cache: starting cold: /, 'cold');
+$node->append_conf('postgresql.conf', 'logging_collector = off');
 
 $node->stop;
 done_testing();

@@ -26,6 +26,7 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
+#include "postmaster/syslogger.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/pcache.h"
@@ -424,11 +425,7 @@ RunWithout(void)
 		GiveBack(&PCacheThePool);
 		PCachePoolClose(&PCacheThePool);
 	}
-	ereport(WARNING,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg_internal("%s", err->message),
-			 errdetail("The server starts without the persistent cache."),
-			 err->hint[0] != '\0' ? errhint_internal("%s", err->hint) : 0));
+	PCacheLogWithout();
 }
 
 /*
@@ -449,6 +446,7 @@ PCacheStartServer(void)
 	memset(PCacheLibrary, 0, sizeof(*PCacheLibrary));
 	if (!IsWanted())
 		return;
+	PCacheLibrary->tell_again = Logging_collector && !IsCrashRestart();
 
 	/* a library after this one may not have called our shmem_request_hook */
 	if (!was_opened)

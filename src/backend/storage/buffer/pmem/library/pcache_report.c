@@ -138,3 +138,16 @@ PCacheLogStart(void)
 						PCacheStart.wal_usec / 1000.0)));
 	pfree(dropped.data);
 }
+
+/* Warn that the server runs with its own buffers, and why. */
+void
+PCacheLogWithout(void)
+{
+	const PCacheError *err = &PCacheStart.verdict.why;
+
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg_internal("%s", err->message),
+			 errdetail("The server starts without the persistent cache."),
+			 err->hint[0] != '\0' ? errhint_internal("%s", err->hint) : 0));
+}

@@ -170,6 +170,22 @@ TellMemory(const PCachePool *pool)
 					rest, (int) (PCacheStart.huge_bytes >> 20), reserved)));
 }
 
+/*
+ * The postmaster has told how it starts before there was a process that collects the log,
+ * so it told that where nobody may look.
+ */
+static void
+TellAgain(void)
+{
+	if (PCacheLibrary == NULL || !PCacheLibrary->tell_again)
+		return;
+	PCacheLibrary->tell_again = false;
+	if (PCacheStart.in_use)
+		PCacheLogStart();
+	else
+		PCacheLogWithout();
+}
+
 void
 pg_pcache_worker_main(Datum arg)
 {
@@ -181,6 +197,7 @@ pg_pcache_worker_main(Datum arg)
 				(errmsg_internal("%s", PersistentCacheUnavailable()),
 				 errdetail("The server runs without the persistent cache."),
 				 errhint("Put \"pg_pcache\" at the end of \"shared_preload_libraries\".")));
+	TellAgain();
 	if (!PCacheStart.in_use)
 		proc_exit(0);
 	PCacheBeginWatch();
