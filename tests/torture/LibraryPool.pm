@@ -29,6 +29,10 @@ Fields of what_is_left():
   dead     true if the pool says that a process died of a fault, or that read errors were
            ignored
   pages    what was found: a list of hashes with slot, tag, lsn, page, verdict
+  young    of the dropped ones, what pcache.recovery = short may keep: all (number), dirty
+           (number of those that are not in found), and sure (those whose LSN is not beyond
+           the place up to which WAL was seen written)
+  production  true if pg_control says so, on the timeline of that WAL
 
 The offsets are those of storage/pcache_layout.h, and of pg_control as it is in all
 versions.
@@ -47,7 +51,7 @@ use PageCompare;
 use Programs;
 use Superblock;
 
-our @EXPORT = qw(what_is_left last_sighting judge_start judge_after_power_loss may_be_cold present_pages);
+our @EXPORT = qw(what_is_left last_sighting shortened is_warm_by_young judge_start judge_after_power_loss may_be_cold present_pages);
 
 use constant {
 	BLCKSZ => 8192,
@@ -59,6 +63,7 @@ use constant {
 	MODE_ALWAYS => 2,
 	SHUTDOWNED => 1,
 	SHUTDOWNED_IN_RECOVERY => 2,
+	IN_PRODUCTION => 6,
 	GIST_BUILD_LSN => 1,
 
 	# a file that was changed later than this after the server last said that it lives
@@ -135,20 +140,22 @@ sub saved_pages
 	return @pages;
 }
 
-# The last thing that the server saw of its cluster: when, and the checkpoint.
+# The last thing that the server saw of its cluster: when, the checkpoint, up to where WAL was
+# written, and its timeline.
 sub last_sighting
 {
 	my ($pool) = @_;
 	open(my $fh, '<:raw', $pool) or die "$pool: $!";
-	my ($best, $seen_at, $checkpoint) = (0, 0, 0);
+	my ($best, $seen_at, $checkpoint, $written, $timeline) = (0, 0, 0, 0, 0);
 	for my $i (0, 1)
 	{
 		my $bytes = bytes_at($fh, SIGHTING + 128 * $i, 128);
 		my ($number, undef, $at_checkpoint, $ns) = unpack('QQQq', $bytes);
 		next if $number <= $best || unpack('L', substr($bytes, 124)) != crc32c(substr($bytes, 0, 124));
 		($best, $seen_at, $checkpoint) = ($number, $ns / 1e9, $at_checkpoint);
+		($written, $timeline) = unpack('x32 Q x16 L', $bytes);
 	}
-	return ($seen_at, $checkpoint);
+	return ($seen_at, $checkpoint, $written, $timeline);
 }
 
 # The files of a fork: the number of its blocks, and when it was last changed; undef if
@@ -185,6 +192,14 @@ sub verdict_of_entry
 	return 'kept';
 }
 
+# PCacheYoungGate(), but for the file and the end of WAL.
+sub may_be_young
+{
+	my ($p, $redo) = @_;
+	return ($p->{dirty} || $p->{lsn} >= $redo) && !$p->{in_change} && $p->{permanent} && $p->{fork} == 0 &&
+	  $p->{lsn} > GIST_BUILD_LSN && unpack('x16 S', $p->{page}) == BLCKSZ;
+}
+
 # Does the file contradict a page that is kept?  A map, and a page that an index has
 # initialized for later, may be in memory only.
 sub contradiction
@@ -213,13 +228,14 @@ sub what_is_left
 	open(my $fh, '<:raw', $pool) or return;
 	my $l = layout_of($fh);
 	my $control = slurp("$data/global/pg_control");
-	my ($control_state, $checkpoint, $redo) = unpack('x16 L x12 QQ', $control);
+	my ($control_state, $checkpoint, $redo, $timeline) = unpack('x16 L x12 QQL', $control);
 	my $is_saved = $l->{state} == STATE_CLEAN && $control_state != SHUTDOWNED && $control_state != SHUTDOWNED_IN_RECOVERY;
 	return if $l->{mode} != MODE_ALWAYS || $l->{state} != STATE_DIRTY && !$is_saved;
-	my ($seen_at, $seen_checkpoint) = last_sighting($pool);
+	my ($seen_at, $seen_checkpoint, $wal_written, $wal_timeline) = last_sighting($pool);
 	my $judge_files = $control_state != SHUTDOWNED && $control_state != SHUTDOWNED_IN_RECOVERY;
 	my $written_at = (stat("$data/global/pg_control"))[9];
-	my %left = (found => 0, kept => 0, dropped => {}, wrong => [], pages => [],
+	my %left = (found => 0, kept => 0, dropped => {}, wrong => [], pages => [], young => { all => 0, dirty => 0, sure => 0 },
+		production => !$is_saved && $control_state == IN_PRODUCTION && $timeline == $wal_timeline,
 		late => $seen_checkpoint != $checkpoint || $written_at > $seen_at - COARSE,
 		written_at => $written_at, dead => unpack('Q', bytes_at($fh, READ_ERRORS, 8)) || unpack('Q', bytes_at($fh, SUSPECT, 8)));
 	my %files;
@@ -228,16 +244,24 @@ sub what_is_left
 		$p->{page} = bytes_at($fh, $p->{at}, BLCKSZ);
 		$p->{lsn} = page_lsn($p->{page});
 		my $verdict = verdict_of_entry($p, $control_state, $redo);
+		my $is_young = $left{production} && may_be_young($p, $redo);
 		my $file;
-		if ($verdict eq 'kept')
+		if ($verdict eq 'kept' || $is_young)
 		{
 			my $key = "$p->{spc}/$p->{db}/$p->{rel}/$p->{fork}";
 			$files{$key} = stat_fork($data, $p) if !exists $files{$key};
 			$file = $files{$key};
-			$verdict = !$file ? 'no file'
+			my $place = !$file ? 'no file'
 			  : $judge_files && $file->{changed} > $seen_at + TOLERANCE ? 'file changed'
 			  : $p->{block} >= $file->{blocks} ? 'beyond the end of its file'
 			  : 'kept';
+			if (!$is_young) { $verdict = $place }
+			elsif ($place eq 'kept')
+			{
+				$left{young}{all}++;
+				$left{young}{dirty}++ if $p->{dirty};
+				$left{young}{sure}++ if $p->{lsn} <= $wal_written;
+			}
 		}
 		$p->{verdict} = $verdict;
 		$left{found}++ if $verdict !~ /^(?:dirty|in change)$/;
@@ -257,19 +281,62 @@ sub what_is_left
 
 judge_start($left, $line, fewer => 0 or 1, killed_at => time) tells what the start, whose
 outcome is a line of the log, does not do as it should, or undef.  It also returns a word for
-a count of what has happened.  fewer: the start has another number of buffers.
+a count of what has happened.  fewer: the start has another number of buffers.  short: what
+shortened() has found in its log, if pcache.recovery is short.
+
+shortened($text) tells what a log says of the last start in it, a reference to a hash: young
+(number of pages), skipped and called (numbers of records), refused (true if WAL could not be
+read as far as it was written).
 
 =cut
+
+sub shortened
+{
+	my ($text) = @_;
+	my ($before, $last) = ('', '', split /persistent cache: (?=kept \d|starting cold)/, $text)[ -2, -1 ];
+	my ($young) = $last =~ /persistent cache: (\d+) of these pages are younger than the redo point/;
+	my ($skipped, $called) = $last =~ /persistent cache: recovery skipped (\d+) records, .* replayed (\d+) others/;
+	return { young => $young // 0, skipped => $skipped // 0, called => $called // 0,
+		refused => $before =~ /persistent cache: recovery will not be shortened/ ? 1 : 0 };
+}
+
+# pg_pcache knows of no young pages.  So is this a start that is cold without them?
+sub is_warm_by_young
+{
+	my ($line, $text) = @_;
+	return $line =~ /^kept (\d+)/ && $1 > 0 && $1 == shortened($text)->{young};
+}
+
+# Is this a number of young pages that a start may have kept?  Returns what is wrong, or undef.
+sub judge_young
+{
+	my ($left, $n, %how) = @_;
+	my $young = $left->{young};
+	return $n ? "$n young pages are kept, although recovery is not short" : undef if !$how{short};
+	return $n ? "$n young pages are kept, although pg_control does not say \"in production\"" : undef if !$left->{production};
+	return "$n young pages are kept of $young->{all}" if $n > $young->{all};
+	return if $how{fewer} || $how{short}{refused};
+	return $n < $young->{sure} ? "$n young pages are kept of $young->{sure} whose WAL was written" : undef;
+}
 
 sub judge_start
 {
 	my ($left, $line, %how) = @_;
+	my $n = $how{short} ? $how{short}{young} : 0;
 	if ($line =~ /^kept (\d+) of (\d+)/)
 	{
-		my ($kept, $found) = ($1, $2);
+		my ($kept, $found) = ($1 - $n, $2);
+		my $wrong = judge_young($left, $n, %how);
+		return ($wrong, 'warm') if defined $wrong;
+
+		# so many of them were dirty, at least and at most
+		my $clean = $left->{young}{all} - $left->{young}{dirty};
+		my ($least, $most) = ($n > $clean ? $n - $clean : 0, $n < $left->{young}{dirty} ? $n : $left->{young}{dirty});
 		return ("kept $kept pages, $left->{kept} were to be kept", 'warm')
 		  if $how{fewer} ? $kept > $left->{kept} || !$kept && $left->{kept} : $kept != $left->{kept};
-		return ("found $found pages, there were $left->{found}", 'warm') if $found != $left->{found};
+		return ("found $found pages, there were $left->{found}", 'warm')
+		  if $found < $left->{found} + $least || $found > $left->{found} + $most;
+		return (undef, 'warm after a kill, with young pages') if $n;
 		return (undef, $kept ? 'warm after a kill' : 'nothing to keep after a kill');
 	}
 	return (undef, 'cold: nothing could be kept') if $line =~ /^starting cold: none of the \d+ saved pages can be kept/ && !$left->{kept};

@@ -196,6 +196,7 @@ sub make_servers
 		wal_level => $r->pick('level', 'replica', 'minimal'), max_wal_senders => 0, max_wal_size => '4GB', autovacuum => 'off',
 		restart_after_crash => 'on', wal_sync_method => 'fdatasync');
 	my $checksums = $r->chance('checksums', 0.5);
+	$conf{'pcache.recovery'} = $r->pick('recovery', 'short', 'short', 'full');
 	print '  ', $r->text, "\n";
 	must_run("$work/out", "$opt{'vanilla'}/initdb", '-D', "$work/template", '-A', 'trust', '-U', 'postgres', '--no-sync',
 		'--no-instructions', '--locale=C', '--encoding=UTF8', '--wal-segsize=1', $walk->{server}->checksums($checksums));
@@ -350,11 +351,15 @@ sub one_round
 	{
 		my $left = !$c->{up} && $c->{conf}{'pcache.mode'} eq 'always' ? what_is_left($c->{data}, "$c->{pool}/pool") : undef;
 		fail("$c->{name}: round $round, $fault: a page that is to be kept is not what its file has: $_") for $left ? @{ $left->{wrong} } : ();
-		my ($line) = $c->outcome($c->{up} ? wait_for_answer($c) : start($c));
+		my $first = $c->{up} ? wait_for_answer($c) : start($c);
+		my ($line) = $c->outcome($first);
+		my $short = shortened($first // $c->log_since);
+		$totals{'starts with young pages'}++ if $short->{young};
+		$totals{'records skipped'} += $short->{skipped};
 
 		if ($left && !$c->{without})
 		{
-			my ($wrong) = judge_start($left, $line);
+			my ($wrong) = judge_start($left, $line, short => $c->{conf}{'pcache.recovery'} eq 'short' ? $short : undef);
 			fail("$c->{name}: round $round, $fault: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;
 		}
 		push @kept, "$c->{name}: " . ($line =~ /^(kept \d+|starting cold)/ ? $1 : '-');

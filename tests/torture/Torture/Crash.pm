@@ -110,6 +110,7 @@ sub crash_and_restart
 		  while run_to("$dir/ready.out", "$bin/pg_isready", '-q', '-p', $port) != 0 && time < $deadline;
 		my ($line, $dropped) = outcome("$dir/server.log", $size);
 		say_line("    restart after the crash of a $kind: $line $dropped");
+		short_recovery("$dir/server.log", $s, $size);
 		judge_restart($kind, $line) if $s->{mode} eq 'always' && $line ne '';
 		start_load($s, "restart-" . int(time));
 		sleep rand 2;

@@ -20,10 +20,11 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
+use LibraryPool;
 use Programs;
 use Torture::State;
 
-our @EXPORT = qw($TOMBSTONE outcome redo_seconds check_log);
+our @EXPORT = qw($TOMBSTONE outcome short_recovery redo_seconds check_log);
 
 # What an unpatched server says as well, at its first start: redo makes the init fork of
 # an unlogged table, whose main fork is there already.  Its transaction had rolled back
@@ -40,6 +41,22 @@ sub outcome
 	my @lines = $text =~ /persistent cache: ((?:kept|starting cold)[^\n]*)/g;
 	my @detail = $text =~ /(Dropped: [^\n]*)/g;
 	return (@lines ? $lines[-1] : '', @detail ? $detail[-1] : '');
+}
+
+# What the last start in it says of young pages, of a round with the plan $s: see LibraryPool.
+# Undef if recovery is not to be short.
+sub short_recovery
+{
+	my ($log, $s, $offset) = @_;
+	my $short = shortened(slurp($log, $offset));
+	return if ($s->{conf}{'pcache.recovery'} // 'full') ne 'short' && !$short->{young};
+	$totals{'starts with young pages'}++ if $short->{young};
+	$totals{'young pages'} += $short->{young};
+	$totals{'records skipped'} += $short->{skipped};
+	$totals{'records of these kinds replayed'} += $short->{called};
+	$totals{'recovery not shortened: WAL could not be read so far'}++ if $short->{refused};
+	say_line("    young pages $short->{young}, records skipped $short->{skipped}, replayed $short->{called}" . ($short->{refused} ? ', refused' : ''));
+	return $short;
 }
 
 # How long redo took, 0 if there was none.

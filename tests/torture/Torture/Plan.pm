@@ -40,6 +40,7 @@ our @EXPORT = qw(make_plan plan_text count_plan);
 #   cycles    crashes and recoveries before the last crash
 #   duration  seconds of work before the last crash; half of it before the others
 #   kill      how the last crash comes about, see Torture::Crash
+#   again     all are killed once more, while the server recovers from the last crash
 sub make_plan
 {
 	my $s = random_settings();
@@ -153,6 +154,10 @@ sub random_settings
 		$s{kill} = 'stop' if $s{kill} eq 'worker' || $round_seed % 2 == 0 && $s{kill} ne 'reboot';
 		$s{cycles} ||= 1 + $round_seed % 2;
 	}
+
+	# not from the random numbers either: the rest of the round goes on drawing
+	$s{conf}{'pcache.recovery'} = $round_seed % 11 % 3 ? 'short' : 'full';
+	$s{again} = $round_seed % 13 % 4 == 1 && $s{kill} !~ /^(?:recovery|stop|reboot)$/ && !$opt{whole} ? 1 : 0;
 	return \%s;
 }
 
@@ -170,8 +175,8 @@ sub direct_io
 sub plan_text
 {
 	my ($round, $s) = @_;
-	return sprintf("round %d seed %d: %s, kill %s after %.1f s, cycles %d, shared_buffers %s%s, checksums %d, segsize %d, scale %d, %s",
-		$round, $round_seed, $s->{mode}, $s->{kill}, $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{fewer} ? ' and half of that' : '', $s->{checksums}, $s->{segsize}, $s->{scale},
+	return sprintf("round %d seed %d: %s, kill %s%s after %.1f s, cycles %d, shared_buffers %s%s, checksums %d, segsize %d, scale %d, %s",
+		$round, $round_seed, $s->{mode}, $s->{kill}, $s->{again} ? ' and again' : '', $s->{duration}, $s->{cycles}, $s->{shared_buffers}, $s->{fewer} ? ' and half of that' : '', $s->{checksums}, $s->{segsize}, $s->{scale},
 		join(' ', (map { "$_ $s->{load}{$_}" } sort keys %{ $s->{load} }),
 			map { "$_=$s->{conf}{$_}" } sort keys %{ $s->{conf} }));
 }
@@ -181,7 +186,7 @@ sub count_plan
 {
 	my ($s) = @_;
 	$totals{"kill $s->{kill}"}++;
-	$totals{"$_ $s->{$_}"}++ for qw(mode shared_buffers fewer checksums segsize cycles);
+	$totals{"$_ $s->{$_}"}++ for qw(mode shared_buffers fewer again checksums segsize cycles);
 	$totals{"$_=$s->{conf}{$_}"}++ for keys %{ $s->{conf} };
 	return;
 }

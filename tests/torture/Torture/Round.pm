@@ -69,6 +69,7 @@ sub one_round
 		sleep($s->{duration});
 		crash("$dir/data", $s->{kill}, $s);
 		end_load();
+		kill_again($s) if $s->{again};
 	}
 	elsif (@problems) { kill_all("$dir/data") }
 	check_log("$dir/server.log", 'server');
@@ -131,7 +132,7 @@ sub crash_and_recover
 	my $left = look_at_killed("after crash $cycle ($kind)", $data, "$dir/pool", $s);
 	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
 	{
-		$kind = crash_in_recovery();
+		$kind = crash_in_recovery(pick(rand 0.3, rand 1.0, rand 2.5));
 		$s->{killed_at} = time;
 		# it may have failed by itself before
 		$s->{first_failed} = 1 if (split /starting PostgreSQL/, slurp($log))[-1] =~ $TOMBSTONE;
@@ -153,7 +154,7 @@ sub crash_and_recover
 		return 0;
 	}
 	say_line("    cycle $cycle: killed $kind, " . join(' ', outcome($log)));
-	judge_start_after("after crash $cycle", $kind, (outcome($log))[0], $s, $without, $left);
+	judge_start_after("after crash $cycle", $kind, $log, $s, $without, $left);
 	rollback_prepared() if rand() < 0.7;
 	return 1;
 }
@@ -167,17 +168,31 @@ sub next_buffers
 	return 'shared_buffers=' . ($s->{halved} ? $mb / 2 : $mb) . 'MB';
 }
 
-# Crash again while recovery runs, or soon after.  Returns a text.
+# After the last crash.
+sub kill_again
+{
+	my ($s) = @_;
+	$s->{power_lost} = 0;
+	look_at_killed("after a $s->{kill}", "$dir/data", "$dir/pool", $s);
+	say_line('    killed again, ' . crash_in_recovery(rand 0.1, qr/redo starts at/));
+	$s->{killed_at} = time;
+	return;
+}
+
+# Crash again while recovery runs, or soon after: so many seconds after the start, or after
+# the log has said something.  Returns a text.
 sub crash_in_recovery
 {
+	my ($wait, $said) = @_;
 	my ($data, $log) = ("$dir/data", "$dir/server.log");
+	my $size = -s $log;
 	my $kind;
-	my $wait = pick(rand 0.3, rand 1.0, rand 2.5);
 	say_line('    armed: ' . arm_shim("$dir/pool", random_site(), most => 300)) if $opt{whole} && !$dram && rand() < 0.5;
 	my $pid = with_shim("$dir/pool",
 		sub { start_to("$dir/pg_ctl.out", "$bin/pg_ctl", '-D', $data, '-l', $log, '-w', 'start') });
 	my $deadline = time + 20;
 	sleep 0.005 while !postmaster_pid($data) && time < $deadline;
+	sleep 0.002 while $said && slurp($log, $size) !~ /$said|ready to accept|FATAL/ && time < $deadline;
 	sleep $wait;
 	my $pm = postmaster_pid($data) // 0;
 	my $p = $pm && -e "/proc/$pm" ? server_processes($pm) : {};
@@ -291,8 +306,8 @@ sub judge_recovery
 	say_line(sprintf('    %d pages; A: %s %s', scalar @$descs, $line, $dropped));
 	say_line(sprintf('    redo: A %s s, B %s s', redo_seconds("$dir/a.log"), redo_seconds("$dir/b.log")));
 	my $cold = $line !~ /^kept [1-9]/;
-	judge_start_after('A', $s->{kill}, $line, $s, $s->{without}, $s->{left});
-	problem('pg_pcache verify foretold a ' . ($s->{foretold} ? 'warm' : 'cold') . " start; the log: $line") if $s->{foretold} != ($line =~ /^kept/ ? 1 : 0);
+	judge_start_after('A', $s->{kill}, "$dir/a.log", $s, $s->{without}, $s->{left});
+	problem('pg_pcache verify foretold a ' . ($s->{foretold} ? 'warm' : 'cold') . " start; the log: $line") if $s->{foretold} != ($line =~ /^kept/ ? 1 : 0) && ($s->{foretold} || !is_warm_by_young($line, slurp("$dir/a.log")));
 	$totals{'kept pages'} += $1 if $line =~ /^kept (\d+)/;
 	return $cold;
 }
@@ -308,11 +323,14 @@ sub foretell
 	return $rc == 0 ? 1 : 0;
 }
 
-# How was a start, as it is to be after an end of this kind?  $left is what
+# How was the last start in a log, as it is to be after an end of this kind?  $left is what
 # look_at_killed() has found.  A start that was killed has perhaps not come to the pool.
 sub judge_start_after
 {
-	my ($who, $kind, $line, $s, $without, $left) = @_;
+	my ($who, $kind, $log, $s, $without, $left) = @_;
+	my ($line) = outcome($log);
+	my $short = short_recovery($log, $s);
+	problem("$who, $kind: young pages after a loss of power") if $s->{power_lost} && $short && $short->{young};
 	if ($s->{power_lost} && $s->{mode} eq 'always' && $kind ne 'stop' && !$without)
 	{
 		my ($wrong, $what) = judge_after_power_loss($line, ledger => ($s->{checksums} || $s->{conf}{wal_log_hints} eq 'on') && $s->{conf}{wal_level} ne 'minimal', failed => delete $s->{first_failed});
@@ -322,7 +340,7 @@ sub judge_start_after
 	}
 	if ($left && !$without)
 	{
-		my ($wrong, $what) = judge_start($left, $line, fewer => $s->{fewer}, killed_at => $s->{killed_at});
+		my ($wrong, $what) = judge_start($left, $line, short => $short, fewer => $s->{fewer}, killed_at => $s->{killed_at});
 		$totals{$what}++;
 		say_line(sprintf('    %s: pg_control was written %.2f s before the kill: %s', $who, $s->{killed_at} - $left->{written_at}, $line)) if $what =~ /pg_control/;
 		problem("$who, $kind: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;

@@ -16,6 +16,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
+use LibraryPool;
 use PageCompare qw(compare_data_dirs verify_pages);
 use Programs;
 use Walk::Load;
@@ -171,12 +172,14 @@ sub compare_verdict
 	# a standby may get it from its primary, of which the tool knows nothing
 	return if $c->{stream} && ($verdict->{detail} // '') =~ /could not open file "pg_wal/;
 	my $foretold = $verdict->{rc} == 0 ? 'kept' : $verdict->{reason} eq 'unavailable' ? 'The server starts without' : 'starting cold';
+	my $young = shortened($text)->{young};
+	return if is_warm_by_young($line, $text) && $foretold eq 'starting cold' && $verdict->{reason} =~ /pages/;
 	if ($line !~ /^$foretold/)
 	{
 		return $w->problem("$c->{name}: pg_pcache verify said $foretold (" . ($verdict->{detail} // '') . "), the log: $line");
 	}
 	$w->problem("$c->{name}: pg_pcache verify foretold $verdict->{pages}{kept} pages, the log: $line")
-	  if $line =~ /^kept (\d+)/ && defined $verdict->{pages}{kept} && $1 != $verdict->{pages}{kept};
+	  if $line =~ /^kept (\d+)/ && defined $verdict->{pages}{kept} && $1 - $young != $verdict->{pages}{kept};
 	return;
 }
 

@@ -242,7 +242,7 @@ sub examined_start
 		end_twin($t);
 		return;
 	}
-	judge_killed($c, $left, ($c->outcome($text))[0]) if $left && $seen->{end} ne 'hangs';
+	judge_killed($c, $left, $text) if $left && $seen->{end} ne 'hangs';
 	compare_verdict($c, $verdict, $text) if $c->{conf}{'pcache.mode'} ne 'off' && $seen->{end} ne 'hangs';
 	compare_with_twin($c, $t, $seen, $text, look => $how{look}, goal => $goal, conf => $how{conf});
 	end_twin($t);
@@ -265,8 +265,13 @@ sub look_at_killed
 # A start has kept just what it should, and no page that its file contradicts.
 sub judge_killed
 {
-	my ($c, $left, $line) = @_;
+	my ($c, $left, $text) = @_;
 	my $w = $c->{walk};
+	my ($line) = $c->outcome($text);
+	my $short = shortened($text);
+	$w->{totals}{'starts with young pages'}++ if $short->{young};
+	$w->{totals}{'records skipped'} += $short->{skipped};
+	$w->{totals}{'recovery not shortened: WAL could not be read so far'}++ if $short->{refused};
 	if ($line =~ /^kept/)
 	{
 		# the file of that table was damaged while the server was down
@@ -275,11 +280,19 @@ sub judge_killed
 		$w->{totals}{'pages compared with their files'} += $left->{kept};
 	}
 	return if $c->{without} || !$left->{ending} || ($c->{recovery} // '') eq 'targeted';
-	my ($wrong, $what) = judge_start($left, $line, killed_at => $c->{ended_at});
+	my ($wrong, $what) = judge_start($left, $line, short => may_be_short($c) || $short->{young} ? $short : undef, killed_at => $c->{ended_at});
 	$wrong = $line =~ /^kept [1-9]/ ? $line : undef if $left->{ending} eq 'fault';
 	$w->{totals}{ $left->{ending} eq 'fault' ? 'cold after a fault' : $what }++;
 	$w->problem("$c->{name}: after a $left->{ending}: $wrong; it was to keep $left->{kept} of $left->{found}") if defined $wrong;
 	return;
+}
+
+# May this start keep young pages?
+sub may_be_short
+{
+	my ($c) = @_;
+	my %conf = (%{ $c->{conf} }, %{ $c->{run_conf} // {} });
+	return ($conf{'pcache.recovery'} // 'full') eq 'short' && !$c->{recovery};
 }
 
 # The same of a server that has begun anew by itself.

@@ -52,6 +52,14 @@ sub pick
 	return $self->keep($name, $values[ int($self->real * @values) ]);
 }
 
+# Likewise, but what is drawn after it stays what it was before there was this pick.
+sub pick_apart
+{
+	my ($self, $name, @values) = @_;
+	my $real = unpack('L', md5("$self->{key}/$name")) / 2**32;
+	return $self->keep($name, $values[ int($real * @values) ]);
+}
+
 sub number
 {
 	my ($self, $name, $lo, $hi) = @_;

@@ -46,7 +46,8 @@ sub set_up
 		archive_mode => $archive,
 		wal_writer_delay => $r->pick('writer', '200ms', '10s'),
 		wal_compression => $r->pick('compression', 'off', 'lz4'),
-		recovery_prefetch => $r->pick('prefetch', 'try', 'off'));
+		recovery_prefetch => $r->pick('prefetch', 'try', 'off'),
+		'pcache.recovery' => $r->pick_apart('recovery', 'short', 'short', 'full'));
 	$conf{full_page_writes} = 'on' if $n > 1;
 
 	# segments on tmpfs count as persistent memory then, and so does the pool

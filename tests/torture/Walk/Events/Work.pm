@@ -132,6 +132,7 @@ $EVENTS{settings} = {
 		$c->{conf}{full_page_writes} = $r->pick('fpw', 'on', 'on', 'off');
 		$c->{conf}{wal_log_hints} = $r->pick('hints', 'on', 'off');
 		$c->{conf}{'pcache.worker_delay'} = $r->pick('delay', '10ms', '50ms', '200ms', '1s');
+		$c->{conf}{'pcache.recovery'} = $r->pick('recovery', 'short', 'short', 'full');
 		return;
 	}
 };
