@@ -55,5 +55,73 @@ sub young { return $_[0]{log} =~ /(\d+) of these pages are younger/ ? $1 : 0; }
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', q{'pg_pcache'});
 	$node->stop;
 }
+$node->start;
+
+# ------------------------------------------------------------------------------------
+# A record that is skipped clears bits of the visibility map nevertheless.  The file of the map
+# has them, and the map is not kept.
+
+{
+	my $full = q{SELECT i AS id, repeat('v', 1000) AS s FROM generate_series(1, 70) i};
+	my ($offset, $outcome, $right, %seen);
+
+	# after VACUUM all pages have room for a row, but for those of v_across, whose last one has
+	$node->safe_psql('postgres', "CREATE EXTENSION IF NOT EXISTS pg_visibility");
+	for my $table (qw(v_insert v_delete v_hot v_across v_lock v_copy))
+	{
+		$node->safe_psql('postgres', "CREATE TABLE $table AS $full");
+		$node->safe_psql('postgres', "DELETE FROM $table WHERE id % 7 = 0") if $table ne 'v_across';
+		$node->safe_psql('postgres', "DELETE FROM $table WHERE id >= 67") if $table eq 'v_across';
+		$node->safe_psql('postgres', "VACUUM (FREEZE) $table");
+	}
+	$node->safe_psql('postgres', $_) for 'CHECKPOINT', q{INSERT INTO v_insert VALUES (100, 'new')}, 'DELETE FROM v_delete WHERE id = 1',
+	  q{UPDATE v_hot SET s = 'new' WHERE id = 1}, q{UPDATE v_across SET s = repeat('w', 1000) WHERE id = 1},
+	  'SELECT 1 FROM v_lock WHERE id = 1 FOR UPDATE', q{COPY v_copy FROM PROGRAM 'printf "100\\tnew\\n101\\tnew\\n"'};
+	my $map = q{SELECT c.relname, v.* FROM pg_class c, pg_visibility(c.oid) v WHERE c.relname ~ '^v_' AND relkind = 'r' ORDER BY 1, 2};
+
+	$right = $node->safe_psql('postgres', $map);
+	$seen{ (split /\|/)[0] . ' ' . join '', (split /\|/)[ 2, 3 ] }++ for split /\n/, $right;
+	is(join(', ', map { "$_: $seen{$_}" } grep { !/ tt$/ } sort keys %seen),
+		'v_across ff: 2, v_copy ff: 1, v_delete ff: 1, v_hot ff: 1, v_insert ff: 1, v_lock tf: 1', 'map: bits were cleared');
+	kill_all($node);
+	$offset = log_offset($node);
+	$node->start;
+	$outcome = start_outcome($node, $offset);
+	is($outcome->{start}, 'warm', 'map: warm');
+	cmp_ok($outcome->{log} =~ /recovery skipped (\d+) records/ ? $1 : 0, '>=', 6, 'map: records are skipped');
+	is($node->safe_psql('postgres', $map), $right, 'map: the bits are cleared again');
+}
+
+# ------------------------------------------------------------------------------------
+# The kill has cut a write off.  Redo reads the page for a record without an image, VISIBLE, and
+# its LSN is new, so that of the page only the image after that tells what it is to be.
+
+{
+	my ($path, $offset, $outcome, $old, $new);
+
+	$node->safe_psql('postgres', $_) for q{CREATE TABLE torn AS SELECT i AS id, repeat('t', 100) AS s FROM generate_series(1, 600) i},
+	  'CREATE TABLE other AS SELECT 1 AS id', 'SELECT count(*) FROM torn', 'CHECKPOINT';
+	$path = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('torn')});
+	$old = slurp_file($path);
+	$node->safe_psql('postgres', $_) for 'VACUUM torn', 'DELETE FROM torn WHERE id % 3 = 0', q{SELECT pg_prewarm('big') FROM generate_series(1, 8)};
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('torn') AND relforknumber = 0}), '0',
+		'torn: the pages are not in the pool');
+	$node->safe_psql('postgres', 'UPDATE other SET id = 2');
+	$new = slurp_file($path);
+	for (my $at = 0; $at < length $new; $at += 8192)
+	{
+		substr($new, $at + 4096, 4096) = substr($old, $at + 4096, 4096);
+	}
+	open my $file, '+<:raw', $path or die;
+	print $file $new;
+	close $file or die;
+	kill_all($node);
+	$offset = log_offset($node);
+	$node->start;
+	$outcome = start_outcome($node, $offset);
+	cmp_ok(young($outcome), '>', 0, 'torn: there are young pages');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM torn'), '400', 'torn: images are restored');
+	$node->stop;
+}
 
 done_testing();
