@@ -18,7 +18,8 @@ $node->start;
 $node->safe_psql('postgres', q{
 CREATE EXTENSION IF NOT EXISTS pg_prewarm; CREATE EXTENSION IF NOT EXISTS pg_buffercache;
 CREATE TABLE big WITH (fillfactor = 10) AS SELECT i AS id, repeat('b', 500) AS s FROM generate_series(1, 3300) i;
-CREATE TABLE m (id int, s text)});
+CREATE TABLE m (id int, s text);
+CREATE TABLE other AS SELECT 1 AS id});
 
 # How many young pages a start has kept.
 sub young { return $_[0]{log} =~ /(\d+) of these pages are younger/ ? $1 : 0; }
@@ -83,12 +84,16 @@ $node->start;
 	$seen{ (split /\|/)[0] . ' ' . join '', (split /\|/)[ 2, 3 ] }++ for split /\n/, $right;
 	is(join(', ', map { "$_: $seen{$_}" } grep { !/ tt$/ } sort keys %seen),
 		'v_across ff: 2, v_copy ff: 1, v_delete ff: 1, v_hot ff: 1, v_insert ff: 1, v_lock tf: 1', 'map: bits were cleared');
+	# WAL ends with this commit, and not within a record
+	$node->safe_psql('postgres', 'UPDATE other SET id = 2');
 	kill_all($node);
 	$offset = log_offset($node);
 	$node->start;
 	$outcome = start_outcome($node, $offset);
 	is($outcome->{start}, 'warm', 'map: warm');
-	cmp_ok($outcome->{log} =~ /recovery skipped (\d+) records/ ? $1 : 0, '>=', 6, 'map: records are skipped');
+	my ($skipped, $called) = $outcome->{log} =~ /recovery skipped (\d+) records, .* replayed (\d+) others/;
+	cmp_ok($skipped // 0, '>=', 7, 'map: records are skipped');
+	cmp_ok($called // 9, '<=', 2, 'map: almost all of them');
 	is($node->safe_psql('postgres', $map), $right, 'map: the bits are cleared again');
 }
 
@@ -100,13 +105,13 @@ $node->start;
 	my ($path, $offset, $outcome, $old, $new);
 
 	$node->safe_psql('postgres', $_) for q{CREATE TABLE torn AS SELECT i AS id, repeat('t', 100) AS s FROM generate_series(1, 600) i},
-	  'CREATE TABLE other AS SELECT 1 AS id', 'SELECT count(*) FROM torn', 'CHECKPOINT';
+	  'SELECT count(*) FROM torn', 'CHECKPOINT';
 	$path = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('torn')});
 	$old = slurp_file($path);
 	$node->safe_psql('postgres', $_) for 'VACUUM torn', 'DELETE FROM torn WHERE id % 3 = 0', q{SELECT pg_prewarm('big') FROM generate_series(1, 8)};
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('torn') AND relforknumber = 0}), '0',
 		'torn: the pages are not in the pool');
-	$node->safe_psql('postgres', 'UPDATE other SET id = 2');
+	$node->safe_psql('postgres', 'UPDATE other SET id = 3');
 	$new = slurp_file($path);
 	for (my $at = 0; $at < length $new; $at += 8192)
 	{
