@@ -174,7 +174,7 @@ sub kill_again
 	my ($s) = @_;
 	$s->{power_lost} = 0;
 	look_at_killed("after a $s->{kill}", "$dir/data", "$dir/pool", $s);
-	say_line('    killed again, ' . crash_in_recovery(rand 0.1, qr/redo starts at/));
+	say_line('    killed again, ' . crash_in_recovery(rand pick(0.02, 0.1), qr/redo starts at/));
 	$s->{killed_at} = time;
 	return;
 }
