@@ -58,8 +58,8 @@ TestCgroups(void **state)
 	Write("a/memory.current", "700\n");
 	ExpectCgroup("0::/a/b\n", 1000, 300);
 	Write("a/memory.stat", "anon 1\ninactive_file 50\nactive_file 7\n");
-	ExpectCgroup("1:name=systemd:/x\n0::/a/b\n", 1000, 350);
-	ExpectCgroup("0::/a\n", 1000, 350);
+	ExpectCgroup("1:name=systemd:/x\n0::/a/b\n", 1000, 357);
+	ExpectCgroup("0::/a\n", 1000, 357);
 	ExpectCgroup("0::/\n", PG_UINT64_MAX, PG_UINT64_MAX);
 	Write("a/b/memory.max", "2000\n");
 	Write("a/b/memory.current", "1990\n");
@@ -75,8 +75,8 @@ TestCgroups(void **state)
 	/* version 1 */
 	Write("memory/memory.limit_in_bytes", "400\n");
 	Write("memory/memory.usage_in_bytes", "300\n");
-	Write("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 20\n");
-	ExpectCgroup("5:cpu:/c\n4:memory:/c\n", 400, 120);
+	Write("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 20\ntotal_active_file 3\n");
+	ExpectCgroup("5:cpu:/c\n4:memory:/c\n", 400, 123);
 	ExpectCgroup("5:cpu:/c\nnonsense\n", PG_UINT64_MAX, PG_UINT64_MAX);
 	RemoveTree(root);
 	free(root);

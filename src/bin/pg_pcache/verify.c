@@ -18,6 +18,7 @@
 #include "postgres_fe.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -29,9 +30,6 @@
 
 /* Pages that are named one by one; the others are only counted. */
 #define MAX_PAGES_TOLD	20
-
-/* What a server needs at least beside a pool of that size, in bytes. */
-#define MEMORY_BESIDE(pool_size)	Max((pool_size) / 8, UINT64CONST(128) << 20)
 
 /* The pool cannot be used: does the server start without it? */
 static PCacheVerdict
@@ -242,7 +240,8 @@ Verify(Rebuild *r, VerifyResult *result)
 /*
  * Can the control group hold the pool?  It is that of the server that runs, or else
  * ours, which need not be the server's.  A page on tmpfs counts for the group that has
- * touched it first, and nobody tells which one that was.
+ * touched it first, and nobody tells which one that was.  So the worker of the server asks
+ * for what the pool lacks, and so do we, but a limit below that of all is never right.
  */
 static void
 CheckMemoryLimit(const Rebuild *r, VerifyResult *result)
@@ -255,23 +254,37 @@ CheckMemoryLimit(const Rebuild *r, VerifyResult *result)
 	const PCacheDir no_dir = {.fd = -1};
 	PCacheFsKind kind;
 	uint64		page_size;
+	uint64		lacking;
+	struct stat st;
+	PCacheError err;
 	int			fd;
 
 	result->memory_limit = PCacheReadCgroup(groups, PCACHE_CGROUP_ROOT).limit;
 	if (is_open)
 		size = Max(size, r->pool.file_size);
-	if (result->memory_limit >= size + MEMORY_BESIDE(size))
+	lacking = size;
+	if (is_open && fstat(r->pool.fd, &st) == 0)
+		lacking -= Min(size, (uint64) st.st_blocks * 512);
+	if (result->memory_limit >= size + PCACHE_MEMORY_BESIDE(size) &&
+		PCacheMemoryWillDo(lacking, size, groups, &err))
 		return;
 	/* not to be trusted for anything else */
 	fd = open(r->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	if (PCacheFsKindOf(&no_dir, fd, &kind, &page_size) && kind == PCACHE_FS_TMPFS)
+	if (!PCacheFsKindOf(&no_dir, fd, &kind, &page_size) || kind != PCACHE_FS_TMPFS)
+		;
+	else if (result->memory_limit >= size + PCACHE_MEMORY_BESIDE(size))
+	{
+		pg_log_warning("not all of the pool will be allocated: %s", err.message);
+		pg_log_warning_hint("%s", err.hint);
+	}
+	else
 	{
 		pg_log_warning("the control group may use %s of memory, and the pool takes %s of it",
 					   FormatBytes(result->memory_limit), FormatBytes(size));
 		pg_log_warning_hint("Set the limit of the unit or container to %s at least, or decrease \"shared_buffers\".",
-							FormatBytes(size + MEMORY_BESIDE(size)));
+							FormatBytes(size + PCACHE_MEMORY_BESIDE(size)));
 	}
 	close(fd);
 }

@@ -16,6 +16,8 @@
 #include "storage/pcache_range.h"
 
 extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
+extern bool PCachePoolHasMemory(const PCachePool *pool, uint64 size, PCacheError *err);
+extern void PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset);
 extern bool PCachePoolHasHoles(const PCachePool *pool);
 extern bool PCachePoolIsIncomplete(const PCachePool *pool, uint64 size);
 extern bool PCachePoolHeadIsLost(const PCachePool *pool);

@@ -25,10 +25,97 @@ $node->start;
 load_tables($node);
 $node->stop;
 
+# ---------------------------------------------------------------- a limit of memory
+# A control group, or a machine, that has not all that the pool would take: the server starts,
+# and its buffers take memory when they are used.  So it is with what MACHINE_FILES has.
+my $files = PostgreSQL::Test::Utils::tempdir();
+
+sub machine_file
+{
+	my ($path, $text) = @_;
+
+	system_or_bail('mkdir', '-p', "$files$path" =~ s{/[^/]*$}{}r);
+	unlink "$files$path";
+	append_to_file("$files$path", $text);
+	return;
+}
+
+sub group_has
+{
+	my ($limit, $used, $cached) = @_;
+
+	machine_file('/proc/self/cgroup', "0::/unit\n");
+	machine_file('/sys/fs/cgroup/unit/memory.max', $limit << 20);
+	machine_file('/sys/fs/cgroup/unit/memory.current', $used << 20);
+	machine_file('/sys/fs/cgroup/unit/memory.stat', "inactive_file 0\nactive_file " . ($cached << 20) . "\n");
+	return;
+}
+
+my $short = qr/WARNING:  not all of persistent cache pool "[^"]*" is allocated: the pool lacks \d+ MB, and the control group may use 100 MB more/;
+my @there = ({ MACHINE_FILES => $files }, sub { $node->start });
+
+sub start_there
+{
+	my ($pattern, $name) = @_;
+
+	$offset = log_offset($node);
+	on_machine(@there);
+	$node->wait_for_log($pattern, $offset);
+	$node->wait_for_log(qr/persistent cache: the pool has/, $offset);
+	pass($name);
+	return start_outcome($node, $offset);
+}
+
+unlink $pool or die;
+$node->append_conf('postgresql.conf', 'shared_buffers = 128MB');
+group_has(200, 100, 0);
+start_there($short, 'a limit below the pool: the log says so');
+cmp_ok(allocated(), '<', 40, '... and the pool has ' . allocated() . ' MB');
+warm_pages($node);
+cmp_ok(allocated(), '<', 60, '... and ' . allocated() . ' MB when pages were read');
+machine_file("/proc/$node->{_pid}/cgroup", "0::/unit\n");
+group_has(2000, 1900, 0);
+my @check = on_machine({ MACHINE_FILES => $files }, sub { pcache($node, 'check') });
+like("@check", qr/not all of the pool will be allocated: the pool lacks \d+ MB, and the control group may use 100 MB more/, '... and pg_pcache check');
+
+# the next starts are warm, and the one after a crash gives back what was used
+$node->stop;
+group_has(200, 100, 0);
+$outcome = start_there($short, 'the same, and a restart');
+is($outcome->{start}, 'warm', '... is warm');
+$offset = kill_backend($node);
+$node->wait_for_log(qr/persistent cache: the pool has/, $offset);
+cmp_ok(allocated(), '<', 20, '... and after a crash restart the pool has ' . allocated() . ' MB');
+
+# what is charged already is not asked for again, and the page cache counts as free
+$node->stop;
+group_has(400, 300, 200);
+start_there(qr/persistent cache: allocated pool/, 'the page cache is enough: all is allocated');
+cmp_ok(allocated(), '>=', 128, '... and the pool has ' . allocated() . ' MB');
+$node->stop;
+group_has(200, 150, 0);
+$outcome = start_there(qr/all of them in huge pages|not all of them/, 'a pool that is charged already');
+unlike($outcome->{log}, qr/WARNING/, '... costs no warning');
+$node->stop;
+
+# a start that would have to allocate the pool itself does without it
+truncate $pool, read_superblock($pool)->{blocks_offset} + 200 * BLCKSZ or die;
+group_has(200, 150, 0);
+on_machine({ MACHINE_FILES => $files }, sub { start_without($node, qr/the pool lacks \d+ MB, and the control group may use 50 MB more/, 'cut off, and a limit') });
+cmp_ok(-s $pool, '<=', 2 << 20, '... and the pool gives its memory back');
+$node->stop;
+
+# the same by what the machine has left
+unlink $pool or die;
+group_has(4000, 0, 0);
+machine_file('/proc/meminfo', "MemTotal: 1000000 kB\nMemAvailable: 200000 kB\n");
+start_there(qr/WARNING:  not all of persistent cache pool "[^"]*" is allocated: the pool lacks \d+ MB, and the machine has 195 MB left/, 'a machine without memory: the log says so');
+cmp_ok(allocated(), '<', 40, '... and the pool has ' . allocated() . ' MB');
+$node->stop;
+
 # ---------------------------------------------------------------- the postmaster is gone
 # Its worker does not go on to allocate the pool, which the next server waits for.
 unlink $pool or die;
-$node->append_conf('postgresql.conf', 'shared_buffers = 128MB');
 on_machine({ MACHINE_ALLOCATE_MS => 50 }, sub { $node->start });
 kill 'KILL', $node->{_pid};
 {

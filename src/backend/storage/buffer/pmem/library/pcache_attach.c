@@ -352,6 +352,8 @@ AttachPool(PCacheError *err)
 				   PCacheStart.verdict.refusal == PCACHE_WARM && slots_used <= NBuffers,
 				   media, err))
 		return false;
+	if (PCacheStart.verdict.refusal != PCACHE_WARM)
+		PCachePoolShedBlocks(pool, sb->blocks_offset);
 
 	INSTR_TIME_SET_CURRENT(start);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM && slots_used > NBuffers)

@@ -92,29 +92,44 @@ IsMarkedReady(void)
 }
 
 /*
- * Allocate what the file of a new pool lacks.  If there is no room, a store to a
+ * Allocate what the file of a new pool lacks.  If the file system has no room, a store to a
  * buffer may end with SIGBUS, as it would on any file system that is too full, so
  * everybody is told.  That is why it does not wait until the server is ready.
+ *
+ * If there is not enough memory, the kernel would kill somebody for it.  Then the rest is
+ * left to be allocated when it is used, as the buffers of an unpatched server are.
+ * Returns whether all is allocated.
  */
-static void
+static bool
 AllocatePool(PCachePool *pool)
 {
 	PCacheError err;
 
 	if (!PCachePoolHasHoles(pool))
-		return;
+		return true;
 	for (uint64 at = 0; at < pool->file_size; at += ALLOCATE_AT_ONCE)
 	{
 		(void) IsMarkedReady();
 		PCacheWatch();
+		if (!PCachePoolHasMemory(pool, pool->file_size, &err))
+		{
+			ereport(WARNING,
+					(errcode(ERRCODE_CONFIG_FILE_ERROR),
+					 errmsg("not all of persistent cache pool \"%s\" is allocated: %s",
+							pool->path, err.message),
+					 errdetail("A buffer takes memory when it is first used, as without the persistent cache."),
+					 errhint_internal("%s", err.hint)));
+			return false;
+		}
 		if (PCachePoolAllocate(pool, at, Min(ALLOCATE_AT_ONCE, pool->file_size - at), &err))
 			continue;
 		ExitIfRequested();
 		PCacheReportError(WARNING, &err);
-		return;
+		return false;
 	}
 	ereport(LOG,
 			(errmsg("persistent cache: allocated pool \"%s\"", pool->path)));
+	return true;
 }
 
 static void
@@ -189,6 +204,8 @@ TellAgain(void)
 void
 pg_pcache_worker_main(Datum arg)
 {
+	bool		is_complete;
+
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
@@ -203,14 +220,16 @@ pg_pcache_worker_main(Datum arg)
 	PCacheBeginWatch();
 	PCachePoolInterrupted = IsAskedToStop;
 	PCacheGiveHeadersBack();
-	AllocatePool(&PCacheThePool);
+	is_complete = AllocatePool(&PCacheThePool);
 	while (!IsMarkedReady())
 	{
 		(void) PCacheListPages(PCacheWatchedControl(), READY_INTERVAL);
 		WaitFor(READY_INTERVAL);
 	}
 	PCachePoolInterrupted = RestBetweenSteps;
-	(void) PCachePoolUseHugePages(&PCacheThePool);
+	/* a huge page would have memory for buffers that nobody uses */
+	if (is_complete)
+		(void) PCachePoolUseHugePages(&PCacheThePool);
 	TellMemory(&PCacheThePool);
 	for (;;)
 		WaitFor(PCacheListPages(PCacheWatchedControl(), pcache_worker_delay) ? pcache_worker_delay : 0);

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "storage/pcache_allocate.h"
+#include "storage/pcache_cgroup.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 
@@ -68,6 +69,36 @@ PCachePoolHasRoom(const PCachePool *pool, uint64 size)
 		return true;
 	errno = ENOSPC;
 	return false;
+}
+
+/*
+ * Is there memory for what the file of an open pool lacks of that many bytes?  Only tmpfs
+ * takes it from what everybody uses.  If not, err says why.
+ */
+bool
+PCachePoolHasMemory(const PCachePool *pool, uint64 size, PCacheError *err)
+{
+	struct stat st;
+
+	return pool->fs_kind != PCACHE_FS_TMPFS || fstat(pool->fd, &st) < 0 ||
+		PCacheMemoryWillDo(size - Min(size, (uint64) st.st_blocks * 512), size,
+						   "/proc/self/cgroup", err);
+}
+
+/*
+ * Nothing of a mapped pool is kept.  If there is no memory for all of its blocks, it gives
+ * back those that it has, as a server gives back its shared memory when it begins anew.
+ */
+void
+PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset)
+{
+#ifdef FALLOC_FL_PUNCH_HOLE
+	PCacheError ignored;
+
+	if (!PCachePoolHasMemory(pool, pool->file_size, &ignored))
+		(void) fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+						 blocks_offset, pool->file_size - blocks_offset);
+#endif
 }
 
 /*

@@ -24,11 +24,17 @@ typedef struct Names
 	const char *root;			/* below that of all */
 	const char *limit;
 	const char *used;
-	const char *cached;			/* in memory.stat */
+	const char *cached[2];		/* in memory.stat; tmpfs does not belong to it */
 } Names;
 
-static const Names v1 = {"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
-static const Names v2 = {"", "memory.max", "memory.current", "inactive_file "};
+static const Names v1 = {
+	"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+	{"total_inactive_file ", "total_active_file "}
+};
+static const Names v2 = {
+	"", "memory.max", "memory.current",
+	{"inactive_file ", "active_file "}
+};
 
 /* A number in a file, which may follow a name.  Returns false if there is none. */
 bool
@@ -75,17 +81,18 @@ Climb(const char *root, const Names *names, char *group, PCacheCgroup *result)
 	{
 		uint64		limit;
 		uint64		used;
-		uint64		cached = 0;
+		uint64		cached[2] = {0, 0};
 
 		*end = '\0';
 		/* without a limit, v1 has the largest number of bytes in whole pages */
 		if (ReadOf(root, names, group, names->limit, "", &limit) && limit < PG_INT64_MAX / 2)
 		{
 			result->limit = Min(result->limit, limit);
-			(void) ReadOf(root, names, group, "memory.stat", names->cached, &cached);
+			for (int i = 0; i < 2; i++)
+				(void) ReadOf(root, names, group, "memory.stat", names->cached[i], &cached[i]);
 			if (ReadOf(root, names, group, names->used, "", &used))
 			{
-				used -= Min(used, cached);
+				used -= Min(used, cached[0] + cached[1]);
 				result->room = Min(result->room, limit - Min(limit, used));
 			}
 		}
@@ -122,4 +129,43 @@ PCacheReadCgroup(const char *groups, const char *root)
 	if (file != NULL)
 		fclose(file);
 	return result;
+}
+
+/*
+ * Is there memory for so many bytes that a pool of this size lacks, beside what the server
+ * takes for other things?  Both the control groups that the file groups names and the
+ * machine have to have it, and the page cache counts as free.  What the pool has already
+ * is not asked for: it may be charged to any group.
+ *
+ * If not, err says which of them lacks it.
+ */
+bool
+PCacheMemoryWillDo(uint64 lacking, uint64 size, const char *groups, PCacheError *err)
+{
+	uint64		needed = lacking + PCACHE_MEMORY_BESIDE(size);
+	uint64		room;
+	uint64		available_kb;
+
+	if (lacking == 0)
+		return true;
+	room = PCacheReadCgroup(groups, PCACHE_CGROUP_ROOT).room;
+	if (room < needed)
+	{
+		PCacheSetError(err, _("the pool lacks %llu MB, and the control group may use %llu MB more, which is too little for that and for sessions"),
+					   (unsigned long long) (lacking >> 20),
+					   (unsigned long long) (room >> 20));
+		PCacheSetHint(err, _("Raise the limit of the unit or container by %llu MB at least, or decrease \"shared_buffers\"."),
+					  (unsigned long long) ((needed - room) >> 20) + 1);
+		return false;
+	}
+	if (PCacheReadNumber("/proc/meminfo", "MemAvailable:", &available_kb) &&
+		available_kb < needed >> 10)
+	{
+		PCacheSetError(err, _("the pool lacks %llu MB, and the machine has %llu MB left, which is too little for that and for sessions"),
+					   (unsigned long long) (lacking >> 20),
+					   (unsigned long long) (available_kb >> 10));
+		PCacheSetHint(err, _("Decrease \"shared_buffers\", or have other programs use less memory."));
+		return false;
+	}
+	return true;
 }

@@ -246,6 +246,19 @@ RoomWillDo(const PCachePool *pool, uint64 size, PCacheError *err)
 	return false;
 }
 
+/*
+ * Is there memory for what the start itself allocates?  The worker is left what a pool of
+ * the right size lacks, but not if it was cut off, or becomes larger and has holes.
+ */
+static bool
+MemoryWillDo(const PCachePool *pool, const PCacheSuperblock *sb, uint64 nbuffers,
+			 PCacheError *err)
+{
+	return (pool->file_size >= sb->pool_size && sb->capacity >= nbuffers) ||
+		!PCachePoolIsIncomplete(pool, sb->pool_size) ||
+		PCachePoolHasMemory(pool, sb->pool_size, err);
+}
+
 /* The pool will be formatted: can it be, and is there room? */
 static bool
 FormatWillDo(const PCachePool *pool, const PCacheNextConfig *config, PCacheError *err)
@@ -347,6 +360,7 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (formatted ?
 		FormatWillDo(pool, config, err) :
 		RoomWillDo(pool, sb->pool_size, err) &&
+		MemoryWillDo(pool, sb, config->nbuffers, err) &&
 		CapacityWillDo(pool, sb->capacity, config, facts->media, err))
 		*verdict = judged;
 }
