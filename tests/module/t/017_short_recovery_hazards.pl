@@ -132,4 +132,24 @@ $node->start;
 	$node->stop;
 }
 
+# ------------------------------------------------------------------------------------
+# A record that is not skipped has an image of a young page: VISIBLE, if hints are logged.  So
+# the page is as it was then, and what comes after that has to be replayed.
+
+{
+	my ($offset, $outcome);
+
+	$node->append_conf('postgresql.conf', 'wal_log_hints = on');
+	$node->start;
+	$node->safe_psql('postgres', $_) for q{CREATE TABLE back AS SELECT i AS id, repeat('a', 100) AS s FROM generate_series(1, 600) i},
+	  'SELECT count(*) FROM back', 'CHECKPOINT', 'VACUUM back', 'DELETE FROM back WHERE id % 3 = 0', 'UPDATE other SET id = 4';
+	kill_all($node);
+	$offset = log_offset($node);
+	$node->start;
+	$outcome = start_outcome($node, $offset);
+	cmp_ok(young($outcome), '>=', 10, 'image of a young page: there are such pages');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM back'), '400', 'image of a young page: what comes after it is replayed');
+	$node->stop;
+}
+
 done_testing();
