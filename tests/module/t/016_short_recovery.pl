@@ -122,6 +122,8 @@ kill_seen($node);
 	system_or_bail('pg_ctl', '-D' => $node->data_dir, '-l' => $node->logfile, '-W', 'start');
 	$node->{_pid} = stop_in_redo($node, $node->logfile, $offset);
 	like(slurp_file($node->logfile, $offset), qr/of these pages are younger than the redo point/, 'interrupted: there were young pages');
+	# the worker has to see that pg_control says that it is in recovery
+	pause_for_sighting();
 	kill_all($node);
 }
 start_short('interrupted', 0);
@@ -153,6 +155,8 @@ work();
 
 	like($outcome->{log}, qr/recovery will not be shortened: WAL ends before the place up to which it was written/, 'WAL is damaged: the log says so');
 	is(shortened($outcome)->{young}, 0, 'WAL is damaged: no young pages');
+	# what comes next is not to be refused for this reason: WAL has to pass that place again
+	$node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'test', repeat('x', 1000000)) FROM generate_series(1, 3)});
 }
 
 # The background writer writes young pages before recovery has synced anything, so WAL that
