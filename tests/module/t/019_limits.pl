@@ -113,6 +113,35 @@ start_there(qr/WARNING:  not all of persistent cache pool "[^"]*" is allocated: 
 cmp_ok(allocated(), '<', 40, '... and the pool has ' . allocated() . ' MB');
 $node->stop;
 
+# ---------------------------------------------------------------- vm.overcommit_memory
+# All of the segment has to be allowed, and not only the buffers.
+$offset = log_offset($node);
+$node->start;
+$node->wait_for_log(qr/persistent cache: allocated pool/, $offset);
+warm_pages($node);
+$node->stop;
+machine_file('/proc/sys/vm/overcommit_memory', "2\n");
+for my $mb (400, 200)
+{
+	my $left = 1024 * $mb;
+	my ($rc, $out);
+
+	machine_file('/proc/meminfo', "MemAvailable: 9000000 kB\nCommitLimit: 1000000 kB\nCommitted_AS: @{[ 1000000 - $left ]} kB\n");
+	($rc, $out) = on_machine({ MACHINE_FILES => $files }, sub { pcache($node, 'verify', '--json') });
+	if ($mb == 400)
+	{
+		is($rc, 0, "vm.overcommit_memory, $mb MB are left: verify foretells it");
+		$outcome = start_there(qr/persistent cache: kept/, '... and the server starts');
+		$node->stop;
+	}
+	else
+	{
+		isnt($rc, 0, "vm.overcommit_memory, $mb MB are left: verify foretells it");
+		on_machine({ MACHINE_FILES => $files }, sub { start_without($node, qr/"vm.overcommit_memory" is 2, and 200 MB can be reserved: too little for 260 MB of shared memory/, '... and the server') });
+		$node->stop;
+	}
+}
+
 # ---------------------------------------------------------------- the postmaster is gone
 # Its worker does not go on to allocate the pool, which the next server waits for.
 unlink $pool or die;

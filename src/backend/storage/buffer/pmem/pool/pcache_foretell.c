@@ -127,14 +127,18 @@ VersionWillDo(const PCacheNextConfig *config, PCacheError *err)
 }
 
 /*
- * The server reserves memory for buffers that it does not use.  While it runs, that is
- * counted already.
+ * The server reserves memory for buffers that it does not use, and the rest of the segment
+ * with it.  How large the rest is depends on many settings, which pg_pcache does not know;
+ * this is enough for the defaults and some more.  While the server runs, it is counted
+ * already.
  */
 static bool
 ReservationWillDo(const PCacheNextConfig *config, PCacheFsKind kind, uint64 size,
 				  uint64 allocated, PCacheError *err)
 {
-	return PCacheMayReserve(config->nbuffers * BLCKSZ,
+	uint64		buffers = config->nbuffers * BLCKSZ;
+
+	return PCacheMayReserve(buffers + buffers / 32 + (UINT64CONST(128) << 20),
 							kind == PCACHE_FS_TMPFS ? size - Min(size, allocated) : 0, err);
 }
 

@@ -65,7 +65,7 @@ PCacheReservationCounts(void)
 }
 
 /*
- * May the server reserve so many bytes for its own buffers, although it will not use
+ * May the server reserve so many bytes of shared memory, although it will not use all of
  * them, and may a pool on tmpfs get what it lacks?  Both count with
  * vm.overcommit_memory = 2, where the server would not start otherwise.
  */
@@ -83,7 +83,7 @@ PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err)
 	free_kb = limit - Min(limit, committed);
 	if ((reserved + lacking) / 1024 <= free_kb)
 		return true;
-	PCacheSetError(err, _("\"vm.overcommit_memory\" is 2, and %llu MB can be reserved: too little for %llu MB of buffers, which the server reserves beside its pool, and %llu MB that the pool lacks"),
+	PCacheSetError(err, _("\"vm.overcommit_memory\" is 2, and %llu MB can be reserved: too little for %llu MB of shared memory, which the server reserves beside its pool, and %llu MB that the pool lacks"),
 				   (unsigned long long) (free_kb >> 10),
 				   (unsigned long long) (reserved >> 20),
 				   (unsigned long long) (lacking >> 20));
