@@ -16,6 +16,7 @@
 #define PCACHE_LIBRARY_H
 
 #include "datatype/timestamp.h"
+#include "portability/instr_time.h"
 #include "storage/buf_internals.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_gate.h"
@@ -109,6 +110,7 @@ extern PCacheLibraryStart PCacheStart;
 extern BufferDescPadded *PCacheHeadersOf(const PCachePool *pool,
 										 const PCacheSuperblock *sb);
 extern PCacheDescriptor *PCacheLedgerOf(const PCachePool *pool);
+extern uint64 PCacheMicrosecondsSince(instr_time start);
 
 /* pcache_attach.c */
 extern void PCacheOpenForServer(void);

@@ -142,16 +142,6 @@ PCacheOpenForServer(void)
 		PCacheTurnHugePagesOff();
 }
 
-static uint64
-MicrosecondsSince(instr_time start)
-{
-	instr_time	elapsed;
-
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	return INSTR_TIME_GET_MICROSEC(elapsed);
-}
-
 static void
 SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
 {
@@ -320,7 +310,7 @@ AttachPool(PCacheError *err)
 		}
 		else if (!PCacheSavePostMortem(pool, sb, gate_facts->control, media, &facts->holes, err))
 			return false;
-		PCacheStart.judge_usec = MicrosecondsSince(start);
+		PCacheStart.judge_usec = PCacheMicrosecondsSince(start);
 	}
 	headers_are_there = PCacheStart.post_mortem && PCacheStart.checked_generation == 0 &&
 		sb->capacity >= NBuffers && sb->slots_used <= NBuffers;
@@ -371,7 +361,7 @@ AttachPool(PCacheError *err)
 	PCacheUseHeaders(pool, sb);
 	PCacheStart.in_use = true;
 	BeginUse(pool, sb, gate_facts);
-	PCacheStart.rebuild_usec = MicrosecondsSince(start);
+	PCacheStart.rebuild_usec = PCacheMicrosecondsSince(start);
 	PCacheStart.huge_bytes = PCacheArrangeSegment(pool, sb, own_headers, own_blocks);
 	return true;
 }
@@ -467,6 +457,6 @@ PCacheStartServer(void)
 	}
 	on_shmem_exit(PCacheSaveAtExit, (Datum) 0);
 	PCacheStart.started_at = GetCurrentTimestamp();
-	PCacheStart.startup_usec = MicrosecondsSince(start);
+	PCacheStart.startup_usec = PCacheMicrosecondsSince(start);
 	PCacheLogStart();
 }

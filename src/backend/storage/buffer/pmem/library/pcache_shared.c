@@ -32,3 +32,14 @@ PCacheLedgerOf(const PCachePool *pool)
 {
 	return (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
 }
+
+/* How long has it taken so far? */
+uint64
+PCacheMicrosecondsSince(instr_time start)
+{
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	return INSTR_TIME_GET_MICROSEC(elapsed);
+}

@@ -190,7 +190,8 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 		for (uint32 i = 0; i < n; i++)
 		{
 			verdicts[i] = PCachePageGate(&entries[i], first + i, facts);
-			if (PCacheTakeYoung(pool, sb, facts, verdicts[i], first + i, &entries[i]))
+			if (facts->young_up_to != 0 &&
+				PCacheTakeYoung(pool, sb, facts, verdicts[i], first + i, &entries[i]))
 				verdicts[i] = PCACHE_PAGE_KEPT;
 		}
 		PCacheInitializeHeaders(pool, sb, first, n);

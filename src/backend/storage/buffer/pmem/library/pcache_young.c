@@ -102,17 +102,6 @@ ReadWalPage(XLogReaderState *reader, XLogRecPtr page, int reqLen, XLogRecPtr tar
 	return XLOG_BLCKSZ;
 }
 
-/* How long has it taken, in microseconds? */
-static uint64
-MicrosecondsSince(instr_time began)
-{
-	instr_time	elapsed;
-
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, began);
-	return INSTR_TIME_GET_MICROSEC(elapsed);
-}
-
 /*
  * Where does WAL end, as redo is going to find it?  This reads every record from
  * the redo point on, because one that is damaged ends it, and makes WAL durable up to there.
@@ -143,13 +132,13 @@ EndOfWal(WalPiece *piece, XLogRecPtr redo, XLogRecPtr written)
 	{
 		end = reader->EndRecPtr;
 		if (n % RECORDS_PER_LOOK == 0)
-			in_time = MicrosecondsSince(began) < MAX_READ_TIME;
+			in_time = PCacheMicrosecondsSince(began) < MAX_READ_TIME;
 	}
 	intact = XLogRecPtrIsInvalid(reader->abortedRecPtr) ? end : reader->missingContrecPtr;
 	XLogReaderFree(reader);
 	if (piece->fd >= 0 && !CloseSegment(piece))
 		piece->not_synced = true;
-	PCacheStart.wal_usec = MicrosecondsSince(began);
+	PCacheStart.wal_usec = PCacheMicrosecondsSince(began);
 	PCacheStart.wal_bytes = end - redo;
 	if (in_time && !piece->not_synced && intact >= written)
 		return end;
@@ -213,8 +202,7 @@ PCacheTakeYoung(const PCachePool *pool, const PCacheSuperblock *sb,
 	PCacheDescriptor *remembered = &PCacheLedgerOf(pool)[slot];
 	PCacheDescriptor young = {0};
 
-	if (facts->young_up_to == 0 ||
-		(verdict != PCACHE_PAGE_DIRTY && verdict != PCACHE_PAGE_YOUNGER) ||
+	if ((verdict != PCACHE_PAGE_DIRTY && verdict != PCACHE_PAGE_YOUNGER) ||
 		!PCacheHarvestYoung(&sb->headers, header, slot, &young) ||
 		!PCacheYoungGate(&young, page, slot, facts))
 		return false;
