@@ -43,6 +43,7 @@ our @EXPORT = qw(
   exchange
   evict
   start_warm
+  shortened
 );
 
 # The data directory with a server that has not the library.
@@ -183,6 +184,17 @@ sub start_warm
 	}
 	cmp_ok($changed, $params{changed} ? '>' : '==', 0, "$name: $changed pages were dropped, file changed") if defined $params{changed};
 	return $outcome;
+}
+
+# What the log of a start says of young pages, and of records.
+sub shortened
+{
+	my ($outcome) = @_;
+	my ($young) = $outcome->{log} =~ /persistent cache: (\d+) of these pages are younger than the redo point/;
+	my ($skipped, $called) =
+	  $outcome->{log} =~ /persistent cache: recovery skipped (\d+) records, whose pages were kept, and replayed (\d+) others/;
+
+	return { young => $young // 0, skipped => $skipped // 0, called => $called // 0 };
 }
 
 1;

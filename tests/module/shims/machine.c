@@ -14,6 +14,8 @@
  *			is said when it is closed.
  *		MACHINE_ALLOCATE_MS
  *			so many milliseconds pass before a part of a file is allocated.
+ *		MACHINE_READ_ONLY_EIO
+ *			files that were opened for reading cannot be synced.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -114,4 +116,17 @@ int
 posix_fallocate64(int fd, off_t offset, off_t length)
 {
 	return posix_fallocate(fd, offset, length);
+}
+
+int
+fdatasync(int fd)
+{
+	int			(*next) (int) = dlsym(RTLD_NEXT, "fdatasync");
+
+	if (getenv("MACHINE_READ_ONLY_EIO") != NULL && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+	{
+		errno = EIO;
+		return -1;
+	}
+	return next(fd);
 }

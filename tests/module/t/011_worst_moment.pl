@@ -212,18 +212,6 @@ DELETE FROM m WHERE id > 2960},
 	return;
 }
 
-# Writes to the file are lost that have been made since it had these bytes.
-sub lose_writes
-{
-	my ($path, $bytes) = @_;
-
-	open my $file, '+<', $path or die "$path: $!";
-	binmode $file;
-	print $file $bytes;
-	close $file or die "$path: $!";
-	return;
-}
-
 sub have_moment
 {
 	my ($moment) = @_;
@@ -254,7 +242,8 @@ sub have_moment
 		stop_session($node, $name, %$moment);
 	}
 	is($node->safe_psql('postgres', $moment->{see}[0]), $moment->{see}[1], "$name: seen") if $moment->{see};
-	lose_writes($lost, $bytes) if defined $lost;
+	# writes to the file are lost that have been made since it had these bytes
+	write_bytes($lost, 0, $bytes) if defined $lost;
 	select undef, undef, undef, $moment->{wait} if $moment->{wait};
 	# a page that is younger, and one that is dirty, may stay, and records of both are skipped
 	killed_there($node, $name, %$moment, $short && $moment->{dropped} ? (dropped => [ grep { !$moment->{redo} && !/younger/ } @{ $moment->{dropped} } ]) : ());
