@@ -10,13 +10,15 @@ export LONG LIMITS_MB LIMITS_ROUNDS WARM_SIZES WARM_T WARM_ROUNDS RESTARTS OUTAG
 export SIZES STARTS HUGE_PAGES CRASH_WAL CRASHES CRASH_SCALE WAL_ROUNDS IMAGE_MB IMAGE_ROUNDS
 export LOOKUPS_GB LOOKUPS_ROUNDS LOOKUPS_T LOOKUPS_SESSIONS LOOKUPS LOOKUPS_MANY LOOKUPS_SERVERS HUGETLBFS
 export CLIENTS_LIST ROW_LIST SEGMENT_LIST METHODS PCACHE_WAL_ROUNDS PCACHE_WAL_SEED
-export PG_CONFIG DESTDIR
+export PG_CONFIG DESTDIR COPT
 export JOBS PATCH_FUZZ PCACHE_USER TESTS PREFIX MODE POOL_DIR FORCE SUITE EXTRA_SOURCES REVISION VERSION SUITES DEBFULLNAME DEBEMAIL
 
 ifeq ($(shell id -u),0)
 RUN := tools/as-user
 ROOT_DEPS := deps
 ROOT_DEPS_DOCS := deps-docs
+ROOT_DEPS_DEMO := deps-demo
+ROOT_DEPS_CHECK := deps-check
 endif
 
 .DEFAULT_GOAL := all
@@ -24,7 +26,7 @@ endif
 # Where nothing can be built in the clone, make goes on in a copy of it.
 # bash, because programs cannot be run on some mounts.
 ELSEWHERE :=
-ifneq ($(filter-out help deps deps-docs,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out help deps deps-docs deps-demo deps-check,$(or $(MAKECMDGOALS),all)),)
 ELSEWHERE := $(shell bash tools/copy)
 ifneq ($(.SHELLSTATUS),0)
 $(error nothing can be built here)
@@ -39,8 +41,8 @@ elsewhere:
 	+@bash tools/copy --make $(MAKECMDGOALS)
 else
 
-.PHONY: all help deps deps-docs fetch tree build docs vanilla deb deb-hotset deb-module image repo install dist port release demo bench bench-report bench-wal
-.PHONY: check check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-module check-tap check-regress check-regress-short check-hotset installcheck
+.PHONY: all help deps deps-demo deps-check deps-docs fetch tree build docs vanilla deb deb-hotset deb-module image repo install dist port release demo demo-server bench bench-report bench-wal
+.PHONY: check check-server check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-module check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: module install-module installcheck-module
 .PHONY: refresh-patches clean-tree clean distclean
 
@@ -60,11 +62,17 @@ help: ## this text
 	'  KEY=NAME             repo: the key that signs, in your GNUPGHOME or in a file' \
 	'  PCACHE_USER=NAME     the user to build and test as when root runs make (pcache)' \
 	'  CCACHE_DIR=DIR       where ccache keeps its files' \
-	'  PG_CONFIG=FILE       module, demo: pg_config of the unpatched server' \
+	'  PG_CONFIG=FILE       module, demo, check: pg_config of the unpatched server' \
 	'  SERVER=FILE          check-torture, -walk, -differential, -regress, -outside: pg_config of an unpatched one'
 
 deps: ## install the Debian packages needed (normal user: say what is missing)
 	@tools/deps
+
+deps-demo: ## install the Debian packages that "make demo" needs, but for the server (normal user: say what is missing)
+	@tools/deps demo
+
+deps-check: ## the same for "make check"
+	@tools/deps check
 
 deps-docs: ## install the Debian packages that "make docs" needs (normal user: say what is missing)
 	@tools/deps docs
@@ -121,8 +129,11 @@ vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 	@$(RUN) tools/prepare-tree vanilla
 	@$(RUN) tools/build-tree vanilla
 
-demo: $(if $(PG_CONFIG),,all) ## three ways to restart a server, compared; PG_CONFIG= for an unpatched one with the library
-	@tools/demo/run
+demo: $(ROOT_DEPS_DEMO) ## three ways to restart a stock server, and a kill, compared; as root Debian's is installed if there is none; PG_CONFIG= for another one
+	@PG_CONFIG=$$(tools/stock-server) && PG_CONFIG=$$PG_CONFIG tools/demo/run
+
+demo-server: all ## the same with the patched server
+	@PG_CONFIG= tools/demo/run
 
 bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="outage restart" selects, QUICK=1, LONG=1
 	@tools/bench/run
@@ -133,8 +144,15 @@ bench-report: ## docs/benchmarks.md of what make bench has measured
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
-check: all vanilla ## lint, warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, the library on unpatched servers, TAP, a short regression run, the tests of pg_hotset in short, 12 short rounds of torture, 6 on an unpatched server, and 4 with power cuts, a QEMU guest, the known walks, statements on several servers, a build with meson; the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short hotset-short torture-short torture-stock-short torture-whole-short vm-smoke meson -- walk-short differential-short
+# A warning of the compiler is an error.  What was not run is said at the end.
+check: $(ROOT_DEPS_CHECK) ## the library on a stock server: lint, packaging, unit, its tests, short rounds of torture; plans of ndctl-setup; as root Debian's server is installed if there is none; PG_CONFIG= for another one
+	@PG_CONFIG=$$(tools/stock-server) && export PG_CONFIG && rc=0 && \
+	COPT=-Werror tools/check lint packaging unit-stock module-stock torture-stock-kills ndctl-setup-plans || rc=$$?; \
+	echo 'left out, for "make check-server" has it: other majors, the patched server, fuzzing, power cuts, QEMU guests, images, hostile users'; \
+	exit $$rc
+
+check-server: all vanilla ## the patched server, the library on an unpatched 18, and what takes longer: warnings, places in PostgreSQL, lists of mutants, unit, a short round of fuzzing, stock extensions, TAP, a short regression run, pg_hotset in short, short rounds of torture with kills and with power cuts, a QEMU guest, the known walks, statements on several servers, a build with meson, the entrypoint of the image; as root: a bare machine, hostile users, clones in other places
+	@tools/check lint-tree warnings places mutants-check unit fuzz ndctl-setup-rest systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short hotset-short torture-short torture-stock-short torture-whole-short vm-smoke meson -- walk-short differential-short
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, both on an unpatched server as well, power cuts, statements on several servers; without check-vm, check-wal-suites and check-mutants
 	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-stock regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-stock walk-stock -- torture-whole torture-stock-whole

@@ -66,6 +66,9 @@ static bool HookHarvestHeader(const PCacheHeaderLayout *layout, const char *head
 #include "pcache_descriptor.c"
 #include "pcache_harvest.c"
 
+/* a macro of 15, and a function of later releases */
+#pragma push_macro("PageXLogRecPtrGet")
+#undef PageXLogRecPtrGet
 #define PageXLogRecPtrGet(val) HookLsn(&(val))
 #define PCacheHarvestHeader HookHarvestHeader
 #define pg_atomic_read_u32 HookRead
@@ -74,7 +77,7 @@ static bool HookHarvestHeader(const PCacheHeaderLayout *layout, const char *head
 
 #undef memcpy
 #undef __atomic_store_n
-#undef PageXLogRecPtrGet
+#pragma pop_macro("PageXLogRecPtrGet")
 #undef PCacheHarvestHeader
 #undef pg_atomic_read_u32
 
@@ -301,7 +304,7 @@ LockOf(int slot)
 static int
 TagOf(int slot)
 {
-	return HeaderOf(slot)->tag.relNumber - FIRST_REL;
+	return BufTagGetRelFileLocator(&HeaderOf(slot)->tag).relNumber - FIRST_REL;
 }
 
 static void
@@ -310,6 +313,19 @@ SetTag(int slot, int tag)
 	RelFileLocator rlocator = {DEFAULTTABLESPACE_OID, 5, FIRST_REL + tag};
 
 	InitBufferTag(&HeaderOf(slot)->tag, &rlocator, MAIN_FORKNUM, FIRST_BLOCK + tag);
+}
+
+/* The header's page is that of another relation, so many OIDs further. */
+static void
+MoveTag(int slot, int spc, int db, int rel)
+{
+	BufferTag  *tag = &HeaderOf(slot)->tag;
+	RelFileLocator rlocator = BufTagGetRelFileLocator(tag);
+
+	rlocator.spcOid += spc;
+	rlocator.dbOid += db;
+	rlocator.relNumber += rel;
+	InitBufferTag(tag, &rlocator, tag->forkNum, tag->blockNum);
 }
 
 /* Take down what the last step has stored. */
@@ -626,12 +642,14 @@ StrategySyncStart(uint32 *complete_passes, uint32 *num_buf_alloc)
 	return sweep_at;
 }
 
+#ifdef USE_ASSERT_CHECKING
 void
 ExceptionalCondition(const char *condition, const char *file, int line)
 {
 	fprintf(stderr, "%s:%d: %s\n", file, line, condition);
 	abort();
 }
+#endif
 
 /* All relations are there. */
 int64
@@ -899,7 +917,13 @@ Checkpoint(void)
 static bool
 NextRound(long pause)
 {
-	round_began.ticks = PG_INT64_MIN / 2;
+	instr_time	ago;
+
+	INSTR_TIME_SET_CURRENT(ago);
+	while (INSTR_TIME_GET_MILLISEC(ago) < 2.0 * PAUSE)
+		INSTR_TIME_ADD(ago, ago);
+	INSTR_TIME_SET_ZERO(round_began);
+	INSTR_TIME_SUBTRACT(round_began, ago);
 	return PCacheListPages(&watched, pause);
 }
 
@@ -1613,9 +1637,9 @@ TestConfirmed(void **state)
 	EXPECT_CONFIRMED(true, *HintsOf(0) |= 1);
 
 	/* another page, or another version of it */
-	EXPECT_CONFIRMED(false, HeaderOf(0)->tag.spcOid++);
-	EXPECT_CONFIRMED(false, HeaderOf(0)->tag.dbOid++);
-	EXPECT_CONFIRMED(false, HeaderOf(0)->tag.relNumber++);
+	EXPECT_CONFIRMED(false, MoveTag(0, 1, 0, 0));
+	EXPECT_CONFIRMED(false, MoveTag(0, 0, 1, 0));
+	EXPECT_CONFIRMED(false, MoveTag(0, 0, 0, 1));
 	EXPECT_CONFIRMED(false, HeaderOf(0)->tag.forkNum++);
 	EXPECT_CONFIRMED(false, HeaderOf(0)->tag.blockNum++);
 	EXPECT_CONFIRMED(false, SetLsn(0, LsnOf(10) + 1));

@@ -162,7 +162,7 @@ ExpectNewPool(int fd, const PCacheSuperblock *sb)
 	assert_int_equal(sb->system_identifier, SYSTEM_IDENTIFIER);
 	assert_int_equal(sb->pool_size, POOL_SIZE);
 	assert_true(llabs((int64) sb->created_at - (int64) time(NULL)) < 600);
-	assert_int_equal(sb->pg_major, 18);
+	assert_int_equal(sb->pg_major, PG_VERSION_NUM / 10000);
 	assert_int_equal(sb->byte_order, 0x01020304);
 	assert_int_equal(sb->block_size, 8192);
 	assert_int_equal(sb->descriptor_size, 64);

@@ -5,4 +5,4 @@
 
 PG_PCACHE := ../../src/bin/pg_pcache
 test_warmplan_SRCS := $(PG_PCACHE)/pagelist.c $(PG_PCACHE)/warmplan.c
-$(OUT)/test_warmplan: override CPPFLAGS += -I$(PG_PCACHE) -I$(PG)/src/interfaces/libpq
+$(OUT)/test_warmplan: override CPPFLAGS += -I$(PG_PCACHE)

@@ -189,6 +189,7 @@ pg_cmp_u32(uint32 a, uint32 b)
 #define DropRelationsAllBuffers	DropRelFileNodesAllBuffers
 #define InitBufferTag(tag, rlocator, fork, block) \
 	INIT_BUFFERTAG(*(tag), *(rlocator), fork, block)
+#define BufTagGetRelFileLocator(tag) ((tag)->rnode)
 #endif
 
 /* 17: freezing and both kinds of pruning have a record each, of one kind */

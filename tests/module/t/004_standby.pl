@@ -137,7 +137,7 @@ $standby->start;
 work($primary, $standby);
 $standby->stop;
 start_standby($standby, 'before promotion');
-$primary->wait_for_replay_catchup($standby);
+$primary->wait_for_catchup($standby);
 warm_pages($primary);
 $primary->stop;
 cmp_ok((grep { !($_->{flags} & 1) } pool_entries(pool_file($primary))), '>', 50, 'switchover: pages of unlogged tables are saved');
