@@ -43,13 +43,13 @@ else
 
 .PHONY: all help deps deps-demo deps-check deps-docs fetch tree build docs vanilla deb deb-hotset deb-module image repo install dist port release demo demo-server bench bench-report bench-wal
 .PHONY: check check-server check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-module check-tap check-regress check-regress-short check-hotset installcheck
-.PHONY: module install-module installcheck-module
+.PHONY: module install-module installcheck-module compile_commands.json
 .PHONY: refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
 
 help: ## this text
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  %-21s %s\n", $$1, $$2}' Makefile
 	@printf '%s\n' '' 'Variables:' \
 	'  PGSRC=PATH           PostgreSQL 18 source tree or tarball, instead of Debian'"'"'s' \
 	'  PG_SUITES="..."      Debian suites to look in ("forky sid"); FETCH=latest looks for newer' \
@@ -94,6 +94,9 @@ install-module: ## the same, installed by you into that server; PG_CONFIG=, DEST
 
 installcheck-module: ## tests of the library that is installed; PG_CONFIG=, TESTS="..." selects
 	@$(RUN) tests/run-module --installed "$(PG_CONFIG)" $(TESTS)
+
+compile_commands.json: ## for clangd, as it is for a stock server; PG_CONFIG=
+	@tools/compile-commands $(PG_CONFIG) >$@.new && mv $@.new $@
 
 docs: $(ROOT_DEPS_DOCS) tree ## the documentation of PostgreSQL with the cache: HTML and man pages, in build/docs
 	@$(RUN) tools/build-docs
