@@ -17,8 +17,6 @@ ifeq ($(shell id -u),0)
 RUN := tools/as-user
 ROOT_DEPS := deps
 ROOT_DEPS_DOCS := deps-docs
-ROOT_DEPS_DEMO := deps-demo
-ROOT_DEPS_CHECK := deps-check
 endif
 
 .DEFAULT_GOAL := all
@@ -132,7 +130,7 @@ vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
 	@$(RUN) tools/prepare-tree vanilla
 	@$(RUN) tools/build-tree vanilla
 
-demo: $(ROOT_DEPS_DEMO) ## three ways to restart a stock server, and a kill, compared; as root Debian's is installed if there is none; PG_CONFIG= for another one
+demo: deps-demo ## three ways to restart a stock server, and a kill, compared; as root Debian's is installed if there is none; PG_CONFIG= for another one
 	@PG_CONFIG=$$(tools/stock-server) && PG_CONFIG=$$PG_CONFIG tools/demo/run
 
 demo-server: all ## the same with the patched server
@@ -148,7 +146,7 @@ bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
 	@$(RUN) tools/bench/wal
 
 # A warning of the compiler is an error.  What was not run is said at the end.
-check: $(ROOT_DEPS_CHECK) ## the library on a stock server: lint, packaging, unit, its tests, short rounds of torture; plans of ndctl-setup; as root Debian's server is installed if there is none; PG_CONFIG= for another one
+check: deps-check ## the library on a stock server: lint, packaging, unit, its tests, short rounds of torture; plans of ndctl-setup; as root Debian's server is installed if there is none; PG_CONFIG= for another one
 	@PG_CONFIG=$$(tools/stock-server) && export PG_CONFIG && rc=0 && \
 	COPT=-Werror tools/check lint packaging unit-stock module-stock torture-stock-kills ndctl-setup-plans || rc=$$?; \
 	echo 'left out, for "make check-server" has it: other majors, the patched server, fuzzing, power cuts, QEMU guests, images, hostile users'; \
