@@ -24,8 +24,10 @@ static char *dir;
 /* The inode that fstatfs() takes for one of a FUSE file system. */
 static ino_t on_fuse;
 
-/* The inode that fstat() takes for one of another user. */
+/* The inode that fstat() takes for one of another user, who has no name. */
 static ino_t of_other;
+
+#define OTHER_USER	4000000001
 
 int
 fstat(int fd, struct stat *buf)
@@ -33,7 +35,7 @@ fstat(int fd, struct stat *buf)
 	if (fstatat(fd, "", buf, AT_EMPTY_PATH) < 0)
 		return -1;
 	if (buf->st_ino == of_other)
-		buf->st_uid = geteuid() + 1;
+		buf->st_uid = OTHER_USER;
 	return 0;
 }
 
@@ -130,7 +132,7 @@ TestTrust(void **state)
 			bool		expected = is_pools ? cases[i].pools : cases[i].above;
 
 			memset(&err, 0, sizeof(err));
-			if (PCacheDirIsTrusted(&st, is_pools, "/some/where", &err) != expected)
+			if (PCacheDirIsTrusted(&st, is_pools, false, "/some/where", &err) != expected)
 				fail_msg("owner %d, mode %04o, %d", (int) cases[i].owner, cases[i].mode, is_pools);
 			if (expected)
 				continue;
@@ -224,9 +226,16 @@ TestWalk(void **state)
 		assert_int_equal(chmod(Join(dir, "a"), 0700), 0);
 		/* a directory of root's is a good place, but not itself the pool's */
 		assert_int_equal(PCacheDirOpen("/etc", &open_dir, &err), PCACHE_DIR_UNTRUSTED);
-		assert_contains(err.message, "\"/etc\" has wrong ownership");
+		assert_contains(err.message, "\"/etc\" has wrong ownership: it belongs to user root, and this process to user ");
 		assert_contains(err.hint, "Is its file system mounted?");
+		assert_int_equal(PCacheDirOpen("/proc", &open_dir, &err), PCACHE_DIR_UNTRUSTED);
+		assert_contains(err.message, "\"/proc\" has wrong ownership: it belongs to user root, and this process to user ");
+		assert_contains(err.hint, "A file system is mounted there.");
 	}
+	GiveAway(Join(dir, "a/b"));
+	assert_int_equal(PCacheDirOpen(Join(dir, "a/b"), &open_dir, &err), PCACHE_DIR_UNTRUSTED);
+	assert_contains(err.message, "it belongs to user 4000000001, and this process to user ");
+	assert_contains(err.hint, "Is it the directory of another cluster?");
 }
 
 /*
@@ -437,7 +446,7 @@ TestFile(void **state)
 	ExpectRefused("has invalid permissions", 0);
 	assert_int_equal(chmod(path, 0640), 0);
 	GiveAway(path);
-	ExpectRefused("has wrong ownership", 0);
+	ExpectRefused("has wrong ownership: it belongs to user 4000000001, and this process to user ", 0);
 	of_other = 0;
 
 	/* its names */

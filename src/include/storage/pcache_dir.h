@@ -40,7 +40,8 @@ typedef enum PCacheDirResult
 extern const char *PCacheDirPgdata;
 extern bool PCacheIsInside(const char *path, const char *directory);
 extern bool PCacheDirIsTrusted(const struct stat *st, bool is_pools,
-							   const char *path, PCacheError *err);
+							   bool is_mount_point, const char *path,
+							   PCacheError *err);
 extern PCacheDirResult PCacheDirOpenExisting(const char *path, PCacheDir *dir,
 											 PCacheError *err);
 extern PCacheDirResult PCacheDirOpen(const char *path, PCacheDir *dir,

@@ -28,6 +28,7 @@
 
 #include "common/file_perm.h"
 #include "storage/pcache_dir.h"
+#include "storage/pcache_owner.h"
 
 /* As many links as the kernel follows. */
 #define MAX_SYMLINKS	40
@@ -69,23 +70,19 @@ PCacheIsInside(const char *path, const char *directory)
  * Can no other user change what is in this directory?
  *
  * is_pools tells whether it is the pool's own directory, which must be ours
- * alone; others are directories above it.  path is only used in messages.
+ * alone; others are directories above it.  path, and whether it is a mount point,
+ * are only used in messages.
  */
 bool
-PCacheDirIsTrusted(const struct stat *st, bool is_pools, const char *path,
-				   PCacheError *err)
+PCacheDirIsTrusted(const struct stat *st, bool is_pools, bool is_mount_point,
+				   const char *path, PCacheError *err)
 {
 	if (is_pools)
 	{
 		if (st->st_uid != geteuid())
 		{
-			PCacheSetError(err, _("persistent cache directory \"%s\" has wrong ownership"),
-						   path);
-			/* what is below a missing mount mostly belongs to root */
-			if (st->st_uid == 0)
-				PCacheSetHint(err, _("Is its file system mounted?  If it is, the directory must belong to the user that owns the server process."));
-			else
-				PCacheSetHint(err, _("The directory must belong to the user that owns the server process."));
+			PCacheSetWrongOwner(is_mount_point ? PCACHE_OWNED_MOUNT_POINT : PCACHE_OWNED_DIRECTORY,
+								path, st->st_uid, err);
 			return false;
 		}
 		/* who opens the pool takes from the group what it can do */
@@ -268,6 +265,7 @@ Walk(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 {
 	char		name[MAXPGPATH];
 	const char *rest;
+	dev_t		device = 0;		/* of the last directory */
 	int			links = 0;
 
 	dir->fd = -1;
@@ -281,8 +279,10 @@ Walk(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 
 		if (fstat(dir->fd, &st) < 0)
 			return Fail(dir, PCACHE_DIR_FAILED);
-		if (!PCacheDirIsTrusted(&st, is_last && is_pools, dir->path, err))
+		if (!PCacheDirIsTrusted(&st, is_last && is_pools, device != 0 && device != st.st_dev,
+								dir->path, err))
 			return Fail(dir, PCACHE_DIR_UNTRUSTED);
+		device = st.st_dev;
 		if (is_last)
 		{
 			dir->missing[0] = '\0';
@@ -400,7 +400,7 @@ PCacheDirMakeMissing(PCacheDir *dir, PCacheError *err)
 			return false;
 		}
 		/* somebody else may have been first */
-		if (!PCacheDirIsTrusted(&st, true, dir->path, err))
+		if (!PCacheDirIsTrusted(&st, true, false, dir->path, err))
 			return false;
 		memmove(dir->missing, rest, strlen(rest) + 1);
 	}

@@ -22,6 +22,7 @@
 
 #include "storage/pcache_dir.h"
 #include "storage/pcache_file.h"
+#include "storage/pcache_owner.h"
 
 /* Is that file the one that the directory has by this name? */
 bool
@@ -91,10 +92,7 @@ PCacheDirOpenFile(const PCacheDir *dir, const char *name, int flags,
 		PCacheSetHint(err, _("Remove it, or choose another directory for the persistent cache."));
 	}
 	else if (st->st_uid != geteuid())
-	{
-		PCacheSetError(err, _("persistent cache pool \"%s\" has wrong ownership"), path);
-		PCacheSetHint(err, _("The server must be started by the user that owns the pool.  If that is the wrong user, remove the file instead of changing its owner, who may have it open."));
-	}
+		PCacheSetWrongOwner(PCACHE_OWNED_POOL, path, st->st_uid, err);
 	else if ((st->st_mode & (S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
 	{
 		PCacheSetError(err, _("persistent cache pool \"%s\" has invalid permissions"), path);
