@@ -27,6 +27,7 @@
 #include "storage/pcache_fs.h"
 #include "storage/pcache_harvest.h"
 #include "storage/pcache_missing.h"
+#include "storage/pcache_size.h"
 #include "storage/pcache_suspect.h"
 #include "storage/pcache_without.h"
 

@@ -293,6 +293,29 @@ FindDirectory(const PCacheOptions *options, const StatusResult *result,
 	}
 }
 
+/*
+ * Does the pool have the size that the configuration asks for?  That is only known of the
+ * pool that the configuration names.
+ */
+static void
+TellSize(const PCacheOptions *options, const StatusResult *result)
+{
+	int64		nbuffers;
+	int64		size;
+	PCacheError err;
+
+	if (options->directory != NULL ||
+		result->superblocks.chosen.format_version != PCACHE_FORMAT_VERSION)
+		return;
+	size = ReadSizeSetting(options, PCacheSetting("size"));
+	nbuffers = ReadSizeSetting(options, "shared_buffers");
+	if (size <= 0 || nbuffers < 0 ||
+		!PCacheSizeDiffers(&result->pool, &result->superblocks.chosen, size, nbuffers, &err))
+		return;
+	pg_log_warning("%s", err.message);
+	pg_log_warning_hint("%s", err.hint);
+}
+
 int
 DoStatus(const PCacheOptions *options)
 {
@@ -343,6 +366,7 @@ DoStatus(const PCacheOptions *options)
 		PCacheGeometryGate(&result.superblocks.chosen,
 						   result.pool.file_size).refusal == PCACHE_WARM)
 		CountDescriptors(options, &result);
+	TellSize(options, &result);
 
 	BeginOutput(options);
 	PrintResult(&result);

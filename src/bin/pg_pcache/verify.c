@@ -450,6 +450,10 @@ DoVerify(const PCacheOptions *options)
 
 	if (result.verdict.refusal == PCACHE_WARM)
 		result.verdict = JudgeConfiguration(&r.conf);
+	/* a warm start has nothing else to hint at */
+	if (result.verdict.refusal == PCACHE_WARM)
+		(void) PCacheSizeDiffers(&r.pool, &r.superblocks.chosen, r.conf.pool_size,
+								 r.conf.nbuffers, &result.verdict.why);
 	if (options->verb == VERB_CHECK && result.verdict.refusal != PCACHE_OFF)
 		CheckMemoryLimit(&r, &result);
 	PCachePoolClose(&r.pool);

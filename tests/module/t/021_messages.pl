@@ -20,6 +20,7 @@ my $log;
 
 $node->start;
 load_tables($node);
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
 warm_pages($node);
 $node->stop;
 
@@ -41,5 +42,49 @@ SKIP:
 	}
 }
 $node->append_conf('postgresql.conf', "pcache.directory = '$directory'");
+
+# ---------------------------------------------------------------- the size of the pool
+# pcache.size is for new pools: whoever sets it later is told so.
+$node->start;
+$node->stop;
+for my $case ([ '48MB', 6144 ], [ '30000kB', 3750 ], [ '0', undef ], [ '8MB', undef ])
+{
+	my ($size, $blocks) = @$case;
+	my ($verdict, $out, $err, $start);
+	my $wanted = $size =~ s/(\d+)(..)/--resize=$1$2/r;
+	my $asked = $blocks // 'nothing';
+	my $hint = qr/The pool has room for 3072 blocks, and "pcache.size" asks for $asked\.  Run "pg_pcache rebuild \Q$wanted\E"/;
+	my $message = qr/"pcache.size" has no effect on persistent cache pool "\Q$pool\E"/;
+
+	$node->append_conf('postgresql.conf', "pcache.size = $size");
+	$verdict = verify_json($node);
+	(undef, $out, $err) = pcache($node, 'status');
+	$start = start_and_compare($node, "pcache.size = $size");
+	if (defined $blocks)
+	{
+		is($verdict->{rc}, 0, "pcache.size = $size: verify says that the next start is warm");
+		is($start->{start}, 'warm', '... which it is');
+		like($verdict->{hint} // '', $hint, '... and that the pool has another size');
+		like($err, qr/warning: $message.*\n.*hint: $hint/, '... and status');
+		like($start->{log}, qr/LOG:  $message[^\n]*\n[^\n]*HINT:  $hint/, '... and the log');
+		like($node->safe_psql('postgres', q{SELECT coalesce(hint, '') FROM pg_pcache_next_start()}), $hint, '... and the view');
+		like((pcache($node, 'check'))[1], qr/^next start: WARM.*\nhint: $hint/, '... and check');
+	}
+	else
+	{
+		is($verdict->{hint}, undef, "pcache.size = $size: no hint");
+		is($err, '', '... and no warning');
+		unlike($start->{log}, $message, '... nor in the log');
+	}
+	$node->stop;
+}
+
+# the command of the hint does it
+$node->append_conf('postgresql.conf', 'pcache.size = 48MB');
+is((pcache($node, 'rebuild', '--resize=48MB'))[0], 0, 'the command of the hint: warm');
+is(verify_json($node)->{hint}, undef, '... nothing to tell any more');
+$node->append_conf('postgresql.conf', 'pcache.size = 30MB');
+like(verify_json($node)->{hint} // '', qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache rebuild --resize=30MB"/, 'a pool that is larger');
+$node->append_conf('postgresql.conf', 'pcache.size = 0');
 
 done_testing();

@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_size.h"
 
 void
 PCacheReportError(int elevel, const PCacheError *err)
@@ -97,6 +98,16 @@ LogPlace(void)
 				 errhint_internal("%s", PCacheStart.power_cold.hint) : 0));
 }
 
+/* A pool that is there is used with the size that it has. */
+static void
+LogSize(void)
+{
+	PCacheError err;
+
+	if (PCacheSizeDiffers(&PCacheThePool, &PCacheLibrary->superblock, pcache_size, NBuffers, &err))
+		PCacheReportError(LOG, &err);
+}
+
 /* Tell how the server starts, and why. */
 void
 PCacheLogStart(void)
@@ -105,6 +116,7 @@ PCacheLogStart(void)
 	StringInfoData dropped;
 
 	LogPlace();
+	LogSize();
 	if (PCacheStart.moved > 0)
 		ereport(LOG,
 				(errmsg("persistent cache: moved " UINT64_FORMAT " pages to the %d slots that are left",

@@ -17,6 +17,7 @@
 #include "storage/pcache.h"
 #include "storage/pcache_library.h"
 #include "storage/pcache_setting.h"
+#include "storage/pcache_size.h"
 #include "storage/pcache_stat.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
@@ -226,4 +227,7 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 						  _("\"%s\" will change with the restart, and this answer does not consider that."),
 						  settings[i]);
 	}
+	if (verdict->refusal == PCACHE_WARM && verdict->why.hint[0] == '\0')
+		(void) PCacheSizeDiffers(&PCacheThePool, &PCacheLibrary->superblock,
+								 config.size, config.nbuffers, &verdict->why);
 }
