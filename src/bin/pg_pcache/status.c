@@ -354,11 +354,15 @@ DoStatus(const PCacheOptions *options)
 		PCacheReadSuperblocks(result.pool.fd, &result.superblocks);
 	if (result.superblocks.source == PCACHE_SB_NONE)
 	{
+		if (!PCachePoolMayFormat(&result.pool, &err))
+			FailWith(&err);
 		pg_log_error("both superblocks of persistent cache pool \"%s\" are damaged",
 					 result.pool.path);
 		pg_log_error_detail("The first one: %s.  The copy: %s.",
 							result.superblocks.first_error.message,
 							result.superblocks.copy_error.message);
+		PCachePoolSetDamagedHint(&result.pool, &err);
+		pg_log_error_hint("%s", err.hint);
 		exit(EXIT_ERROR);
 	}
 

@@ -16,6 +16,7 @@
 
 extern uint64 PCacheCapacityFor(uint64 file_size);
 extern uint64 PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers);
+extern void PCachePoolSetDamagedHint(const PCachePool *pool, PCacheError *err);
 extern bool PCacheForgetHeader(const PCachePool *pool, const PCacheSuperblock *sb,
 							   uint64 slot);
 extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,

@@ -46,6 +46,7 @@ $node->append_conf('postgresql.conf', "pcache.directory = '$directory'");
 # ---------------------------------------------------------------- the size of the pool
 # pcache.size is for new pools: whoever sets it later is told so.
 $node->start;
+warm_pages($node);
 $node->stop;
 for my $case ([ '48MB', 6144 ], [ '30000kB', 3750 ], [ '0', undef ], [ '8MB', undef ])
 {
@@ -86,5 +87,27 @@ is(verify_json($node)->{hint}, undef, '... nothing to tell any more');
 $node->append_conf('postgresql.conf', 'pcache.size = 30MB');
 like(verify_json($node)->{hint} // '', qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache rebuild --resize=30MB"/, 'a pool that is larger');
 $node->append_conf('postgresql.conf', 'pcache.size = 0');
+
+# ---------------------------------------------------------------- damaged, or not a pool
+for my $case ([ 'saved_pages', 'checksum is wrong' ], [ 'magic', 'magic number is wrong' ])
+{
+	my ($name, $wrong) = @$case;
+	my $hint = qr/Both superblocks of file "\Q$pool\E" are damaged, so a start makes an empty pool of it\.  If it belongs to another cluster, set "pcache\.directory"/;
+	my ($status, $verdict);
+
+	damage_superblock($pool, $name, 0, COPY_OFFSET);
+	$verdict = verify_json($node);
+	is($verdict->{detail}, $wrong, "$name damaged: verify");
+	like($verdict->{hint} // '', $hint, '... has a hint');
+	like((pcache($node, 'status'))[2], qr/error: both superblocks .* are damaged\n.*detail: [^\n]*$wrong[^\n]*\n[^\n]*hint: $hint/, '... and status');
+	$log = cold_start($node, qr/^$wrong$/, "$name damaged")->{log};
+	like($log, qr/starting cold: $wrong\n[^\n]*HINT:  $hint/, '... and the log');
+	$node->stop;
+}
+rename $pool, "$pool.save" or die;
+append_to_file($pool, 'x' x 20000);
+chmod 0600, $pool;
+like((pcache($node, 'status'))[2], qr/error: file "\Q$pool\E" is not a persistent cache pool\n[^\n]*hint: Move it away, or choose another directory/, 'not a pool: status says so, and what to do');
+rename "$pool.save", $pool or die;
 
 done_testing();

@@ -228,7 +228,7 @@ is($status->{state}, 'clean', 'status: the copy is shown');
 damage_superblock($pool, 'magic', COPY_OFFSET);
 ($rc, $out, $err) = pcache($node, 'status');
 is($rc, 1, 'status, both superblocks damaged: exit status');
-like($err, qr/^pg_pcache: error: both superblocks of persistent cache pool ".*" are damaged\n.*detail: The first one: checksum is wrong\.  The copy: magic number is wrong\.\n$/,
+like($err, qr/^pg_pcache: error: both superblocks of persistent cache pool ".*" are damaged\n.*detail: The first one: checksum is wrong\.  The copy: magic number is wrong\.\n.*hint: Both superblocks of file ".*" are damaged, so a start makes an empty pool of it\./,
 	'status, both superblocks damaged: message');
 damage_superblock($pool, 'crc', 0);
 damage_superblock($pool, 'magic', COPY_OFFSET);

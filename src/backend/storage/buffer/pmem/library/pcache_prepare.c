@@ -220,7 +220,10 @@ PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict
 	PCacheReadSuperblocks(pool->fd, superblocks);
 	*sb = superblocks->chosen;
 	if (superblocks->source == PCACHE_SB_NONE)
+	{
 		*verdict = PCacheRefuse(PCACHE_COLD_SUPERBLOCK, "%s", superblocks->first_error.message);
+		PCachePoolSetDamagedHint(pool, &verdict->why);
+	}
 	else if (PCachePoolIsCopied(pool, sb, err))
 		return false;
 	/* the geometry decides what is touched, so it is looked at already here */

@@ -126,7 +126,9 @@ PCacheLogStart(void)
 	{
 		ereport(LOG,
 				(errmsg("persistent cache: starting cold: %s", PCacheStart.verdict.why.message),
-				 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0));
+				 dropped.len > 0 ? errdetail("Dropped: %s.", dropped.data) : 0,
+				 PCacheStart.verdict.why.hint[0] != '\0' ?
+				 errhint_internal("%s", PCacheStart.verdict.why.hint) : 0));
 		pfree(dropped.data);
 		return;
 	}

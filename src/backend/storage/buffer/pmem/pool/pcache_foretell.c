@@ -367,6 +367,8 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		MemoryWillDo(pool, sb, config->nbuffers, err) &&
 		CapacityWillDo(pool, sb->capacity, config, facts->media, err))
 		*verdict = judged;
+	if (superblocks->source == PCACHE_SB_NONE && verdict->refusal == PCACHE_COLD_SUPERBLOCK)
+		PCachePoolSetDamagedHint(pool, err);
 }
 
 /*

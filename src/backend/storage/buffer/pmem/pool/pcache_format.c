@@ -23,6 +23,7 @@
 #include "storage/pcache_format.h"
 #include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
+#include "storage/pcache_setting.h"
 
 /* How many bytes of descriptors are formatted at once. */
 #define FORMAT_AT_ONCE		(UINT64CONST(1) << 26)
@@ -64,6 +65,17 @@ uint64
 PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers)
 {
 	return Max(PCacheCapacityFor(pool->file_size), nbuffers);
+}
+
+/*
+ * Set the hint of an error that says what is wrong with the superblocks of an open pool, of
+ * which none is intact.
+ */
+void
+PCachePoolSetDamagedHint(const PCachePool *pool, PCacheError *err)
+{
+	PCacheSetHint(err, _("Both superblocks of file \"%s\" are damaged, so a start makes an empty pool of it.  If it belongs to another cluster, set \"%s\" to a directory of its own for this one."),
+				  pool->path, PCacheSetting("directory"));
 }
 
 /* What the kernel maps at least: a store next to a bad block is SIGBUS as well. */
