@@ -65,8 +65,16 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pg_pcache_relations'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
+-- A relation has a name in its own database only, and a temporary one is in no shared buffer.
 CREATE VIEW pg_pcache_relations AS
-	SELECT * FROM pg_pcache_relations();
+	SELECT r.relfilenode, r.reltablespace, r.reldatabase, r.relforknumber, r.buffers,
+		c.oid::regclass AS relation
+	FROM pg_pcache_relations() r
+	LEFT JOIN (pg_class c JOIN pg_database d ON d.datname = current_database())
+		ON r.relfilenode = pg_relation_filenode(c.oid)
+		AND r.reltablespace = CASE WHEN c.reltablespace = 0 THEN d.dattablespace ELSE c.reltablespace END
+		AND r.reldatabase = CASE WHEN c.relisshared THEN 0 ELSE d.oid END
+		AND c.relpersistence <> 't';
 
 -- Don't want these to be available to public.
 REVOKE ALL ON FUNCTION pg_pcache_pool() FROM PUBLIC;

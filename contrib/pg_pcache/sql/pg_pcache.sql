@@ -29,6 +29,14 @@ SELECT buffers = pg_relation_size('pcache_test') / current_setting('block_size')
 FROM pg_pcache_relations
 WHERE relfilenode = pg_relation_filenode('pcache_test') AND relforknumber = 0
   AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database());
+-- Each row once, with a name if there is one here.
+SELECT relation, reldatabase = 0 AS shared
+FROM pg_pcache_relations
+WHERE relation IN ('pcache_test'::regclass, 'pg_class'::regclass, 'pg_database'::regclass) AND relforknumber = 0
+ORDER BY relation::text;
+SELECT count(*) = count(DISTINCT (relfilenode, reltablespace, reldatabase, relforknumber)) AS once,
+  count(relation) FILTER (WHERE reldatabase NOT IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))) AS elsewhere
+FROM pg_pcache_relations;
 DROP TABLE pcache_test;
 
 -- Would a crash now start warm?  The server needs a moment to note a checkpoint.
@@ -56,7 +64,7 @@ RESET ROLE;
 
 SET ROLE pg_monitor;
 SELECT count(*) FROM pg_pcache_pool;
-SELECT count(*) > 0 AS relations FROM pg_pcache_relations;
+SELECT count(*) > 0 AS relations, count(relation) > 0 AS names FROM pg_pcache_relations;
 SELECT count(*) FROM pg_pcache_next_start('crash');
 RESET ROLE;
 
@@ -82,5 +90,5 @@ ALTER EXTENSION pg_pcache UPDATE;
 \dx+ pg_pcache
 SELECT has_table_privilege('pg_monitor', 'pg_pcache_relations', 'SELECT') AS monitor,
   has_table_privilege('pg_database_owner', 'pg_pcache_relations', 'SELECT') AS others;
-SELECT count(*) > 0 AS relations FROM pg_pcache_relations;
+SELECT count(*) > 0 AS relations, count(relation) > 0 AS names FROM pg_pcache_relations;
 DROP EXTENSION pg_pcache;

@@ -72,6 +72,8 @@ SELECT count(*) FROM (
   SELECT relfilenode, reltablespace, reldatabase, relforknumber, count(*) FROM pg_buffercache WHERE relfilenode IS NOT NULL GROUP BY 1, 2, 3, 4
   EXCEPT SELECT relfilenode, reltablespace, reldatabase, relforknumber, buffers FROM pg_pcache_relations) d}),
 	0, 'pg_pcache_relations counts as pg_buffercache does');
+is($node->safe_psql('postgres', q{SET search_path = ''; SELECT relation FROM public.pg_pcache_relations WHERE relation::text ~ 't_heap$' AND relforknumber = 0}),
+	'public.t_heap', '... and has the names of relations');
 is(next_start('restart'), 't|warm|', 'next start after a restart: warm');
 like(next_start('crash'), qr/^f\|dirty\|/, 'next start after a crash: cold');
 $node->safe_psql('postgres', 'ALTER SYSTEM SET shared_buffers = 4000');
