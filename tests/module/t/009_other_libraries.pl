@@ -107,9 +107,12 @@ preload('pg_pcache', @names);
 $node->restart;
 
 # From a directory that is not in dynamic_library_path: by its path, or by the patched server.
+# One of the paths is longer than the name of a worker's library may be before PostgreSQL 17.
+for my $directory (pool_root(), pool_root() . '/' . 'long' x 25)
 {
-	my $copy = pool_root() . '/pg_pcache.so';
+	my $copy = "$directory/pg_pcache.so";
 
+	system_or_bail('mkdir', '-p', $directory);
 	system_or_bail('cp', "$libdir/pg_pcache.so", $copy);
 	preload(is_patched() ? '' : $copy);
 	$node->append_conf('postgresql.conf', "dynamic_library_path = '/nonexistent'");

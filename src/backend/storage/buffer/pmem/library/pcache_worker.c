@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
@@ -236,25 +237,45 @@ pg_pcache_worker_main(Datum arg)
 }
 
 /*
+ * Tell in which file the postmaster's children find the worker: that which this is, which
+ * need not be in dynamic_library_path.
+ *
+ * Servers before 17 have no room for a long path.  The children inherit the postmaster's files,
+ * and the server takes what is the same file for the library that is loaded already.
+ */
+static void
+NameLibrary(char *name, size_t size)
+{
+	Dl_info		info;
+	int			fd;
+
+	if (dladdr((void *) pg_pcache_worker_main, &info) == 0)
+		strlcpy(name, "pg_pcache", size);
+	else if (strlcpy(name, info.dli_fname, size) >= size)
+	{
+		/* not closed, as long as the server lives */
+		fd = open(info.dli_fname, O_PATH | O_CLOEXEC);
+		if (fd >= 0)
+			snprintf(name, size, "/proc/self/fd/%d", fd);
+		else
+			strlcpy(name, "pg_pcache", size);
+	}
+}
+
+/*
  * Have the postmaster start the worker, and after a crash restart again.  From
- * _PG_init() only.  The worker is looked for in the file that this is, which need not be
- * in dynamic_library_path; but older servers have room for a short path only.
+ * _PG_init() only.
  */
 void
 PCacheRegisterWorker(void)
 {
 	BackgroundWorker worker;
-	Dl_info		info;
 
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
 	worker.bgw_restart_time = 1;
-	strlcpy(worker.bgw_library_name,
-			dladdr((void *) pg_pcache_worker_main, &info) != 0 &&
-			strlen(info.dli_fname) < sizeof(worker.bgw_library_name) ?
-			info.dli_fname : "pg_pcache",
-			sizeof(worker.bgw_library_name));
+	NameLibrary(worker.bgw_library_name, sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, "pg_pcache_worker_main", sizeof(worker.bgw_function_name));
 	strlcpy(worker.bgw_name, "persistent cache", BGW_MAXLEN);
 	strlcpy(worker.bgw_type, "persistent cache", BGW_MAXLEN);
