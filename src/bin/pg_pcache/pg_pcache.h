@@ -154,7 +154,7 @@ typedef struct StatusResult
 	PCacheMemoryPlace place;
 	PCacheSuperblocks superblocks;
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
-	uint64		sealed;			/* descriptors */
+	uint64		listed;			/* pages */
 	uint64		damaged;		/* likewise */
 	bool		count_relations;	/* the rest was counted */
 	RelationCount *relations;	/* most pages first */

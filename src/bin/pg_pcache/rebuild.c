@@ -90,6 +90,14 @@ ChooseCapacity(const Rebuild *r)
 	if (SuperblockIsUsable(r))
 		return r->superblocks.chosen.capacity;
 	capacity = PCacheCapacityFor(r->pool.file_size);
+
+	/*
+	 * one of an older format may be too short by what the new one needs
+	 * beside blocks
+	 */
+	if (r->conf.nbuffers >= 0 && capacity < (uint64) r->conf.nbuffers &&
+		PCachePoolHasRoom(&r->pool, GeometryFor(&r->pool, r->conf.nbuffers).pool_size))
+		capacity = r->conf.nbuffers;
 	if (capacity == 0)
 	{
 		pg_log_error("could not determine the size of the pool");

@@ -140,7 +140,7 @@ PrintRelations(const StatusResult *result)
 
 		Text("%10llu  %5.1f%%  %6.2f  %s\n",
 			 (unsigned long long) relation->pages,
-			 100.0 * relation->pages / result->sealed,
+			 100.0 * relation->pages / result->listed,
 			 (double) relation->usage / relation->pages,
 			 FormatRelation(relation));
 		OpenRelation(relation);
@@ -172,8 +172,8 @@ PrintState(const StatusResult *result)
 	PrintField("saved pages", "saved_pages", AsNumber(sb->saved_pages));
 	PrintField("saved", "saved",
 			   sb->saved_at != 0 ? AsTime(sb->saved_at) : Shown(AsString(NULL), "never"));
-	PrintField("sealed descriptors", "sealed_descriptors", AsNumber(result->sealed));
-	PrintField("damaged descriptors", "damaged_descriptors", AsNumber(result->damaged));
+	PrintField("listed pages", "listed_pages", AsNumber(result->listed));
+	PrintField("damaged entries", "damaged_entries", AsNumber(result->damaged));
 	PrintSuspect(&result->suspect);
 	PrintField("after a loss of power", "after_power_loss",
 			   AsString(PCachePowerRuleName(sb->power_rule)));
@@ -240,7 +240,7 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 				result->damaged++;
 				continue;
 			}
-			result->sealed++;
+			result->listed++;
 			relation = CountRelation(counter, desc);
 			relation->pages++;
 			relation->forks[desc->fork_number]++;

@@ -88,6 +88,18 @@ $node->append_conf('postgresql.conf', 'pcache.size = 30MB');
 like(verify_json($node)->{hint} // '', qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache rebuild --resize=30MB"/, 'a pool that is larger');
 $node->append_conf('postgresql.conf', 'pcache.size = 0');
 
+# ---------------------------------------------------------------- a pool of 1.0.0
+# The file of an older format has as many blocks, and less beside them.
+is((pcache($node, 'rebuild', '--resize=24MB'))[0], 0, 'a pool that just fits');
+patch_superblock($pool, format_version => 3);
+truncate $pool, (-s $pool) - 2 * 1024 * 1024 or die;
+my ($rc, $out, $err) = pcache($node, 'rebuild', '--reset', '--warm-from-files');
+is($rc, 0, 'a pool of an older format is filled: warm') or diag($err);
+like($out, qr/^capacity: +3072 blocks/m, '... with room for shared_buffers');
+is(start_and_compare($node, 'such a pool')->{start}, 'warm', '... and the start is');
+like((pcache($node, 'status'))[1], qr/^listed pages: +\d+\ndamaged entries: +0$/m, '... and status tells of pages that are listed');
+$node->stop;
+
 # ---------------------------------------------------------------- damaged, or not a pool
 for my $case ([ 'saved_pages', 'checksum is wrong' ], [ 'magic', 'magic number is wrong' ])
 {

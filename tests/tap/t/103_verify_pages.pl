@@ -158,8 +158,8 @@ is($status->{rc}, 0, 'status --relations, server down: exit status');
 is(scalar @{ $status->{relations} }, 10, 'status --relations, server down: ten of them');
 is($status->{relations}[0]{name}, undef, 'status --relations, server down: no names');
 cmp_ok($status->{relations_in_all}, '>', 10, 'status --relations, server down: there are more');
-is($status->{sealed_descriptors}, $status->{saved_pages}, 'status: sealed descriptors');
-is($status->{damaged_descriptors}, 0, 'status: damaged descriptors');
+is($status->{listed_pages}, $status->{saved_pages}, 'status: listed pages');
+is($status->{damaged_entries}, 0, 'status: damaged entries');
 ok(!exists status_json($node)->{relations}, 'status: no list if not asked for');
 
 set_mode($node, 'always');
