@@ -508,7 +508,8 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 		PCacheSetting("mode"), PCacheSetting("directory"), "shared_buffers",
 		PCacheSetting("size"), PCacheSetting("on_media_unknown"),
 		PCacheSetting("required"), PCacheSetting("allow_unknown_minor"),
-		"io_method", "debug_io_direct", "shared_preload_libraries", "dynamic_library_path"
+		"io_method", "debug_io_direct", "shared_preload_libraries", "dynamic_library_path",
+		"huge_pages", "huge_page_size"
 	};
 	char	   *values[lengthof(names)] = {0};
 
@@ -528,8 +529,10 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 		RequireLibrary(options, values[9], values[10]);
 	for (int i = 2; i < 7; i++)
 		free(values[i]);
-	free(values[9]);
-	free(values[10]);
+	conf->needs_huge_pages = values[11] != NULL && strcmp(values[11], "on") == 0;
+	conf->huge_page_kb = values[12] != NULL ? strtoull(values[12], NULL, 10) : 0;
+	for (int i = 9; i < lengthof(names); i++)
+		free(values[i]);
 }
 
 /* Is the next start to use the pool?  Warm stands for yes. */

@@ -174,6 +174,8 @@ typedef struct Configuration
 	char	   *io_method;		/* NULL if unknown */
 	char	   *debug_io_direct;	/* NULL if unknown */
 	bool		preloaded;		/* somebody honors our settings */
+	bool		needs_huge_pages;	/* huge_pages is "on" */
+	uint64		huge_page_kb;	/* huge_page_size, or 0 */
 	int			server_version; /* as PG_VERSION_NUM; 0 if unknown */
 	bool		allow_unknown_minor;
 } Configuration;
@@ -459,6 +461,9 @@ extern PCacheNextConfig NextConfig(const Configuration *conf);
 extern void LocateCluster(PCacheOptions *options);
 extern const char *ServerArguments(const PCacheOptions *options);
 extern const char *LocateConfigFile(const PCacheOptions *options);
+
+/* hugepages.c */
+extern bool HugePagesAreLacking(const Rebuild *r, PCacheError *err);
 
 /* judge.c */
 extern void ReadLiveSuperblocks(const PCachePool *pool,

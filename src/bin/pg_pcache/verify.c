@@ -289,6 +289,38 @@ CheckMemoryLimit(const Rebuild *r, VerifyResult *result)
 	close(fd);
 }
 
+/*
+ * The pool cannot be used.  The server starts without it, unless it insists on huge pages
+ * that are not there.
+ */
+static void
+RefuseWithoutHugePages(const Rebuild *r, const PCacheError *why)
+{
+	PCacheError lacking;
+
+	if (!HugePagesAreLacking(r, &lacking))
+		return;
+	pg_log_error("%s", why->message);
+	pg_log_error_detail("Without the pool the server does not start: %s.", lacking.message);
+	if (why->hint[0] != '\0')
+		pg_log_error_hint("%s", why->hint);
+	pg_log_error_hint("%s", lacking.hint);
+	exit(EXIT_ERROR);
+}
+
+/* The server uses the pool.  If it could not, would it start? */
+static void
+CheckHugePages(const Rebuild *r)
+{
+	PCacheError lacking;
+
+	if (!HugePagesAreLacking(r, &lacking))
+		return;
+	pg_log_warning("if the pool could not be used, the server would not start: %s",
+				   lacking.message);
+	pg_log_warning_hint("%s", lacking.hint);
+}
+
 /* Heading of a column that has numbers below. */
 static int
 ColumnWidth(int comparison)
@@ -447,6 +479,8 @@ DoVerify(const PCacheOptions *options)
 		Verify(&r, &result);
 	if (result.verdict.refusal == PCACHE_REFUSED)
 		FailWith(&result.verdict.why);
+	if (result.verdict.refusal == PCACHE_UNAVAILABLE)
+		RefuseWithoutHugePages(&r, &result.verdict.why);
 
 	if (result.verdict.refusal == PCACHE_WARM)
 		result.verdict = JudgeConfiguration(&r.conf);
@@ -455,7 +489,11 @@ DoVerify(const PCacheOptions *options)
 		(void) PCacheSizeDiffers(&r.pool, &r.superblocks.chosen, r.conf.pool_size,
 								 r.conf.nbuffers, &result.verdict.why);
 	if (options->verb == VERB_CHECK && result.verdict.refusal != PCACHE_OFF)
+	{
 		CheckMemoryLimit(&r, &result);
+		if (result.verdict.refusal != PCACHE_UNAVAILABLE)
+			CheckHugePages(&r);
+	}
 	PCachePoolClose(&r.pool);
 	if (r.server_pid != 0)
 		result.promotion = ReadPromotion(options->pgdata);

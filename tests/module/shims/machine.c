@@ -14,6 +14,8 @@
  *			is said when it is closed.
  *		MACHINE_ALLOCATE_MS
  *			so many milliseconds pass before a part of a file is allocated.
+ *		MACHINE_NO_COLLAPSE
+ *			madvise() does not put memory into huge pages.
  *		MACHINE_READ_ONLY_EIO
  *			files that were opened for reading cannot be synced.
  *
@@ -99,6 +101,18 @@ mremap(void *old, size_t old_size, size_t new_size, int flags,...)
 		return MAP_FAILED;
 	}
 	return (void *) syscall(SYS_mremap, old, old_size, new_size, flags, target);
+}
+
+int
+madvise(void *start, size_t length, int advice)
+{
+	/* MADV_COLLAPSE, which glibc has since 2.37 */
+	if (advice == 25 && getenv("MACHINE_NO_COLLAPSE") != NULL)
+	{
+		errno = EINVAL;
+		return -1;
+	}
+	return syscall(SYS_madvise, start, length, advice);
 }
 
 int

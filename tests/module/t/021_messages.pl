@@ -122,4 +122,87 @@ chmod 0600, $pool;
 like((pcache($node, 'status'))[2], qr/error: file "\Q$pool\E" is not a persistent cache pool\n[^\n]*hint: Move it away, or choose another directory/, 'not a pool: status says so, and what to do');
 rename "$pool.save", $pool or die;
 
+# ---------------------------------------------------------------- huge pages
+# With the pool the server needs none, and without it as many as huge_pages = on says.
+my $files = PostgreSQL::Test::Utils::tempdir();
+
+sub machine_has
+{
+	my ($n) = @_;
+	my $sysfs = "$files/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+	system_or_bail('mkdir', '-p', $sysfs, "$files/proc");
+	for my $file ([ nr => $n ], [ free => $n ], [ resv => 0 ], [ nr_overcommit => 0 ], [ surplus => 0 ])
+	{
+		unlink "$sysfs/$file->[0]_hugepages";
+		append_to_file("$sysfs/$file->[0]_hugepages", "$file->[1]\n");
+	}
+	unlink "$files/proc/meminfo";
+	append_to_file("$files/proc/meminfo", "MemAvailable: 9000000 kB\nHugepagesize: 2048 kB\n");
+	return;
+}
+
+sub on_it { my ($code, %more) = @_; return on_machine({ MACHINE_FILES => $files, %more }, $code) }
+
+my $reserved = qr/persistent cache: \d+ MB are reserved in huge pages that nobody uses, as shared buffers lie in the pool\n[^\n]*HINT:  Put the pool on hugetlbfs/;
+my $small = qr/WARNING:  "huge_pages" is "on", but shared buffers are not all in huge pages, because persistent cache pool "\Q$pool\E" is not\n[^\n]*HINT:  [^\n]*huge=within_size/;
+
+# How a start is there, and what the log says once the worker has told all.
+sub log_there
+{
+	my (%more) = @_;
+	my $offset = log_offset($node);
+
+	on_it(sub { $node->start }, %more);
+	$node->wait_for_log(qr/persistent cache: the pool has/, $offset);
+	# it ends when it has told all
+	$node->stop;
+	return slurp_file($node->logfile, $offset);
+}
+
+$node->append_conf('postgresql.conf', 'huge_pages = on');
+$node->start;
+warm_pages($node);
+$node->stop;
+SKIP:
+{
+	skip 'this machine has huge pages', 9 if slurp_file('/proc/meminfo') !~ /^HugePages_Total:\s+0$/m || slurp_file('/proc/sys/vm/nr_overcommit_hugepages') != 0;
+	my $lacking = qr/"huge_pages" is "on", which takes \d\d huge pages of 2048 kB then, and there are 0/;
+	my $hint = qr/hint: Set "huge_pages" to "try", or reserve as many with vm\.nr_hugepages\./;
+	my @check = pcache($node, 'check');
+
+	is($check[0], 0, 'huge_pages = on, and there are none: check says that the start is warm');
+	like($check[2], qr/warning: if the pool could not be used, the server would not start: $lacking\n[^\n]*$hint/, '... and what if the pool could not be used');
+	is(start_and_compare($node, 'huge_pages = on, and there are none', right => oracle($node, options => '-c huge_pages=off'))->{start}, 'warm', '... which it is');
+	@check = pcache($node, 'check');
+	is($check[0], 0, '... and check while it runs');
+	like($check[2], qr/warning: if the pool could not be used, the server would not start: $lacking/, '... says the same');
+	$node->stop;
+	chmod 0755, $directory;
+	@check = pcache($node, 'check');
+	is($check[0], 1, 'the pool cannot be used: check says that there is no start');
+	like($check[2], qr/error: persistent cache directory "[^"]*" has invalid permissions\n[^\n]*detail: Without the pool the server does not start: $lacking\.\n[^\n]*hint: Permissions should be [^\n]*\n[^\n]*$hint/, '... and both reasons');
+	my $offset = log_offset($node);
+	is($node->start(fail_ok => 1), 0, '... and there is none');
+	like(slurp_file($node->logfile, $offset), qr/FATAL:  could not map anonymous shared memory/, '... for that reason');
+	chmod 0700, $directory;
+}
+machine_has(1000);
+is((on_it(sub { pcache($node, 'check') }))[2], '', 'there are enough: no warning');
+chmod 0755, $directory;
+is((on_it(sub { pcache($node, 'check') }))[0], 2, '... and a pool that cannot be used is a cold start');
+chmod 0700, $directory;
+
+# Who has asked for huge pages, or reserved them, is told where shared buffers are.
+like(log_there(), $reserved, 'huge pages are reserved that nobody uses: the log says so');
+machine_has(0);
+$log = log_there(MACHINE_NO_COLLAPSE => 1);
+like($log, $small, 'a pool in small pages, and huge_pages = on: the log says so');
+unlike($log, $reserved, '... and nothing of pages that are not reserved');
+$node->append_conf('postgresql.conf', 'huge_pages = try');
+unlike(log_there(MACHINE_NO_COLLAPSE => 1), $small, 'huge_pages = try: nothing');
+machine_has(1000);
+$node->append_conf('postgresql.conf', 'huge_pages = off');
+unlike(log_there(), $reserved, 'huge_pages = off: nothing');
+
 done_testing();

@@ -27,8 +27,10 @@
 #include "storage/pmsignal.h"
 #include "storage/pcache_allocate.h"
 #include "storage/pcache_fs.h"
+#include "storage/pcache_huge.h"
 #include "storage/pcache_library.h"
 #include "storage/pcache_stat.h"
+#include "storage/pg_shmem.h"
 #include "utils/guc.h"
 
 /* How often to look whether the server is ready, in milliseconds. */
@@ -187,6 +189,33 @@ TellMemory(const PCachePool *pool)
 }
 
 /*
+ * Whoever has asked the server for huge pages, or has reserved some for it, expects shared
+ * buffers there.
+ */
+static void
+TellHugePages(const PCachePool *pool)
+{
+	Size		buffers = (Size) NBuffers * BLCKSZ;
+	Size		size;
+	PCacheHugePages pages;
+
+	if (huge_pages == HUGE_PAGES_OFF || pool->fs_kind == PCACHE_FS_HUGETLBFS)
+		return;
+	if (huge_pages == HUGE_PAGES_ON && pool->fs_kind == PCACHE_FS_TMPFS && !pool->huge_pages)
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("\"huge_pages\" is \"on\", but shared buffers are not all in huge pages, because persistent cache pool \"%s\" is not",
+						pool->path),
+				 errhint("Put the pool on hugetlbfs, or on a tmpfs that is mounted with huge=within_size.")));
+	GetHugePageSize(&size, NULL);
+	if (PCacheReadHugePages(size / 1024, &pages) && pages.unused * pages.size_kb >= buffers / 1024)
+		ereport(LOG,
+				(errmsg("persistent cache: %llu MB are reserved in huge pages that nobody uses, as shared buffers lie in the pool",
+						(unsigned long long) (pages.unused * pages.size_kb / 1024)),
+				 errhint("Put the pool on hugetlbfs, which takes them, or reserve fewer with vm.nr_hugepages.")));
+}
+
+/*
  * The postmaster has told how it starts before there was a process that collects the log,
  * so it told that where nobody may look.
  */
@@ -232,6 +261,7 @@ pg_pcache_worker_main(Datum arg)
 	if (is_complete)
 		(void) PCachePoolUseHugePages(&PCacheThePool);
 	TellMemory(&PCacheThePool);
+	TellHugePages(&PCacheThePool);
 	for (;;)
 		WaitFor(PCacheListPages(PCacheWatchedControl(), pcache_worker_delay) ? pcache_worker_delay : 0);
 }

@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * hugepages.c
+ *	  Would the server start without its pool?
+ *
+ * With the pool it needs no huge pages of its own.  Without it, it takes huge_pages as it is set,
+ * and with "on" it does not start if there are not enough.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/hugepages.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <sys/stat.h>
+
+#include "pg_pcache.h"
+#include "storage/pcache_huge.h"
+
+/*
+ * How many huge pages of that size will shared memory take?  A server that is down tells
+ * exactly; while one runs, its buffers are the least.  Returns 0 if that is unknown.
+ */
+static uint64
+CountNeeded(const Rebuild *r, uint64 size_kb)
+{
+	uint64		bytes = size_kb * 1024;
+	char	   *value;
+	uint64		needed = 0;
+
+	if (r->server_pid != 0)
+		return (Max(r->conf.nbuffers, 0) * BLCKSZ + bytes - 1) / bytes;
+	value = ReadSetting(r->options, "shared_memory_size_in_huge_pages");
+	if (value != NULL && value[0] != '-')
+		needed = strtoull(value, NULL, 10);
+	free(value);
+	return needed;
+}
+
+/*
+ * How many can the server have?  A pool on hugetlbfs gives its own back before.  What
+ * the server that runs has is not known exactly, so all that there are count then.
+ */
+static uint64
+CountAvailable(const Rebuild *r, const PCacheHugePages *pages)
+{
+	uint64		of_pool = 0;
+	struct stat st;
+
+	if (r->server_pid != 0)
+		return pages->reserved + pages->more;
+	if (r->pool.fd >= 0 && r->pool.fs_kind == PCACHE_FS_HUGETLBFS && fstat(r->pool.fd, &st) == 0)
+		of_pool = (uint64) st.st_blocks * 512 / (pages->size_kb * 1024);
+	return pages->unused + pages->more + of_pool;
+}
+
+/*
+ * Does huge_pages keep the server down if it cannot use the pool?  Then err says why.
+ * False if that is unknown.
+ */
+bool
+HugePagesAreLacking(const Rebuild *r, PCacheError *err)
+{
+	PCacheHugePages pages;
+	uint64		needed;
+	uint64		available;
+
+	if (!r->conf.needs_huge_pages || !PCacheReadHugePages(r->conf.huge_page_kb, &pages))
+		return false;
+	needed = CountNeeded(r, pages.size_kb);
+	available = CountAvailable(r, &pages);
+	if (needed <= available)
+		return false;
+	PCacheSetError(err, _("\"%s\" is \"on\", which takes %llu huge pages of %llu kB then, and there are %llu"),
+				   "huge_pages", (unsigned long long) needed,
+				   (unsigned long long) pages.size_kb, (unsigned long long) available);
+	PCacheSetHint(err, _("Set \"%s\" to \"try\", or reserve as many with vm.nr_hugepages."),
+				  "huge_pages");
+	return true;
+}
