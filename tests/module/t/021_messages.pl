@@ -91,7 +91,7 @@ $node->append_conf('postgresql.conf', 'pcache.size = 0');
 # ---------------------------------------------------------------- a pool of 1.0.0
 # The file of an older format has as many blocks, and less beside them.
 is((pcache($node, 'rebuild', '--resize=24MB'))[0], 0, 'a pool that just fits');
-patch_superblock($pool, format_version => 3);
+patch_superblock($pool, format_version => 2);
 truncate $pool, (-s $pool) - 2 * 1024 * 1024 or die;
 my ($rc, $out, $err) = pcache($node, 'rebuild', '--reset', '--warm-from-files');
 is($rc, 0, 'a pool of an older format is filled: warm') or diag($err);
