@@ -30,6 +30,9 @@ typedef struct HelpLine
 static const HelpLine help_lines[] = {
 	{"pgdata", VERB_ALL,
 	gettext_noop("  -D, --pgdata=DATADIR     data directory\n")},
+	{"cluster", VERB_ALL,
+		gettext_noop("      --cluster=CLUSTER    cluster of Debian's packages, for example " PG_MAJORVERSION "/main, in\n"
+					 "                           place of -D; root becomes its user\n")},
 	{"config-file", VERB_ALL,
 		gettext_noop("      --config-file=FILE   main server configuration file, if it is not in\n"
 					 "                           the data directory\n")},
@@ -236,7 +239,7 @@ ShowHelp(const char *progname, int verb)
 	}
 	printf(_("\nDATADIR may also be a directory with the server's configuration.  If it is not\n"
 			 "specified, the environment variable PGDATA is used, or else the only cluster of\n"
-			 "version %s in /etc/postgresql.\n"), PG_MAJORVERSION);
+			 "version %s in /etc/postgresql.  Root has to specify the cluster with --cluster.\n"), PG_MAJORVERSION);
 	printf(_("\nExit status:\n"));
 	printf(_("  0  success; for check, load, rebuild and verify: the next start will be warm\n"
 			 "  1  an error, or refused; for check and verify: the server would not start;\n"

@@ -3,8 +3,8 @@
  * locate.c
  *	  Where are the cluster's data directory and its configuration?
  *
- * The data directory is what -D says, or else PGDATA, or else that of the only
- * cluster of this major version in the layout of Debian's packages.  Both may
+ * The data directory is what -D or --cluster says, or else PGDATA, or else that of the
+ * only cluster of this major version in the layout of Debian's packages.  -D and PGDATA may
  * name a directory with the configuration instead, as they may for pg_ctl.
  *
  * The configuration is the file that --config-file names, or else the one in
@@ -20,7 +20,6 @@
  */
 #include "postgres_fe.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,16 +27,11 @@
 #include "access/xlog_internal.h"
 #include "common/logging.h"
 #include "fe_utils/string_utils.h"
-#include "lib/stringinfo.h"
-#include "pg_pcache.h"
+#include "debian.h"
 
 #define CONFIG_FILE			"postgresql.conf"
 #define OPTIONS_FILE		"postmaster.opts"
 #define MAX_OPTIONS_SIZE	65536
-
-/* Debian's tools have the same default and environment variable. */
-#define DEBIAN_ROOT			"/etc/postgresql"
-#define DEBIAN_ROOT_VAR		"PG_CLUSTER_CONF_ROOT"
 
 static bool
 Has(const char *directory, const char *name)
@@ -47,47 +41,6 @@ Has(const char *directory, const char *name)
 
 	return snprintf(path, sizeof(path), "%s/%s", directory, name) < MAXPGPATH &&
 		stat(path, &st) == 0;
-}
-
-/*
- * Find the only cluster that Debian's packages have of this major version, by
- * its configuration.  Returns NULL if there is none.
- */
-static char *
-FindDebianCluster(void)
-{
-	const char *root = getenv(DEBIAN_ROOT_VAR);
-	char	   *version;
-	char	   *found = NULL;
-	StringInfoData names;
-	int			n = 0;
-	DIR		   *clusters;
-	struct dirent *entry;
-
-	version = psprintf("%s/%s", root != NULL ? root : DEBIAN_ROOT, PG_MAJORVERSION);
-	clusters = opendir(version);
-	if (clusters == NULL)
-		return NULL;
-	initStringInfo(&names);
-	while ((entry = readdir(clusters)) != NULL)
-	{
-		char	   *directory = psprintf("%s/%s", version, entry->d_name);
-
-		if (entry->d_name[0] == '.' || !Has(directory, CONFIG_FILE))
-			continue;
-		appendStringInfo(&names, "%s\"%s\"", n == 0 ? "" : ", ", directory);
-		found = directory;
-		n++;
-	}
-	closedir(clusters);
-	if (n > 1)
-	{
-		pg_log_error("no data directory specified");
-		pg_log_error_detail("There are several clusters: %s.", names.data);
-		pg_log_error_hint("Choose one of these directories with %s.", "-D");
-		exit(EXIT_ERROR);
-	}
-	return found;
 }
 
 /*
@@ -106,7 +59,7 @@ LocateCluster(PCacheOptions *options)
 		options->datadir = getenv("PGDATA");
 	was_given = options->datadir != NULL && options->datadir[0] != '\0';
 	if (!was_given)
-		options->datadir = FindDebianCluster();
+		options->datadir = FindOnlyConfiguration();
 	if (options->datadir == NULL)
 	{
 		pg_log_error("no data directory specified");

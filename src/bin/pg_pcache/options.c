@@ -51,6 +51,7 @@ typedef struct Option
 
 static const Option options_table[] = {
 	{"pgdata", 'D', OPTION_STRING, AT(datadir), VERB_ALL},
+	{"cluster", 0, OPTION_STRING, AT(cluster), VERB_ALL},
 	{"config-file", 0, OPTION_STRING, AT(config_file), VERB_ALL},
 	{"json", 0, OPTION_FLAG, AT(json), VERB_ALL},
 	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
@@ -264,6 +265,14 @@ CheckOptionalValues(const PCacheOptions *options)
 		pg_fatal("options %s and %s cannot be used together", "--relations", "--list");
 }
 
+/* --cluster takes the place of -D. */
+static void
+CheckClusterOptions(const PCacheOptions *options)
+{
+	if (options->cluster != NULL && options->datadir != NULL)
+		pg_fatal("options %s and %s cannot be used together", "-D/--pgdata", "--cluster");
+}
+
 /* Give up if options do not go with the verb, or with each other. */
 static void
 CheckOptions(const PCacheOptions *options)
@@ -276,6 +285,7 @@ CheckOptions(const PCacheOptions *options)
 			RefuseOption(options, option);
 	}
 	CheckOptionalValues(options);
+	CheckClusterOptions(options);
 	for (int i = 0; i < lengthof(options_table); i++)
 	{
 		const Option *option = &options_table[i];

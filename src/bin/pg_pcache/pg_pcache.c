@@ -19,6 +19,7 @@
 
 #include "common/file_perm.h"
 #include "common/logging.h"
+#include "debian.h"
 #include "image.h"
 
 static const char *progname;
@@ -66,10 +67,41 @@ UseDataDirectory(PCacheOptions *options)
 	umask(pg_mode_mask);
 }
 
+/* Do what a verb does to a cluster, for its user.  Returns the exit status. */
+static int
+RunVerb(void *arg)
+{
+	PCacheOptions *options = arg;
+
+	LocateCluster(options);
+	UseDataDirectory(options);
+	switch (options->verb)
+	{
+		case VERB_DROP:
+			return DoDrop(options);
+		case VERB_INIT:
+			return DoInit(options);
+		case VERB_LOAD:
+			return DoLoad(options);
+		case VERB_REBUILD:
+			return DoRebuild(options);
+		case VERB_SAVE:
+			return DoSave(options);
+		case VERB_STATUS:
+			return options->image != NULL ? ShowImage(options) : DoStatus(options);
+		case VERB_CHECK:
+			return DoVerify(options);
+		case VERB_VERIFY:
+			return options->image != NULL ? ShowImage(options) : DoVerify(options);
+	}
+	return EXIT_ERROR;			/* keep compiler quiet */
+}
+
 int
 main(int argc, char *argv[])
 {
 	PCacheOptions options = {0};
+	DebianCluster cluster;
 
 	pg_logging_init(argv[0]);
 	set_pglocale_pgservice(argv[0], PG_TEXTDOMAIN("pg_pcache"));
@@ -95,15 +127,6 @@ main(int argc, char *argv[])
 
 	ParseOptions(argc, argv, &options);
 
-	/* Files of root in the data directory would keep the server down. */
-	if (geteuid() == 0)
-	{
-		pg_log_error("cannot be executed by \"root\"");
-		pg_log_error_hint("You must run %s as the PostgreSQL superuser.",
-						  progname);
-		exit(EXIT_ERROR);
-	}
-
 	pqsignal(SIGBUS, DieOfBusError);
 	/* a file that is too large is an error that can be told (EFBIG) */
 	pqsignal(SIGXFSZ, SIG_IGN);
@@ -118,26 +141,18 @@ main(int argc, char *argv[])
 		options.from = make_absolute_path(options.from);
 	if (options.list != NULL && options.list[0] != '\0')
 		options.list = make_absolute_path(options.list);
-	LocateCluster(&options);
-	UseDataDirectory(&options);
-	switch (options.verb)
+	if (options.cluster != NULL)
+		FindNamedCluster(&options, &cluster);
+	if (geteuid() != 0)
+		return RunVerb(&options);
+
+	/* Files of root in the data directory would keep the server down. */
+	if (options.cluster == NULL)
 	{
-		case VERB_DROP:
-			return DoDrop(&options);
-		case VERB_INIT:
-			return DoInit(&options);
-		case VERB_LOAD:
-			return DoLoad(&options);
-		case VERB_REBUILD:
-			return DoRebuild(&options);
-		case VERB_SAVE:
-			return DoSave(&options);
-		case VERB_STATUS:
-			return options.image != NULL ? ShowImage(&options) : DoStatus(&options);
-		case VERB_CHECK:
-			return DoVerify(&options);
-		case VERB_VERIFY:
-			return options.image != NULL ? ShowImage(&options) : DoVerify(&options);
+		pg_log_error("cannot be executed by \"root\"");
+		pg_log_error_hint("Name the cluster with %s, or run %s as the PostgreSQL superuser.",
+						  "--cluster", progname);
+		exit(EXIT_ERROR);
 	}
-	return EXIT_ERROR;			/* keep compiler quiet */
+	return RunAsOwner(&cluster, RunVerb, &options);
 }

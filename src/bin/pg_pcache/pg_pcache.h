@@ -61,6 +61,7 @@ typedef struct PCacheOptions
 	const char *progname;
 	int			verb;			/* one PCacheVerb */
 	const char *datadir;		/* as given */
+	const char *cluster;		/* likewise, VERSION/NAME; NULL if not given */
 	char		pgdata[MAXPGPATH];	/* absolute, links resolved */
 	const char *config_file;	/* NULL if not given */
 	const char *directory;		/* likewise */

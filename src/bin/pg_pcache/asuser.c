@@ -1,0 +1,205 @@
+/*-------------------------------------------------------------------------
+ *
+ * asuser.c
+ *	  Root becomes the server's user before it looks at what that user can write.
+ *
+ * A child process does so for good, and gets nothing of root's that another process of
+ * that user could use against root: neither a terminal, of which the session's input
+ * could be forged, nor input, descriptors, keys, or the environment.  Its output comes
+ * through pipes.  tools/ndctl-setup/lib/run-as has the same rules for scripts.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/asuser.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/keyctl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "debian.h"
+
+/* Signals that are passed on to the child, which has a session of its own. */
+static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+static volatile sig_atomic_t child_pid = 0;
+
+static void
+PassOn(SIGNAL_ARGS)
+{
+	if (child_pid > 0)
+		(void) kill(child_pid, postgres_signal_arg);
+}
+
+/* What the programs that the child runs shall not inherit: all but 0, 1 and 2. */
+static void
+CloseOnExec(void)
+{
+	DIR		   *fds = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	if (fds == NULL)
+		pg_fatal("could not open directory \"%s\": %m", "/proc/self/fd");
+	while ((entry = readdir(fds)) != NULL)
+	{
+		int			fd = atoi(entry->d_name);
+
+		if (fd > 2)
+			(void) fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+	closedir(fds);
+}
+
+/* Keep the few variables that say how to speak to whoever looks on, and where programs are. */
+static void
+ReplaceEnvironment(const DebianCluster *cluster)
+{
+	static const char *const kept[] = {
+		"PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "TZ", "TERM",
+		"PG_COLOR", "PG_COLORS"
+	};
+	char	   *values[lengthof(kept)];
+
+	for (int i = 0; i < lengthof(kept); i++)
+		values[i] = getenv(kept[i]) != NULL ? pg_strdup(getenv(kept[i])) : NULL;
+	if (clearenv() != 0)
+		pg_fatal("could not clear the environment");
+	for (int i = 0; i < lengthof(kept); i++)
+	{
+		if (values[i] != NULL)
+			setenv(kept[i], values[i], 1);
+	}
+	setenv("HOME", cluster->home, 1);
+	setenv("USER", cluster->user, 1);
+	setenv("LOGNAME", cluster->user, 1);
+}
+
+/* Become the server's user for good, in a session of one's own. */
+static void
+BecomeOwner(const DebianCluster *cluster)
+{
+	int			null_fd;
+
+	if (setsid() < 0)
+		pg_fatal("could not create a session: %m");
+	null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0)
+		pg_fatal("could not open file \"%s\": %m", "/dev/null");
+	/* a kernel without keys has none to hide */
+	(void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+	CloseOnExec();
+	ReplaceEnvironment(cluster);
+	if (initgroups(cluster->user, cluster->gid) < 0 ||
+		setresgid(cluster->gid, cluster->gid, cluster->gid) < 0 ||
+		setresuid(cluster->uid, cluster->uid, cluster->uid) < 0)
+		pg_fatal("could not become user \"%s\": %m", cluster->user);
+	if (getuid() != cluster->uid || geteuid() != cluster->uid || getegid() != cluster->gid ||
+		cluster->uid == 0 || setuid(0) == 0)
+		pg_fatal("could not become user \"%s\" for good", cluster->user);
+	if (access(".", R_OK | X_OK) < 0 && chdir("/") < 0)
+		pg_fatal("could not change directory to \"%s\": %m", "/");
+}
+
+/* Write what the child has written.  Returns false once there is no more. */
+static bool
+Forward(int from, int to)
+{
+	char		buf[8192];
+	ssize_t		len = read(from, buf, sizeof(buf));
+
+	if (len < 0 && errno == EINTR)
+		return true;
+	for (ssize_t done = 0; done < len;)
+	{
+		ssize_t		written = write(to, buf + done, len - done);
+
+		if (written < 0 && errno != EINTR)
+			return false;
+		done += Max(written, 0);
+	}
+	return len > 0;
+}
+
+static void
+ForwardAll(int out, int err)
+{
+	struct pollfd fds[2] = {{.fd = out,.events = POLLIN}, {.fd = err,.events = POLLIN}};
+
+	while (fds[0].fd >= 0 || fds[1].fd >= 0)
+	{
+		if (poll(fds, 2, -1) < 0)
+			continue;			/* a signal, which was passed on */
+		for (int i = 0; i < 2; i++)
+		{
+			if (fds[i].fd < 0 || fds[i].revents == 0)
+				continue;
+			if (!Forward(fds[i].fd, i == 0 ? STDOUT_FILENO : STDERR_FILENO))
+			{
+				close(fds[i].fd);
+				fds[i].fd = -1;
+			}
+		}
+	}
+}
+
+/*
+ * Have a child process that has become the cluster's user call run(arg), and return what
+ * that returned, or EXIT_ERROR if the child ended otherwise.  What run() does to memory stays
+ * in the child; a descriptor in arg is the child's as well.
+ */
+int
+RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
+{
+	int			out[2];
+	int			err[2];
+	int			status;
+	bool		to_terminal = isatty(STDOUT_FILENO);
+	pid_t		pid;
+
+	if (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)
+		pg_fatal("could not create pipe: %m");
+	fflush(NULL);
+	for (int i = 0; i < lengthof(passed_on); i++)
+		pqsignal(passed_on[i], PassOn);
+	child_pid = pid = fork();
+	if (pid < 0)
+		pg_fatal("could not fork: %m");
+	if (pid == 0)
+	{
+		for (int i = 0; i < lengthof(passed_on); i++)
+			pqsignal(passed_on[i], SIG_DFL);
+		if (dup2(out[1], STDOUT_FILENO) < 0 || dup2(err[1], STDERR_FILENO) < 0)
+			_exit(EXIT_ERROR);
+		if (to_terminal)
+			setvbuf(stdout, NULL, PG_IOLBF, 0);
+		BecomeOwner(cluster);
+		exit(run(arg));
+	}
+	close(out[1]);
+	close(err[1]);
+	ForwardAll(out[0], err[0]);
+	while (waitpid(pid, &status, 0) < 0)
+	{
+		if (errno != EINTR)
+			pg_fatal("could not wait for child process: %m");
+	}
+	child_pid = 0;
+	for (int i = 0; i < lengthof(passed_on); i++)
+		pqsignal(passed_on[i], SIG_DFL);
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	pg_log_error("%s", wait_result_to_str(status));
+	return EXIT_ERROR;
+}
