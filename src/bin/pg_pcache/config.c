@@ -341,7 +341,7 @@ ParseSizeSetting(const char *value)
  * What "postgres -C" says of a size, shared_buffers or that of the pool, in
  * blocks, or -1 if that is unknown.
  */
-static int64
+int64
 ParseBlocks(const char *name, const char *value)
 {
 	double		blocks;
@@ -409,7 +409,7 @@ IsOurLibrary(char *element)
 }
 
 /* Does the server load the library?  If that is not known, we say yes. */
-static bool
+bool
 IsPreloaded(const char *libraries)
 {
 	char	   *list;
@@ -426,6 +426,26 @@ IsPreloaded(const char *libraries)
 	return found;
 }
 
+/* Does the server preload the library without being told to? */
+bool
+PreloadsByItself(void)
+{
+	return PRELOADS_BY_ITSELF;
+}
+
+/* The library's file, where the server looks for it; NULL if there is no server. */
+char *
+LibraryFile(const PCacheOptions *options)
+{
+	char		directory[MAXPGPATH];
+	const char *postgres = FindPostgres(options);
+
+	if (postgres == NULL)
+		return NULL;
+	get_pkglib_path(postgres, directory);
+	return psprintf("%s/%s%s", directory, LIBRARY_NAME, DLSUFFIX);
+}
+
 /*
  * A server that is to load the library does not start without it.  The verbs that
  * foretell a start have nothing more to say then.  Where the library is, we only
@@ -435,16 +455,12 @@ static void
 RequireLibrary(const PCacheOptions *options, const char *libraries,
 			   const char *library_path)
 {
-	char		directory[MAXPGPATH];
-	const char *postgres = FindPostgres(options);
-	char	   *file;
+	char	   *file = LibraryFile(options);
 
-	if ((options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 || postgres == NULL ||
+	if ((options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 || file == NULL ||
 		libraries == NULL || strstr(libraries, "/" LIBRARY_NAME) != NULL ||
 		library_path == NULL || strcmp(library_path, "$libdir") != 0)
 		return;
-	get_pkglib_path(postgres, directory);
-	file = psprintf("%s/%s%s", directory, LIBRARY_NAME, DLSUFFIX);
 	if (access(file, R_OK) < 0)
 	{
 		pg_log_error("the server does not start: \"%s\" has \"%s\", but there is no file \"%s\"",

@@ -99,6 +99,15 @@ FindOnlyConfiguration(void)
 	return name != NULL ? psprintf("%s/%s/%s", DebianRoot(), PG_MAJORVERSION, name) : NULL;
 }
 
+/* The only cluster of this major version as --cluster names it, or NULL. */
+char *
+FindOnlyClusterName(void)
+{
+	char	   *name = FindOnlyCluster("--cluster");
+
+	return name != NULL ? psprintf("%s/%s", PG_MAJORVERSION, name) : NULL;
+}
+
 /* Split VERSION/NAME.  What is in it becomes part of names of files and units. */
 static void
 ParseClusterName(const char *given, DebianCluster *cluster)
@@ -211,7 +220,7 @@ FindNamedCluster(PCacheOptions *options, DebianCluster *cluster)
 		pg_log_error_hint("pg_lsclusters lists all clusters.");
 		exit(EXIT_ERROR);
 	}
-	if (geteuid() == 0)
+	if (geteuid() == 0 || options->verb == VERB_SETUP)
 		FindOwner(cluster);
 	options->datadir = cluster->config_dir;
 }

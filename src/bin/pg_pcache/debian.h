@@ -30,6 +30,7 @@ typedef struct DebianCluster
 
 /* debian.c */
 extern char *FindOnlyConfiguration(void);
+extern char *FindOnlyClusterName(void);
 extern void FindNamedCluster(PCacheOptions *options, DebianCluster *cluster);
 
 /* trusted.c */

@@ -46,7 +46,7 @@ static const HelpLine help_lines[] = {
 	gettext_noop("  -V, --version            output version information, then exit\n")},
 	{"help", VERB_ALL,
 	gettext_noop("  -?, --help               show this help, or that of a verb, then exit\n")},
-	{"dry-run", VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE,
+	{"dry-run", VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE | VERB_SETUP,
 	gettext_noop("      --dry-run            only tell what would be done\n")},
 	{"directory", VERB_DROP,
 		gettext_noop("      --directory=DIR      remove the pool there (default: by\n"
@@ -90,6 +90,13 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --compress=METHOD    compress with lz4, zstd or none (default: none)\n")},
 	{"if-host-stops", VERB_SAVE,
 	gettext_noop("      --if-host-stops      do nothing unless the host is going down\n")},
+	{"apply", VERB_SETUP,
+	gettext_noop("      --apply              do what is told otherwise, as root\n")},
+	{"mode", VERB_SETUP,
+		gettext_noop("      --mode=MODE          planned_restart or always (default: as it is, or else\n"
+					 "                           planned_restart)\n")},
+	{"no-restart", VERB_SETUP,
+	gettext_noop("      --no-restart         with --apply: leave the restart to the administrator\n")},
 	{"image", VERB_STATUS | VERB_VERIFY,
 	gettext_noop("      --image=FILE         look at that image, and not at the pool\n")},
 	{"relations", VERB_REBUILD,
@@ -146,6 +153,9 @@ static const struct
 	{VERB_SAVE,
 		gettext_noop("  save                     write an image of the pool to disk, for a reboot of\n"
 					 "                           the host; the server must be down\n")},
+	{VERB_SETUP,
+		gettext_noop("  setup [CLUSTER]          tell how to mount memory for the pool of a cluster of\n"
+					 "                           Debian's packages and how to configure it, or do so\n")},
 	{VERB_STATUS,
 	gettext_noop("  status                   show the state of the pool (default)\n")},
 	{VERB_VERIFY,
@@ -188,11 +198,19 @@ PrintHeading(int verbs)
 	pfree(list.data);
 }
 
+/* setup takes clusters by their names only, see CheckClusterOptions(). */
+static bool
+NamesDirectory(const char *option)
+{
+	return strcmp(option, "pgdata") == 0 || strcmp(option, "config-file") == 0;
+}
+
 static void
 ShowVerbHelp(const char *progname, int verb)
 {
 	printf(_("Usage:\n"));
-	printf(_("  %s [OPTION]... %s\n\n"), progname, VerbName(verb));
+	printf(_("  %s [OPTION]... %s%s\n\n"), progname, VerbName(verb),
+		   verb == VERB_SETUP ? " [CLUSTER]" : "");
 	for (int i = 0; i < lengthof(verb_lines); i++)
 	{
 		if (verb_lines[i].verb == verb)
@@ -202,7 +220,8 @@ ShowVerbHelp(const char *progname, int verb)
 	for (int i = 0; i < lengthof(help_lines); i++)
 	{
 		if (help_lines[i].option != NULL &&
-			(VerbsOfLine(&help_lines[i]) & verb) != 0)
+			(VerbsOfLine(&help_lines[i]) & verb) != 0 &&
+			!(verb == VERB_SETUP && NamesDirectory(help_lines[i].option)))
 			printf("%s", _(help_lines[i].text));
 	}
 }
@@ -246,7 +265,8 @@ ShowHelp(const char *progname, int verb)
 			 "     for verify --pages: a page is impossible or unreadable,\n"
 			 "     or its checksum in the file is wrong\n"
 			 "  2  for check, load, rebuild and verify: the next start will be cold;\n"
-			 "     for save: there is nothing to save\n"
+			 "     for save: there is nothing to save; for setup --apply: the server was\n"
+			 "     restarted and runs without the pool, or its next start will be cold\n"
 			 "  3  for check, load, rebuild and verify: nothing speaks against a warm start,\n"
 			 "     but the server's configuration could not be read\n"));
 	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"

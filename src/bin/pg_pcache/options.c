@@ -57,7 +57,7 @@ static const Option options_table[] = {
 	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
 	{"human", 'u', OPTION_FLAG, AT(human), VERB_ALL},
 	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL},
-	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE},
+	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE | VERB_SETUP},
 	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
 	{"directory", 0, OPTION_STRING, AT(directory), VERB_DROP | VERB_INIT | VERB_STATUS | VERB_VERIFY},
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
@@ -73,6 +73,9 @@ static const Option options_table[] = {
 	{"from", 0, OPTION_STRING, AT(from), VERB_LOAD},
 	{"keep", 0, OPTION_FLAG, AT(keep), VERB_LOAD},
 	{"strict", 0, OPTION_FLAG, AT(strict), VERB_LOAD},
+	{"apply", 0, OPTION_FLAG, AT(apply), VERB_SETUP},
+	{"no-restart", 0, OPTION_FLAG, AT(no_restart), VERB_SETUP, "apply", VERB_SETUP},
+	{"mode", 0, OPTION_STRING, AT(mode), VERB_SETUP},
 	{"image", 0, OPTION_STRING, AT(image), VERB_STATUS | VERB_VERIFY},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
 	{"deep", 0, OPTION_FLAG, AT(deep), VERB_VERIFY},
@@ -95,6 +98,7 @@ static const struct
 	{"load", VERB_LOAD},
 	{"rebuild", VERB_REBUILD},
 	{"save", VERB_SAVE},
+	{"setup", VERB_SETUP},
 	{"status", VERB_STATUS},
 	{"verify", VERB_VERIFY},
 };
@@ -265,12 +269,30 @@ CheckOptionalValues(const PCacheOptions *options)
 		pg_fatal("options %s and %s cannot be used together", "--relations", "--list");
 }
 
-/* --cluster takes the place of -D. */
+/* --cluster takes the place of -D, and setup knows nothing but clusters of packages. */
 static void
 CheckClusterOptions(const PCacheOptions *options)
 {
 	if (options->cluster != NULL && options->datadir != NULL)
 		pg_fatal("options %s and %s cannot be used together", "-D/--pgdata", "--cluster");
+	if (options->verb != VERB_SETUP)
+		return;
+	if (options->datadir != NULL || options->config_file != NULL)
+	{
+		pg_log_error("option %s cannot be used with \"%s\"",
+					 options->datadir != NULL ? "-D/--pgdata" : "--config-file", "setup");
+		pg_log_error_hint("Name the cluster as pg_lsclusters does, for example %s/main.", PG_MAJORVERSION);
+		exit(EXIT_ERROR);
+	}
+	if (options->apply && options->dry_run)
+		pg_fatal("options %s and %s cannot be used together", "--apply", "--dry-run");
+	if (options->mode != NULL && strcmp(options->mode, "planned_restart") != 0 &&
+		strcmp(options->mode, "always") != 0)
+	{
+		pg_log_error("invalid value \"%s\" for option %s", options->mode, "--mode");
+		pg_log_error_hint("It is \"%s\" or \"%s\".", "planned_restart", "always");
+		exit(EXIT_ERROR);
+	}
 }
 
 /* Give up if options do not go with the verb, or with each other. */
@@ -357,6 +379,8 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 		exit(0);
 	}
 	options->verb = FindVerb(options, optind < argc ? argv[optind++] : "status");
+	if (options->verb == VERB_SETUP && optind < argc && options->cluster == NULL)
+		options->cluster = argv[optind++];
 	if (optind < argc)
 	{
 		pg_log_error("too many command-line arguments (first is \"%s\")",

@@ -42,7 +42,7 @@ DieOfBusError(SIGNAL_ARGS)
 }
 
 /* Find the data directory, and go by its permissions from here on. */
-static void
+void
 UseDataDirectory(PCacheOptions *options)
 {
 	const char *pgdata = options->datadir;
@@ -68,7 +68,7 @@ UseDataDirectory(PCacheOptions *options)
 }
 
 /* Do what a verb does to a cluster, for its user.  Returns the exit status. */
-static int
+int
 RunVerb(void *arg)
 {
 	PCacheOptions *options = arg;
@@ -141,6 +141,8 @@ main(int argc, char *argv[])
 		options.from = make_absolute_path(options.from);
 	if (options.list != NULL && options.list[0] != '\0')
 		options.list = make_absolute_path(options.list);
+	if (options.verb == VERB_SETUP)
+		return DoSetup(&options);
 	if (options.cluster != NULL)
 		FindNamedCluster(&options, &cluster);
 	if (geteuid() != 0)

@@ -52,7 +52,8 @@ typedef enum PCacheVerb
 	VERB_CHECK = 32,
 	VERB_SAVE = 64,
 	VERB_LOAD = 128,
-	VERB_ALL = 255,
+	VERB_SETUP = 256,
+	VERB_ALL = 511,
 } PCacheVerb;
 
 typedef struct PCacheOptions
@@ -74,6 +75,7 @@ typedef struct PCacheOptions
 	const char *list;			/* likewise; "" if given without a value, or
 								 * absolute */
 	const char *compress;		/* likewise */
+	const char *mode;			/* likewise */
 	const char *host;			/* likewise */
 	const char *port;			/* likewise */
 	const char *username;		/* likewise */
@@ -88,6 +90,8 @@ typedef struct PCacheOptions
 	bool		keep;
 	bool		strict;
 	bool		dry_run;
+	bool		apply;
+	bool		no_restart;
 	bool		force;
 	bool		json;
 	bool		human;
@@ -422,8 +426,13 @@ extern int	DoInit(const PCacheOptions *options);
 extern int	DoLoad(const PCacheOptions *options);
 extern int	DoRebuild(const PCacheOptions *options);
 extern int	DoSave(const PCacheOptions *options);
+extern int	DoSetup(PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
 extern int	DoVerify(const PCacheOptions *options);
+
+/* pg_pcache.c */
+extern int	RunVerb(void *arg);
+extern void UseDataDirectory(PCacheOptions *options);
 
 /* options.c */
 extern void ParseOptions(int argc, char *argv[], PCacheOptions *options);
@@ -447,6 +456,10 @@ extern void AskWithServerArguments(const PCacheOptions *options);
 extern bool AskPostgres(const PCacheOptions *options, const char *directory,
 						const char *config_file, int n,
 						const char *const names[], char *values[]);
+extern bool PreloadsByItself(void);
+extern bool IsPreloaded(const char *libraries);
+extern char *LibraryFile(const PCacheOptions *options);
+extern int64 ParseBlocks(const char *name, const char *value);
 extern void RequireReadableConfiguration(void);
 extern char *ReadPoolDirectory(const PCacheOptions *options);
 extern void ReadSettings(const PCacheOptions *options, int n,

@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * setup.c
+ *	  pg_pcache setup: tell what is to be done so that a cluster of Debian's packages
+ *	  has a pool, and with --apply do it.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/setup.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "setup.h"
+
+/* Print a text with each line indented. */
+static void
+Indented(const char *text)
+{
+	while (*text != '\0')
+	{
+		int			len = strcspn(text, "\n");
+
+		if (len > 0)
+			Text("    %.*s", len, text);
+		Text("\n");
+		text += len + (text[len] == '\n');
+	}
+}
+
+static void
+PrintFacts(const SetupFacts *facts, const SetupPlan *plan)
+{
+	const SetupMachine *machine = &facts->machine;
+	const SetupCluster *server = &facts->server;
+
+	PrintField("cluster", "cluster", AsString(psprintf("%s/%s", facts->cluster.version, facts->cluster.name)));
+	PrintField("user", "user", AsString(facts->cluster.user));
+	PrintField("service", "service", AsString(machine->has_systemd ? facts->service : NULL));
+	PrintField("server running", "server_running", AsBoolean(server->server_pid != 0));
+	PrintField("pool in use", "pool_in_use", AsBoolean(server->uses_pool));
+	PrintField("library", "library", server->library_installed ? AsString(server->library) : Shown(AsString(NULL), _("not installed")));
+	PrintField("shared buffers", "shared_buffers", AsBytes(server->shared_buffers * BLCKSZ));
+	PrintField("pool size", "pool_size", AsBytes(plan->pool_size));
+	PrintField("memory", "memory", AsBytes(machine->memory));
+	PrintField("available memory", "available_memory", AsBytes(machine->available));
+	PrintField("swap", "swap", AsBytes(machine->swap));
+}
+
+static void
+PrintNotes(const SetupPlan *plan)
+{
+	OpenArray("notes");
+	for (int i = 0; i < plan->n_notes; i++)
+	{
+		OpenObject(NULL);
+		PrintField(NULL, "refused", AsBoolean(plan->notes[i].refused));
+		PrintField(NULL, "code", AsString(plan->notes[i].code));
+		PrintField(NULL, "message", AsString(plan->notes[i].message));
+		PrintField(NULL, "hint", AsString(plan->notes[i].hint));
+		CloseObject();
+	}
+	CloseArray();
+}
+
+/* What was found to speak against the plan, on the standard error stream. */
+static void
+LogNotes(const SetupPlan *plan)
+{
+	fflush(stdout);
+	for (int i = 0; i < plan->n_notes; i++)
+	{
+		const SetupNote *note = &plan->notes[i];
+		enum pg_log_level level = note->refused ? PG_LOG_ERROR : PG_LOG_WARNING;
+
+		pg_log_generic(level, PG_LOG_PRIMARY, "%s", note->message);
+		if (note->hint != NULL)
+			pg_log_generic(level, PG_LOG_HINT, "%s", note->hint);
+	}
+}
+
+/* A file of the plan; text shows what is in it if it is to be written. */
+static void
+PrintFile(const char *key, const char *path, const char *text, bool write, bool show)
+{
+	if (text != NULL && show && write)
+	{
+		Text(_("\nThis goes into %s:\n\n"), path);
+		Indented(text);
+	}
+	OpenObject(key);
+	PrintField(NULL, "path", AsString(text != NULL ? path : NULL));
+	PrintField(NULL, "text", AsString(text));
+	PrintField(NULL, "write", AsBoolean(write));
+	CloseObject();
+}
+
+/* What to do by hand, where --apply does nothing. */
+static void
+PrintCommands(const SetupFacts *facts, const SetupPlan *plan)
+{
+	if (plan->fstab != NULL && plan->mount)
+	{
+		Text(_("\nThis line goes into %s:\n\n"), "/etc/fstab");
+		Indented(plan->fstab);
+		Text(_("\nThen root mounts it, and restarts the server:\n\n"));
+		Text("    mkdir -p %s\n    mount %s\n", facts->mount_point, facts->mount_point);
+		Text("    pg_ctlcluster %s %s restart\n", facts->cluster.version, facts->cluster.name);
+		return;
+	}
+	if (SetupHasNothingToDo(plan))
+	{
+		Text(_("\nNothing is to be done.\n"));
+		return;
+	}
+	Text(_("\nRoot does this, or runs the command with --apply:\n\n"));
+	if (plan->write_unit || plan->enable || plan->mount)
+		Text("    systemctl daemon-reload\n    systemctl enable --now '%s'\n", facts->unit);
+	if (plan->remount)
+		Text("    systemctl reload '%s'\n", facts->unit);
+	if (plan->restart)
+		Text("    systemctl restart %s\n", facts->service);
+}
+
+static void
+PrintPlan(const SetupFacts *facts, const SetupPlan *plan, bool show)
+{
+	OpenObject("mount");
+	PrintField(NULL, "mount_point", AsString(facts->mount_point));
+	PrintField(NULL, "type", AsString(plan->type));
+	PrintField(NULL, "options", AsString(plan->options));
+	PrintField(NULL, "mounted", AsBoolean(!plan->mount));
+	PrintField(NULL, "fstab", AsString(plan->fstab));
+	CloseObject();
+	PrintFile("unit", psprintf("%s/%s", SETUP_UNITS, facts->unit), plan->unit_text, plan->write_unit, show);
+	PrintFile("configuration", psprintf("%s/%s/%s", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE),
+			  plan->conf_text, plan->write_conf, show);
+	PrintField(NULL, "restart", AsBoolean(plan->restart));
+	if (show)
+		PrintCommands(facts, plan);
+}
+
+static void
+PrintUndo(const SetupFacts *facts)
+{
+	Text(_("\nTo undo it, root runs this:\n\n"));
+	Text("    rm %s/%s/%s\n", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
+	Text("    systemctl restart %s\n", facts->service);
+	Text("    systemctl disable --now '%s'\n", facts->unit);
+	Text("    rm '%s/%s'\n", SETUP_UNITS, facts->unit);
+}
+
+/* By the server's user: pg_pcache check, with its output only where there is no other. */
+static int
+Check(void *arg)
+{
+	PCacheOptions *options = arg;
+
+	if (options->json)
+	{
+		int			fd = open("/dev/null", O_WRONLY);
+
+		if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
+			pg_fatal("could not open file \"%s\": %m", "/dev/null");
+	}
+	options->verb = VERB_CHECK;
+	options->json = false;
+	return RunVerb(options);
+}
+
+/* Carry out the plan, and see what has come of it.  Returns the exit status. */
+static int
+Apply(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan)
+{
+	PCacheOptions copy = *options;
+	bool		nothing = SetupHasNothingToDo(plan);
+	bool		restarted;
+	int			rc;
+
+	Text("\n");
+	if (nothing)
+		Text(_("Nothing was to be done.\n"));
+	if (!ApplySetup(options, facts, plan, &restarted))
+		return EXIT_ERROR;
+	if (facts->server.uses_pool && (restarted || !plan->restart))
+	{
+		rc = RunAsOwner(&facts->cluster, Check, &copy);
+		if (rc == EXIT_ERROR)
+			pg_log_error("the server uses the pool, but its next start could not be foretold");
+	}
+	else if (restarted)
+	{
+		pg_log_error("the server runs, but without the pool");
+		pg_log_error_hint("Its log has the reason, in a line that begins with \"WARNING:  persistent cache\".");
+		rc = EXIT_COLD;
+	}
+	else
+	{
+		Text(_("The next start of the server uses the pool.\n"));
+		rc = 0;
+	}
+	PrintField(NULL, "restarted", AsBoolean(restarted));
+	PrintField(NULL, "uses_pool", AsBoolean(facts->server.uses_pool));
+	if (!nothing)
+		PrintUndo(facts);
+	return rc;
+}
+
+/* Can this be done here at all, and by us? */
+static void
+CheckApply(const PCacheOptions *options, const SetupFacts *facts)
+{
+	if (!options->apply)
+		return;
+	if (geteuid() != 0)
+	{
+		pg_log_error("option %s can only be used by root", "--apply");
+		pg_log_error_hint("Without it, %s tells what root has to do.", options->progname);
+		exit(EXIT_ERROR);
+	}
+	if (!facts->machine.has_systemd)
+	{
+		pg_log_error("option %s needs systemd, which does not run here", "--apply");
+		pg_log_error_hint("Without it, %s tells what to put into /etc/fstab.", options->progname);
+		exit(EXIT_ERROR);
+	}
+}
+
+int
+DoSetup(PCacheOptions *options)
+{
+	SetupFacts *facts = pg_malloc0(sizeof(*facts));
+	SetupPlan	plan;
+	int			rc = 0;
+
+	if (options->cluster == NULL)
+		options->cluster = FindOnlyClusterName();
+	if (options->cluster == NULL)
+	{
+		pg_log_error("no cluster specified");
+		pg_log_error_hint("Name it as pg_lsclusters does, for example %s/main.", PG_MAJORVERSION);
+		exit(EXIT_ERROR);
+	}
+	FindNamedCluster(options, &facts->cluster);
+	facts->mode = options->mode;
+	LookAtMachine(facts);
+	CheckApply(options, facts);
+	if (!LookAtCluster(options, facts))
+		exit(EXIT_ERROR);
+	MakeSetupPlan(facts, &plan);
+
+	BeginOutput(options);
+	PrintFacts(facts, &plan);
+	PrintNotes(&plan);
+	PrintPlan(facts, &plan, !options->apply && !plan.refused);
+	LogNotes(&plan);
+	if (plan.refused)
+		rc = EXIT_ERROR;
+	else if (options->apply)
+		rc = Apply(options, facts, &plan);
+	EndOutput();
+	return rc;
+}

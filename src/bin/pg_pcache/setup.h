@@ -1,0 +1,174 @@
+/*-------------------------------------------------------------------------
+ *
+ * setup.h
+ *	  pg_pcache setup: what is known of a cluster and its machine, what is to be done,
+ *	  and how it is done.
+ *
+ * setupmachine.c and setupcluster.c gather facts, setupplan.c makes the plan of them
+ * and looks at nothing else, setupapply.c carries it out, and setup.c prints it.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/bin/pg_pcache/setup.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PCACHE_SETUP_H
+#define PCACHE_SETUP_H
+
+#include "debian.h"
+
+/* Each cluster has a mount of its own below. */
+#define SETUP_MOUNTS		"/srv/pcache"
+#define SETUP_UNITS			"/etc/systemd/system"
+#define SETUP_CONF_DIR		"conf.d"
+#define SETUP_CONF_FILE		"pcache.conf"
+
+/* Files of ours are shorter. */
+#define SETUP_MAX_FILE		4096
+
+/* What follows the comment sign in the first line of a file that is ours. */
+#define SETUP_MARK			"Written by \"pg_pcache setup"
+
+/* Whether the kernel gives huge pages to files of tmpfs. */
+typedef enum SetupHugePages
+{
+	SETUP_THP_MISSING,			/* it knows no such option */
+	SETUP_THP_DENIED,			/* by shmem_enabled */
+	SETUP_THP_POSSIBLE,
+} SetupHugePages;
+
+/* What everybody can see of the machine. */
+typedef struct SetupMachine
+{
+	bool		has_systemd;
+	bool		knows_noswap;	/* tmpfs */
+	SetupHugePages thp;
+	uint64		memory;			/* in bytes, as what follows */
+	uint64		available;
+	uint64		swap;
+	uint64		huge_page_size; /* default */
+	uint64		huge_pages;		/* that are reserved; a number */
+	char		mounted[32];	/* type of what is mounted there, or "" */
+	uint64		mounted_size;	/* in bytes */
+	bool		mounted_well;	/* belongs to the server's user alone */
+	char		untrusted[1024];	/* what others can change above it, or "" */
+	bool		unit_enabled;
+	char		unit_text[SETUP_MAX_FILE];	/* that is there, or "" */
+} SetupMachine;
+
+/* A setting that is made elsewhere, where it wins over a line of ours. */
+typedef struct SetupOther
+{
+	char		value[MAXPGPATH];
+	char		place[MAXPGPATH + 32];	/* "" if there is none */
+	bool		is_auto;		/* postgresql.auto.conf */
+} SetupOther;
+
+/* The settings that setup writes. */
+typedef enum SetupSetting
+{
+	SETUP_LIBRARIES,
+	SETUP_MODE,
+	SETUP_DIRECTORY,
+	SETUP_NUM_SETTINGS
+} SetupSetting;
+
+/* What only the server's user can see, without a pointer: it comes through a pipe. */
+typedef struct SetupCluster
+{
+	char		data_dir[MAXPGPATH];
+	int			server_pid;		/* 0 if no server is running */
+	bool		uses_pool;		/* the one in the mount */
+	uint64		capacity;		/* of the pool, in blocks */
+	uint64		shared_buffers; /* in blocks */
+	bool		huge_pages_on;
+	uint64		huge_page_size; /* of the setting, in bytes; 0 for the default */
+	bool		needs_library;	/* false if the server has it by itself */
+	bool		preloaded;
+	char		library[MAXPGPATH]; /* its file */
+	bool		library_installed;
+	char		settings[SETUP_NUM_SETTINGS][MAXPGPATH];	/* of the next start */
+	bool		conf_included;	/* conf.d */
+	SetupOther	others[SETUP_NUM_SETTINGS];
+	char		earlier[MAXPGPATH]; /* shared_preload_libraries of the files
+									 * before ours, or "" */
+	char		conf_text[SETUP_MAX_FILE];	/* that is there, or "" */
+} SetupCluster;
+
+typedef struct SetupFacts
+{
+	DebianCluster cluster;
+	char		service[128];
+	char		mount_point[MAXPGPATH];
+	char		unit[MAXPGPATH];	/* name of the mount's unit */
+	const char *mode;			/* NULL if not given */
+	SetupMachine machine;
+	SetupCluster server;
+} SetupFacts;
+
+/* Something that speaks against the plan, or that one should know. */
+typedef struct SetupNote
+{
+	bool		refused;
+	const char *code;
+	const char *message;
+	const char *hint;			/* or NULL */
+} SetupNote;
+
+#define SETUP_MAX_NOTES		16
+
+typedef struct SetupPlan
+{
+	SetupNote	notes[SETUP_MAX_NOTES];
+	int			n_notes;
+	bool		refused;		/* by one of them */
+	const char *type;			/* of the mount */
+	const char *options;		/* likewise */
+	uint64		mount_size;		/* in bytes, as what follows */
+	uint64		pool_size;
+	uint64		huge_pages;		/* that hugetlbfs needs; a number */
+	char	   *unit_text;		/* NULL without systemd */
+	char	   *fstab;			/* NULL with systemd */
+	char	   *conf_text;
+	bool		write_unit;
+	bool		write_conf;
+	bool		enable;
+	bool		mount;
+	bool		remount;		/* it is to be larger */
+	bool		restart;
+} SetupPlan;
+
+/* setupmachine.c */
+extern char *SetupUnitName(const char *mount_point);
+extern bool ReadWholeFile(const char *path, char *text);
+extern void LookAtMachine(SetupFacts *facts);
+
+/* setupcluster.c */
+extern bool LookAtCluster(PCacheOptions *options, SetupFacts *facts);
+extern const char *SetupSettingName(SetupSetting setting);
+
+/* setupconf.c */
+extern void FindOtherSettings(const char *config_dir, SetupCluster *server);
+
+/* setuptext.c */
+extern void SetupUnitText(const SetupFacts *facts, SetupPlan *plan);
+extern void SetupConfText(const SetupFacts *facts, SetupPlan *plan,
+						  const char *values[SETUP_NUM_SETTINGS]);
+
+/* setupplan.c */
+extern void MakeSetupPlan(const SetupFacts *facts, SetupPlan *plan);
+extern bool SetupHasNothingToDo(const SetupPlan *plan);
+
+/* setupfile.c */
+extern bool ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err);
+
+/* setupwrite.c */
+extern bool SetupWriteConf(PCacheOptions *options, const SetupFacts *facts,
+						   const char *text, bool verify);
+
+/* setupapply.c */
+extern bool ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan,
+					   bool *restarted);
+
+#endif							/* PCACHE_SETUP_H */

@@ -1,0 +1,219 @@
+/*-------------------------------------------------------------------------
+ *
+ * setupapply.c
+ *	  pg_pcache setup --apply: carry out the plan, or leave all as it was.
+ *
+ * Root writes the unit and has systemd mount.  The configuration is the server's user's, so a
+ * child process that is that user writes there.  The server is restarted last of all, and
+ * if it does not come up, everything is taken back, and it is started as it was before.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/setupapply.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "setup.h"
+
+/* What was done, to take it back. */
+typedef struct Done
+{
+	SetupFacts *facts;
+	int			units_fd;		/* directory of units */
+	bool		unit;
+	char		old_unit[SETUP_MAX_FILE];
+	bool		enabled;
+	bool		mounted;
+	bool		conf;
+} Done;
+
+/* Run systemctl, whose errors are shown.  Returns whether it has succeeded. */
+static bool
+Systemctl(const char *verb, const char *unit)
+{
+	int			status;
+	pid_t		pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		pg_fatal("could not fork: %m");
+	if (pid == 0)
+	{
+		/* what it says of its success is not for our output */
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		execlp("systemctl", "systemctl", "--quiet", "--no-ask-password", verb, unit, (char *) NULL);
+		pg_log_error("could not execute \"%s\": %m", "systemctl");
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+	{
+		if (errno != EINTR)
+			pg_fatal("could not wait for child process: %m");
+	}
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Take back what was done, last things first.  What cannot be taken back is named. */
+static void
+TakeBack(PCacheOptions *options, Done *done)
+{
+	const SetupFacts *facts = done->facts;
+	bool		all = true;
+	PCacheError err;
+
+	if (done->conf && !SetupWriteConf(options, facts, facts->server.conf_text, false))
+	{
+		pg_log_error("could not put back \"%s/%s/%s\"", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
+		all = false;
+	}
+	if (done->mounted && !Systemctl("stop", facts->unit))
+	{
+		pg_log_error("could not unmount \"%s\"", facts->mount_point);
+		all = false;
+	}
+	if (done->enabled && !Systemctl("disable", facts->unit))
+	{
+		pg_log_error("could not disable unit \"%s\"", facts->unit);
+		all = false;
+	}
+	if (done->unit)
+	{
+		if (!ReplaceFile(done->units_fd, facts->unit, done->old_unit, &err))
+		{
+			pg_log_error("%s, in directory \"%s\"", err.message, SETUP_UNITS);
+			all = false;
+		}
+		(void) Systemctl("daemon-reload", NULL);
+	}
+	if (all)
+		pg_log_error_detail("What had been done before was taken back.");
+}
+
+/* The mount and its unit. */
+static bool
+ApplyMount(const SetupPlan *plan, Done *done)
+{
+	SetupFacts *facts = done->facts;
+	PCacheError err;
+	uid_t		root = 0;
+
+	if (!plan->write_unit && !plan->enable && !plan->mount && !plan->remount)
+		return true;
+	done->units_fd = OpenTrustedDirectory(SETUP_UNITS, &root, &err);
+	if (done->units_fd < 0)
+	{
+		pg_log_error("%s", err.message);
+		return false;
+	}
+	if (plan->write_unit)
+	{
+		strlcpy(done->old_unit, facts->machine.unit_text, sizeof(done->old_unit));
+		if (!ReplaceFile(done->units_fd, facts->unit, plan->unit_text, &err))
+		{
+			pg_log_error("%s, in directory \"%s\"", err.message, SETUP_UNITS);
+			return false;
+		}
+		done->unit = true;
+		Text(_("wrote %s/%s\n"), SETUP_UNITS, facts->unit);
+	}
+	if (!Systemctl("daemon-reload", NULL))
+		return false;
+	if (plan->enable)
+	{
+		done->enabled = true;
+		if (!Systemctl("enable", facts->unit))
+			return false;
+		Text(_("enabled %s\n"), facts->unit);
+	}
+	if (plan->mount || plan->remount)
+	{
+		done->mounted = plan->mount;
+		if (!Systemctl(plan->mount ? "start" : "reload", facts->unit))
+		{
+			pg_log_error("could not mount \"%s\"", facts->mount_point);
+			pg_log_error_hint("\"journalctl -u '%s'\" has the reason.", facts->unit);
+			return false;
+		}
+		Text(plan->mount ? _("mounted %s\n") : _("enlarged %s\n"), facts->mount_point);
+	}
+	LookAtMachine(facts);
+	if (strcmp(facts->machine.mounted, plan->type) == 0 && facts->machine.mounted_well &&
+		facts->machine.mounted_size >= plan->pool_size)
+		return true;
+	pg_log_error("what is mounted on \"%s\" is not what its unit says", facts->mount_point);
+	return false;
+}
+
+/*
+ * Restart the server's unit.  Returns false if it does not come up, and then all was taken
+ * back.  A server that is not the unit's is left to whoever has started it.
+ */
+static bool
+Restart(PCacheOptions *options, Done *done, bool *restarted)
+{
+	SetupFacts *facts = done->facts;
+	SetupFacts	before = *facts;
+
+	if (!Systemctl("is-active", facts->service))
+	{
+		pg_log_warning("the server runs, but not as unit \"%s\", and was not restarted", facts->service);
+		pg_log_warning_hint("Restart it; the next start uses the pool.");
+		return true;
+	}
+	Text(_("restarting %s\n"), facts->service);
+	fflush(stdout);
+	*restarted = true;
+	if (Systemctl("restart", facts->service) && LookAtCluster(options, facts) &&
+		facts->server.server_pid != 0)
+		return true;
+	*facts = before;
+	pg_log_error("unit \"%s\" did not come up", facts->service);
+	pg_log_error_hint("\"journalctl -u %s\" and the server's log have the reason.", facts->service);
+	TakeBack(options, done);
+	if (Systemctl("restart", facts->service) && LookAtCluster(options, facts) &&
+		facts->server.server_pid != 0)
+		pg_log_error_detail("The server runs again as before.");
+	else
+		pg_log_error("unit \"%s\" does not come up without the pool either", facts->service);
+	return false;
+}
+
+/*
+ * Carry out a plan that nothing speaks against.  Returns false if all was taken back.
+ * facts->machine and facts->server are known again afterwards.
+ */
+bool
+ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, bool *restarted)
+{
+	Done		done = {.facts = facts,.units_fd = -1};
+
+	*restarted = false;
+	if (!ApplyMount(plan, &done))
+	{
+		TakeBack(options, &done);
+		return false;
+	}
+	if (plan->write_conf)
+	{
+		done.conf = true;
+		if (!SetupWriteConf(options, facts, plan->conf_text, true))
+		{
+			TakeBack(options, &done);
+			return false;
+		}
+		Text(_("wrote %s/%s/%s\n"), facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
+	}
+	if (plan->restart && !options->no_restart && !Restart(options, &done, restarted))
+		return false;
+	if (done.units_fd >= 0)
+		close(done.units_fd);
+	return true;
+}

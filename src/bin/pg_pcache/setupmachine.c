@@ -1,0 +1,211 @@
+/*-------------------------------------------------------------------------
+ *
+ * setupmachine.c
+ *	  pg_pcache setup: what everybody can see of the machine.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/setupmachine.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "common/string.h"
+#include "lib/stringinfo.h"
+#include "setup.h"
+#include "storage/pcache_cgroup.h"
+
+#define MEMINFO			"/proc/meminfo"
+#define MOUNTINFO		"/proc/self/mountinfo"
+#define UID_MAP			"/proc/self/uid_map"
+#define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+#define SYSTEMD_RUNS	"/run/systemd/system"
+
+/*
+ * The name of a mount's unit is its path, with "-" for "/" and other characters
+ * escaped: see systemd.unit(5), "String escaping for inclusion in unit names".
+ */
+char *
+SetupUnitName(const char *mount_point)
+{
+	StringInfoData name;
+
+	initStringInfo(&name);
+	for (const char *p = mount_point + 1; *p != '\0'; p++)
+	{
+		if (*p == '/')
+			appendStringInfoChar(&name, '-');
+		else if (isalnum((unsigned char) *p) || *p == '_' || *p == ':' || (*p == '.' && name.len > 0))
+			appendStringInfoChar(&name, *p);
+		else
+			appendStringInfo(&name, "\\x%02x", (unsigned char) *p);
+	}
+	appendStringInfoString(&name, ".mount");
+	return name.data;
+}
+
+/*
+ * Read a file into a buffer of SETUP_MAX_FILE bytes; "" if there is none.  Of a longer
+ * file, which is none of ours, only the beginning is read.  Returns false, with errno,
+ * if it cannot be read.
+ */
+bool
+ReadWholeFile(const char *path, char *text)
+{
+	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+	ssize_t		len;
+	size_t		total = 0;
+
+	text[0] = '\0';
+	if (fd < 0)
+		return errno == ENOENT;
+	while ((len = read(fd, text + total, SETUP_MAX_FILE - 1 - total)) > 0)
+		total += len;
+	text[total] = '\0';
+	close(fd);
+	/* one that is there is not "" */
+	if (len == 0 && total == 0)
+		strlcpy(text, "\n", SETUP_MAX_FILE);
+	return len == 0;
+}
+
+static uint64
+Meminfo(const char *name, uint64 unit)
+{
+	uint64		number;
+
+	if (!PCacheReadNumber(MEMINFO, name, &number))
+		pg_fatal("could not find \"%s\" in file \"%s\"", name, MEMINFO);
+	return number * unit;
+}
+
+/* A tmpfs can be kept out of swap from Linux 6.4 on, except by root of a user namespace. */
+static bool
+KnowsNoswap(void)
+{
+	struct utsname kernel;
+	int			major;
+	int			minor;
+	uint64		all;
+
+	return uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2 &&
+		(major > 6 || (major == 6 && minor >= 4)) &&
+		PCacheReadNumber(UID_MAP, "         0          0 ", &all) && all == 4294967295;
+}
+
+static SetupHugePages
+HugePagesOfTmpfs(void)
+{
+	char		text[SETUP_MAX_FILE];
+
+	if (!ReadWholeFile(SHMEM_ENABLED, text))
+		pg_fatal("could not read file \"%s\": %m", SHMEM_ENABLED);
+	if (text[0] == '\0')
+		return SETUP_THP_MISSING;
+	return strstr(text, "[deny]") != NULL ? SETUP_THP_DENIED : SETUP_THP_POSSIBLE;
+}
+
+/* What is mounted there, if anything: of several mounts the last one. */
+static void
+LookAtMount(SetupFacts *facts)
+{
+	SetupMachine *machine = &facts->machine;
+	FILE	   *file = fopen(MOUNTINFO, "r");
+	char	   *line;
+	struct stat st;
+	struct statvfs vfs;
+
+	if (file == NULL)
+		pg_fatal("could not open file \"%s\" for reading: %m", MOUNTINFO);
+	while ((line = pg_get_line(file, NULL)) != NULL)
+	{
+		char		where[MAXPGPATH];
+		char	   *type = strstr(line, " - ");
+
+		if (sscanf(line, "%*s %*s %*s %*s %1023s", where) == 1 && type != NULL &&
+			strcmp(where, facts->mount_point) == 0)
+			(void) sscanf(type, " - %31s", machine->mounted);
+		free(line);
+	}
+	fclose(file);
+	if (machine->mounted[0] == '\0')
+		return;
+	if (stat(facts->mount_point, &st) < 0 || statvfs(facts->mount_point, &vfs) < 0)
+		pg_fatal("could not stat directory \"%s\": %m", facts->mount_point);
+	machine->mounted_well = st.st_uid == facts->cluster.uid && (st.st_mode & 0777) == S_IRWXU;
+	machine->mounted_size = (uint64) vfs.f_blocks * vfs.f_frsize;
+}
+
+/*
+ * Root must not mount where somebody else could exchange the directory.  What does not
+ * exist yet, systemd makes.
+ */
+static void
+CheckMountPoint(SetupFacts *facts)
+{
+	char	   *path = pg_strdup(facts->mount_point);
+	PCacheError err;
+
+	/* the root directory of what is mounted there is another matter */
+	if (facts->machine.mounted[0] != '\0')
+		get_parent_directory(path);
+	for (;;)
+	{
+		uid_t		root = 0;
+		int			fd = OpenTrustedDirectory(path, &root, &err);
+
+		if (fd >= 0)
+			close(fd);
+		else if (errno != ENOENT)
+			strlcpy(facts->machine.untrusted, err.message, sizeof(facts->machine.untrusted));
+		else
+		{
+			get_parent_directory(path);
+			continue;
+		}
+		break;
+	}
+	free(path);
+}
+
+/* Fill in what is known of the machine, and what follows from the cluster's name. */
+void
+LookAtMachine(SetupFacts *facts)
+{
+	SetupMachine *machine = &facts->machine;
+	char	   *unit_file;
+
+	memset(machine, 0, sizeof(*machine));
+	snprintf(facts->service, sizeof(facts->service), "postgresql@%s-%s.service",
+			 facts->cluster.version, facts->cluster.name);
+	snprintf(facts->mount_point, sizeof(facts->mount_point), "%s/%s-%s", SETUP_MOUNTS,
+			 facts->cluster.version, facts->cluster.name);
+	strlcpy(facts->unit, SetupUnitName(facts->mount_point), sizeof(facts->unit));
+
+	machine->has_systemd = access(SYSTEMD_RUNS, F_OK) == 0;
+	machine->memory = Meminfo("MemTotal:", 1024);
+	machine->available = Meminfo("MemAvailable:", 1024);
+	machine->swap = Meminfo("SwapTotal:", 1024);
+	/* a kernel without huge pages has no such lines */
+	(void) PCacheReadNumber(MEMINFO, "Hugepagesize:", &machine->huge_page_size);
+	machine->huge_page_size *= 1024;
+	(void) PCacheReadNumber(MEMINFO, "HugePages_Total:", &machine->huge_pages);
+	machine->knows_noswap = KnowsNoswap();
+	machine->thp = HugePagesOfTmpfs();
+	LookAtMount(facts);
+	CheckMountPoint(facts);
+	machine->unit_enabled = access(psprintf("%s/%s.wants/%s", SETUP_UNITS, facts->service, facts->unit), F_OK) == 0;
+	unit_file = psprintf("%s/%s", SETUP_UNITS, facts->unit);
+	if (!ReadWholeFile(unit_file, machine->unit_text))
+		pg_fatal("could not read file \"%s\": %m", unit_file);
+}

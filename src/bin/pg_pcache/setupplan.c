@@ -1,0 +1,215 @@
+/*-------------------------------------------------------------------------
+ *
+ * setupplan.c
+ *	  What is to be done so that a cluster has its pool: facts in, plan out.
+ *
+ * Nothing is looked at here, so a test can ask about any machine.
+ *
+ * The mount is the same as that of ndctl-setup's profile dram.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/setupplan.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "lib/stringinfo.h"
+#include "setup.h"
+#include "storage/pcache_cgroup.h"
+
+#define GIGABYTE	(UINT64CONST(1) << 30)
+#define MEGABYTE	(UINT64CONST(1) << 20)
+
+static void
+Note(SetupPlan *plan, bool refused, const char *code, const char *message, const char *hint)
+{
+	SetupNote	note = {refused, code, message, hint};
+
+	Assert(plan->n_notes < SETUP_MAX_NOTES);
+	plan->notes[plan->n_notes++] = note;
+	plan->refused |= refused;
+}
+
+/*
+ * How large the pool and its mount are.  The limit of a mount takes no memory, so it is what
+ * the guide has: two percent more than shared buffers, and then the next gigabyte.
+ */
+static void
+PlanSize(const SetupFacts *facts, SetupPlan *plan)
+{
+	const SetupCluster *server = &facts->server;
+	uint64		page_size = PCACHE_ALIGNMENT;
+	uint64		bytes;
+
+	if (server->huge_pages_on)
+		page_size = server->huge_page_size != 0 ? server->huge_page_size : facts->machine.huge_page_size;
+	page_size = Max(page_size, PCACHE_ALIGNMENT);
+	plan->pool_size = TYPEALIGN64(page_size, PCacheComputeGeometry(server->capacity, page_size).pool_size);
+	bytes = server->capacity * BLCKSZ / 50 * 51 + 16 * MEGABYTE;
+	plan->mount_size = TYPEALIGN64(GIGABYTE, Max(bytes, plan->pool_size));
+
+	/*
+	 * the rest of shared memory is in such pages as well: 1/32, and what does
+	 * not depend on it
+	 */
+	if (server->huge_pages_on)
+		plan->huge_pages = (plan->pool_size + plan->pool_size / 32 + 64 * MEGABYTE + page_size - 1) / page_size;
+}
+
+static void
+PlanMount(const SetupFacts *facts, SetupPlan *plan)
+{
+	const SetupMachine *machine = &facts->machine;
+	const SetupCluster *server = &facts->server;
+	StringInfoData options;
+
+	plan->type = server->huge_pages_on ? "hugetlbfs" : "tmpfs";
+	initStringInfo(&options);
+	appendStringInfo(&options, "nodev,nosuid,noexec,size=%lluG,mode=0700,uid=%ld,gid=%ld",
+					 (unsigned long long) (plan->mount_size / GIGABYTE),
+					 (long) facts->cluster.uid, (long) facts->cluster.gid);
+	if (server->huge_pages_on)
+	{
+		uint64		page_size = server->huge_page_size != 0 ? server->huge_page_size : machine->huge_page_size;
+
+		appendStringInfo(&options, ",pagesize=%lluM", (unsigned long long) (page_size / MEGABYTE));
+	}
+	else
+	{
+		if (machine->thp != SETUP_THP_MISSING)
+			appendStringInfoString(&options, ",huge=within_size");
+		if (machine->knows_noswap)
+			appendStringInfoString(&options, ",noswap");
+	}
+	plan->options = options.data;
+}
+
+/* A file with this name may be replaced if it is ours. */
+static bool
+MustWrite(SetupPlan *plan, const char *file, const char *there, const char *text)
+{
+	if (strcmp(there, text) == 0)
+		return false;
+	if (there[0] != '\0' && strncmp(there, "# " SETUP_MARK, strlen("# " SETUP_MARK)) != 0)
+		Note(plan, true, "foreign_file", psprintf(_("file \"%s\" is there, and was not written by this command"), file),
+			 _("Move it away, or write there yourself what is shown here."));
+	return true;
+}
+
+/* Is each line of ours going to have an effect? */
+static void
+CheckLines(const SetupFacts *facts, SetupPlan *plan, const char *const values[SETUP_NUM_SETTINGS])
+{
+	const SetupCluster *server = &facts->server;
+	const char *directory = server->settings[SETUP_DIRECTORY];
+
+	if (!server->conf_included)
+		Note(plan, true, "no_include",
+			 psprintf(_("\"%s/postgresql.conf\" does not include \"%s\""), facts->cluster.config_dir, SETUP_CONF_DIR),
+			 psprintf(_("Add the line include_dir = '%s' to it."), SETUP_CONF_DIR));
+	for (int i = 0; i < SETUP_NUM_SETTINGS; i++)
+	{
+		const SetupOther *other = &server->others[i];
+
+		if (values[i] == NULL || other->place[0] == '\0' || strcmp(other->value, values[i]) == 0)
+			continue;
+		Note(plan, true, "overridden",
+			 psprintf(_("a line for \"%s\" would have no effect, because it is set in %s"),
+					  SetupSettingName(i), other->place),
+			 other->is_auto ?
+			 psprintf(_("Run ALTER SYSTEM RESET %s, and then this command once more."), SetupSettingName(i)) :
+			 _("Take it out there, and run this command once more."));
+	}
+	if (directory[0] != '\0' && strcmp(directory, facts->mount_point) != 0)
+		Note(plan, true, "other_directory",
+			 psprintf(_("\"%s\" is \"%s\" already"), SetupSettingName(SETUP_DIRECTORY), directory),
+			 _("To move the pool, stop the server, run pg_pcache drop, and take the setting out of the configuration."));
+}
+
+static void
+CheckMemory(const SetupFacts *facts, SetupPlan *plan)
+{
+	const SetupMachine *machine = &facts->machine;
+
+	if (plan->pool_size > machine->memory)
+		Note(plan, true, "memory",
+			 psprintf(_("the pool takes %s, and the machine has %s of memory"), FormatBytes(plan->pool_size), FormatBytes(machine->memory)),
+			 _("Make \"shared_buffers\" smaller."));
+	else if (plan->pool_size + PCACHE_MEMORY_BESIDE(plan->pool_size) > machine->memory)
+		Note(plan, false, "memory",
+			 psprintf(_("the pool takes %s of %s of memory, which leaves little for sessions"), FormatBytes(plan->pool_size), FormatBytes(machine->memory)),
+			 _("Make \"shared_buffers\" smaller."));
+	if (machine->swap > 0 && !machine->knows_noswap && strcmp(plan->type, "tmpfs") == 0)
+		Note(plan, false, "swap", _("the machine has swap, and this kernel cannot keep a tmpfs out of it"), NULL);
+	if (strcmp(plan->type, "tmpfs") == 0 && machine->thp != SETUP_THP_POSSIBLE)
+		Note(plan, false, "huge_pages", _("this kernel gives no huge pages to files of tmpfs"),
+			 machine->thp == SETUP_THP_DENIED ?
+			 _("Set /sys/kernel/mm/transparent_hugepage/shmem_enabled to \"never\" or \"advise\".") : NULL);
+	if (plan->huge_pages > machine->huge_pages)
+		Note(plan, true, "huge_pages",
+			 psprintf(_("\"huge_pages\" is on, so pool and server need %llu huge pages, and %llu are reserved"),
+					  (unsigned long long) plan->huge_pages, (unsigned long long) machine->huge_pages),
+			 psprintf(_("Set vm.nr_hugepages = %llu in a file in /etc/sysctl.d, and run \"sysctl --system\"."),
+					  (unsigned long long) plan->huge_pages));
+}
+
+/* Is there something mounted already, and will it do? */
+static void
+CheckMount(const SetupFacts *facts, SetupPlan *plan)
+{
+	const SetupMachine *machine = &facts->machine;
+
+	if (machine->untrusted[0] != '\0')
+		Note(plan, true, "untrusted",
+			 psprintf(_("\"%s\" will not do for a mount: %s"), facts->mount_point, machine->untrusted),
+			 _("It and those above it should belong to root, and be writable for nobody else."));
+	plan->mount = machine->mounted[0] == '\0';
+	if (plan->mount)
+		return;
+	if (strcmp(machine->mounted, plan->type) != 0 || !machine->mounted_well)
+		Note(plan, true, "mounted",
+			 psprintf(_("a file system of type %s is mounted on \"%s\" already, which is not one of type %s that belongs to user \"%s\" alone"),
+					  machine->mounted, facts->mount_point, plan->type, facts->cluster.user),
+			 _("Unmount it, with the server stopped if that uses it."));
+	plan->remount = machine->mounted_size < plan->mount_size;
+}
+
+/* Make the plan.  All texts in it are allocated, and facts has to outlive it. */
+void
+MakeSetupPlan(const SetupFacts *facts, SetupPlan *plan)
+{
+	const SetupMachine *machine = &facts->machine;
+	const SetupCluster *server = &facts->server;
+	const char *values[SETUP_NUM_SETTINGS];
+
+	memset(plan, 0, sizeof(*plan));
+	PlanSize(facts, plan);
+	PlanMount(facts, plan);
+	SetupUnitText(facts, plan);
+	SetupConfText(facts, plan, values);
+	if (server->needs_library && !server->library_installed)
+		Note(plan, true, "library", psprintf(_("the library is not installed for this server: there is no file \"%s\""), server->library),
+			 psprintf(_("Install the package %s."), psprintf("postgresql-%s-pcache", facts->cluster.version)));
+	CheckMemory(facts, plan);
+	CheckLines(facts, plan, values);
+	CheckMount(facts, plan);
+	if (plan->unit_text != NULL)
+	{
+		plan->write_unit = MustWrite(plan, psprintf("%s/%s", SETUP_UNITS, facts->unit), machine->unit_text, plan->unit_text);
+		plan->enable = !machine->unit_enabled;
+	}
+	plan->write_conf = MustWrite(plan, psprintf("%s/%s/%s", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE),
+								 server->conf_text, plan->conf_text);
+	plan->restart = server->server_pid != 0 && (plan->write_conf || plan->mount || !server->uses_pool);
+}
+
+/* Does all that is to be there exist, and does the server use it? */
+bool
+SetupHasNothingToDo(const SetupPlan *plan)
+{
+	return !plan->write_unit && !plan->write_conf && !plan->enable && !plan->mount &&
+		!plan->remount && !plan->restart;
+}

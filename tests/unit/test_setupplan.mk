@@ -1,0 +1,7 @@
+# test_setupplan.mk
+#
+# Made of sources of pg_pcache, beside what it shares with the server.  To be
+# included by Makefile.
+
+test_setupplan_SRCS := $(addprefix ../../src/bin/pg_pcache/,setupconf.c setupfile.c setupmachine.c setupplan.c setuptext.c)
+$(OUT)/test_setupplan: override CPPFLAGS += -I../../src/bin/pg_pcache -I$(PG)/src/interfaces/libpq
