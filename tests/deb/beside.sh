@@ -14,60 +14,8 @@ old=$(inside apt-cache show postgresql | sed -nE 's/^Depends: .*\bpostgresql-([0
 
 # ---------------------------------------------------------------- systemd
 
-booted=no
+. "$ROOT/tests/deb/systemd.sh"
 
-# boot: the chroot's systemd, in the background; "inside" is in its namespaces then
-boot() {
-	local try first state
-	cat >"$scratch/init" <<-'INIT'
-		set -e
-		mount -t proc proc /proc
-		mount -t tmpfs -o mode=755 tmpfs /run
-		mount -t tmpfs -o mode=755 tmpfs /sys
-		mkdir -p /sys/fs/cgroup /run/dev
-		mount -t cgroup2 cgroup2 /sys/fs/cgroup
-		# systemd wants file systems to be mounted in these places.
-		mount -t tmpfs -o mode=755 tmpfs /run/dev
-		cd /run/dev
-		for f in null zero full random urandom tty; do touch $f && mount --bind /dev/$f $f; done
-		mkdir shm pts
-		mount -t tmpfs -o mode=1777 tmpfs shm
-		mount -t devpts -o newinstance,ptmxmode=0666 devpts pts
-		ln -s pts/ptmx ptmx
-		ln -s /proc/self/fd fd
-		mount --rbind /run/dev /dev
-		cd /
-		exec env -i container=lxc PATH="$PATH" /lib/systemd/systemd --system systemd.unit=multi-user.target
-	INIT
-	unshare --pid --mount --cgroup --net --ipc --uts --fork --kill-child bash "$scratch/init" >>"$log" 2>&1 </dev/null &
-	machine=$!
-	guest=()
-	for ((try = 0; try < 300; try++)); do
-		# The first process of the namespaces, by its number out here
-		first=$(cat "/proc/$machine/task/$machine/children" 2>/dev/null || true)
-		[ -z "$first" ] || guest=(nsenter --target "${first%% *}" --pid --mount --cgroup --net --ipc --uts --)
-		[ -d "/proc/$machine" ] || break
-		state=''
-		[ ${#guest[@]} -eq 0 ] || state=$(inside systemctl is-system-running 2>/dev/null || true)
-		if [ "$state" = running ] || [ "$state" = degraded ]; then
-			booted=yes
-			return
-		fi
-		sleep 0.2
-	done
-	guest=() booted=no
-	return 1
-}
-
-# shut: the host goes down in order
-shut() {
-	inside systemctl poweroff || true
-	wait "$machine" || true
-	guest=() booted=no
-}
-
-active() { inside systemctl is-active "$1" 2>/dev/null || true; }
-pid_of() { head -n 1 "$root/var/lib/postgresql/$1/postmaster.pid"; }
 
 must apt install systemd dbus build-essential dpkg-dev lintian
 must apt --download-only install "postgresql-$old" "postgresql-server-dev-$old"
@@ -76,10 +24,7 @@ for p in postgresql postgresql-client postgresql-server-dev; do packages+=("$(cd
 for p in jit pcache-tools; do packages+=("$(cd "$root/" && ls debs/postgresql-18-${p}_*.deb)"); done
 packages=("${packages[@]/#//}")
 must apt --download-only install "${packages[@]}"
-if grep -q '^0::/.*deb-test' /proc/self/cgroup; then
-	mv /usr/sbin/policy-rc.d "$scratch/"
-	boot || mv "$scratch/policy-rc.d" /usr/sbin/
-fi
+boot_first
 if [ $booted = yes ]; then say "systemd $(inside systemctl --version | awk 'NR == 1 {print $2}') runs"; else echo "skipped: services, because systemd cannot run here; clusters are started by hand"; fi
 
 # ---------------------------------------------------------------- the release's own server
