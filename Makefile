@@ -156,7 +156,7 @@ check-server: all vanilla ## the patched server, the library on an unpatched 18,
 	@tools/check lint-tree warnings places mutants-check unit fuzz ndctl-setup-rest systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist repo fresh image-short abi-short module-short tap regress-short hotset-short torture-short torture-stock-short torture-whole-short vm-smoke meson -- walk-short differential-short
 
 check-world: all vanilla ## the long forms of most of check, with PostgreSQL's own suites, 200 rounds of torture, 60 walks, both on an unpatched server as well, power cuts, statements on several servers; without check-vm, check-wal-suites and check-mutants
-	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module image abi module tap regress regress-stock regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-stock walk-stock -- torture-whole torture-stock-whole
+	@tools/check lint warnings places mutants-check unit fuzz ndctl-setup systemd monitoring ndctl-setup-attack pool-attack build-as-root clones dist-full repo-full deb deb-hotset deb-module deb-setup image abi module tap regress regress-stock regress-off hotset vm-smoke -- series pg-suites patroni -- torture meson containers outside -- walk differential fresh-full fresh-trixie -- torture-stock walk-stock -- torture-whole torture-stock-whole
 
 check-series: all ## does each patch compile on top of those before it, and pass the unit tests?
 	@$(RUN) tools/check-series
@@ -216,7 +216,7 @@ check-pool-attack: all ## another local user against the pool of a server (root)
 check-fresh: fetch ## a bare Debian in a chroot (root): packages, configure; FULL=--full: demo and unit tests, too; RELEASE=
 	@tests/fresh/run $(FULL) $(RELEASE)
 
-check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; HOTSET=--hotset: those of "make deb-hotset"; MODULE=--module: those of "make deb-module"; SUITE=
+check-deb: ## the packages of "make deb" in a chroot (root): over the stock server, warm, back, purged; REGRESS=--regress; HOTSET=--hotset: those of "make deb-hotset"; MODULE=--module: those of "make deb-module", or MODULE=--setup; SUITE=
 	@tests/deb/run $(SUITE) $(REGRESS) $(HOTSET) $(MODULE) || [ $$? -eq 77 ]
 
 check-repo: ## the repository of "make repo" as apt sees it, what keeps our server, and what tells of updates; FULL=--full (root): in a chroot
