@@ -49,6 +49,34 @@ tells() {
 	is "$name: exit status" $rc "$status"
 	ok "$name: the answer" bash -c 'echo "$2" && grep -qE "$1" <<<"$2"' tells "$pattern" "$out"
 }
+# beside_another_version: a release of Debian has one version of PostgreSQL, so that of the
+# other package is this one, with a program that tells its arguments
+beside_another_version() {
+	local older=$((ver - 1)) tree=$scratch/other
+	local other=postgresql-$older-pcache
+	must inside dpkg-deb -R "$deb" "$tree"
+	rm -r "$tree/usr/lib/postgresql/$ver/lib" "$tree/usr/share/postgresql/$ver/extension" "$tree/usr/share/doc" "$tree/DEBIAN/md5sums"
+	mv "$tree/usr/lib/postgresql/$ver" "$tree/usr/lib/postgresql/$older"
+	mv "$tree/usr/share/postgresql/$ver" "$tree/usr/share/postgresql/$older"
+	mv "$tree/usr/share/postgresql-$ver-pcache" "$tree/usr/share/postgresql-$older-pcache"
+	printf '#!/bin/sh\necho "version %s:" "$@"\n' "$older" >"$tree/usr/lib/postgresql/$older/bin/pg_pcache"
+	sed -i "s/$package/$other/g; /^Depends:/d; /^Conflicts:/d" "$tree/DEBIAN/control"
+	sed -i "s/$package/$other/g; s,/postgresql/$ver/,/postgresql/$older/,g; s/ ${ver}0/ ${older}0/" "$tree"/DEBIAN/p*
+	must inside dpkg-deb -b "$tree" "$tree.deb"
+	must inside dpkg -i "$tree.deb"
+	is "$package: beside another, both are installed" "$(version_of "$package")" "$(version_of "$other")"
+	is "$package: beside another, the link is the newer one's" "$(inside readlink /etc/alternatives/pg_pcache)" "/usr/share/$package/pg_pcache"
+	is "$package: beside another, by --cluster" "$(inside pg_pcache --cluster "$older/main" check)" "version $older: --cluster $older/main check"
+	is "$package: beside another, the newest" "$(inside_as postgres PG_CLUSTER_CONF_ROOT=/nowhere pg_pcache --version)" "$(inside_as postgres "$bin/pg_pcache" --version)"
+	must inside dpkg --purge "$package"
+	is "$package: the other one alone, by its link" "$(inside pg_pcache check)" "version $older: check"
+	ok "$package: the other one alone, its page" inside man -w pg_pcache
+	must apt install "$deb"
+	is "$package: installed again, the link" "$(inside readlink /etc/alternatives/pg_pcache)" "/usr/share/$package/pg_pcache"
+	must inside dpkg --purge "$other"
+	is "$package: without the other, the link" "$(inside readlink /etc/alternatives/pg_pcache)" "/usr/share/$package/pg_pcache"
+	rm -r "$tree" "$tree.deb"
+}
 # running: the minor release that answers
 running() { sql "SELECT current_setting('server_version')"; }
 
@@ -75,7 +103,8 @@ for ver in $versions; do
 	is "$package: dpkg finds no broken package" "$(inside dpkg --audit 2>&1)" ''
 	is "$package: its files" "$(owned_by "$package" | tr '\n' ' ')" "$(printf '%s ' \
 		"/usr/lib/postgresql/$ver/bin/pg_pcache" "/usr/lib/postgresql/$ver/lib/pg_pcache.so" \
-		"/usr/share/doc/$package/"{changelog.gz,copyright,operations.md} "/usr/share/postgresql/$ver/extension/pg_pcache"{--1.0--1.1.sql,--1.1.sql,.control})"
+		"/usr/share/doc/$package/"{changelog.gz,copyright,operations.md,reference.html} "/usr/share/postgresql-$ver-pcache/pg_pcache" \
+		"/usr/share/postgresql/$ver/extension/pg_pcache"{--1.0--1.1.sql,--1.1.sql,.control} "/usr/share/postgresql/$ver/man/man1/pg_pcache.1.gz")"
 	is "$package: files of it that were there before" "$(owned_by "$package" | comm -12 - "$scratch/files.before")" ''
 	is "$package: files of the server that differ from its packages" "$(inside dpkg -V "postgresql-$ver" "postgresql-client-$ver" 2>&1 | grep -v ' /usr/share/\(doc\|man\|locale\)/' || true)" ''
 	for lib in libpmem1 libndctl6 libdaxctl1 libnuma1 libxxhash0; do
@@ -88,6 +117,11 @@ for ver in $versions; do
 	printf '%s\n' "$lint" | sed 's/^/    /'
 	ok "$package: library and program are hardened" inside "$ROOT/tests/dist/hardened" "/usr/lib/postgresql/$ver/lib/pg_pcache.so" "$bin/pg_pcache"
 	is "$package: libraries that are missing" "$(inside ldd "/usr/lib/postgresql/$ver/lib/pg_pcache.so" "$bin/pg_pcache" | grep 'not found' || true)" ''
+
+	# the program in PATH, and its page
+	ok "$package: pg_pcache in PATH" inside_as postgres PG_CLUSTER_CONF_ROOT=/nowhere sh -c '[ "$(pg_pcache --version)" = "$("$1" --version)" ]' path "$bin/pg_pcache"
+	ok "$package: man pg_pcache" bash -c 'grep -qE "^PG_PCACHE\(1\)" <<<"$1" && grep -q "next start: WARM" <<<"$1"' man "$(inside MANPAGER=cat MANWIDTH=80 man -E UTF-8 pg_pcache 2>&1)"
+	beside_another_version
 
 	# a server without the library, and then with it
 	must inside pg_createcluster "$ver" main -- --data-checksums
