@@ -195,6 +195,7 @@ answers back
 running=$(pid_of "$old/main")
 must extension 18 uninstall
 must inside find /usr/include/postgresql/18 /usr/lib/postgresql/18 -type d -empty -delete
+enabled_instances
 must inside apt-get -q -y purge 'postgresql*-18*'
 is "purged: nothing of version 18 is left" "$(inside sh -c 'ls -d /var/lib/postgresql/18 /usr/lib/postgresql/18 /usr/share/postgresql/18 /usr/include/postgresql/18 2>/dev/null' || true)" ''
 is "purged: of the configuration, what the user has added to it is left" "$(inside sh -c 'cd /etc/postgresql/18 && find . -type f | sort | tr "\n" " "')" "./main/conf.d/cache.conf ./main/conf.d/test.conf "
