@@ -111,7 +111,7 @@ deb-module: ## Debian packages of the library for unpatched servers, with pg_pca
 image: ## an image for containers, of the packages in build/deb, in build/image; SUITE=trixie
 	@tools/build-image $(SUITE)
 
-repo: ## an apt repository of build/deb, in build/repo; KEY=NAME (of gpg) or KEY=FILE signs it
+repo: ## an apt repository of build/deb, build/deb-hotset and build/deb-module, in build/repo; KEY=NAME (of gpg) or KEY=FILE signs it
 	@tools/build-repo
 
 install: fetch ## a release build, installed by you into PREFIX=/opt/pgsql; FORCE=1: although there is something else
