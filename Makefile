@@ -39,7 +39,7 @@ elsewhere:
 	+@bash tools/copy --make $(MAKECMDGOALS)
 else
 
-.PHONY: all help deps deps-demo deps-check deps-docs fetch tree build docs vanilla deb deb-hotset deb-module image repo install dist port release demo demo-server bench bench-report bench-wal
+.PHONY: all help deps deps-demo deps-check deps-docs fetch tree build docs vanilla deb deb-hotset deb-module image image-server repo install dist port release demo demo-server bench bench-report bench-wal
 .PHONY: check check-server check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-module check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: module install-module installcheck-module compile_commands.json
 .PHONY: refresh-patches clean-tree clean distclean
@@ -108,8 +108,11 @@ deb-hotset: ## Debian packages of pg_hotset for servers without the cache, in bu
 deb-module: ## Debian packages of the library for unpatched servers, with pg_pcache, in build/deb-module; SUITE=bookworm, or another, as for deb
 	@tools/build-deb --module $(SUITE)
 
-image: ## an image for containers, of the packages in build/deb, in build/image; SUITE=trixie
+image: ## an image for containers, of Debian's server and the package in build/deb-module, in build/image; SUITE=trixie
 	@tools/build-image $(SUITE)
+
+image-server: ## the same of the server with the cache, of the packages in build/deb, in build/image-server; SUITE=trixie
+	@tools/build-image --server $(SUITE)
 
 repo: ## an apt repository of build/deb, build/deb-hotset and build/deb-module, in build/repo; KEY=NAME (of gpg) or KEY=FILE signs it
 	@tools/build-repo
@@ -182,8 +185,8 @@ check-containers: all ## the server as the first process of a container (bubblew
 check-outside: all ## workloads that others wrote, over kept pages: sysbench, sqlsmith, a linearizability checker, a framework's tests; DURATION=, SEED=, WORKLOADS="sqlsmith" selects; SERVER=PG_CONFIG for an unpatched server
 	@tests/outside/run $(if $(SERVER),--server='$(SERVER)') $(WORKLOADS) || [ $$? -eq 77 ]
 
-check-image: ## the image of "make image" as a container: new clusters, secrets, stops, kills, owners; is the cache warm?
-	@tests/image/run || [ $$? -eq 77 ]
+check-image: ## the image of "make image" as a container: new clusters, secrets, stops, kills, owners; is the cache warm? SERVER=--server: that of "make image-server"
+	@tests/image/run $(SERVER) || [ $$? -eq 77 ]
 
 check-clones: ## clones in places of all kinds (root): make finds a way in each, or says why there is none; FULL=--full: builds and suites in each
 	@tests/clones/run $(FULL) || [ $$? -eq 77 ]

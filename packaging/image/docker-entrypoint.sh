@@ -17,7 +17,8 @@
 #                               cluster, by name
 #
 # The cache is on in mode planned_restart, with the pool in /cache/pool, unless
-# postgresql.conf, ALTER SYSTEM or an option says otherwise.  docs/containers.md has more.
+# postgresql.conf, ALTER SYSTEM or an option says otherwise.  A server that does not come
+# with the library preloads it then.  docs/containers.md has more.
 set -euo pipefail
 
 say() { printf 'docker-entrypoint.sh: %s\n' "$*" >&2; }
@@ -43,7 +44,8 @@ arguments=("${@:2}")
 
 scripts=/docker-entrypoint-initdb.d
 socket=/run/postgresql
-PGDATA=$(realpath -m -s -- "${PGDATA:-/var/lib/postgresql/18/docker}")
+major=$(postgres --version) && major=${major#*) } && major=${major%%[!0-9]*}
+PGDATA=$(realpath -m -s -- "${PGDATA:-/var/lib/postgresql/$major/docker}")
 export PGDATA
 cache_type=$(stat -f -c %T /cache 2>/dev/null) || cache_type=missing
 [ ! -L /cache ] || cache_type="symbolic link"
@@ -112,16 +114,30 @@ if [ "${HOME:-/}" = / ] || [ ! -x "$HOME" ]; then export HOME=/var/lib/postgresq
 # setting of the cache that nobody has set has none.
 value_of() { postgres -C "$1" "${arguments[@]}" "${@:2}" 2>/dev/null; }
 
-# cache_options: sets the array cache.  A setting gets our value if it has another
+# preload_library: sets the array preload, which goes behind the container's arguments: with
+# the library, unless the server comes with it, or it is in the list that they leave.
+preload_library() {
+	local libraries
+	preload=()
+	if value_of persistent_cache_mode >/dev/null; then return; fi
+	libraries=$(value_of shared_preload_libraries) || return 0
+	case ",${libraries//[ \"]/}," in
+	*,pg_pcache,*) ;;
+	*) preload=(-c "shared_preload_libraries=${libraries:+$libraries, }pg_pcache") ;;
+	esac
+}
+
+# cache_options: sets the arrays cache and preload.  A setting gets our value if it has another
 # one when ours stand above the first line of the configuration, so nothing overrides them.
 cache_options() {
 	local defaults name value config
-	cache=()
+	cache=() preload=()
 	case $cache_type in
 	tmpfs | hugetlbfs) ;;
 	*)
 		value=$(value_of pcache.mode) || value=off
 		if [ "${value,,}" != off ]; then
+			preload_library
 			say "the persistent cache is configured: pcache.mode = $value"
 		elif [ "$cache_type" = missing ]; then
 			say "the persistent cache is off: there is no /cache (a tmpfs or hugetlbfs that outlives the container)"
@@ -149,6 +165,7 @@ cache_options() {
 	if [ "${value,,}" = off ]; then
 		say "the persistent cache is off, as configured"
 	else
+		preload_library
 		say "the persistent cache is on: pcache.mode = $value, pcache.directory = $(postgres "${cache[@]}" "${arguments[@]}" -C pcache.directory)"
 	fi
 }
@@ -251,7 +268,7 @@ new_cluster() {
 
 	# This server is reached by its socket only.
 	cache_options 2>/dev/null
-	postgres "${cache[@]}" "${arguments[@]}" -c listen_addresses= -c unix_socket_directories=$socket -p "${PGPORT:-5432}" &
+	postgres "${cache[@]}" "${arguments[@]}" "${preload[@]}" -c listen_addresses= -c unix_socket_directories=$socket -p "${PGPORT:-5432}" &
 	server=$!
 	local -x PGHOST=$socket PGHOSTADDR='' PGUSER=$POSTGRES_USER PGPASSWORD=$POSTGRES_PASSWORD PGDATABASE=postgres
 	until pg_isready -q; do
@@ -270,8 +287,8 @@ new_cluster() {
 }
 
 # Images of earlier versions had the data directory elsewhere.
-if [ "$PGDATA" = /var/lib/postgresql/18/docker ] && [ ! -s "$PGDATA/PG_VERSION" ]; then
-	hint="mount the volume at /var/lib/postgresql, or set PGDATA; a cluster of an earlier version goes to 18 by pg_upgrade"
+if [ "$PGDATA" = "/var/lib/postgresql/$major/docker" ] && [ ! -s "$PGDATA/PG_VERSION" ]; then
+	hint="mount the volume at /var/lib/postgresql, or set PGDATA; a cluster of an earlier version goes to $major by pg_upgrade"
 	! mountpoint -q /var/lib/postgresql/data || die "a volume is mounted at /var/lib/postgresql/data, but the data directory is $PGDATA" "$hint"
 	for file in /var/lib/postgresql{,/data,/*/docker}/PG_VERSION; do
 		[ ! -s "$file" ] || die "there is a cluster in ${file%/*}, but the data directory is $PGDATA" "$hint"
@@ -297,4 +314,4 @@ elif [ ! -s "$PGDATA/PG_VERSION" ] || [ ! -s "$PGDATA/global/pg_control" ]; then
 fi
 cache_options
 unset POSTGRES_PASSWORD
-exec postgres "${cache[@]}" "${arguments[@]}"
+exec postgres "${cache[@]}" "${arguments[@]}" "${preload[@]}"
