@@ -39,7 +39,7 @@ elsewhere:
 	+@bash tools/copy --make $(MAKECMDGOALS)
 else
 
-.PHONY: all help deps deps-demo deps-check deps-docs fetch tree build docs vanilla deb deb-hotset deb-module image image-server repo install dist port release demo demo-server bench bench-report bench-wal
+.PHONY: all help deps deps-demo deps-check deps-docs fetch tree build docs vanilla deb deb-hotset deb-module rpm image image-server repo install dist port release demo demo-server bench bench-report bench-wal
 .PHONY: check check-server check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-module check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: module install-module installcheck-module compile_commands.json
 .PHONY: refresh-patches clean-tree clean distclean
@@ -107,6 +107,9 @@ deb-hotset: ## Debian packages of pg_hotset for servers without the cache, in bu
 
 deb-module: ## Debian packages of the library for unpatched servers, with pg_pcache, in build/deb-module; SUITE=bookworm, or another, as for deb
 	@tools/build-deb --module $(SUITE)
+
+rpm: ## an RPM package of the library for an unpatched server, with pg_pcache, in build/rpm; PG_CONFIG=
+	@tools/build-rpm "$(PG_CONFIG)"
 
 image: ## an image for containers, of Debian's server and the package in build/deb-module, in build/image; SUITE=trixie
 	@tools/build-image $(SUITE)
