@@ -118,7 +118,7 @@ chroot_make() {
 		done
 		[ $made = yes ] || {
 			tail -n 25 "$log" | sed 's/^/    /' >&2
-			chroot_lacks "debootstrap cannot make a chroot of $release here"
+			chroot_lacks "debootstrap cannot make a chroot of $release here" "is that the name of a release of Debian, such as bookworm, trixie or forky?"
 		}
 		if [ "$cache" != no ]; then
 			tar -c --one-file-system --numeric-owner -f "$base.new" -C "$root" .
