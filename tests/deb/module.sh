@@ -111,6 +111,8 @@ for ver in $versions; do
 		ok "$package: it depends on $lib" bash -c 'grep -qE "(^|, )$1( |,|$)" <<<"$2"' depends $lib "$(inside dpkg-deb -f "$deb" Depends)"
 	done
 	is "$package: it depends on that server" "$(inside dpkg-deb -f "$deb" Depends | grep -owE "postgresql-$ver" | head -n 1)" "postgresql-$ver"
+	minor=$(inside "$bin/postgres" --version | sed -E 's/^[^0-9]*([0-9]+\.[0-9]+).*/\1/')
+	ok "$package: of at least the minor release that it was built with" grep -qE "postgresql-$ver \(>[>=] ${minor/./\\.}\)" <<<"$(inside dpkg-deb -f "$deb" Depends)"
 	is "$package: it conflicts with the patched server's tools" "$(inside dpkg-deb -f "$deb" Conflicts)" "postgresql-$ver-pcache-tools"
 	lint=$(inside lintian --allow-root --no-cfg "$deb" 2>&1 || true)
 	is "$package: errors that lintian finds" "$(grep '^E: ' <<<"$lint" || true)" ''
