@@ -44,7 +44,11 @@ arguments=("${@:2}")
 
 scripts=/docker-entrypoint-initdb.d
 socket=/run/postgresql
-major=$(postgres --version) && major=${major#*) } && major=${major%%[!0-9]*}
+major=${PG_MAJOR:-}
+if [ -z "$major" ]; then
+	major=$(postgres --version)
+	major=${major#*) } && major=${major%%[!0-9]*}
+fi
 PGDATA=$(realpath -m -s -- "${PGDATA:-/var/lib/postgresql/$major/docker}")
 export PGDATA
 cache_type=$(stat -f -c %T /cache 2>/dev/null) || cache_type=missing
@@ -215,7 +219,9 @@ made=$PGDATA/initdb-is-complete
 
 # make_cluster: runs initdb
 make_cluster() {
-	local method options=(-c 'listen_addresses=*') wrapper=() passwd=
+	local method options=() wrapper=() passwd=
+	# An initdb of 15 takes no settings.
+	[ "$major" -lt 16 ] || options=(-c 'listen_addresses=*')
 	[ -z "$POSTGRES_PASSWORD" ] || options+=("--pwfile=/dev/fd/3")
 	[ -z "${POSTGRES_INITDB_WALDIR:-}" ] || options+=("--waldir=$POSTGRES_INITDB_WALDIR")
 	# Words are quoted as in a shell, but nothing is expanded.
@@ -233,6 +239,7 @@ make_cluster() {
 		die "initdb failed"
 	fi
 	[ -z "$passwd" ] || rm "$passwd"
+	[ "$major" -ge 16 ] || printf "\nlisten_addresses = '*'\n" >>"$begun/postgresql.conf"
 	method=${POSTGRES_HOST_AUTH_METHOD:-$(PGDATA=$begun value_of password_encryption)}
 	printf '\nhost all all all %s\n' "$method" >>"$begun/pg_hba.conf"
 	mv -T "$begun" "$made"
