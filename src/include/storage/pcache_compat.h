@@ -80,15 +80,6 @@
 #define InvalidRelFileNumber InvalidOid
 #define RelFileNumberIsValid(number) OidIsValid(number)
 
-#ifndef palloc_object
-#define palloc_object(type) ((type *) palloc(sizeof(type)))
-#define palloc0_object(type) ((type *) palloc0(sizeof(type)))
-#define palloc_array(type, count) ((type *) palloc(sizeof(type) * (count)))
-#define palloc0_array(type, count) ((type *) palloc0(sizeof(type) * (count)))
-#define repalloc_array(pointer, type, count) \
-	((type *) repalloc(pointer, sizeof(type) * (count)))
-#endif
-
 #define PG_IO_ALIGN_SIZE	4096
 
 /* a block that may be read past the page cache */
@@ -99,6 +90,31 @@ typedef union PGIOAlignedBlock
 	double		force_align_d;
 	int64		force_align_i64;
 } PGIOAlignedBlock;
+#endif
+
+/*
+ * 16, and later minor releases of 15, allocate by types.  Those of November 2026 call
+ * functions for that which older ones lack, and a library that was built with the newer
+ * headers would keep such a server down.  pg_pcache has the functions in it.
+ */
+#if !defined(FRONTEND)
+#include "storage/shmem.h"
+#undef palloc_array
+#undef palloc0_array
+#undef repalloc_array
+#define palloc_array(type, count) ((type *) palloc(mul_size(sizeof(type), count)))
+#define palloc0_array(type, count) ((type *) palloc0(mul_size(sizeof(type), count)))
+#define repalloc_array(pointer, type, count) \
+	((type *) repalloc(pointer, mul_size(sizeof(type), count)))
+#elif !defined(palloc_object)
+#define palloc_array(type, count) ((type *) palloc(sizeof(type) * (count)))
+#define palloc0_array(type, count) ((type *) palloc0(sizeof(type) * (count)))
+#define repalloc_array(pointer, type, count) \
+	((type *) repalloc(pointer, sizeof(type) * (count)))
+#endif
+#ifndef palloc_object
+#define palloc_object(type) ((type *) palloc(sizeof(type)))
+#define palloc0_object(type) ((type *) palloc0(sizeof(type)))
 #endif
 
 /* 18: the path of a relation is no allocated string any more */

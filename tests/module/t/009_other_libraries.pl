@@ -39,6 +39,15 @@ my ($valid, $offset);
 
 cmp_ok(scalar @found, '>=', 3, "libraries: @names");
 
+# The headers of later minor releases have macros that call functions which earlier ones
+# lack, and a server does not start without a library that it preloads.
+if (!is_patched())
+{
+	my @used = run_command([ 'nm', '-D', "$libdir/pg_pcache.so" ]);
+	is_deeply([ grep { /palloc\w*_mul/ } map { split /\n/ } @used ],
+		[], 'the library loads into earlier minor releases');
+}
+
 sub preload
 {
 	my (@libraries) = @_;
