@@ -26,6 +26,7 @@
 #include "common/string.h"
 #include "fe_utils/string_utils.h"
 #include "pg_pcache.h"
+#include "utils/pidfile.h"
 
 #define SIZE_UNITS_HINT \
 	"Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\"."
@@ -135,6 +136,26 @@ LockFileLine(const char *pgdata, int number)
 	}
 	fclose(file);
 	return line != NULL && pg_strip_crlf(line) > 0 ? line : NULL;
+}
+
+/*
+ * Where the server on this data directory listens, by its postmaster.pid.
+ * Leaves alone what the user gave.
+ */
+void
+FindServer(const PCacheOptions *options, ConnParams *params)
+{
+	char	   *address;
+
+	if (params->pgport == NULL)
+		params->pgport = LockFileLine(options->pgdata, LOCK_FILE_LINE_PORT);
+	if (params->pghost == NULL)
+		params->pghost = LockFileLine(options->pgdata, LOCK_FILE_LINE_SOCKET_DIR);
+	if (params->pghost == NULL)
+	{
+		address = LockFileLine(options->pgdata, LOCK_FILE_LINE_LISTEN_ADDR);
+		params->pghost = address != NULL && strcmp(address, "*") == 0 ? pg_strdup("localhost") : address;
+	}
 }
 
 /* Give up if a server runs on this data directory. */

@@ -446,6 +446,7 @@ extern void ShowHelp(const char *progname, int verb);
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);
 extern int	RunningServer(const char *pgdata);
 extern char *LockFileLine(const char *pgdata, int number);
+extern void FindServer(const PCacheOptions *options, ConnParams *params);
 extern void RefuseRunningServer(const char *pgdata);
 extern bool FileExists(const char *directory, const char *name);
 extern void ResolvePath(const char *path, char *resolved);

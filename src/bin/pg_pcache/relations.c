@@ -24,7 +24,6 @@
 #include "fe_utils/query_utils.h"
 #include "pg_pcache.h"
 #include "pqexpbuffer.h"
-#include "utils/pidfile.h"
 
 #define SH_PREFIX		relations
 #define SH_ELEMENT_TYPE	RelationCount
@@ -122,26 +121,6 @@ FinishRelationCounter(struct RelationCounter *counter, int *n)
 	relations_destroy(counter->hash);
 	pg_free(counter);
 	return result;
-}
-
-/*
- * Where the server on this data directory listens, by its postmaster.pid.
- * Leaves alone what the user gave.
- */
-static void
-FindServer(const PCacheOptions *options, ConnParams *params)
-{
-	char	   *address;
-
-	if (params->pgport == NULL)
-		params->pgport = LockFileLine(options->pgdata, LOCK_FILE_LINE_PORT);
-	if (params->pghost == NULL)
-		params->pghost = LockFileLine(options->pgdata, LOCK_FILE_LINE_SOCKET_DIR);
-	if (params->pghost == NULL)
-	{
-		address = LockFileLine(options->pgdata, LOCK_FILE_LINE_LISTEN_ADDR);
-		params->pghost = address != NULL && strcmp(address, "*") == 0 ? pg_strdup("localhost") : address;
-	}
 }
 
 /* Connect to a database of this cluster; NULL, after a warning, if not. */
