@@ -83,7 +83,7 @@ FindAnyMinor(const PCacheOptions *options, char *path)
 }
 
 /* Find the server's executable, once. */
-static const char *
+const char *
 FindPostgres(const PCacheOptions *options)
 {
 	static char path[MAXPGPATH];
@@ -269,7 +269,7 @@ ReadSettings(const PCacheOptions *options, int n, const char *const names[],
 	located = true;
 	readable = AskPostgres(options, options->pgdata, config_file, n, names, values);
 	if (!readable && FindPostgres(options) != NULL &&
-		(options->verb & (VERB_CHECK | VERB_VERIFY)) != 0 &&
+		(options->verb & VERBS_THAT_FORETELL) != 0 &&
 		access(config_file != NULL ? config_file :
 			   psprintf("%s/postgresql.conf", options->pgdata), R_OK) == 0)
 		pg_fatal("the server does not start with the configuration of the cluster");
@@ -457,7 +457,7 @@ RequireLibrary(const PCacheOptions *options, const char *libraries,
 {
 	char	   *file = LibraryFile(options);
 
-	if ((options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 || file == NULL ||
+	if ((options->verb & VERBS_THAT_FORETELL) == 0 || file == NULL ||
 		libraries == NULL || strstr(libraries, "/" LIBRARY_NAME) != NULL ||
 		library_path == NULL || strcmp(library_path, "$libdir") != 0)
 		return;

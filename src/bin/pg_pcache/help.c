@@ -46,7 +46,7 @@ static const HelpLine help_lines[] = {
 	gettext_noop("  -V, --version            output version information, then exit\n")},
 	{"help", VERB_ALL,
 	gettext_noop("  -?, --help               show this help, or that of a verb, then exit\n")},
-	{"dry-run", VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE | VERB_SETUP,
+	{"dry-run", VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_RESTART | VERB_SAVE | VERB_SETUP,
 	gettext_noop("      --dry-run            only tell what would be done\n")},
 	{"directory", VERB_DROP,
 		gettext_noop("      --directory=DIR      remove the pool there (default: by\n"
@@ -71,6 +71,28 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --resize=SIZE        give the pool another size, keeping what fits\n")},
 	{"warm-from-files", VERB_REBUILD,
 	gettext_noop("      --warm-from-files    fill the pool from the data files\n")},
+	{"dirty-limit", VERB_PREPARE | VERB_RESTART,
+		gettext_noop("      --dirty-limit=SIZE   make another checkpoint as long as one has written more\n"
+					 "                           than that, three at most (default: 64MB)\n")},
+	{"allow-cold", VERB_RESTART,
+	gettext_noop("      --allow-cold         restart the server even if it will start cold\n")},
+	{"command", VERB_RESTART,
+		gettext_noop("      --command=COMMAND    restart the server with this shell command (default: as\n"
+					 "                           \"pg_ctl restart\" does)\n")},
+	{"drain-timeout", VERB_RESTART,
+		gettext_noop("      --drain-timeout=TIME wait that long for transactions of paused poolers\n"
+					 "                           (default: 5s)\n")},
+	{"force", VERB_RESTART,
+		gettext_noop("      --force              restart the server even if that ends a backup, or if\n"
+					 "                           poolers would not find it again\n")},
+	{"max-pause", VERB_RESTART,
+	gettext_noop("      --max-pause=TIME     do not restart if clients would wait longer than that\n")},
+	{"on-failure", VERB_RESTART,
+		gettext_noop("      --on-failure=resume|pause\n"
+					 "                           if the server does not come up, let the clients of the\n"
+					 "                           poolers go on, or keep them (default: resume)\n")},
+	{"pgbouncer", VERB_RESTART,
+	gettext_noop("      --pgbouncer=CONNSTR  pause this PgBouncer meanwhile; may be repeated\n")},
 	{"from", VERB_LOAD,
 		gettext_noop("      --from=FILE          load that image (default: the data directory's name\n"
 					 "                           with .pcache-image appended)\n")},
@@ -114,18 +136,17 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --deep               likewise, with a summary for each relation\n")},
 	{"relations", VERB_STATUS,
 	gettext_noop("      --relations[=NUM]    list the relations with most pages (default: 10)\n")},
-	{"dbname", VERB_STATUS,
-		gettext_noop("  -d, --dbname=DBNAME      database to connect to, to look up names\n"
-					 "                           (default: postgres)\n")},
-	{"host", VERB_STATUS,
+	{"dbname", VERBS_THAT_CONNECT,
+	gettext_noop("  -d, --dbname=DBNAME      database to connect to (default: postgres)\n")},
+	{"host", VERBS_THAT_CONNECT,
 	gettext_noop("  -h, --host=HOSTNAME      database server host or socket directory\n")},
-	{"port", VERB_STATUS,
+	{"port", VERBS_THAT_CONNECT,
 	gettext_noop("  -p, --port=PORT          database server port\n")},
-	{"username", VERB_STATUS,
+	{"username", VERBS_THAT_CONNECT,
 	gettext_noop("  -U, --username=USERNAME  user name to connect as\n")},
-	{"no-password", VERB_STATUS,
+	{"no-password", VERBS_THAT_CONNECT,
 	gettext_noop("  -w, --no-password        never prompt for password\n")},
-	{"password", VERB_STATUS,
+	{"password", VERBS_THAT_CONNECT,
 	gettext_noop("  -W, --password           force password prompt\n")},
 };
 
@@ -147,9 +168,15 @@ static const struct
 	{VERB_LOAD,
 		gettext_noop("  load                     make a pool of an image of it; the server must be\n"
 					 "                           down\n")},
+	{VERB_PREPARE,
+		gettext_noop("  prepare                  tell whether a restart now would be warm, and make a\n"
+					 "                           checkpoint, so that it takes less time\n")},
 	{VERB_REBUILD,
 		gettext_noop("  rebuild                  repair the pool in place, keeping what is sound; the\n"
 					 "                           server must be down\n")},
+	{VERB_RESTART,
+		gettext_noop("  restart                  restart the server so that clients notice little of it:\n"
+					 "                           check, checkpoint, pause poolers, stop, start, resume\n")},
 	{VERB_SAVE,
 		gettext_noop("  save                     write an image of the pool to disk, for a reboot of\n"
 					 "                           the host; the server must be down\n")},
@@ -260,15 +287,19 @@ ShowHelp(const char *progname, int verb)
 			 "specified, the environment variable PGDATA is used, or else the only cluster of\n"
 			 "version %s in /etc/postgresql.  Root has to specify the cluster with --cluster.\n"), PG_MAJORVERSION);
 	printf(_("\nExit status:\n"));
-	printf(_("  0  success; for check, load, rebuild and verify: the next start will be warm\n"
+	printf(_("  0  success; for check, load, prepare, rebuild and verify: the next start will\n"
+			 "     be warm; for restart: the server has started warm\n"
 			 "  1  an error, or refused; for check and verify: the server would not start;\n"
 			 "     for verify --pages: a page is impossible or unreadable,\n"
-			 "     or its checksum in the file is wrong\n"
-			 "  2  for check, load, rebuild and verify: the next start will be cold;\n"
+			 "     or its checksum in the file is wrong;\n"
+			 "     for restart: the server was not restarted, and nothing has changed\n"
+			 "  2  for check, load, prepare, rebuild and verify: the next start will be cold;\n"
+			 "     for restart: the server has started, but not warm, or that is not known;\n"
 			 "     for save: there is nothing to save; for setup --apply: the server was\n"
 			 "     restarted and runs without the pool, or its next start will be cold\n"
-			 "  3  for check, load, rebuild and verify: nothing speaks against a warm start,\n"
-			 "     but the server's configuration could not be read\n"));
+			 "  3  for check, load, prepare, rebuild and verify: nothing speaks against a warm\n"
+			 "     start, but the server's configuration could not be read;\n"
+			 "     for restart: the server is down, or a pooler is still paused\n"));
 	printf(_("\nReport bugs to the issue tracker of the persistent cache, which is not a part of\n"
 			 "PostgreSQL.\n"));
 }

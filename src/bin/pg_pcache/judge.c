@@ -203,7 +203,7 @@ FindPoolDirectory(Rebuild *r)
 		PCacheError err;
 
 		RequireReadableConfiguration();
-		if ((r->options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 &&
+		if ((r->options->verb & VERBS_THAT_FORETELL) == 0 &&
 			!PCacheDirectoryIsAllowed(r->options->pgdata, r->directory, &err))
 			FailWith(&err);
 	}
@@ -323,7 +323,7 @@ OpenPool(Rebuild *r)
 			PCachePoolClose(&r->pool);
 		mode = PCACHE_OPEN_TRY;
 	}
-	else if ((r->options->verb & (VERB_CHECK | VERB_VERIFY)) == 0 && !r->options->dry_run)
+	else if ((r->options->verb & VERBS_THAT_FORETELL) == 0 && !r->options->dry_run)
 		mode = PCACHE_OPEN_WRITE;
 	opened = PCachePoolOpen(r->directory, mode, &r->pool, &r->open_error);
 	if (opened == PCACHE_OPEN_OK)
@@ -333,20 +333,20 @@ OpenPool(Rebuild *r)
 
 /*
  * Find the pool of the cluster, open it, read what it says of itself, and ask
- * the gates about it.  Gives up if a server runs, but for check, and if a pool
- * that is to be changed or copied is locked or cannot be opened.  That it is not
+ * the gates about it.  Gives up if a server runs, but for the verbs that are about one,
+ * and if a pool that is to be changed or copied is locked or cannot be opened.  That it is not
  * there is for the caller to judge.
  */
 void
 OpenAndJudge(const PCacheOptions *options, Rebuild *r)
 {
-	bool		looks = (options->verb & (VERB_CHECK | VERB_VERIFY)) != 0;
+	bool		looks = (options->verb & VERBS_THAT_FORETELL) != 0;
 
 	r->options = options;
 	r->pool.fd = -1;
 	r->opened = PCACHE_OPEN_MISSING;
 	r->control = ReadControlFile(options);
-	if (options->verb == VERB_CHECK)
+	if ((options->verb & VERBS_OF_A_RUNNING_SERVER) != 0)
 		r->server_pid = RunningServer(options->pgdata);
 	else
 		RefuseRunningServer(options->pgdata);

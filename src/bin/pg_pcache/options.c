@@ -32,6 +32,7 @@ typedef enum OptionKind
 	OPTION_STRING,				/* const char * */
 	OPTION_OPTIONAL,			/* likewise; "" if given without a value */
 	OPTION_JOBS,				/* int */
+	OPTION_LIST,				/* SimpleStringList; may be repeated */
 	OPTION_YES,					/* enum trivalue */
 	OPTION_NO,					/* likewise */
 } OptionKind;
@@ -57,8 +58,8 @@ static const Option options_table[] = {
 	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
 	{"human", 'u', OPTION_FLAG, AT(human), VERB_ALL},
 	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL},
-	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_SAVE | VERB_SETUP},
-	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD, "reset", VERB_REBUILD},
+	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_RESTART | VERB_SAVE | VERB_SETUP},
+	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD | VERB_RESTART, "reset", VERB_REBUILD},
 	{"directory", 0, OPTION_STRING, AT(directory), VERB_DROP | VERB_INIT | VERB_STATUS | VERB_VERIFY},
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
 	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
@@ -76,15 +77,22 @@ static const Option options_table[] = {
 	{"apply", 0, OPTION_FLAG, AT(apply), VERB_SETUP},
 	{"no-restart", 0, OPTION_FLAG, AT(no_restart), VERB_SETUP, "apply", VERB_SETUP},
 	{"mode", 0, OPTION_STRING, AT(mode), VERB_SETUP},
+	{"allow-cold", 0, OPTION_FLAG, AT(allow_cold), VERB_RESTART},
+	{"command", 0, OPTION_STRING, AT(command), VERB_RESTART},
+	{"dirty-limit", 0, OPTION_STRING, AT(dirty_limit), VERB_PREPARE | VERB_RESTART},
+	{"drain-timeout", 0, OPTION_STRING, AT(drain_timeout), VERB_RESTART},
+	{"max-pause", 0, OPTION_STRING, AT(max_pause), VERB_RESTART},
+	{"on-failure", 0, OPTION_STRING, AT(on_failure), VERB_RESTART, "pgbouncer", VERB_RESTART},
+	{"pgbouncer", 0, OPTION_LIST, AT(pgbouncers), VERB_RESTART},
 	{"image", 0, OPTION_STRING, AT(image), VERB_STATUS | VERB_VERIFY},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
 	{"deep", 0, OPTION_FLAG, AT(deep), VERB_VERIFY},
-	{"host", 'h', OPTION_STRING, AT(host), VERB_STATUS, "relations", VERB_STATUS},
-	{"port", 'p', OPTION_STRING, AT(port), VERB_STATUS, "relations", VERB_STATUS},
-	{"username", 'U', OPTION_STRING, AT(username), VERB_STATUS, "relations", VERB_STATUS},
-	{"dbname", 'd', OPTION_STRING, AT(dbname), VERB_STATUS, "relations", VERB_STATUS},
-	{"no-password", 'w', OPTION_NO, AT(prompt_password), VERB_STATUS},
-	{"password", 'W', OPTION_YES, AT(prompt_password), VERB_STATUS},
+	{"host", 'h', OPTION_STRING, AT(host), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
+	{"port", 'p', OPTION_STRING, AT(port), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
+	{"username", 'U', OPTION_STRING, AT(username), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
+	{"dbname", 'd', OPTION_STRING, AT(dbname), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
+	{"no-password", 'w', OPTION_NO, AT(prompt_password), VERBS_THAT_CONNECT},
+	{"password", 'W', OPTION_YES, AT(prompt_password), VERBS_THAT_CONNECT},
 };
 
 static const struct
@@ -96,7 +104,9 @@ static const struct
 	{"drop", VERB_DROP},
 	{"init", VERB_INIT},
 	{"load", VERB_LOAD},
+	{"prepare", VERB_PREPARE},
 	{"rebuild", VERB_REBUILD},
+	{"restart", VERB_RESTART},
 	{"save", VERB_SAVE},
 	{"setup", VERB_SETUP},
 	{"status", VERB_STATUS},
@@ -170,6 +180,8 @@ IsGiven(const PCacheOptions *options, const Option *option)
 			return *(const char *const *) member != NULL;
 		case OPTION_JOBS:
 			return *(const int *) member != 0;
+		case OPTION_LIST:
+			return ((const SimpleStringList *) member)->head != NULL;
 		case OPTION_YES:
 			return *(const enum trivalue *) member == TRI_YES;
 		case OPTION_NO:
@@ -195,6 +207,9 @@ SetOption(PCacheOptions *options, const Option *option, const char *value)
 		case OPTION_JOBS:
 			if (!option_parse_int(value, "-j/--jobs", 1, MAX_JOBS, (int *) member))
 				exit(EXIT_ERROR);
+			break;
+		case OPTION_LIST:
+			simple_string_list_append((SimpleStringList *) member, value);
 			break;
 		case OPTION_YES:
 			*(enum trivalue *) member = TRI_YES;
@@ -337,7 +352,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 	{
 		const Option *option = &options_table[i];
 		bool		has_value = option->kind == OPTION_STRING ||
-			option->kind == OPTION_JOBS;
+			option->kind == OPTION_JOBS || option->kind == OPTION_LIST;
 
 		long_options[i].name = option->name;
 		long_options[i].has_arg = option->kind == OPTION_OPTIONAL ? optional_argument :

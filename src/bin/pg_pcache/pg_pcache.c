@@ -83,8 +83,12 @@ RunVerb(void *arg)
 			return DoInit(options);
 		case VERB_LOAD:
 			return DoLoad(options);
+		case VERB_PREPARE:
+			return DoPrepare(options);
 		case VERB_REBUILD:
 			return DoRebuild(options);
+		case VERB_RESTART:
+			return DoRestart(options);
 		case VERB_SAVE:
 			return DoSave(options);
 		case VERB_STATUS:

@@ -18,6 +18,7 @@
 
 #include "common/logging.h"
 #include "fe_utils/connect_utils.h"
+#include "fe_utils/simple_list.h"
 #include "storage/pcache_allocate.h"
 #include "storage/pcache_create.h"
 #include "storage/pcache_file.h"
@@ -53,8 +54,15 @@ typedef enum PCacheVerb
 	VERB_SAVE = 64,
 	VERB_LOAD = 128,
 	VERB_SETUP = 256,
-	VERB_ALL = 511,
+	VERB_PREPARE = 512,
+	VERB_RESTART = 1024,
+	VERB_ALL = 2047,
 } PCacheVerb;
+
+/* These tell how the next start will be, or want to know, and change no pool. */
+#define VERBS_OF_A_RUNNING_SERVER	(VERB_CHECK | VERB_PREPARE | VERB_RESTART)
+#define VERBS_THAT_CONNECT			(VERB_PREPARE | VERB_RESTART | VERB_STATUS)
+#define VERBS_THAT_FORETELL			(VERBS_OF_A_RUNNING_SERVER | VERB_VERIFY)
 
 typedef struct PCacheOptions
 {
@@ -80,6 +88,12 @@ typedef struct PCacheOptions
 	const char *port;			/* likewise */
 	const char *username;		/* likewise */
 	const char *dbname;			/* likewise */
+	const char *command;		/* likewise */
+	const char *dirty_limit;	/* likewise */
+	const char *drain_timeout;	/* likewise */
+	const char *max_pause;		/* likewise */
+	const char *on_failure;		/* likewise */
+	SimpleStringList pgbouncers;	/* connection strings */
 	enum trivalue prompt_password;
 	int			jobs;			/* 0 if not given */
 	bool		reset;
@@ -89,6 +103,7 @@ typedef struct PCacheOptions
 	bool		if_host_stops;
 	bool		keep;
 	bool		strict;
+	bool		allow_cold;
 	bool		dry_run;
 	bool		apply;
 	bool		no_restart;
@@ -424,7 +439,9 @@ struct RelationChoices;
 extern int	DoDrop(const PCacheOptions *options);
 extern int	DoInit(const PCacheOptions *options);
 extern int	DoLoad(const PCacheOptions *options);
+extern int	DoPrepare(const PCacheOptions *options);
 extern int	DoRebuild(const PCacheOptions *options);
+extern int	DoRestart(const PCacheOptions *options);
 extern int	DoSave(const PCacheOptions *options);
 extern int	DoSetup(PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
@@ -454,6 +471,7 @@ extern uint64 ParseSize(const char *size, const char *option);
 
 /* config.c */
 extern void AskWithServerArguments(const PCacheOptions *options);
+extern const char *FindPostgres(const PCacheOptions *options);
 extern bool AskPostgres(const PCacheOptions *options, const char *directory,
 						const char *config_file, int n,
 						const char *const names[], char *values[]);
@@ -554,6 +572,9 @@ extern const char *FormatKept(uint64 kept, uint64 saved);
 extern void PrintVerdict(const PCacheVerdict *verdict, const char *if_warm);
 extern int	ExitStatus(const PCacheVerdict *verdict);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
+
+/* verify.c */
+extern PCacheVerdict ForetellRestart(const PCacheOptions *options, Rebuild *r);
 
 /* unfinished.c */
 extern void WatchUnfinished(int dir_fd, const char *name);

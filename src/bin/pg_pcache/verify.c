@@ -468,6 +468,51 @@ PrintResult(const PCacheOptions *options, const VerifyResult *result)
 		PrintRelations(result);
 }
 
+/*
+ * Ask all that the verb wants to know of the next start.  Gives up if the server would not
+ * start.  The pool is closed then.
+ */
+static void
+FindOut(Rebuild *r, VerifyResult *result)
+{
+	const PCacheOptions *options = r->options;
+
+	if (!ModeIsOff(&r->conf))
+		Verify(r, result);
+	if (result->verdict.refusal == PCACHE_REFUSED)
+		FailWith(&result->verdict.why);
+	if (result->verdict.refusal == PCACHE_UNAVAILABLE)
+		RefuseWithoutHugePages(r, &result->verdict.why);
+
+	if (result->verdict.refusal == PCACHE_WARM)
+		result->verdict = JudgeConfiguration(&r->conf);
+	/* a warm start has nothing else to hint at */
+	if (result->verdict.refusal == PCACHE_WARM)
+		(void) PCacheSizeDiffers(&r->pool, &r->superblocks.chosen, r->conf.pool_size,
+								 r->conf.nbuffers, &result->verdict.why);
+	if ((options->verb & VERBS_OF_A_RUNNING_SERVER) != 0 && result->verdict.refusal != PCACHE_OFF)
+	{
+		CheckMemoryLimit(r, result);
+		if (result->verdict.refusal != PCACHE_UNAVAILABLE)
+			CheckHugePages(r);
+	}
+	PCachePoolClose(&r->pool);
+}
+
+/*
+ * What would a restart of the running server be, for verbs that go on with it?  Fills in r as
+ * OpenAndJudge() does, but the pool is closed.
+ */
+PCacheVerdict
+ForetellRestart(const PCacheOptions *options, Rebuild *r)
+{
+	VerifyResult result = {.memory_limit = PG_UINT64_MAX};
+
+	OpenAndJudge(options, r);
+	FindOut(r, &result);
+	return result.verdict;
+}
+
 int
 DoVerify(const PCacheOptions *options)
 {
@@ -475,26 +520,7 @@ DoVerify(const PCacheOptions *options)
 	VerifyResult result = {.memory_limit = PG_UINT64_MAX};
 
 	OpenAndJudge(options, &r);
-	if (!ModeIsOff(&r.conf))
-		Verify(&r, &result);
-	if (result.verdict.refusal == PCACHE_REFUSED)
-		FailWith(&result.verdict.why);
-	if (result.verdict.refusal == PCACHE_UNAVAILABLE)
-		RefuseWithoutHugePages(&r, &result.verdict.why);
-
-	if (result.verdict.refusal == PCACHE_WARM)
-		result.verdict = JudgeConfiguration(&r.conf);
-	/* a warm start has nothing else to hint at */
-	if (result.verdict.refusal == PCACHE_WARM)
-		(void) PCacheSizeDiffers(&r.pool, &r.superblocks.chosen, r.conf.pool_size,
-								 r.conf.nbuffers, &result.verdict.why);
-	if (options->verb == VERB_CHECK && result.verdict.refusal != PCACHE_OFF)
-	{
-		CheckMemoryLimit(&r, &result);
-		if (result.verdict.refusal != PCACHE_UNAVAILABLE)
-			CheckHugePages(&r);
-	}
-	PCachePoolClose(&r.pool);
+	FindOut(&r, &result);
 	if (r.server_pid != 0)
 		result.promotion = ReadPromotion(options->pgdata);
 

@@ -1,0 +1,304 @@
+/*-------------------------------------------------------------------------
+ *
+ * pgbouncer.c
+ *	  Hold back the clients of PgBouncers, and let them go on.
+ *
+ * PAUSE answers when no transaction is left, so it has a connection of its own, one for each
+ * pooler or database, and all wait at the same time.  Whatever else is asked of a pooler goes
+ * over another one.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/pgbouncer.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "pgbouncer.h"
+
+#define CONSOLE			"pgbouncer"
+
+/* A pooler that is asked to resume may not have seen PAUSE yet, for so long at most. */
+#define SEEN_MS			1000
+#define SEEN_USEC		10000L
+
+/*
+ * Connect to a pooler's console.  What dbname has besides is the list of databases that are to
+ * be paused; NULL if there is none.  The caller looks at the connection.
+ */
+PGconn *
+ConnectToConsole(const char *conninfo, const char **databases)
+{
+	const char *keywords[4];
+	const char *values[4];
+	char	   *errmsg = NULL;
+	PQconninfoOption *given = PQconninfoParse(conninfo, &errmsg);
+
+	if (given == NULL)
+	{
+		pg_log_error("invalid connection string for a pooler: %s", errmsg != NULL ? errmsg : "out of memory");
+		exit(EXIT_ERROR);
+	}
+	*databases = NULL;
+	for (PQconninfoOption *option = given; option->keyword != NULL; option++)
+	{
+		if (strcmp(option->keyword, "dbname") == 0 && option->val != NULL && strcmp(option->val, CONSOLE) != 0)
+			*databases = pg_strdup(option->val);
+	}
+	PQconninfoFree(given);
+	/* the second dbname is only a name */
+	keywords[0] = "dbname";
+	values[0] = conninfo;
+	keywords[1] = "dbname";
+	values[1] = CONSOLE;
+	keywords[2] = "fallback_application_name";
+	values[2] = "pg_pcache";
+	keywords[3] = values[3] = NULL;
+
+	/*
+	 * without a word like "host=", libpq would take it for the name of a
+	 * database
+	 */
+	if (strchr(conninfo, '=') == NULL && strstr(conninfo, "://") == NULL)
+		return PQconnectdbParams(keywords + 1, values + 1, 0);
+	return PQconnectdbParams(keywords, values, 1);
+}
+
+/* The rows of a SHOW.  Gives up without them. */
+PGresult *
+ShowOf(const Pooler *pooler, const char *query)
+{
+	PGresult   *res = PQexec(pooler->control, query);
+
+	if (PQresultStatus(res) == PGRES_TUPLES_OK)
+		return res;
+	pg_log_error("pooler \"%s\" does not answer \"%s\": %s", pooler->name, query, Complaint(pooler->control));
+	pg_log_error_hint("Is this the console of PgBouncer, and is the user one of its \"admin_users\"?");
+	exit(EXIT_ERROR);
+}
+
+/* A command about a database, or all. */
+static char *
+CommandFor(PGconn *conn, const char *command, const PauseTarget *target)
+{
+	char	   *name;
+
+	if (target->database == NULL)
+		return psprintf("%s", command);
+	name = PQescapeIdentifier(conn, target->database, strlen(target->database));
+	return psprintf("%s %s", command, name != NULL ? name : "\"\"");
+}
+
+/* Connect for each PAUSE that is going to be sent. */
+static bool
+PreparePauses(Restart *restart)
+{
+	for (int i = 0; i < restart->n_poolers; i++)
+	{
+		Pooler	   *pooler = &restart->poolers[i];
+
+		/* the checkpoints may have taken longer than the pooler bears silence */
+		PQclear(ShowOf(pooler, "SHOW VERSION"));
+		for (int j = 0; j < pooler->n_targets; j++)
+		{
+			PauseTarget *target = &pooler->targets[j];
+			const char *databases;
+
+			target->conn = ConnectToConsole(pooler->conninfo, &databases);
+			if (PQstatus(target->conn) == CONNECTION_OK)
+				continue;
+			pg_log_error("could not connect to the pooler \"%s\": %s", pooler->name, Complaint(target->conn));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Send one PAUSE. */
+static bool
+SendPause(const Pooler *pooler, PauseTarget *target)
+{
+	target->sent = PQsendQuery(target->conn, CommandFor(target->conn, "PAUSE", target)) == 1;
+	if (!target->sent)
+		pg_log_error("could not pause pooler \"%s\": %s", pooler->name, Complaint(target->conn));
+	return target->sent;
+}
+
+/* Has the pooler answered?  Returns false, after a message, if it refuses. */
+static bool
+SeeAnswer(const Pooler *pooler, PauseTarget *target)
+{
+	PGresult   *res;
+	bool		ok;
+
+	if (!PQconsumeInput(target->conn))
+	{
+		pg_log_error("could not pause pooler \"%s\": %s", pooler->name, Complaint(target->conn));
+		return false;
+	}
+	if (PQisBusy(target->conn))
+		return true;
+	res = PQgetResult(target->conn);
+	ok = PQresultStatus(res) == PGRES_COMMAND_OK || PQresultStatus(res) == PGRES_TUPLES_OK;
+	if (!ok)
+	{
+		pg_log_error("could not pause pooler \"%s\": %s", pooler->name, Complaint(target->conn));
+		/* it was somebody else who has paused it, and not us */
+		target->sent = false;
+	}
+	PQclear(res);
+	target->paused = ok;
+	return ok;
+}
+
+/* Wait until all have answered, or it has taken too long. */
+static bool
+WaitForPauses(const Restart *restart, double until)
+{
+	for (;;)
+	{
+		int			fd = -1;
+
+		for (int i = 0; i < restart->n_poolers; i++)
+		{
+			Pooler	   *pooler = &restart->poolers[i];
+
+			for (int j = 0; j < pooler->n_targets; j++)
+			{
+				PauseTarget *target = &pooler->targets[j];
+
+				if (!target->paused && !SeeAnswer(pooler, target))
+					return false;
+				if (!target->paused)
+					fd = PQsocket(target->conn);
+			}
+		}
+		if (fd < 0)
+			return true;
+		if (WasInterrupted())
+			return false;
+		if (NowMs() >= until)
+		{
+			pg_log_error("could not pause within %.3g s", restart->drain_timeout / 1000);
+			for (int i = 0; i < restart->n_poolers; i++)
+				(void) TellWhoBlocks(restart, &restart->poolers[i], -1);
+			return false;
+		}
+		/* the others are looked at as often, which is often enough */
+		(void) WaitReadable(fd, Min(until, NowMs() + 2));
+	}
+}
+
+/*
+ * Pause all poolers at the same time.  Returns false, after a message, if one of them is not
+ * paused in time, or if a signal came; then the caller resumes them.
+ */
+bool
+PausePoolers(Restart *restart)
+{
+	double		until;
+
+	/* clients would wait for nothing */
+	for (int i = 0; i < restart->n_poolers; i++)
+	{
+		if (TellWhoBlocks(restart, &restart->poolers[i], restart->drain_timeout))
+			return false;
+	}
+	if (!PreparePauses(restart))
+		return false;
+	restart->pause_at = NowMs();
+	until = restart->pause_at + restart->drain_timeout;
+	if (restart->max_pause > 0)
+		until = Min(until, restart->pause_at + restart->max_pause - restart->estimate);
+	for (int i = 0; i < restart->n_poolers; i++)
+	{
+		for (int j = 0; j < restart->poolers[i].n_targets; j++)
+		{
+			if (!SendPause(&restart->poolers[i], &restart->poolers[i].targets[j]))
+				return false;
+		}
+	}
+	return WaitForPauses(restart, until);
+}
+
+/* RESUME, over that connection.  Returns false, after a message, if it is refused. */
+static bool
+Resume(const Pooler *pooler, PGconn *conn, const PauseTarget *target, bool maybe_not_paused)
+{
+	double		until = NowMs() + SEEN_MS;
+
+	for (;;)
+	{
+		PGresult   *res = PQexec(conn, CommandFor(conn, "RESUME", target));
+		bool		ok = PQresultStatus(res) == PGRES_COMMAND_OK;
+		bool		not_paused = strstr(PQresultErrorMessage(res), "not paused") != NULL;
+
+		PQclear(res);
+		if (ok)
+			return true;
+		if (not_paused && maybe_not_paused && NowMs() > until)
+			return true;
+		if (!not_paused || !maybe_not_paused)
+			break;
+		pg_usleep(SEEN_USEC);
+	}
+	pg_log_error("could not resume pooler \"%s\": %s", pooler->name, Complaint(conn));
+	return false;
+}
+
+/*
+ * Let the clients of all poolers go on that we have paused, or begun to.  After a change of the
+ * version, what the poolers tell clients of the server is asked for again.  Returns false,
+ * after a message, if that fails.
+ */
+bool
+ResumePoolers(Restart *restart, bool reconnect)
+{
+	bool		ok = true;
+
+	for (int i = 0; i < restart->n_poolers; i++)
+	{
+		Pooler	   *pooler = &restart->poolers[i];
+
+		for (int j = 0; j < pooler->n_targets; j++)
+		{
+			PauseTarget *target = &pooler->targets[j];
+
+			if (target->sent && reconnect)
+				PQclear(PQexec(pooler->control, CommandFor(pooler->control, "RECONNECT", target)));
+			if (target->sent && !Resume(pooler, pooler->control, target, !target->paused))
+				ok = false;
+			/* one that still waits would wait forever */
+			PQfinish(target->conn);
+			target->conn = NULL;
+		}
+	}
+	if (restart->pause_at > 0)
+		restart->paused = NowMs() - restart->pause_at;
+	return ok;
+}
+
+/*
+ * The same for one pooler, by somebody who shares no connection with us.  Nobody knows then how
+ * far we have come.
+ */
+bool
+ResumeAnew(const Pooler *pooler, bool maybe_not_paused)
+{
+	const char *databases;
+	PGconn	   *conn = ConnectToConsole(pooler->conninfo, &databases);
+	bool		ok = PQstatus(conn) == CONNECTION_OK;
+
+	if (!ok)
+		pg_log_error("could not connect to the pooler \"%s\": %s", pooler->name, Complaint(conn));
+	for (int j = 0; ok && j < pooler->n_targets; j++)
+		ok = Resume(pooler, conn, &pooler->targets[j], maybe_not_paused);
+	PQfinish(conn);
+	return ok;
+}

@@ -1,0 +1,236 @@
+/*-------------------------------------------------------------------------
+ *
+ * pgbouncerinfo.c
+ *	  Which of a PgBouncer's databases lead to the server, and what is in the way of a pause?
+ *
+ * Only these are paused.  The dbname of the connection string may name them, where the
+ * pooler reaches the server by an address that is none of this host.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/pgbouncerinfo.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "common/logging.h"
+#include "pgbouncer.h"
+
+/* The console of PgBouncer is a database of that name. */
+#define CONSOLE		"pgbouncer"
+
+/* Clients that wait that long, in seconds, will be noticed. */
+#define LOGIN_RETRY_TO_TELL	1.0
+
+static bool
+SameAddress(const struct sockaddr *a, const struct sockaddr *b)
+{
+	if (a == NULL || b == NULL || a->sa_family != b->sa_family)
+		return false;
+	if (a->sa_family == AF_INET)
+		return memcmp(&((const struct sockaddr_in *) a)->sin_addr,
+					  &((const struct sockaddr_in *) b)->sin_addr, sizeof(struct in_addr)) == 0;
+	if (a->sa_family == AF_INET6)
+		return memcmp(&((const struct sockaddr_in6 *) a)->sin6_addr,
+					  &((const struct sockaddr_in6 *) b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+	return false;
+}
+
+/* Is this host meant, by a name or an address? */
+static bool
+IsThisHost(const char *host)
+{
+	struct addrinfo hint = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *addresses;
+	struct ifaddrs *interfaces;
+	bool		found = false;
+
+	if (getaddrinfo(host, NULL, &hint, &addresses) != 0)
+		return false;
+	if (getifaddrs(&interfaces) == 0)
+	{
+		for (struct addrinfo *a = addresses; a != NULL; a = a->ai_next)
+		{
+			for (struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next)
+				found |= SameAddress(a->ai_addr, i->ifa_addr);
+		}
+		freeifaddrs(interfaces);
+	}
+	freeaddrinfo(addresses);
+	return found;
+}
+
+static bool
+IsLoopback(const char *host)
+{
+	return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
+/* Does a database of the pooler, as SHOW DATABASES has it, lead to our server? */
+static bool
+LeadsToServer(const Restart *restart, bool pooler_is_here, const char *host, const char *port)
+{
+	if (port == NULL || strcmp(port, PQport(restart->conn)) != 0)
+		return false;
+	/* a socket, or an address of the host that the pooler runs on */
+	if (host == NULL || host[0] == '\0' || host[0] == '/' || host[0] == '@' || IsLoopback(host))
+		return pooler_is_here;
+	return IsThisHost(host);
+}
+
+static void
+AddTarget(Pooler *pooler, const char *database)
+{
+	pooler->targets = pg_realloc_array(pooler->targets, PauseTarget, pooler->n_targets + 1);
+	pooler->targets[pooler->n_targets++] = (PauseTarget)
+	{
+		.database = database != NULL ? pg_strdup(database) : NULL
+	};
+}
+
+/* Is this database one that is going to be paused? */
+bool
+IsTarget(const Pooler *pooler, const char *database)
+{
+	for (int i = 0; i < pooler->n_targets; i++)
+	{
+		if (pooler->targets[i].database == NULL || strcmp(pooler->targets[i].database, database) == 0)
+			return strcmp(database, CONSOLE) != 0;
+	}
+	return false;
+}
+
+/* Choose what to pause.  Without another server, that is the pooler as a whole. */
+static void
+ChooseTargets(const Restart *restart, Pooler *pooler, const char *databases)
+{
+	PGresult   *res = ShowOf(pooler, "SHOW DATABASES");
+	const char *host = PQhost(pooler->control);
+	bool		is_here = host == NULL || host[0] == '/' || IsThisHost(host);
+	int			others = 0;
+
+	for (int i = 0; i < PQntuples(res); i++)
+	{
+		const char *name = ColumnOf(res, i, "name");
+		const char *paused = ColumnOf(res, i, "paused");
+		char	   *list = databases != NULL ? psprintf(",%s,", databases) : NULL;
+		bool		ours;
+
+		if (name == NULL || strcmp(name, CONSOLE) == 0)
+			continue;
+		ours = list != NULL ? strstr(list, psprintf(",%s,", name)) != NULL :
+			LeadsToServer(restart, is_here, ColumnOf(res, i, "host"), ColumnOf(res, i, "port"));
+		if (!ours)
+			others++;
+		else if (paused != NULL && strcmp(paused, "0") != 0)
+		{
+			pg_log_error("database \"%s\" of pooler \"%s\" is paused already", name, pooler->name);
+			pg_log_error_hint("Somebody else may be at work.  If not, run RESUME there.");
+			exit(EXIT_ERROR);
+		}
+		else
+			AddTarget(pooler, name);
+	}
+	PQclear(res);
+	if (pooler->n_targets == 0 && (others > 0 || databases != NULL))
+	{
+		pg_log_error("no database of pooler \"%s\" leads to the server on port %s",
+					 pooler->name, PQport(restart->conn));
+		pg_log_error_hint("If one does by another address, name it: --pgbouncer='... dbname=NAME,...'");
+		exit(EXIT_ERROR);
+	}
+	if (others > 0)
+		return;
+	pooler->n_targets = 0;
+	AddTarget(pooler, NULL);
+}
+
+/* Warn of what makes clients wait, or fail, although all goes well. */
+static void
+TellConfiguration(Restart *restart, Pooler *pooler)
+{
+	PGresult   *res = ShowOf(pooler, "SHOW CONFIG");
+
+	for (int i = 0; i < PQntuples(res); i++)
+	{
+		const char *key = ColumnOf(res, i, "key");
+		const char *value = ColumnOf(res, i, "value");
+
+		if (key == NULL || value == NULL)
+			continue;
+		if (strcmp(key, "server_login_retry") == 0)
+			pooler->server_login_retry = strtod(value, NULL);
+		if (strcmp(key, "query_wait_timeout") == 0)
+			pooler->query_wait_timeout = strtod(value, NULL) * 1000;
+	}
+	PQclear(res);
+	if (pooler->query_wait_timeout > 0 &&
+		pooler->query_wait_timeout < restart->drain_timeout + restart->estimate)
+		WarnOf(restart, _("Set \"query_wait_timeout\" to more."),
+			   _("pooler \"%s\" disconnects clients that wait for %.3g s, and the restart may take longer"),
+			   pooler->name, pooler->query_wait_timeout / 1000);
+	if (pooler->server_login_retry > LOGIN_RETRY_TO_TELL)
+		WarnOf(restart, _("Set \"server_login_retry\" to 1 or less."),
+			   _("if pooler \"%s\" fails to connect once, its clients wait for %.3g s"),
+			   pooler->name, pooler->server_login_retry);
+	res = ShowOf(pooler, "SHOW POOLS");
+	for (int i = 0; i < PQntuples(res); i++)
+	{
+		const char *database = ColumnOf(res, i, "database");
+		const char *mode = ColumnOf(res, i, "pool_mode");
+		const char *active = ColumnOf(res, i, "sv_active");
+
+		if (database != NULL && mode != NULL && strcmp(mode, "session") == 0 &&
+			active != NULL && atoi(active) > 0 && IsTarget(pooler, database))
+			WarnOf(restart, _("A pool that shares sessions by transaction can be paused between transactions."),
+				   _("pooler \"%s\" waits until %s sessions of database \"%s\" disconnect, because its mode is \"session\""),
+				   pooler->name, active, database);
+	}
+	PQclear(res);
+}
+
+/* What it is called in messages: where it listens. */
+static const char *
+NameOf(PGconn *conn)
+{
+	const char *host = PQhost(conn);
+
+	return psprintf("%s:%s", host != NULL && host[0] != '\0' ? host : "localhost", PQport(conn));
+}
+
+/* Connect to the console of one pooler, and see what it has. */
+static void
+ConnectToPooler(Restart *restart, Pooler *pooler)
+{
+	const char *databases;
+	PGresult   *res;
+
+	pooler->control = ConnectToConsole(pooler->conninfo, &databases);
+	if (PQstatus(pooler->control) != CONNECTION_OK)
+	{
+		pg_log_error("could not connect to the pooler \"%s\": %s", NameOf(pooler->control), Complaint(pooler->control));
+		pg_log_error_hint("Nothing was paused.");
+		exit(EXIT_ERROR);
+	}
+	pooler->name = NameOf(pooler->control);
+	res = ShowOf(pooler, "SHOW VERSION");
+	pooler->version = pg_strdup(FirstValue(res) != NULL ? FirstValue(res) : "");
+	PQclear(res);
+	ChooseTargets(restart, pooler, databases);
+	TellConfiguration(restart, pooler);
+}
+
+/* The same for all of them.  Gives up if one is not there, before anything is paused. */
+void
+ConnectToPoolers(Restart *restart)
+{
+	for (int i = 0; i < restart->n_poolers; i++)
+		ConnectToPooler(restart, &restart->poolers[i]);
+}

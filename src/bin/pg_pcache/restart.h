@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * restart.h
+ *	  What the files of "pg_pcache restart" share.
+ *
+ * Times are in milliseconds, on a clock that nobody sets, see NowMs().
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * src/bin/pg_pcache/restart.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef RESTART_H
+#define RESTART_H
+
+#include "libpq-fe.h"
+#include "pg_pcache.h"
+
+/* Exit status: the server is down, or clients are kept waiting. */
+#define EXIT_DOWN		3
+
+typedef enum RestartPhase
+{
+	PHASE_CHECK,
+	PHASE_CHECKPOINT,
+	PHASE_PAUSE,
+	PHASE_STOP,
+	PHASE_START,
+	PHASE_RESUME,
+	NUM_RESTART_PHASES
+} RestartPhase;
+
+/* What an option sets to another value than the server has now. */
+typedef struct ChangedSetting
+{
+	const char *name;
+	const char *now;
+	const char *then;			/* NULL for its default */
+} ChangedSetting;
+
+/* The server that runs, and how to start it again.  Nothing of it is looked up again. */
+typedef struct RestartServer
+{
+	const char *pgdata;
+	int			pid;
+	int			pidfd;			/* -1 if the kernel has none */
+	bool		ends_whole;		/* wait for its end, not only for its lock
+								 * file's */
+	const char *command;		/* that restarts it; NULL: we do, as follows */
+	char	  **argv;			/* beginning with the program's path */
+	char	  **envp;
+	int			stderr_fd;		/* -1 if it is not to be had */
+	int			log_fd;			/* the same file, to read it; -1 if it is none */
+	off_t		log_start;		/* its size before the stop */
+	int			collector_fd;	/* the logging collector's file, as it was
+								 * then, or -1 */
+	off_t		collector_start;	/* likewise */
+	double		timeout;		/* for its stop, and for its start */
+} RestartServer;
+
+/* What there is to find out about how a server was started again. */
+typedef struct StartedServer
+{
+	pid_t		child;			/* that we have started; 0 if it has ended */
+	int			child_status;	/* if it has */
+	int			pid;			/* 0 if it does not run */
+	bool		accepts;		/* connections, or as many as it ever will */
+} StartedServer;
+
+/* One PAUSE on its way. */
+typedef struct PauseTarget
+{
+	const char *database;		/* NULL for all */
+	PGconn	   *conn;			/* that waits for it, or NULL */
+	bool		sent;
+	bool		paused;
+} PauseTarget;
+
+/* A PgBouncer that is to hold the clients back. */
+typedef struct Pooler
+{
+	const char *conninfo;		/* as given */
+	const char *name;			/* for messages, without secrets */
+	PGconn	   *control;		/* for all but PAUSE */
+	const char *version;
+	PauseTarget *targets;
+	int			n_targets;
+	double		query_wait_timeout; /* 0 for none */
+	double		server_login_retry;
+} Pooler;
+
+/* All about a restart. */
+typedef struct Restart
+{
+	const PCacheOptions *options;
+	Rebuild		r;
+	PCacheVerdict forecast;
+	ConnParams	params;
+	PGconn	   *conn;			/* to the server; NULL if there is none */
+	const char *password;		/* that was given for it */
+	RestartServer server;
+	Pooler	   *poolers;
+	int			n_poolers;
+	double		drain_timeout;
+	double		max_pause;		/* 0 for none */
+	uint64		dirty_limit;	/* in blocks */
+	bool		stay_paused;	/* --on-failure=pause */
+
+	SimpleStringList warnings;
+	ChangedSetting *settings;
+	int			n_settings;
+	const char *version_now;
+	const char *version_then;	/* NULL if unknown */
+	bool		uses_pool;		/* the server that runs */
+	double		estimate;		/* of the outage */
+
+	double		phases[NUM_RESTART_PHASES]; /* how long; 0 if it was not
+											 * reached */
+	int			checkpoints;
+	double		last_checkpoint;	/* how long it took */
+	uint64		checkpoint_buffers; /* that it wrote */
+	double		stop_at;		/* when it was told to stop */
+	double		outage;
+	double		pause_at;		/* when the first PAUSE was sent; 0 if none */
+	double		paused;			/* how long clients waited at most */
+	int			new_pid;		/* 0 if the server did not come up */
+	pid_t		command_pid;	/* that is to be waited for; 0 if none */
+	const char *start;			/* "warm", "cold", "off" or "unknown"; NULL if
+								 * it did not start */
+	const char *start_detail;	/* or NULL */
+	int64		kept;			/* pages; -1 if unknown */
+} Restart;
+
+/* restart.c */
+extern double NowMs(void);
+extern void ProgressOf(const Restart *restart, const char *fmt,...) pg_attribute_printf(2, 3);
+extern void WarnOf(Restart *restart, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);
+
+/* restartquery.c */
+extern void CatchSignals(void);
+extern bool WasInterrupted(void);
+extern void GoOnIfInterrupted(void);
+extern bool WaitReadable(int fd, double until);
+extern PGresult *QueryOf(PGconn *conn, const char *query);
+extern PGresult *TryQuery(PGconn *conn, const char *query, const char *what);
+extern const char *FirstValue(const PGresult *res);
+extern const char *ColumnOf(const PGresult *res, int row, const char *column);
+extern const char *Complaint(const PGconn *conn);
+
+/* restartfacts.c */
+extern void ConnectToServer(Restart *restart);
+extern void GatherFacts(Restart *restart);
+
+/* restartplan.c */
+extern void PlanRestart(Restart *restart);
+extern double EstimateOutage(const Restart *restart);
+
+/* restartpoint.c */
+extern bool Checkpoint(Restart *restart);
+
+/* pgbouncer.c */
+extern void ConnectToPoolers(Restart *restart);
+extern bool PausePoolers(Restart *restart);
+extern bool ResumePoolers(Restart *restart, bool reconnect);
+extern bool ResumeAnew(const Pooler *pooler, bool maybe_not_paused);
+
+/* restartwait.c */
+extern void StopServer(const RestartServer *server);
+extern bool HasStopped(const RestartServer *server);
+extern bool WaitStopped(const RestartServer *server, double until);
+extern pid_t LaunchServer(const RestartServer *server);
+extern pid_t RunCommand(const RestartServer *server);
+extern void LookAtServer(const RestartServer *server, StartedServer *started);
+
+/* restartwatch.c */
+extern void BeginWatch(const Restart *restart);
+extern void TellWatch(char state);
+extern bool EndWatch(bool all_done);
+
+/* restartlog.c */
+extern void MarkLogs(RestartServer *server);
+extern void ShowLogEnd(const RestartServer *server);
+extern void FindStart(Restart *restart);
+
+/* restartreport.c */
+extern void PrintRestart(const Restart *restart);
+
+#endif							/* RESTART_H */

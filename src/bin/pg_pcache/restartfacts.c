@@ -1,0 +1,231 @@
+/*-------------------------------------------------------------------------
+ *
+ * restartfacts.c
+ *	  What does the server that runs say about a restart?
+ *
+ * Who would lose work, whom the stop would wait for, and what the configuration brings that
+ * the server does not have yet.  What speaks against a restart ends the program, before
+ * anything has changed; the rest is a warning.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/restartfacts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/logging.h"
+#include "fe_utils/query_utils.h"
+#include "pqexpbuffer.h"
+#include "restart.h"
+
+/* As many sessions are named. */
+#define MAX_NAMED		"5"
+
+/* A standby this far behind takes time when the server stops, in bytes. */
+#define LAG_TO_TELL		"16777216"
+
+/* The parent of a process, or 0 if that is unknown. */
+static int
+ParentOf(int pid)
+{
+	char		path[64];
+	FILE	   *file;
+	int			parent = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return 0;
+	/* its name is ours to choose, and ends with the last parenthesis */
+	if (fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1)
+		parent = 0;
+	fclose(file);
+	return parent;
+}
+
+/*
+ * Connect to the server that runs on the data directory.  It must be that one itself: a
+ * pooler in between would wait for our own session, and another server has other sessions.
+ */
+void
+ConnectToServer(Restart *restart)
+{
+	const PCacheOptions *options = restart->options;
+	PGresult   *res;
+	int			backend;
+
+	restart->params.dbname = options->dbname != NULL ? options->dbname : "postgres";
+	restart->params.pghost = options->host;
+	restart->params.pgport = options->port;
+	restart->params.pguser = options->username;
+	restart->params.prompt_password = options->prompt_password;
+	FindServer(options, &restart->params);
+	restart->conn = connectDatabase(&restart->params, options->progname, false, false, true);
+	res = executeQuery(restart->conn, "SELECT pg_catalog.pg_backend_pid()", false);
+	backend = atoi(FirstValue(res));
+	PQclear(res);
+	/* a pooler gives its clients numbers of its own */
+	if (ParentOf(backend) == restart->server.pid && backend == PQbackendPID(restart->conn))
+		return;
+	pg_log_error("the connection does not lead to the server with PID %d, which runs on data directory \"%s\"",
+				 restart->server.pid, options->pgdata);
+	pg_log_error_hint("Give the server's own socket directory and port with -h and -p, not those of a pooler.");
+	exit(EXIT_ERROR);
+}
+
+/* Without a backup, its end is lost, and with it hours of work. */
+static void
+RefuseBackups(Restart *restart)
+{
+	PGresult   *res = TryQuery(restart->conn,
+							   "SELECT pid, 'pg_basebackup or the like, ' || phase FROM pg_catalog.pg_stat_progress_basebackup "
+							   "UNION ALL "
+							   "SELECT pid, 'pg_backup_start(), ' || coalesce(nullif(application_name, ''), usename) FROM pg_catalog.pg_stat_activity "
+							   "WHERE pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend' AND "
+							   "(query ~* '\\mpg_(backup_start|start_backup)\\M' OR application_name ILIKE 'pgbackrest%backup%')",
+							   "whether a backup runs");
+	int			n = res != NULL ? PQntuples(res) : 0;
+	bool		refuses = restart->options->verb == VERB_RESTART && !restart->options->force;
+
+	for (int i = 0; i < n; i++)
+		WarnOf(restart, NULL, _("a backup is running, which a restart ends: PID %s, %s"),
+			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1));
+	PQclear(res);
+	if (n == 0 || !refuses)
+		return;
+	pg_log_error("a backup is running");
+	pg_log_error_hint("Wait until it is done, or use --force.");
+	exit(EXIT_ERROR);
+}
+
+/* Who has been in a transaction for long, and is not of a pooler that will be paused? */
+static void
+TellTransactions(Restart *restart)
+{
+	PQExpBuffer query = createPQExpBuffer();
+	PGresult   *res;
+
+	appendPQExpBuffer(query,
+					  "SELECT pid, usename, datname, state, extract(epoch FROM pg_catalog.clock_timestamp() - xact_start)::pg_catalog.int8 "
+					  "FROM pg_catalog.pg_stat_activity WHERE xact_start IS NOT NULL AND backend_type = 'client backend' "
+					  "AND pid <> pg_catalog.pg_backend_pid() "
+					  "AND pg_catalog.clock_timestamp() - xact_start > pg_catalog.make_interval(secs => %.3f) "
+					  "ORDER BY xact_start LIMIT " MAX_NAMED,
+					  restart->drain_timeout / 1000);
+	res = TryQuery(restart->conn, query->data, "which transactions are long");
+	for (int i = 0; res != NULL && i < PQntuples(res); i++)
+		WarnOf(restart, NULL, _("a transaction has been open for %s s: PID %s, user \"%s\", database \"%s\", %s"),
+			   PQgetvalue(res, i, 4), PQgetvalue(res, i, 0), PQgetvalue(res, i, 1),
+			   PQgetvalue(res, i, 2), PQgetvalue(res, i, 3));
+	PQclear(res);
+	destroyPQExpBuffer(query);
+
+	/* a restart does not end them, but who waits for their locks waits on */
+	res = TryQuery(restart->conn, "SELECT gid, owner, database FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT " MAX_NAMED,
+				   "which transactions are prepared");
+	for (int i = 0; res != NULL && i < PQntuples(res); i++)
+		WarnOf(restart, NULL, _("transaction \"%s\" is prepared, and stays so: user \"%s\", database \"%s\""),
+			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2));
+	PQclear(res);
+}
+
+/* A fast stop waits until each standby has all WAL, and until all of it is archived. */
+static void
+TellWhomTheStopWaitsFor(Restart *restart)
+{
+	PGresult   *res = TryQuery(restart->conn,
+							   "SELECT pid, application_name, state, pg_catalog.pg_size_pretty(lag) FROM ("
+							   "SELECT *, CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_receive_lsn() "
+							   "ELSE pg_catalog.pg_current_wal_lsn() END - flush_lsn AS lag FROM pg_catalog.pg_stat_replication) r "
+							   "WHERE state IN ('streaming', 'catchup') AND lag > " LAG_TO_TELL,
+							   "how far standbys are behind");
+
+	for (int i = 0; res != NULL && i < PQntuples(res); i++)
+		WarnOf(restart, NULL, _("\"%s\" lacks %s of WAL, and the stop waits until it has that: PID %s, %s"),
+			   PQgetvalue(res, i, 1), PQgetvalue(res, i, 3), PQgetvalue(res, i, 0), PQgetvalue(res, i, 2));
+	PQclear(res);
+	res = TryQuery(restart->conn,
+				   "SELECT count(*) FROM pg_catalog.pg_ls_archive_statusdir() WHERE name LIKE '%.ready' "
+				   "AND pg_catalog.current_setting('archive_mode') <> 'off' HAVING count(*) > 1",
+				   "how many files of WAL are to be archived");
+	if (res != NULL && FirstValue(res) != NULL)
+		WarnOf(restart, NULL, _("%s files of WAL are still to be archived, and the stop waits for the archiver"),
+			   FirstValue(res));
+	PQclear(res);
+}
+
+/* The server does not start with them, and "postgres -C" does not read them. */
+static void
+RefuseAccessRules(Restart *restart)
+{
+	PGresult   *res = TryQuery(restart->conn,
+							   "SELECT line_number, error FROM pg_catalog.pg_hba_file_rules WHERE error IS NOT NULL LIMIT 1",
+							   "whether pg_hba.conf is right");
+
+	if (res != NULL && PQntuples(res) > 0)
+		pg_fatal("the server does not start with line %s of pg_hba.conf: %s",
+				 PQgetvalue(res, 0, 0), PQgetvalue(res, 0, 1));
+	PQclear(res);
+}
+
+/*
+ * What the restart changes: what a reload has marked, and what stands in the files since, which
+ * the server says could not be applied.  "postgres -C" has found no error in them.
+ */
+static void
+FindChangedSettings(Restart *restart)
+{
+	PGresult   *res = TryQuery(restart->conn,
+							   "SELECT s.name, pg_catalog.current_setting(s.name), f.setting, "
+							   "s.name IN ('port', 'listen_addresses', 'unix_socket_directories') "
+							   "FROM pg_catalog.pg_settings s LEFT JOIN "
+							   "(SELECT DISTINCT ON (name) * FROM pg_catalog.pg_file_settings ORDER BY name, seqno DESC) f ON f.name = s.name "
+							   "WHERE s.pending_restart OR f.error = 'setting could not be applied' ORDER BY 1",
+							   "which settings change");
+	int			n = res != NULL ? PQntuples(res) : 0;
+
+	restart->settings = pg_malloc0_array(ChangedSetting, n + 1);
+	for (int i = 0; i < n; i++)
+	{
+		ChangedSetting *setting = &restart->settings[restart->n_settings++];
+
+		setting->name = pg_strdup(PQgetvalue(res, i, 0));
+		setting->now = pg_strdup(PQgetvalue(res, i, 1));
+		setting->then = PQgetisnull(res, i, 2) ? NULL : pg_strdup(PQgetvalue(res, i, 2));
+		if (PQgetvalue(res, i, 3)[0] != 't')
+			continue;
+		if (restart->n_poolers == 0)
+			WarnOf(restart, NULL, _("\"%s\" changes, so clients have to look elsewhere"), setting->name);
+		else if (!restart->options->force)
+		{
+			pg_log_error("\"%s\" changes, and the pooler would not find the server", setting->name);
+			pg_log_error_hint("Restart without --pgbouncer, or use --force if the pooler's configuration fits.");
+			exit(EXIT_ERROR);
+		}
+	}
+	PQclear(res);
+}
+
+/* Ask all that, and who the server is. */
+void
+GatherFacts(Restart *restart)
+{
+	PGresult   *res = executeQuery(restart->conn, "SHOW server_version", false);
+
+	restart->version_now = pg_strdup(FirstValue(res));
+	PQclear(res);
+	/* without the library, there may be a setting of that name, but not there */
+	res = executeQuery(restart->conn,
+					   "SELECT 1 FROM pg_catalog.pg_settings WHERE name = '" PCacheSetting("mode") "' AND setting <> 'off'",
+					   false);
+	restart->uses_pool = PQntuples(res) > 0;
+	PQclear(res);
+	RefuseAccessRules(restart);
+	RefuseBackups(restart);
+	FindChangedSettings(restart);
+	TellTransactions(restart);
+	TellWhomTheStopWaitsFor(restart);
+}

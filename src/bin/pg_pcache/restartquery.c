@@ -1,0 +1,172 @@
+/*-------------------------------------------------------------------------
+ *
+ * restartquery.c
+ *	  Ask a server or a pooler, without losing sight of the user.
+ *
+ * A signal that asks us to end is only noted.  Up to the stop of the server, what waits here
+ * gives up then, and the callers undo what was done.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/restartquery.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "restart.h"
+
+/* How long at most until a signal is seen that came just before poll(). */
+#define LOOK_MS		20
+
+static volatile sig_atomic_t interrupted = 0;
+static volatile sig_atomic_t goes_on = 0;
+
+static void
+NoteSignal(SIGNAL_ARGS)
+{
+	static const char message[] =
+		"pg_pcache: the server has been told to stop, so the restart goes on\n";
+
+	interrupted = 1;
+	if (goes_on && write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
+		return;
+}
+
+/* From here on, a signal does not end us. */
+void
+CatchSignals(void)
+{
+	pqsignal(SIGINT, NoteSignal);
+	pqsignal(SIGTERM, NoteSignal);
+	pqsignal(SIGHUP, NoteSignal);
+	pqsignal(SIGQUIT, NoteSignal);
+	/* a reader of our output that is gone */
+	pqsignal(SIGPIPE, SIG_IGN);
+}
+
+/* Are we to give up? */
+bool
+WasInterrupted(void)
+{
+	return interrupted && !goes_on;
+}
+
+/* From here on, there is no way back. */
+void
+GoOnIfInterrupted(void)
+{
+	goes_on = 1;
+}
+
+/* Wait until there is something to read, or something to do about a signal. */
+bool
+WaitReadable(int fd, double until)
+{
+	struct pollfd pollfd = {.fd = fd,.events = POLLIN};
+	double		left = until - NowMs();
+
+	return poll(&pollfd, fd >= 0 ? 1 : 0, (int) Max(0, Min(left, LOOK_MS))) > 0;
+}
+
+/* Like PQexec(), but NULL if a signal came meanwhile.  The query is cancelled then. */
+PGresult *
+QueryOf(PGconn *conn, const char *query)
+{
+	PGresult   *res = NULL;
+	PGresult   *next;
+	bool		cancelled = false;
+
+	if (!PQsendQuery(conn, query))
+		return PQmakeEmptyPGresult(conn, PGRES_FATAL_ERROR);
+	for (;;)
+	{
+		while (PQisBusy(conn))
+		{
+			if (WasInterrupted() && !cancelled)
+			{
+				PGcancel   *cancel = PQgetCancel(conn);
+				char		errbuf[256];
+
+				if (cancel == NULL || !PQcancel(cancel, errbuf, sizeof(errbuf)))
+					return NULL;
+				PQfreeCancel(cancel);
+				cancelled = true;
+			}
+			(void) WaitReadable(PQsocket(conn), NowMs() + LOOK_MS);
+			if (!PQconsumeInput(conn))
+				break;
+		}
+		next = PQgetResult(conn);
+		if (next == NULL)
+			break;
+		/* the last one counts, unless there is an error */
+		if (res != NULL && PQresultStatus(res) == PGRES_FATAL_ERROR)
+			PQclear(next);
+		else
+		{
+			PQclear(res);
+			res = next;
+		}
+	}
+	if (cancelled)
+	{
+		PQclear(res);
+		return NULL;
+	}
+	return res != NULL ? res : PQmakeEmptyPGresult(conn, PGRES_FATAL_ERROR);
+}
+
+/*
+ * The rows of a query about something that is nice to know.  NULL, after a warning that says
+ * what remains unknown, if it fails.
+ */
+PGresult *
+TryQuery(PGconn *conn, const char *query, const char *what)
+{
+	PGresult   *res = PQexec(conn, query);
+
+	if (PQresultStatus(res) == PGRES_TUPLES_OK)
+		return res;
+	pg_log_warning("could not find out %s: %s", what, Complaint(conn));
+	PQclear(res);
+	return NULL;
+}
+
+const char *
+FirstValue(const PGresult *res)
+{
+	return PQntuples(res) > 0 && !PQgetisnull(res, 0, 0) ? PQgetvalue(res, 0, 0) : NULL;
+}
+
+/* A value by the name of its column; NULL if it is null, or if there is no such column. */
+const char *
+ColumnOf(const PGresult *res, int row, const char *column)
+{
+	int			n = PQfnumber(res, column);
+
+	return n >= 0 && !PQgetisnull(res, row, n) ? PQgetvalue(res, row, n) : NULL;
+}
+
+/* What libpq complains of, in one line. */
+const char *
+Complaint(const PGconn *conn)
+{
+	char	   *text = pg_strdup(PQerrorMessage(conn));
+	size_t		len = strlen(text);
+
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+		text[--len] = '\0';
+	for (char *p = text; *p != '\0'; p++)
+	{
+		if (*p == '\n')
+			*p = ' ';
+	}
+	return text;
+}

@@ -1,0 +1,164 @@
+/*-------------------------------------------------------------------------
+ *
+ * restartreport.c
+ *	  How a restart was: the report of pg_pcache restart and prepare.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/restartreport.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "common/logging.h"
+#include "restart.h"
+
+/* The phases that a command does not let us tell apart are still two. */
+static const char *const phase_names[NUM_RESTART_PHASES] = {
+	[PHASE_CHECK] = "check",
+	[PHASE_CHECKPOINT] = "checkpoint",
+	[PHASE_PAUSE] = "pause",
+	[PHASE_STOP] = "stop",
+	[PHASE_START] = "start",
+	[PHASE_RESUME] = "resume",
+};
+
+static FieldValue
+AsMilliseconds(double ms)
+{
+	const char *digits = psprintf("%.1f", ms);
+	FieldValue	value = {psprintf("%s ms", digits), digits};
+
+	return value;
+}
+
+/* What there may be, and null otherwise. */
+static FieldValue
+MaybeMilliseconds(double ms)
+{
+	return ms > 0 ? AsMilliseconds(ms) : AsString(NULL);
+}
+
+static void
+PrintSettings(const Restart *restart)
+{
+	OpenArray("settings");
+	for (int i = 0; i < restart->n_settings; i++)
+	{
+		const ChangedSetting *setting = &restart->settings[i];
+
+		PrintField("setting", NULL,
+				   AsString(psprintf(_("%s: %s, was %s"), setting->name,
+									 setting->then != NULL ? setting->then : _("its default"), setting->now)));
+		OpenObject(NULL);
+		PrintField(NULL, "name", AsString(setting->name));
+		PrintField(NULL, "now", AsString(setting->now));
+		PrintField(NULL, "then", AsString(setting->then));
+		CloseObject();
+	}
+	CloseArray();
+}
+
+/* One line of the text for each phase, with what there is to say of it. */
+static void
+PrintPhases(const Restart *restart)
+{
+	OpenObject("phases");
+	for (int i = 0; i < NUM_RESTART_PHASES; i++)
+	{
+		double		ms = restart->phases[i];
+		FieldValue	value = MaybeMilliseconds(ms);
+
+		if (i == PHASE_CHECKPOINT && ms > 0 && restart->checkpoints > 0)
+			value.text = psprintf(ngettext("%s, %d checkpoint, the last of %llu buffers",
+										   "%s, %d checkpoints, the last of %llu buffers", restart->checkpoints),
+								  value.text, restart->checkpoints,
+								  (unsigned long long) restart->checkpoint_buffers);
+		PrintField(phase_names[i], phase_names[i], value);
+	}
+	CloseObject();
+	PrintField(NULL, "checkpoints", AsNumber(restart->checkpoints));
+	PrintField(NULL, "checkpoint_buffers",
+			   restart->checkpoints > 0 ? AsNumber(restart->checkpoint_buffers) : AsString(NULL));
+}
+
+static void
+PrintPoolers(const Restart *restart)
+{
+	OpenArray("poolers");
+	for (int i = 0; i < restart->n_poolers; i++)
+	{
+		const Pooler *pooler = &restart->poolers[i];
+
+		PrintField("pooler", NULL, AsString(psprintf("%s, %s", pooler->name, pooler->version)));
+		OpenObject(NULL);
+		PrintField(NULL, "name", AsString(pooler->name));
+		PrintField(NULL, "version", AsString(pooler->version));
+		OpenArray("databases");
+		for (int j = 0; j < pooler->n_targets; j++)
+		{
+			/* null stands for all */
+			Element(AsString(pooler->targets[j].database));
+			if (pooler->targets[j].database != NULL)
+				PrintField("pooler's database", NULL, AsString(pooler->targets[j].database));
+		}
+		CloseArray();
+		CloseObject();
+	}
+	CloseArray();
+}
+
+/* How the server has started. */
+static void
+PrintStart(const Restart *restart)
+{
+	const char *text = restart->start;
+
+	if (text != NULL && restart->kept >= 0)
+		text = psprintf(ngettext("%s, %lld page kept", "%s, %lld pages kept", restart->kept),
+						restart->start, (long long) restart->kept);
+	else if (text != NULL && restart->start_detail != NULL)
+		text = psprintf("%s: %s", restart->start, restart->start_detail);
+	PrintField("last start", "last_start", Shown(AsString(restart->start), text));
+	PrintField(NULL, "last_start_detail", AsString(restart->start_detail));
+	PrintField(NULL, "kept", restart->kept >= 0 ? AsNumber(restart->kept) : AsString(NULL));
+	PrintField("outage", "outage", MaybeMilliseconds(restart->outage));
+	PrintField("clients waited", "clients_waited", MaybeMilliseconds(restart->paused));
+	PrintField("server", "server_pid",
+			   restart->new_pid != 0 ? Shown(AsNumber(restart->new_pid), psprintf("running (PID %d)", restart->new_pid)) :
+			   AsString(NULL));
+}
+
+/* All that is known, in a dry run, after a restart and after one that has failed. */
+void
+PrintRestart(const Restart *restart)
+{
+	bool		done = restart->stop_at > 0;
+	bool		upgrade = restart->version_then != NULL && strcmp(restart->version_then, restart->version_now) != 0;
+
+	if (restart->options->dry_run)
+		Text(_("Dry run: nothing was changed.\n\n"));
+	PrintField(NULL, "dry_run", AsBoolean(restart->options->dry_run));
+	/* how it was is said below */
+	PrintVerdict(&restart->forecast, done ? NULL : _("if the server is shut down cleanly"));
+	PrintField("version", "version",
+			   Shown(AsString(restart->version_now), upgrade ?
+					 psprintf(_("%s, was %s"), restart->version_then, restart->version_now) : restart->version_now));
+	PrintField(NULL, "version_then", AsString(restart->version_then));
+	PrintSettings(restart);
+	OpenArray("warnings");
+	for (SimpleStringListCell *cell = restart->warnings.head; cell != NULL; cell = cell->next)
+		Element(AsString(cell->val));
+	CloseArray();
+	PrintPoolers(restart);
+	PrintPhases(restart);
+	if (restart->options->verb != VERB_RESTART)
+		return;
+	PrintField("estimated outage", "estimated_outage",
+			   Shown(AsMilliseconds(restart->estimate),
+					 psprintf(restart->checkpoints > 0 ? "%.0f ms" : _("%.0f ms, and the shutdown checkpoint"),
+							  restart->estimate)));
+	PrintStart(restart);
+}

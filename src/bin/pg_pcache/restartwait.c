@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * restartwait.c
+ *	  Stop the server, start it again, and see at once when that is done.
+ *
+ * The process that restarts the server and the one that watches over it both do this, so
+ * nothing here ends the program.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/restartwait.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "restart.h"
+#include "utils/pidfile.h"
+
+/* How often to look for what nobody tells. */
+#define LOOK_MS		1
+
+/* Ask the server for a fast stop.  To ask again does no harm. */
+void
+StopServer(const RestartServer *server)
+{
+	int			rc = server->pidfd >= 0 ?
+		syscall(SYS_pidfd_send_signal, server->pidfd, SIGINT, NULL, 0) : kill(server->pid, SIGINT);
+
+	if (rc < 0 && errno != ESRCH)
+		pg_log_error("could not send stop signal (PID: %d): %m", server->pid);
+}
+
+/* Has the process ended? */
+static bool
+HasEnded(const RestartServer *server, int timeout_ms)
+{
+	struct pollfd pollfd = {.fd = server->pidfd,.events = POLLIN};
+
+	if (server->pidfd >= 0)
+		return poll(&pollfd, 1, timeout_ms) > 0 && (pollfd.revents & POLLIN) != 0;
+	if (kill(server->pid, 0) < 0 && errno == ESRCH)
+		return true;
+	if (timeout_ms > 0)
+		pg_usleep(timeout_ms * 1000L);
+	return false;
+}
+
+/* The PID in the lock file, or 0, and the server's status if that is asked for. */
+static int
+ReadLockFile(const char *pgdata, char *status, size_t size)
+{
+	char		path[MAXPGPATH];
+	char		buf[1024];
+	char	   *line = buf;
+	int			fd;
+	ssize_t		len;
+
+	snprintf(path, sizeof(path), "%s/postmaster.pid", pgdata);
+	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	len = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	buf[Max(len, 0)] = '\0';
+	if (status != NULL)
+	{
+		status[0] = '\0';
+		for (int i = 1; i < LOCK_FILE_LINE_PM_STATUS && line != NULL; i++)
+		{
+			line = strchr(line, '\n');
+			if (line != NULL)
+				line++;
+		}
+		if (line != NULL)
+			strlcpy(status, line, size);
+		/* padded with blanks, as the names are */
+		status[strcspn(status, "\n")] = '\0';
+	}
+	return atoi(buf);
+}
+
+/*
+ * Can the next server be started?  pg_ctl goes by the lock file as well.  What the system still
+ * takes away from the old process costs only time then.
+ */
+bool
+HasStopped(const RestartServer *server)
+{
+	return HasEnded(server, 0) ||
+		(!server->ends_whole && ReadLockFile(server->pgdata, NULL, 0) != server->pid);
+}
+
+/* Wait for that. */
+bool
+WaitStopped(const RestartServer *server, double until)
+{
+	while (!HasStopped(server))
+	{
+		if (NowMs() > until)
+			return false;
+		(void) HasEnded(server, LOOK_MS);
+	}
+	return true;
+}
+
+/* The state of a process that we have just begun. */
+static void
+BeginChild(bool for_server)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+	/* whoever ends us with a key does not mean the server, or its restart */
+	for (int i = 0; i < lengthof(signals); i++)
+		pqsignal(signals[i], for_server ? SIG_DFL : SIG_IGN);
+	pqsignal(SIGPIPE, SIG_DFL);
+	pqsignal(SIGBUS, SIG_DFL);
+	pqsignal(SIGXFSZ, SIG_DFL);
+}
+
+/* Start the server by ourselves.  Returns its PID, or 0 after a message. */
+pid_t
+LaunchServer(const RestartServer *server)
+{
+	pid_t		pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		pg_log_error("could not start server: %m");
+	if (pid == 0)
+	{
+		int			null = open("/dev/null", O_RDWR);
+		int			out = server->stderr_fd >= 0 ? server->stderr_fd : null;
+
+		BeginChild(true);
+		setsid();
+		if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+			dup2(out, STDERR_FILENO) < 0)
+			_exit(127);
+		execve(server->argv[0], server->argv, server->envp);
+		/* it is the server's log that this goes to */
+		pg_log_error("could not execute \"%s\": %m", server->argv[0]);
+		_exit(127);
+	}
+	return Max(pid, 0);
+}
+
+/* Run the user's command, which goes on if we end.  Returns its PID, or 0 after a message. */
+pid_t
+RunCommand(const RestartServer *server)
+{
+	pid_t		pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		pg_log_error("could not execute command \"%s\": %m", server->command);
+	if (pid == 0)
+	{
+		BeginChild(false);
+
+		/*
+		 * our output may be read by a program, and a server must not keep it
+		 * open
+		 */
+		if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+			_exit(127);
+		execl("/bin/sh", "sh", "-c", server->command, (char *) NULL);
+		_exit(127);
+	}
+	return Max(pid, 0);
+}
+
+/*
+ * See what has become of the start.  A standby that is not to answer queries is up when it
+ * recovers.
+ */
+void
+LookAtServer(const RestartServer *server, StartedServer *started)
+{
+	char		status[16];
+	int			pid = ReadLockFile(server->pgdata, status, sizeof(status));
+	int			child_status;
+
+	if (started->child != 0 && waitpid(started->child, &child_status, WNOHANG) == started->child)
+	{
+		started->child = 0;
+		started->child_status = child_status;
+	}
+	started->accepts = false;
+	started->pid = 0;
+	if (pid <= 0 || (pid == server->pid && !HasEnded(server, 0)) ||
+		(kill(pid, 0) < 0 && errno == ESRCH))
+		return;
+	started->pid = pid;
+	started->accepts = strcmp(status, PM_STATUS_READY) == 0 || strcmp(status, PM_STATUS_STANDBY) == 0;
+}

@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * restartwatch.c
+ *	  A process that lets the clients go on if we cannot.
+ *
+ * It is there from before the first PAUSE, in a session of its own, and does nothing as long as
+ * we are there.  If we end before all is done, whatever the reason, it does the rest: once the
+ * server has been told to stop it sees to it that a server runs again, and in any case it
+ * resumes the poolers.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/restartwatch.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "restart.h"
+#include "restartwatch.h"
+
+/* How often to look at the server, and to try again with a pooler. */
+#define LOOK_USEC		2000L
+#define RETRY_USEC		100000L
+
+static pid_t watch_pid = 0;
+static int	watch_fd = -1;
+
+/* What the process that is left has of ours: close all but these. */
+static void
+CloseFiles(const int *keep, int n)
+{
+	DIR		   *files = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	if (files == NULL)
+		return;
+	while ((entry = readdir(files)) != NULL)
+	{
+		int			fd = atoi(entry->d_name);
+		bool		kept = fd <= STDERR_FILENO || fd == dirfd(files);
+
+		for (int i = 0; i < n; i++)
+			kept |= fd == keep[i];
+		if (!kept)
+			close(fd);
+	}
+	closedir(files);
+}
+
+/* See that a server runs, as far as we had come.  Returns false if none does in time. */
+static bool
+FinishRestart(const RestartServer *server, char state)
+{
+	double		until = NowMs() + server->timeout;
+	StartedServer started = {0};
+
+	if (state == WATCH_STOPPING && server->command == NULL)
+	{
+		/* it may not have got the signal */
+		StopServer(server);
+		if (!WaitStopped(server, until))
+			return false;
+		started.child = LaunchServer(server);
+		until = NowMs() + server->timeout;
+	}
+	/* the command was not begun */
+	if (state == WATCH_STOPPING && server->command != NULL)
+		return true;
+	while (NowMs() < until)
+	{
+		LookAtServer(server, &started);
+		if (started.accepts)
+			return true;
+		pg_usleep(LOOK_USEC);
+	}
+	return false;
+}
+
+/* Resume all poolers, and try again until it has worked or has taken too long. */
+static bool
+ResumeAll(const Restart *restart, bool maybe_not_paused)
+{
+	double		until = NowMs() + restart->server.timeout;
+	bool		all = true;
+
+	for (int i = 0; i < restart->n_poolers; i++)
+	{
+		while (!ResumeAnew(&restart->poolers[i], maybe_not_paused))
+		{
+			if (NowMs() > until)
+			{
+				all = false;
+				break;
+			}
+			pg_usleep(RETRY_USEC);
+		}
+	}
+	return all;
+}
+
+/* Wait for what we are told, and do what is left. */
+pg_noreturn static void
+Watch(const Restart *restart, int fd)
+{
+	char		state = WATCH_PAUSING;
+	char		told;
+	ssize_t		n;
+	bool		runs;
+
+	while ((n = read(fd, &told, 1)) == 1 || (n < 0 && errno == EINTR))
+	{
+		if (n == 1)
+			state = told;
+	}
+	if (state == WATCH_DONE)
+		_exit(0);
+	/* to resume is all that we were asked for */
+	if (state == WATCH_RESUME)
+		_exit(ResumeAll(restart, true) ? 0 : 1);
+	pg_log_warning("%s has ended before the restart was done, so it is finished without it", "pg_pcache");
+	runs = state == WATCH_PAUSING || FinishRestart(&restart->server, state);
+	if (!runs)
+		pg_log_error("the server does not run");
+	if (!runs && restart->stay_paused)
+		_exit(1);
+	if (restart->n_poolers > 0 && ResumeAll(restart, true))
+		pg_log_info("the poolers were resumed");
+	_exit(runs ? 0 : 1);
+}
+
+/* Begin to watch.  What we do from here on will be finished. */
+void
+BeginWatch(const Restart *restart)
+{
+	int			fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		pg_fatal("could not create pipe: %m");
+	fflush(NULL);
+	watch_pid = fork();
+	if (watch_pid < 0)
+		pg_fatal("could not fork: %m");
+	if (watch_pid == 0)
+	{
+		int			null = open("/dev/null", O_RDWR);
+		int			keep[] = {fds[0], restart->server.pidfd, restart->server.stderr_fd};
+
+		setsid();
+		pqsignal(SIGINT, SIG_IGN);
+		pqsignal(SIGTERM, SIG_IGN);
+		pqsignal(SIGHUP, SIG_IGN);
+		pqsignal(SIGQUIT, SIG_IGN);
+		pqsignal(SIGPIPE, SIG_IGN);
+		if (null >= 0)
+		{
+			(void) dup2(null, STDIN_FILENO);
+			(void) dup2(null, STDOUT_FILENO);
+		}
+		CloseFiles(keep, lengthof(keep));
+		Watch(restart, fds[0]);
+	}
+	close(fds[0]);
+	watch_fd = fds[1];
+}
+
+/* Say how far we have come, before we go on. */
+void
+TellWatch(char state)
+{
+	if (watch_fd >= 0 && write(watch_fd, &state, 1) != 1)
+		pg_log_warning("could not write to the process that watches over the restart: %m");
+}
+
+/*
+ * All is done, or the poolers are still to be resumed.  Returns whether that is done in the
+ * end.
+ */
+bool
+EndWatch(bool all_done)
+{
+	int			status = 0;
+
+	if (watch_fd < 0)
+		return all_done;
+	TellWatch(all_done ? WATCH_DONE : WATCH_RESUME);
+	close(watch_fd);
+	watch_fd = -1;
+	while (waitpid(watch_pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
