@@ -21,6 +21,7 @@
 
 #include "common/logging.h"
 #include "pgbouncer.h"
+#include "restartwatch.h"
 
 #define CONSOLE			"pgbouncer"
 
@@ -95,6 +96,19 @@ CommandFor(PGconn *conn, const char *command, const PauseTarget *target)
 	return psprintf("%s %s", command, name != NULL ? name : "\"\"");
 }
 
+/* Does the pooler still answer us? */
+static bool
+IsAlive(const Pooler *pooler)
+{
+	PGresult   *res = PQexec(pooler->control, "SHOW VERSION");
+	bool		alive = PQresultStatus(res) == PGRES_TUPLES_OK;
+
+	if (!alive)
+		pg_log_error("pooler \"%s\" does not answer any more: %s", pooler->name, Complaint(pooler->control));
+	PQclear(res);
+	return alive;
+}
+
 /* Connect for each PAUSE that is going to be sent. */
 static bool
 PreparePauses(Restart *restart)
@@ -104,7 +118,8 @@ PreparePauses(Restart *restart)
 		Pooler	   *pooler = &restart->poolers[i];
 
 		/* the checkpoints may have taken longer than the pooler bears silence */
-		PQclear(ShowOf(pooler, "SHOW VERSION"));
+		if (!IsAlive(pooler))
+			return false;
 		for (int j = 0; j < pooler->n_targets; j++)
 		{
 			PauseTarget *target = &pooler->targets[j];
@@ -212,6 +227,7 @@ PausePoolers(Restart *restart)
 	}
 	if (!PreparePauses(restart))
 		return false;
+	TellWatch(WATCH_PAUSING);
 	restart->pause_at = NowMs();
 	until = restart->pause_at + restart->drain_timeout;
 	if (restart->max_pause > 0)
@@ -227,7 +243,10 @@ PausePoolers(Restart *restart)
 	return WaitForPauses(restart, until);
 }
 
-/* RESUME, over that connection.  Returns false, after a message, if it is refused. */
+/*
+ * RESUME, over that connection.  Returns false, after a message, if it is refused.  If the pooler
+ * may not have begun to pause, it is given time to.
+ */
 static bool
 Resume(const Pooler *pooler, PGconn *conn, const PauseTarget *target, bool maybe_not_paused)
 {
@@ -272,24 +291,26 @@ ResumePoolers(Restart *restart, bool reconnect)
 
 			if (target->sent && reconnect)
 				PQclear(PQexec(pooler->control, CommandFor(pooler->control, "RECONNECT", target)));
-			if (target->sent && !Resume(pooler, pooler->control, target, !target->paused))
-				ok = false;
+			if (target->sent && Resume(pooler, pooler->control, target, !target->paused))
+				target->sent = false;
 			/* one that still waits would wait forever */
 			PQfinish(target->conn);
 			target->conn = NULL;
+			ok &= !target->sent;
 		}
 	}
-	if (restart->pause_at > 0)
+	/* it may be a second time */
+	if (restart->pause_at > 0 && restart->paused == 0)
 		restart->paused = NowMs() - restart->pause_at;
 	return ok;
 }
 
 /*
- * The same for one pooler, by somebody who shares no connection with us.  Nobody knows then how
+ * The same for one pooler, by somebody who shares no connection with us, and does not know how
  * far we have come.
  */
 bool
-ResumeAnew(const Pooler *pooler, bool maybe_not_paused)
+ResumeAnew(const Pooler *pooler)
 {
 	const char *databases;
 	PGconn	   *conn = ConnectToConsole(pooler->conninfo, &databases);
@@ -298,7 +319,7 @@ ResumeAnew(const Pooler *pooler, bool maybe_not_paused)
 	if (!ok)
 		pg_log_error("could not connect to the pooler \"%s\": %s", pooler->name, Complaint(conn));
 	for (int j = 0; ok && j < pooler->n_targets; j++)
-		ok = Resume(pooler, conn, &pooler->targets[j], maybe_not_paused);
+		ok = Resume(pooler, conn, &pooler->targets[j], true);
 	PQfinish(conn);
 	return ok;
 }

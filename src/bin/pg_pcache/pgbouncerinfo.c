@@ -107,49 +107,75 @@ IsTarget(const Pooler *pooler, const char *database)
 	return false;
 }
 
-/* Choose what to pause.  Without another server, that is the pooler as a whole. */
+/* The databases that the user has named. */
 static void
-ChooseTargets(const Restart *restart, Pooler *pooler, const char *databases)
+AddNamedTargets(Pooler *pooler, const char *names)
 {
-	PGresult   *res = ShowOf(pooler, "SHOW DATABASES");
+	char	   *list = pg_strdup(names);
+	char	   *rest = NULL;
+
+	for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest))
+		AddTarget(pooler, name);
+	pg_free(list);
+}
+
+/* Those that lead to the server.  Returns how many do not. */
+static int
+FindTargets(const Restart *restart, Pooler *pooler, const PGresult *databases)
+{
 	const char *host = PQhost(pooler->control);
 	bool		is_here = host == NULL || host[0] == '/' || IsThisHost(host);
 	int			others = 0;
 
-	for (int i = 0; i < PQntuples(res); i++)
+	for (int i = 0; i < PQntuples(databases); i++)
 	{
-		const char *name = ColumnOf(res, i, "name");
-		const char *paused = ColumnOf(res, i, "paused");
-		char	   *list = databases != NULL ? psprintf(",%s,", databases) : NULL;
-		bool		ours;
+		const char *name = ColumnOf(databases, i, "name");
 
 		if (name == NULL || strcmp(name, CONSOLE) == 0)
 			continue;
-		ours = list != NULL ? strstr(list, psprintf(",%s,", name)) != NULL :
-			LeadsToServer(restart, is_here, ColumnOf(res, i, "host"), ColumnOf(res, i, "port"));
-		if (!ours)
-			others++;
-		else if (paused != NULL && strcmp(paused, "0") != 0)
-		{
-			pg_log_error("database \"%s\" of pooler \"%s\" is paused already", name, pooler->name);
-			pg_log_error_hint("Somebody else may be at work.  If not, run RESUME there.");
-			exit(EXIT_ERROR);
-		}
-		else
+		if (LeadsToServer(restart, is_here, ColumnOf(databases, i, "host"), ColumnOf(databases, i, "port")))
 			AddTarget(pooler, name);
+		else
+			others++;
 	}
-	PQclear(res);
-	if (pooler->n_targets == 0 && (others > 0 || databases != NULL))
+	return others;
+}
+
+/* Choose what to pause.  Without another server, that is the pooler as a whole. */
+static void
+ChooseTargets(const Restart *restart, Pooler *pooler, const char *names)
+{
+	PGresult   *res = ShowOf(pooler, "SHOW DATABASES");
+	int			others = 0;
+
+	if (names != NULL)
+		AddNamedTargets(pooler, names);
+	else
+		others = FindTargets(restart, pooler, res);
+	if (pooler->n_targets == 0 && (others > 0 || names != NULL))
 	{
 		pg_log_error("no database of pooler \"%s\" leads to the server on port %s",
 					 pooler->name, PQport(restart->conn));
 		pg_log_error_hint("If one does by another address, name it: --pgbouncer='... dbname=NAME,...'");
 		exit(EXIT_ERROR);
 	}
-	if (others > 0)
-		return;
-	pooler->n_targets = 0;
-	AddTarget(pooler, NULL);
+	if (names == NULL && others == 0)
+	{
+		pooler->n_targets = 0;
+		AddTarget(pooler, NULL);
+	}
+	for (int i = 0; i < PQntuples(res); i++)
+	{
+		const char *name = ColumnOf(res, i, "name");
+		const char *paused = ColumnOf(res, i, "paused");
+
+		if (name == NULL || paused == NULL || strcmp(paused, "0") == 0 || !IsTarget(pooler, name))
+			continue;
+		pg_log_error("database \"%s\" of pooler \"%s\" is paused already", name, pooler->name);
+		pg_log_error_hint("Somebody else may be at work.  If not, run RESUME there.");
+		exit(EXIT_ERROR);
+	}
+	PQclear(res);
 }
 
 /* Warn of what makes clients wait, or fail, although all goes well. */
@@ -190,8 +216,8 @@ TellConfiguration(Restart *restart, Pooler *pooler)
 		if (database != NULL && mode != NULL && strcmp(mode, "session") == 0 &&
 			active != NULL && atoi(active) > 0 && IsTarget(pooler, database))
 			WarnOf(restart, _("A pool that shares sessions by transaction can be paused between transactions."),
-				   _("pooler \"%s\" waits until %s sessions of database \"%s\" disconnect, because its mode is \"session\""),
-				   pooler->name, active, database);
+				   _("pooler \"%s\" waits until the clients of database \"%s\" disconnect (%s now), because its mode is \"session\""),
+				   pooler->name, database, active);
 	}
 	PQclear(res);
 }

@@ -20,6 +20,7 @@
 #include "postgres_fe.h"
 
 #include <limits.h>
+#include <math.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -171,6 +172,7 @@ Check(Restart *restart)
 		pg_log_error_hint("Start it with pg_ctl, or as it is usually started.");
 		exit(EXIT_ERROR);
 	}
+	HoldServer(&restart->server);
 	ConnectToServer(restart);
 	GatherFacts(restart);
 	if (options->verb == VERB_RESTART)
@@ -292,6 +294,8 @@ WaitForAnswer(Restart *restart, StartedServer *started)
 		if (NowMs() > until)
 		{
 			pg_log_error("the server does not answer within %.0f s", server->timeout / 1000);
+			if (started->pid != 0)
+				pg_log_error_detail("It is still starting, with PID %d.", started->pid);
 			return false;
 		}
 		pg_usleep(LOOK_USEC);
@@ -308,7 +312,7 @@ CommandChangedNothing(const Restart *restart, StartedServer *started)
 	while (!HasStopped(server))
 	{
 		LookAtServer(server, started);
-		if (started->child == 0 && started->child_status != 0)
+		if (started->child == 0 && started->child_status != 0 && !HasStopped(server))
 		{
 			pg_log_error("command \"%s\" failed: %s", server->command, wait_result_to_str(started->child_status));
 			return true;
@@ -321,6 +325,23 @@ CommandChangedNothing(const Restart *restart, StartedServer *started)
 		pg_usleep(LOOK_USEC);
 	}
 	return false;
+}
+
+/*
+ * The server does not stop in time, for example because a standby does not answer.  It will,
+ * and has to be started then.
+ */
+static void
+WaitLonger(Restart *restart)
+{
+	const RestartServer *server = &restart->server;
+
+	pg_log_error("the server does not stop within %.0f s, and is started as soon as it has", server->timeout / 1000);
+	pg_log_error_hint("To end it at once, run \"pg_ctl stop -m immediate\" in another terminal.");
+	ShowLogEnd(server);
+	if (!restart->stay_paused)
+		(void) ResumePoolers(restart, false);
+	(void) WaitStopped(server, INFINITY);
 }
 
 /*
@@ -346,10 +367,7 @@ StopAndStart(Restart *restart)
 	{
 		StopServer(server);
 		if (!WaitStopped(server, NowMs() + server->timeout))
-		{
-			pg_log_error("the server does not stop within %.0f s", server->timeout / 1000);
-			return EXIT_DOWN;
-		}
+			WaitLonger(restart);
 	}
 	restart->phases[PHASE_STOP] = NowMs() - restart->stop_at;
 	ProgressOf(restart, _("start"));
@@ -384,7 +402,8 @@ Resume(Restart *restart, int status)
 		return EndWatch(true);
 	}
 	ok = EndWatch(ResumePoolers(restart, reconnect && status == 0));
-	restart->phases[PHASE_RESUME] = NowMs() - begin;
+	if (restart->n_poolers > 0)
+		restart->phases[PHASE_RESUME] = NowMs() - begin;
 	if (ok)
 		return true;
 	pg_log_error("a pooler may still be paused");

@@ -153,6 +153,7 @@ extern void ConnectToServer(Restart *restart);
 extern void GatherFacts(Restart *restart);
 
 /* restartplan.c */
+extern void HoldServer(RestartServer *server);
 extern void PlanRestart(Restart *restart);
 extern double EstimateOutage(const Restart *restart);
 
@@ -163,7 +164,7 @@ extern bool Checkpoint(Restart *restart);
 extern void ConnectToPoolers(Restart *restart);
 extern bool PausePoolers(Restart *restart);
 extern bool ResumePoolers(Restart *restart, bool reconnect);
-extern bool ResumeAnew(const Pooler *pooler, bool maybe_not_paused);
+extern bool ResumeAnew(const Pooler *pooler);
 
 /* restartwait.c */
 extern void StopServer(const RestartServer *server);

@@ -76,7 +76,7 @@ ConnectToServer(Restart *restart)
 	exit(EXIT_ERROR);
 }
 
-/* Without a backup, its end is lost, and with it hours of work. */
+/* A backup that is ended has to begin anew, which may be hours of work. */
 static void
 RefuseBackups(Restart *restart)
 {
@@ -101,7 +101,7 @@ RefuseBackups(Restart *restart)
 	exit(EXIT_ERROR);
 }
 
-/* Who has been in a transaction for long, and is not of a pooler that will be paused? */
+/* Who has been in a transaction for long?  A pooler waits for its own, and the stop for none. */
 static void
 TellTransactions(Restart *restart)
 {

@@ -306,6 +306,18 @@ HasHugePages(int pid)
 }
 
 /*
+ * Hold on to the process, whose PID may be that of another one once it has ended.  Where the
+ * kernel or a sandbox does not have that, the PID has to do.
+ */
+void
+HoldServer(RestartServer *server)
+{
+	server->pidfd = syscall(SYS_pidfd_open, server->pid, 0);
+	if (server->pidfd < 0 && errno == ESRCH)
+		pg_fatal("the server with PID %d has just ended", server->pid);
+}
+
+/*
  * Find out all that is needed to restart the server, so that nothing can be in the way once
  * it is down.  Gives up if something is.
  */

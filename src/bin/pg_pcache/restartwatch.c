@@ -19,6 +19,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@
 
 /* How often to look at the server, and to try again with a pooler. */
 #define LOOK_USEC		2000L
-#define RETRY_USEC		100000L
+#define RETRY_USEC		1000000L
 
 static pid_t watch_pid = 0;
 static int	watch_fd = -1;
@@ -67,8 +68,8 @@ FinishRestart(const RestartServer *server, char state)
 	{
 		/* it may not have got the signal */
 		StopServer(server);
-		if (!WaitStopped(server, until))
-			return false;
+		/* there is no way back, and nobody else who would start it */
+		(void) WaitStopped(server, INFINITY);
 		started.child = LaunchServer(server);
 		until = NowMs() + server->timeout;
 	}
@@ -87,14 +88,14 @@ FinishRestart(const RestartServer *server, char state)
 
 /* Resume all poolers, and try again until it has worked or has taken too long. */
 static bool
-ResumeAll(const Restart *restart, bool maybe_not_paused)
+ResumeAll(const Restart *restart)
 {
 	double		until = NowMs() + restart->server.timeout;
 	bool		all = true;
 
 	for (int i = 0; i < restart->n_poolers; i++)
 	{
-		while (!ResumeAnew(&restart->poolers[i], maybe_not_paused))
+		while (!ResumeAnew(&restart->poolers[i]))
 		{
 			if (NowMs() > until)
 			{
@@ -111,7 +112,7 @@ ResumeAll(const Restart *restart, bool maybe_not_paused)
 pg_noreturn static void
 Watch(const Restart *restart, int fd)
 {
-	char		state = WATCH_PAUSING;
+	char		state = WATCH_NOTHING;
 	char		told;
 	ssize_t		n;
 	bool		runs;
@@ -121,18 +122,18 @@ Watch(const Restart *restart, int fd)
 		if (n == 1)
 			state = told;
 	}
-	if (state == WATCH_DONE)
+	if (state == WATCH_DONE || state == WATCH_NOTHING)
 		_exit(0);
 	/* to resume is all that we were asked for */
 	if (state == WATCH_RESUME)
-		_exit(ResumeAll(restart, true) ? 0 : 1);
+		_exit(ResumeAll(restart) ? 0 : 1);
 	pg_log_warning("%s has ended before the restart was done, so it is finished without it", "pg_pcache");
 	runs = state == WATCH_PAUSING || FinishRestart(&restart->server, state);
 	if (!runs)
 		pg_log_error("the server does not run");
 	if (!runs && restart->stay_paused)
 		_exit(1);
-	if (restart->n_poolers > 0 && ResumeAll(restart, true))
+	if (restart->n_poolers > 0 && ResumeAll(restart))
 		pg_log_info("the poolers were resumed");
 	_exit(runs ? 0 : 1);
 }

@@ -12,7 +12,8 @@
 #ifndef RESTARTWATCH_H
 #define RESTARTWATCH_H
 
-#define WATCH_PAUSING	'P'		/* or before that: the server runs */
+#define WATCH_NOTHING	'N'		/* has been done */
+#define WATCH_PAUSING	'P'		/* PAUSE is about to be sent */
 #define WATCH_STOPPING	'S'		/* it is about to be told to stop */
 #define WATCH_STARTING	'L'		/* whoever starts it has been begun */
 #define WATCH_RESUME	'R'		/* only the poolers are left */

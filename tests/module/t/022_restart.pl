@@ -208,7 +208,7 @@ restart('--drain-timeout=300ms', conninfo($pooled), conninfo($session));
 is($json->{rc}, 1, 'a session that does not end: not restarted');
 is(server_pid(), $pid, '... and the server goes on');
 like($json->{stderr}, qr/could not pause within 0\.3 s.*keep pooler .* from being paused.*PID \d+: user/s, '... and who keeps it is named');
-like($json->{stderr}, qr/waits until 1 sessions of database "postgres" disconnect/, '... of which it had warned');
+like($json->{stderr}, qr/waits until the clients of database "postgres" disconnect \(1 now\)/, '... of which it had warned');
 like(bouncer_log($session, $offset), qr/PAUSE.*RESUME/s, '... and its pooler was resumed');
 like(bouncer_log($pooled, $other), qr/PAUSE.*RESUME/s, '... as was the other');
 
@@ -258,7 +258,8 @@ is(server_pid(), $pid, '... and the server goes on');
 ok(end_client($client), '... as does the session');
 end_load($waiting);
 
-# A stop waits for a receiver of WAL that does not answer: until then, we get a signal.
+# A stop waits for a receiver of WAL that does not answer: until then, we get a signal, or
+# our patience ends, which a pattern of what we say tells.
 sub held_restart
 {
 	my ($signal, @options) = @_;
@@ -270,8 +271,14 @@ sub held_restart
 	$receiver->signal('STOP');
 	my $tool = start_restart(@options);
 	$node->wait_for_log(qr/received fast shutdown request/, $log);
-	$tool->{process}->signal($signal);
-	eval { $tool->{process}->finish } if $signal eq 'KILL';
+	if (ref $signal)
+	{
+		IPC::Run::pump $tool->{process} until $tool->{err} =~ $signal || !$tool->{process}->pumpable;
+	}
+	else
+	{
+		$tool->{process}->signal($signal);
+	}
 	$receiver->signal('KILL');
 	eval { $receiver->finish };
 	return ($tool, $log);
@@ -294,8 +301,34 @@ $node->_update_pid(1);
 load_goes_on($held, '... and resumes the poolers:');
 is(end_load($held), '', '... and no transaction has failed');
 
+{
+	local $ENV{PGCTLTIMEOUT} = 1;
+	$offset = bouncer_offset($pooled);
+	($tool, $log) = held_restart(qr/is started as soon as it has/, conninfo($pooled));
+	like(bouncer_log($pooled, $offset), qr/PAUSE.*RESUME/s, 'a stop that takes too long: the pooler is resumed meanwhile');
+	is(end_restart($tool), 0, '... and the server is started when it has stopped');
+	$node->_update_pid(1);
+	isnt(server_pid(), $pid, '... and it is another server');
+}
+
 # --------------------------------------------------------- a command
-restarted('a command', "--command=pg_ctl -D '" . $node->data_dir . "' -l '" . $node->logfile . "' -w restart", conninfo($pooled));
+my $go = PostgreSQL::Test::Utils::tempdir() . '/go';
+my $again = "pg_ctl -D '" . $node->data_dir . "' -l '" . $node->logfile . "' -w restart";
+$held = start_load($pooled, '-S');
+$offset = bouncer_offset($pooled);
+$killed = start_restart(conninfo($pooled), "--command=touch $go.begun; while [ ! -e $go ]; do sleep 0.02; done; $again >/dev/null 2>&1");
+wait_for_bouncer($pooled, qr/PAUSE command issued/, $offset);
+select undef, undef, undef, 0.01 until -e "$go.begun";
+$log = log_offset($node);
+$killed->{process}->signal('KILL');
+append_to_file($go, '');
+is(end_restart($killed), -9, 'killed while a command restarts the server');
+$node->wait_for_log(qr/database system is ready to accept connections/, $log);
+wait_for_bouncer($pooled, qr/RESUME command issued/, $offset);
+$node->_update_pid(1);
+load_goes_on($held, '... and the watchdog resumes the poolers:');
+is(end_load($held), '', '... and no transaction has failed');
+restarted('a command', "--command=$again", conninfo($pooled));
 $held = start_load($pooled, '-S');
 $offset = bouncer_offset($pooled);
 restart('--command=exit 7', conninfo($pooled));
@@ -335,15 +368,25 @@ console($pooled, 'RESUME');
 is($node->safe_psql('postgres', 'SELECT 1'), 1, '... until somebody resumes it');
 
 # --------------------------------------------------------- a pooler of several servers
-my $several = start_pgbouncer('several', [ here => $node, away => 'host=127.0.0.1 port=1' ], pool_mode => 'transaction');
+my $several = start_pgbouncer('several', [ here => $node, away => 'host=127.0.0.1 port=1', there => $node ], pool_mode => 'transaction');
 restarted('a pooler of several servers', conninfo($several));
 like(bouncer_log($several), qr/PAUSE 'here' command issued/, '... and only our database was paused');
-unlike(bouncer_log($several), qr/PAUSE command|PAUSE 'away'/, '... and no other');
+like(bouncer_log($several), qr/PAUSE 'there' command issued/, '... and the other one');
+unlike(bouncer_log($several), qr/PAUSE command|PAUSE 'away'/, '... and that of no other server');
+$offset = bouncer_offset($several);
+restarted('a pooler whose database is named', conninfo($several, 'dbname=there'));
+like(bouncer_log($several, $offset), qr/PAUSE 'there'.*RESUME 'there'/s, '... which is paused');
+unlike(bouncer_log($several, $offset), qr/PAUSE 'here'/, '... and no other');
+restart(conninfo($several, 'dbname=there,nowhere'));
+is($json->{rc}, 1, 'a database that the pooler does not have: refused');
+like($json->{stderr}, qr/no such database: nowhere/, '... for that reason');
+like((split /PAUSE 'there' command issued/, bouncer_log($several))[-1], qr/RESUME 'there'/, '... and the other one was resumed');
 console($several, 'PAUSE here');
 restart(conninfo($several));
 is($json->{rc}, 1, 'a database that is paused already: refused');
 like($json->{stderr}, qr/is paused already/, '... for that reason');
 unlike((split /PAUSE 'here' command issued/, bouncer_log($several))[-1], qr/RESUME/, '... and stays paused');
+console($several, 'RESUME here');
 
 # --------------------------------------------------------- a standby
 my $standby = PostgreSQL::Test::Cluster->new('standby');
