@@ -199,15 +199,16 @@ TakesTooLong(const Restart *restart, double waited)
 static int
 Undo(Restart *restart, const char *why)
 {
-	bool		ok = ResumePoolers(restart, false);
+	bool		ok = EndWatch(ResumePoolers(restart, false));
 
-	if (!EndWatch(ok))
-	{
-		pg_log_error("a pooler may still be paused");
-		pg_log_error_hint("Connect to its console, and run RESUME.");
-	}
 	if (why != NULL)
 		pg_log_error("%s", why);
+	if (!ok)
+	{
+		pg_log_error("the server was not restarted, but a pooler may still be paused");
+		pg_log_error_hint("Connect to its console, and run RESUME.");
+		return EXIT_DOWN;
+	}
 	pg_log_info("the server was not restarted, and nothing has changed");
 	return EXIT_ERROR;
 }
