@@ -36,6 +36,11 @@ static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 static volatile sig_atomic_t child_pid = 0;
 
+/* What root does for the child; and in the child, the process that does it, and how to ask it. */
+static const char *root_command = NULL;
+static pid_t root_pid = 0;
+static int	root_fd = -1;
+
 static void
 PassOn(SIGNAL_ARGS)
 {
@@ -112,6 +117,60 @@ BecomeOwner(const DebianCluster *cluster)
 		pg_fatal("could not change directory to \"%s\": %m", "/");
 }
 
+/*
+ * Fork a process that stays root, and does nothing but to run root's command once it is asked
+ * to.  It has a session of its own, so that it goes on when we are interrupted, and root's
+ * own standard error, so that nothing it starts keeps our pipe open.
+ */
+static void
+KeepRootCommand(int err)
+{
+	int			fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		pg_fatal("could not create pipe: %m");
+	root_pid = fork();
+	if (root_pid < 0)
+		pg_fatal("could not fork: %m");
+	if (root_pid == 0)
+	{
+		char		go;
+		ssize_t		len;
+
+		close(fds[1]);
+		if (setsid() < 0 || dup2(err, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0)
+			_exit(127);
+		while ((len = read(fds[0], &go, 1)) < 0 && errno == EINTR)
+			;
+		if (len != 1)
+			_exit(0);
+		CloseOnExec();
+		execl("/bin/sh", "sh", "-c", root_command, (char *) NULL);
+		_exit(127);
+	}
+	close(fds[0]);
+	root_fd = fds[1];
+}
+
+/* Have the next RunAsOwner() keep a process of root's for this command of root's. */
+void
+KeepForRoot(const char *command)
+{
+	root_command = command;
+}
+
+/*
+ * In what RunAsOwner() runs: have root's command run.  Returns its PID, which is that of a
+ * child, 0 if there is none, or -1 with errno.
+ */
+pid_t
+StartRootCommand(void)
+{
+	if (root_fd < 0)
+		return 0;
+	return write(root_fd, "", 1) == 1 ? root_pid : -1;
+}
+
 /* Write what the child has written.  Returns false once there is no more. */
 static bool
 Forward(int from, int to)
@@ -132,6 +191,7 @@ Forward(int from, int to)
 	return len > 0;
 }
 
+/* Until the child has closed both. */
 static void
 ForwardAll(int out, int err)
 {
@@ -167,7 +227,10 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 	int			status;
 	bool		to_terminal = isatty(STDOUT_FILENO);
 	pid_t		pid;
+	int			own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 
+	if (own_err < 0)
+		pg_fatal("could not duplicate a file descriptor: %m");
 	if (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)
 		pg_fatal("could not create pipe: %m");
 	fflush(NULL);
@@ -184,9 +247,12 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 			_exit(EXIT_ERROR);
 		if (to_terminal)
 			setvbuf(stdout, NULL, PG_IOLBF, 0);
+		if (root_command != NULL)
+			KeepRootCommand(own_err);
 		BecomeOwner(cluster);
 		exit(run(arg));
 	}
+	close(own_err);
 	close(out[1]);
 	close(err[1]);
 	ForwardAll(out[0], err[0]);

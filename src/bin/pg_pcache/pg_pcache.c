@@ -160,5 +160,7 @@ main(int argc, char *argv[])
 						  "--cluster", progname);
 		exit(EXIT_ERROR);
 	}
+	if (options.command != NULL)
+		KeepForRoot(options.command);
 	return RunAsOwner(&cluster, RunVerb, &options);
 }

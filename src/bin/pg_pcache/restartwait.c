@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "common/logging.h"
+#include "debian.h"
 #include "restart.h"
 #include "utils/pidfile.h"
 
@@ -156,14 +157,20 @@ LaunchServer(const RestartServer *server)
 	return Max(pid, 0);
 }
 
-/* Run the user's command, which goes on if we end.  Returns its PID, or 0 after a message. */
+/*
+ * Run the user's command, which goes on if we end.  If root has given it, root runs it.
+ * Returns its PID, or 0 after a message.
+ */
 pid_t
 RunCommand(const RestartServer *server)
 {
-	pid_t		pid;
+	pid_t		pid = StartRootCommand();
 
+	if (pid > 0)
+		return pid;
 	fflush(NULL);
-	pid = fork();
+	if (pid == 0)
+		pid = fork();
 	if (pid < 0)
 		pg_log_error("could not execute command \"%s\": %m", server->command);
 	if (pid == 0)

@@ -157,7 +157,7 @@ ApplyMount(const SetupPlan *plan, Done *done)
  * back.  A server that is not the unit's is left to whoever has started it.
  */
 static bool
-Restart(PCacheOptions *options, Done *done, bool *restarted)
+RestartUnit(PCacheOptions *options, Done *done, bool *restarted)
 {
 	SetupFacts *facts = done->facts;
 	SetupFacts	before = *facts;
@@ -211,7 +211,7 @@ ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, boo
 		}
 		Text(_("wrote %s/%s/%s\n"), facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
 	}
-	if (plan->restart && !options->no_restart && !Restart(options, &done, restarted))
+	if (plan->restart && !options->no_restart && !RestartUnit(options, &done, restarted))
 		return false;
 	if (done.units_fd >= 0)
 		close(done.units_fd);
