@@ -19,27 +19,12 @@
  */
 #include "postgres_fe.h"
 
-#include <limits.h>
-#include <math.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/logging.h"
 #include "restart.h"
 #include "restartwatch.h"
-
-#define DEFAULT_DRAIN_MS	5000.0
-#define DEFAULT_DIRTY_LIMIT	(UINT64CONST(64) * 1024 * 1024 / BLCKSZ)
-
-/* As pg_ctl does. */
-#define DEFAULT_TIMEOUT_MS	60000.0
-
-/* How often to look whether the server is back. */
-#define LOOK_USEC			1000L
-
-/* A server that is ready answers within that time, or not at all. */
-#define ANSWER_MS			2000.0
 
 double
 NowMs(void)
@@ -78,64 +63,6 @@ WarnOf(Restart *restart, const char *hint, const char *fmt,...)
 	if (hint != NULL)
 		pg_log_warning_hint("%s", hint);
 	simple_string_list_append(&restart->warnings, text);
-}
-
-/* A time with a unit, or in seconds, in milliseconds. */
-static double
-ParseTime(const char *value, const char *option)
-{
-	static const struct
-	{
-		const char *name;
-		double		factor;
-	}			units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"min", 60000}};
-	char	   *end;
-	double		number = strtod(value, &end);
-
-	while (*end == ' ')
-		end++;
-	for (int i = 0; i < lengthof(units); i++)
-	{
-		/* strtod() takes a sign, "inf" and "nan" as well */
-		if (value[0] >= '0' && value[0] <= '9' && strcmp(end, units[i].name) == 0 &&
-			number > 0 && number * units[i].factor <= INT_MAX)
-			return number * units[i].factor;
-	}
-	pg_log_error("invalid value \"%s\" for option %s", value, option);
-	pg_log_error_hint("Valid units for this parameter are \"ms\", \"s\", and \"min\".");
-	exit(EXIT_ERROR);
-}
-
-/* What the options say. */
-static void
-ReadOptions(Restart *restart)
-{
-	const PCacheOptions *options = restart->options;
-	const char *timeout = getenv("PGCTLTIMEOUT");
-
-	restart->dirty_limit = options->dirty_limit == NULL ? DEFAULT_DIRTY_LIMIT :
-		ParseSize(options->dirty_limit, "--dirty-limit");
-	restart->drain_timeout = options->drain_timeout == NULL ? DEFAULT_DRAIN_MS :
-		ParseTime(options->drain_timeout, "--drain-timeout");
-	if (options->max_pause != NULL)
-		restart->max_pause = ParseTime(options->max_pause, "--max-pause");
-	if (options->on_failure != NULL && strcmp(options->on_failure, "pause") == 0)
-		restart->stay_paused = true;
-	else if (options->on_failure != NULL && strcmp(options->on_failure, "resume") != 0)
-	{
-		pg_log_error("invalid value \"%s\" for option %s", options->on_failure, "--on-failure");
-		pg_log_error_hint("Valid values are \"resume\" and \"pause\".");
-		exit(EXIT_ERROR);
-	}
-	if (options->command != NULL && options->command[0] == '\0')
-		pg_fatal("option %s needs a command", "--command");
-	restart->server.timeout = timeout == NULL ? DEFAULT_TIMEOUT_MS : ParseTime(timeout, "PGCTLTIMEOUT");
-	for (SimpleStringListCell *cell = options->pgbouncers.head; cell != NULL; cell = cell->next)
-		restart->n_poolers++;
-	restart->poolers = pg_malloc0_array(Pooler, restart->n_poolers + 1);
-	restart->n_poolers = 0;
-	for (SimpleStringListCell *cell = options->pgbouncers.head; cell != NULL; cell = cell->next)
-		restart->poolers[restart->n_poolers++].conninfo = cell->val;
 }
 
 /* A start that loses the cache is for those who said so, unless there is none to lose. */
@@ -213,182 +140,6 @@ Undo(Restart *restart, const char *why)
 	return EXIT_ERROR;
 }
 
-/* Does the new server answer? */
-static bool
-Answers(Restart *restart)
-{
-	const char *keywords[] = {"host", "port", "user", "password", "dbname", "connect_timeout", "fallback_application_name", NULL};
-	ConnParams	params = restart->params;
-	const char *values[8];
-	PGconn	   *conn;
-	PGresult   *res;
-	bool		ok;
-
-	if (restart->options->port == NULL && restart->options->host == NULL)
-	{
-		params.pghost = params.pgport = NULL;
-		FindServer(restart->options, &params);
-	}
-	values[0] = params.pghost;
-	values[1] = params.pgport;
-	values[2] = params.pguser;
-	values[3] = restart->password;
-	values[4] = params.dbname;
-	values[5] = "2";
-	values[6] = restart->options->progname;
-	values[7] = NULL;
-	conn = PQconnectdbParams(keywords, values, 1);
-	if (PQstatus(conn) != CONNECTION_OK)
-	{
-		PQfinish(conn);
-		return false;
-	}
-	res = PQexec(conn, "SELECT 1");
-	ok = PQresultStatus(res) == PGRES_TUPLES_OK;
-	PQclear(res);
-	if (!ok)
-	{
-		PQfinish(conn);
-		return false;
-	}
-	restart->conn = conn;
-	return true;
-}
-
-/* The child has ended: has the start failed?  A command may leave that to others. */
-static bool
-HasFailed(const Restart *restart, const StartedServer *started)
-{
-	if (started->child != 0 || started->pid != 0)
-		return false;
-	return restart->server.command == NULL || started->child_status != 0;
-}
-
-/*
- * Wait until the server answers.  Returns false, after a message, if it does not come up.  The
- * connection to the new server takes the place of that to the old one.
- */
-static bool
-WaitForAnswer(Restart *restart, StartedServer *started)
-{
-	const RestartServer *server = &restart->server;
-	double		until = NowMs() + server->timeout;
-	double		ready_at = 0;
-
-	for (;;)
-	{
-		LookAtServer(server, started);
-		if (started->accepts && ready_at == 0)
-			ready_at = NowMs();
-		if (started->accepts && Answers(restart))
-			return true;
-		if (ready_at > 0 && NowMs() > ready_at + ANSWER_MS)
-		{
-			WarnOf(restart, NULL, _("the server accepts connections, but none from %s"), restart->options->progname);
-			return true;
-		}
-		if (HasFailed(restart, started))
-		{
-			pg_log_error("the server has not started: %s", wait_result_to_str(started->child_status));
-			return false;
-		}
-		if (NowMs() > until)
-		{
-			pg_log_error("the server does not answer within %.0f s", server->timeout / 1000);
-			if (started->pid != 0)
-				pg_log_error_detail("It is still starting, with PID %d.", started->pid);
-			return false;
-		}
-		pg_usleep(LOOK_USEC);
-	}
-}
-
-/* Has a command that restarts the server failed before it has stopped it? */
-static bool
-CommandChangedNothing(const Restart *restart, StartedServer *started)
-{
-	const RestartServer *server = &restart->server;
-	double		until = NowMs() + server->timeout;
-
-	while (!HasStopped(server))
-	{
-		LookAtServer(server, started);
-		if (started->child == 0 && started->child_status != 0 && !HasStopped(server))
-		{
-			pg_log_error("command \"%s\" failed: %s", server->command, wait_result_to_str(started->child_status));
-			return true;
-		}
-		if (NowMs() > until)
-		{
-			pg_log_error("command \"%s\" has not stopped the server within %.0f s", server->command, server->timeout / 1000);
-			return true;
-		}
-		pg_usleep(LOOK_USEC);
-	}
-	return false;
-}
-
-/*
- * The server does not stop in time, for example because a standby does not answer.  It will,
- * and has to be started then.
- */
-static void
-WaitLonger(Restart *restart)
-{
-	const RestartServer *server = &restart->server;
-
-	pg_log_error("the server does not stop within %.0f s, and is started as soon as it has", server->timeout / 1000);
-	pg_log_error_hint("To end it at once, run \"pg_ctl stop -m immediate\" in another terminal.");
-	ShowLogEnd(server);
-	if (!restart->stay_paused)
-		(void) ResumePoolers(restart, false);
-	(void) WaitStopped(server, INFINITY);
-}
-
-/*
- * Stop the server, and start it.  Returns 0 if it answers, or an exit status, after a message:
- * EXIT_ERROR if it still is the same server.
- */
-static int
-StopAndStart(Restart *restart)
-{
-	const RestartServer *server = &restart->server;
-	StartedServer started = {0};
-
-	TellWatch(WATCH_STOPPING);
-	restart->stop_at = NowMs();
-	if (server->command != NULL)
-	{
-		started.child = RunCommand(server);
-		TellWatch(WATCH_STARTING);
-		if (started.child == 0 || CommandChangedNothing(restart, &started))
-			return EXIT_ERROR;
-	}
-	else
-	{
-		StopServer(server);
-		if (!WaitStopped(server, NowMs() + server->timeout))
-			WaitLonger(restart);
-	}
-	restart->phases[PHASE_STOP] = NowMs() - restart->stop_at;
-	ProgressOf(restart, _("start"));
-	if (server->command == NULL)
-	{
-		started.child = LaunchServer(server);
-		TellWatch(WATCH_STARTING);
-		if (started.child == 0)
-			return EXIT_DOWN;
-	}
-	if (!WaitForAnswer(restart, &started))
-		return EXIT_DOWN;
-	restart->outage = NowMs() - restart->stop_at;
-	restart->phases[PHASE_START] = restart->outage - restart->phases[PHASE_STOP];
-	restart->new_pid = started.pid;
-	/* clients go on before we wait for that */
-	restart->command_pid = server->command != NULL ? started.child : 0;
-	return 0;
-}
-
 /* The poolers' part of what comes after the stop. */
 static bool
 Resume(Restart *restart, int status)
@@ -450,7 +201,7 @@ DoRestart(const PCacheOptions *options)
 	double		begin;
 	int			status;
 
-	ReadOptions(&restart);
+	ReadRestartOptions(&restart);
 	Check(&restart);
 	if (options->dry_run)
 	{
@@ -500,7 +251,7 @@ DoPrepare(const PCacheOptions *options)
 	Restart		restart = {.options = options,.kept = -1};
 	double		begin;
 
-	ReadOptions(&restart);
+	ReadRestartOptions(&restart);
 	Check(&restart);
 	CatchSignals();
 	begin = NowMs();

@@ -137,6 +137,12 @@ extern double NowMs(void);
 extern void ProgressOf(const Restart *restart, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void WarnOf(Restart *restart, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);
 
+/* restartoptions.c */
+extern void ReadRestartOptions(Restart *restart);
+
+/* restartrun.c */
+extern int	StopAndStart(Restart *restart);
+
 /* restartquery.c */
 extern void CatchSignals(void);
 extern bool WasInterrupted(void);
@@ -153,8 +159,15 @@ extern void ConnectToServer(Restart *restart);
 extern void GatherFacts(Restart *restart);
 
 /* restartplan.c */
+extern char *ReadProc(int pid, const char *name, size_t *len);
 extern void HoldServer(RestartServer *server);
 extern void PlanRestart(Restart *restart);
+
+/* restartmanager.c */
+extern char *FirstLineOf(char *const argv[]);
+extern void RefuseManagers(const RestartServer *server);
+
+/* restartestimate.c */
 extern double EstimateOutage(const Restart *restart);
 
 /* restartpoint.c */

@@ -17,35 +17,18 @@
 #include "postgres_fe.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/logging.h"
-#include "common/string.h"
-#include "fe_utils/query_utils.h"
 #include "restart.h"
 
 /* What a process may have of each, at most. */
 #define MAX_PROC_SIZE	(2 * 1024 * 1024)
 
-/* How much memory is touched to see how fast it is. */
-#define PROBE_SIZE		(64 * 1024 * 1024)
-
-/*
- * What a start takes beside the memory, and what it touches of it: buffer headers, mapping
- * table and locks are not much more than that share of shared_buffers.
- */
-#define LAUNCH_MS		80.0
-#define LAUNCH_SHARE	0.03
-
-/* Patroni keeps this in the data directory. */
-#define PATRONI_FILE	"patroni.dynamic.json"
-
 /* The whole of a file in /proc, with a NUL behind it; NULL if it cannot be read. */
-static char *
+char *
 ReadProc(int pid, const char *name, size_t *len)
 {
 	char		path[64];
@@ -135,46 +118,6 @@ ProgramOf(int pid)
 	return pg_strdup(path);
 }
 
-/* Run a program, without a shell, and return the first line that it prints, or NULL. */
-static char *
-FirstLineOf(char *const argv[])
-{
-	int			fds[2];
-	pid_t		pid;
-	FILE	   *file;
-	char	   *line;
-	int			status;
-
-	fflush(NULL);
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		pg_fatal("could not create pipe: %m");
-	pid = fork();
-	if (pid < 0)
-		pg_fatal("could not fork: %m");
-	if (pid == 0)
-	{
-		int			null = open("/dev/null", O_RDWR);
-
-		if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0 ||
-			dup2(fds[1], STDOUT_FILENO) < 0)
-			_exit(127);
-		execvp(argv[0], argv);
-		_exit(127);
-	}
-	close(fds[1]);
-	file = fdopen(fds[0], "r");
-	if (file == NULL)
-		pg_fatal("could not open pipe: %m");
-	line = pg_get_line(file, NULL);
-	fclose(file);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (line == NULL || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		return NULL;
-	(void) pg_strip_crlf(line);
-	return line;
-}
-
 /* The version of that program, which must be one for the same data directory. */
 static void
 FindNextVersion(Restart *restart, const char *program)
@@ -189,72 +132,6 @@ FindNextVersion(Restart *restart, const char *program)
 	if (atoi(restart->version_then) != atoi(restart->version_now))
 		pg_fatal("\"%s\" is of version %s, and the server is of version %s",
 				 program, restart->version_then, restart->version_now);
-}
-
-/* The unit of systemd that the process belongs to, or NULL. */
-static char *
-UnitOf(int pid)
-{
-	size_t		len = 0;
-	char	   *groups = ReadProc(pid, "cgroup", &len);
-	char	   *rest = NULL;
-	char	   *unit = NULL;
-
-	if (groups == NULL || access("/run/systemd/system", F_OK) < 0)
-		return NULL;
-	for (char *line = strtok_r(groups, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
-	{
-		char	   *name = strrchr(line, '/');
-		size_t		n = name != NULL ? strlen(name) : 0;
-
-		/* of the hierarchy of version 2, or that of systemd beside version 1 */
-		if ((strncmp(line, "0::", 3) == 0 || strstr(line, ":name=systemd:") != NULL) &&
-			n > 9 && strcmp(name + n - 8, ".service") == 0)
-			unit = name + 1;
-	}
-	return unit;
-}
-
-/* Does systemd watch over the server?  A unit that it was only started from does not count. */
-static bool
-UnitOwns(const char *unit, int pid)
-{
-	char	   *argv[] = {"systemctl", "show", "--property=MainPID", "--value", "--", pg_strdup(unit), NULL};
-	char	   *line = FirstLineOf(argv);
-
-	if (line != NULL && atoi(line) > 0)
-		return atoi(line) == pid;
-	return strncmp(unit, "postgres", 8) == 0;
-}
-
-/* Give up if somebody would have to know that the server is restarted. */
-static void
-RefuseManagers(const RestartServer *server)
-{
-	char	   *unit = UnitOf(server->pid);
-	const char *manager = NULL;
-	const char *command = NULL;
-
-	if (server->pid == 1)
-	{
-		manager = _("it is the first process of a container, which ends with it");
-		command = "...";
-	}
-	else if (FileExists(server->pgdata, PATRONI_FILE))
-	{
-		manager = _("Patroni watches over it");
-		command = "patronictl restart CLUSTER MEMBER --force";
-	}
-	else if (unit != NULL && UnitOwns(unit, server->pid))
-	{
-		manager = psprintf(_("it belongs to unit \"%s\" of systemd"), unit);
-		command = psprintf("systemctl restart %s", unit);
-	}
-	if (manager == NULL)
-		return;
-	pg_log_error("the server cannot be restarted by %s itself: %s", "pg_pcache", manager);
-	pg_log_error_hint("Say how it is restarted: --command='%s'", command);
-	exit(EXIT_ERROR);
 }
 
 /* Where do its messages go before it has a logging collector, and what shows an error? */
@@ -354,43 +231,4 @@ PlanRestart(Restart *restart)
 	server->argv[0] = program;
 	FixDataDirectory(server, n);
 	server->envp = EnvironmentOf(server->pid);
-}
-
-/* How long does it take to touch memory, and to give it back?  Per byte. */
-static void
-ProbeMemory(double *touch, double *release)
-{
-	double		begin = NowMs();
-	double		touched;
-	char	   *memory = mmap(NULL, PROBE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	*touch = *release = 0;
-	if (memory == MAP_FAILED)
-		return;
-	for (size_t i = 0; i < PROBE_SIZE; i += 4096)
-		((volatile char *) memory)[i] = 1;
-	touched = NowMs();
-	munmap(memory, PROBE_SIZE);
-	*touch = (touched - begin) / PROBE_SIZE;
-	*release = (NowMs() - touched) / PROBE_SIZE;
-}
-
-/*
- * How long will clients wait, in milliseconds, beside the shutdown checkpoint?  This is what
- * the machine takes to give back the memory of the buffers, unless that is kept, and to make
- * that of their headers.
- */
-double
-EstimateOutage(const Restart *restart)
-{
-	PGresult   *res = executeQuery(restart->conn,
-								   "SELECT setting::pg_catalog.float8 * pg_catalog.current_setting('block_size')::pg_catalog.int8 "
-								   "FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'", false);
-	double		buffers = strtod(FirstValue(res), NULL);
-	double		touch;
-	double		release;
-
-	PQclear(res);
-	ProbeMemory(&touch, &release);
-	return LAUNCH_MS + buffers * LAUNCH_SHARE * touch + (restart->server.ends_whole ? 0 : buffers * release);
 }

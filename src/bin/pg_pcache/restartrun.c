@@ -1,0 +1,205 @@
+/*-------------------------------------------------------------------------
+ *
+ * restartrun.c
+ *	  Stop the server, and start it again until it answers.
+ *
+ * There is no way back from here on.  Whatever can be done so that a server runs in the end is
+ * done.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/bin/pg_pcache/restartrun.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "common/logging.h"
+#include "restart.h"
+#include "restartwatch.h"
+
+/* How often to look whether the server is back. */
+#define LOOK_USEC			1000L
+
+/* A server that is ready answers within that time, or not at all. */
+#define ANSWER_MS			2000.0
+
+/* Does the new server answer? */
+static bool
+Answers(Restart *restart)
+{
+	const char *keywords[] = {"host", "port", "user", "password", "dbname", "connect_timeout", "fallback_application_name", NULL};
+	ConnParams	params = restart->params;
+	const char *values[8];
+	PGconn	   *conn;
+	PGresult   *res;
+	bool		ok;
+
+	if (restart->options->port == NULL && restart->options->host == NULL)
+	{
+		params.pghost = params.pgport = NULL;
+		FindServer(restart->options, &params);
+	}
+	values[0] = params.pghost;
+	values[1] = params.pgport;
+	values[2] = params.pguser;
+	values[3] = restart->password;
+	values[4] = params.dbname;
+	values[5] = "2";
+	values[6] = restart->options->progname;
+	values[7] = NULL;
+	conn = PQconnectdbParams(keywords, values, 1);
+	if (PQstatus(conn) != CONNECTION_OK)
+	{
+		PQfinish(conn);
+		return false;
+	}
+	res = PQexec(conn, "SELECT 1");
+	ok = PQresultStatus(res) == PGRES_TUPLES_OK;
+	PQclear(res);
+	if (!ok)
+	{
+		PQfinish(conn);
+		return false;
+	}
+	restart->conn = conn;
+	return true;
+}
+
+/* The child has ended: has the start failed?  A command may leave that to others. */
+static bool
+HasFailed(const Restart *restart, const StartedServer *started)
+{
+	if (started->child != 0 || started->pid != 0)
+		return false;
+	return restart->server.command == NULL || started->child_status != 0;
+}
+
+/*
+ * Wait until the server answers.  Returns false, after a message, if it does not come up.  The
+ * connection to the new server takes the place of that to the old one.
+ */
+static bool
+WaitForAnswer(Restart *restart, StartedServer *started)
+{
+	const RestartServer *server = &restart->server;
+	double		until = NowMs() + server->timeout;
+	double		ready_at = 0;
+
+	for (;;)
+	{
+		LookAtServer(server, started);
+		if (started->accepts && ready_at == 0)
+			ready_at = NowMs();
+		if (started->accepts && Answers(restart))
+			return true;
+		if (ready_at > 0 && NowMs() > ready_at + ANSWER_MS)
+		{
+			WarnOf(restart, NULL, _("the server accepts connections, but none from %s"), restart->options->progname);
+			return true;
+		}
+		if (HasFailed(restart, started))
+		{
+			pg_log_error("the server has not started: %s", wait_result_to_str(started->child_status));
+			return false;
+		}
+		if (NowMs() > until)
+		{
+			pg_log_error("the server does not answer within %.0f s", server->timeout / 1000);
+			if (started->pid != 0)
+				pg_log_error_detail("It is still starting, with PID %d.", started->pid);
+			return false;
+		}
+		pg_usleep(LOOK_USEC);
+	}
+}
+
+/* Has a command that restarts the server failed before it has stopped it? */
+static bool
+CommandChangedNothing(const Restart *restart, StartedServer *started)
+{
+	const RestartServer *server = &restart->server;
+	double		until = NowMs() + server->timeout;
+
+	while (!HasStopped(server))
+	{
+		LookAtServer(server, started);
+		if (started->child == 0 && started->child_status != 0 && !HasStopped(server))
+		{
+			pg_log_error("command \"%s\" failed: %s", server->command, wait_result_to_str(started->child_status));
+			return true;
+		}
+		if (NowMs() > until)
+		{
+			pg_log_error("command \"%s\" has not stopped the server within %.0f s", server->command, server->timeout / 1000);
+			return true;
+		}
+		pg_usleep(LOOK_USEC);
+	}
+	return false;
+}
+
+/*
+ * The server does not stop in time, for example because a standby does not answer.  It will,
+ * and has to be started then.
+ */
+static void
+WaitLonger(Restart *restart)
+{
+	const RestartServer *server = &restart->server;
+
+	pg_log_error("the server does not stop within %.0f s, and is started as soon as it has", server->timeout / 1000);
+	pg_log_error_hint("To end it at once, run \"pg_ctl stop -m immediate\" in another terminal.");
+	ShowLogEnd(server);
+	if (!restart->stay_paused)
+		(void) ResumePoolers(restart, false);
+	(void) WaitStopped(server, INFINITY);
+}
+
+/*
+ * Stop the server, and start it.  Returns 0 if it answers, or an exit status, after a message:
+ * EXIT_ERROR if it still is the same server.
+ */
+int
+StopAndStart(Restart *restart)
+{
+	const RestartServer *server = &restart->server;
+	StartedServer started = {0};
+
+	TellWatch(WATCH_STOPPING);
+	restart->stop_at = NowMs();
+	if (server->command != NULL)
+	{
+		started.child = RunCommand(server);
+		TellWatch(WATCH_STARTING);
+		if (started.child == 0 || CommandChangedNothing(restart, &started))
+			return EXIT_ERROR;
+	}
+	else
+	{
+		StopServer(server);
+		if (!WaitStopped(server, NowMs() + server->timeout))
+			WaitLonger(restart);
+	}
+	restart->phases[PHASE_STOP] = NowMs() - restart->stop_at;
+	ProgressOf(restart, _("start"));
+	if (server->command == NULL)
+	{
+		started.child = LaunchServer(server);
+		TellWatch(WATCH_STARTING);
+		if (started.child == 0)
+			return EXIT_DOWN;
+	}
+	if (!WaitForAnswer(restart, &started))
+		return EXIT_DOWN;
+	restart->outage = NowMs() - restart->stop_at;
+	restart->phases[PHASE_START] = restart->outage - restart->phases[PHASE_STOP];
+	restart->new_pid = started.pid;
+	/* clients go on before we wait for that */
+	restart->command_pid = server->command != NULL ? started.child : 0;
+	return 0;
+}
