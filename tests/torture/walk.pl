@@ -12,7 +12,7 @@ walk.pl - random walks over what may happen to clusters with a persistent cache
 
   walk.pl --pg-bin DIR --vanilla DIR --work DIR --keep DIR --seed N --rounds N [--events LIST]
     [--known FILE] [--repeat N] [--shrink SECONDS] [--length N] [--seconds N]
-    [--server PG_CONFIG] [--whole DIR] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]] [--warming]
+    [--server PG_CONFIG] [--whole DIR] [--wal-room FILE] [--methods LIST] [--coverage DIR [--steer]] [--warming | --recovery]
   walk.pl --coverage DIR --table
 
 =head1 DESCRIPTION
@@ -53,7 +53,7 @@ use Walk::Util;
 
 my %opt = (rounds => 10, seed => time, first => 0, port => 54900, shrink => 240, repeat => 1, length => 0, methods => 'fdatasync');
 GetOptions(\%opt, 'pg-bin=s', 'vanilla=s', 'work=s', 'keep=s', 'seed=i', 'rounds=i', 'first=i', 'port=i', 'events=s',
-	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'server=s', 'whole=s', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'warming', 'table')
+	'known=s', 'repeat=i', 'shrink=i', 'length=i', 'seconds=i', 'part=s', 'server=s', 'whole=s', 'wal-room=s', 'methods=s', 'coverage=s', 'version=s', 'steer', 'warming', 'recovery', 'table')
   or die "usage: see tests/torture/walk\n";
 
 delete $ENV{$_} for grep { /^PG/ } keys %ENV;
@@ -127,6 +127,9 @@ sub event_text
 	return $e->{name} . ($e->{on} ? "\@$e->{on}" : '') . "#$e->{stream}" . ($e->{text} ne '' ? ":$e->{text}" : '');
 }
 
+# What --recovery has more often than other walks: how much more.
+my %CRASHING = (load => 3, checkpoint => 2, crash => 5, start => 2, start_cut => 3);
+
 # The clusters on which an event may happen now.
 sub candidates
 {
@@ -145,6 +148,7 @@ sub draw_event
 		my @on = candidates($name) or next;
 		my $weight = $EVENTS{$name}{weight};
 		$weight = $weight->($walk, @on) if ref $weight;
+		$weight *= $CRASHING{$name} // 1 if $opt{recovery};
 		push @possible, [ $name, \@on, $weight ];
 		$sum += $weight;
 	}
@@ -243,7 +247,10 @@ sub walk
 		if (!$given)
 		{
 			my $r = Walk::Random->new("$seed/length");
-			my $how = $opt{steer} ? $coverage->setup_arguments($r) : $opt{warming} ? 'warming=1,n=' . ($seed % 3 ? 2 : 3) : '';
+			my $how = $opt{steer} ? $coverage->setup_arguments($r)
+			  : $opt{warming} ? 'warming=1,n=' . ($seed % 3 ? 2 : 3)
+			  : $opt{recovery} ? 'mode=always,recovery=short,n=' . ($seed % 3 ? 1 : 2)
+			  : '';
 			@events = parse_event($how ? "setup:$how" : 'setup', 0);
 			$length = $opt{length} || ($opt{steer} ? 30 : 6 + int($r->real * 6));
 		}
