@@ -413,9 +413,11 @@ sub mask
 	for (my $at = 24; $at < $lower; $at += 4)
 	{
 		my $item = unpack "\@$at L", $page;
-		my ($offset, $flags) = ($item & 0x7fff, ($item >> 15) & 3);
+		my ($offset, $flags, $length) = ($item & 0x7fff, ($item >> 15) & 3, $item >> 17);
 
 		next if $flags != 1;
+		# padding is what was there before
+		substr($page, $offset + $length, -$length % 8) = "\0" x (-$length % 8);
 		# redo does not know which command of its transaction a row is of
 		substr($page, $offset + 8, 4) = "\0" x 4;
 		substr($page, $offset + 20, 2) = pack 'S', unpack('@' . ($offset + 20) . ' S', $page) & ~0x0f00;

@@ -5,7 +5,7 @@
 # gets SIGKILL there.  The next start with the library has what one without it has.
 #
 # PCACHE_MOMENT=pattern selects moments by their names.  PCACHE_RECOVERY=short has pages stay
-# that are younger than the redo point.
+# that are younger than the redo point, also in those moments that are not about such pages.
 
 use strict;
 use warnings FATAL => 'all';
@@ -63,6 +63,38 @@ my $initialized_pages = q{
 SELECT count(*) FROM generate_series(1, pg_relation_size('m_pkey') / 8192 - 1) b, page_header(get_raw_page('m_pkey', b::int)) h
 WHERE h.lsn = '0/0' AND EXISTS (SELECT FROM pg_buffercache c
   WHERE relfilenode = pg_relation_filenode('m_pkey') AND relforknumber = 0 AND relblocknumber = b AND NOT isdirty)};
+
+# A row is changed on a page that may stay although it is younger than the redo point: the SQL, the
+# function, its record, and its last unlock.  All pages of the table have been changed before, so
+# none of them is all-visible, and no page of the map is locked as well.  Only the last one has
+# room for long rows.
+my $every_page = q{UPDATE m SET s = repeat('o', 500) WHERE id % 20 = 0; INSERT INTO m VALUES (2999, 1, repeat('p', 1900))};
+my $write_wal = [ q{SELECT pg_logical_emit_message(true, 'test', 'its commit writes WAL') IS NOT NULL} => 't' ];
+my @row_changes = (
+	[ 'a row is inserted', q{INSERT INTO m VALUES (1, 1, 'new')}, 'heap_insert', 'XLogInsert', 'UnlockReleaseBuffer' ],
+	[ 'a row is deleted', 'DELETE FROM m WHERE id = 102', 'heap_delete', 'XLogInsert', 'LockBuffer' ],
+	[ 'a row is locked', 'SELECT FROM m WHERE id = 102 FOR UPDATE', 'heap_lock_tuple', 'XLogInsert', 'LockBuffer' ],
+	[ 'rows are copied', q{COPY m FROM PROGRAM 'printf "1\\\\t1\\\\tnew\\\\n3\\\\t1\\\\tnew\\\\n"'}, 'heap_multi_insert', 'XLogInsert', 'UnlockReleaseBuffer' ],
+	# that it is locked is another record, before
+	[ 'a row is moved to another page', q{UPDATE m SET s = repeat('n', 1900) WHERE id = 102}, 'heap_update', 'XLogInsert 1', 'LockBuffer 1' ]);
+
+# The moments of one of them.  refused: so many pages of the table do not stay.
+sub moments_of_change
+{
+	my ($what, $sql, $function, $log, $unlock) = @_;
+	my ($first) = $unlock =~ /(\w+) /;
+	my $pages = $first ? 2 : 1;
+	my %common = (sql => $sql, after => $every_page, stop => ['walwriter'], conf => [ 'pcache.recovery' => 'short' ]);
+
+	return map { +{ %common, name => "$what: $_->[0]", refused => $_->[1],
+		at => [ $function, @{ $_->[2] } ], see => $_->[3], dropped => [ $_->[1] ? 'dirty' : () ] } } (
+		[ 'a dirty page, and nothing logged', $pages, [$log] ],
+		[ 'a logged change, and the page has not its LSN', $pages, [ $log, 'return' ], $write_wal ],
+		[ 'a locked page, which has its LSN', $pages, [ $log, $first // $unlock ], $write_wal ],
+		$first ? [ 'one of two pages is locked', 1, [ $log, $first, 'return' ], $write_wal ] : (),
+		[ 'an unlocked page, and WAL is not written', $pages, [ $log, $unlock, 'return' ] ],
+		[ 'an unlocked page, and WAL is written', 0, [ $log, $unlock, 'return' ], $write_wal ]);
+}
 
 # Each has a name, and the steps to a place in a session that runs some SQL, or in
 # another process meanwhile.  Before the last checkpoint other SQL is run, and some
@@ -184,6 +216,9 @@ my @moments = (
 			[ 'an index page is not dirty yet', 'startup', [ 'btree_redo', 'MarkBufferDirty' ], 'in change', $no_images ])),
 	{   name => 'the write of a table is lost, and the checkpoint not complete', process => 'checkpointer', at => ['update_controlfile'],
 		after => 'DELETE FROM m WHERE id <= 100', lose => '', conf => $no_images, sql => 'CHECKPOINT', dropped => ['younger than redo'] },
+
+	# ---------------------------------------------------------------- pages younger than redo
+	(map { moments_of_change(@$_) } @row_changes),
 );
 
 # The table of a moment, on new pages.  All pages of its primary key are full.
@@ -210,6 +245,18 @@ DELETE FROM m WHERE id > 2960},
 	($moment->{name} =~ /read/ ? () : q{SELECT pg_prewarm('m')}),
 	'CHECKPOINT';
 	return;
+}
+
+# The blocks of that table that the last start has kept as young pages.
+sub young_blocks
+{
+	my $pool = pool_file($node);
+	my $sb = read_superblock($pool);
+	my $file = $node->safe_psql('postgres', q{SELECT pg_relation_filenode('m')});
+
+	return map { $_->{block_number} }
+	  grep { $_->{why_free} == 5 && $_->{sum} == $sb->{incarnation} && $_->{rel_number} == $file && $_->{fork_number} == 0 }
+	  map { read_descriptor($pool, $_) } 0 .. $sb->{slots_used} - 1;
 }
 
 sub have_moment
@@ -246,7 +293,12 @@ sub have_moment
 	write_bytes($lost, 0, $bytes) if defined $lost;
 	select undef, undef, undef, $moment->{wait} if $moment->{wait};
 	# a page that is younger, and one that is dirty, may stay, and records of both are skipped
-	killed_there($node, $name, %$moment, $short && $moment->{dropped} ? (dropped => [ grep { !$moment->{redo} && !/younger/ } @{ $moment->{dropped} } ]) : ());
+	my $outcome = killed_there($node, $name, %$moment, $short && $moment->{dropped} ? (dropped => [ grep { !$moment->{redo} && !/younger/ } @{ $moment->{dropped} } ]) : ());
+	if (defined $moment->{refused})
+	{
+		my ($n, $young) = ($node->safe_psql('postgres', q{SELECT pg_relation_size('m') / 8192}), scalar young_blocks());
+		is($n - $young, $moment->{refused}, "$name: of $n pages younger than redo all stay but for $moment->{refused}");
+	}
 	return;
 }
 
