@@ -104,6 +104,9 @@ sub compare_contents
 	{
 		my ($a, $b) = map { $_->{tables}{$table} // 'does not exist' } $ours, $copy;
 		next if $a eq $b;
+
+		# files are ahead of what is left of WAL; it depends on which page is evicted
+		next if $c->{lossy} && grep { /xlog flush request \S+ is not satisfied/ } $a, $b;
 		if ($table eq 'postgres.victim' && $c->{damaged})
 		{
 			# what the file has no longer, the cache may have kept

@@ -50,7 +50,7 @@ use Walk::Ask;
 use Walk::Compare;
 use Walk::Util;
 
-our @EXPORT = qw(examined_start judge_restart make_twin run_twin end_twin compare_with_twin report);
+our @EXPORT = qw(examined_start judge_restart make_twin run_twin end_twin compare_with_twin bad_of_copy report);
 
 # What is wrong with a cluster.  If WAL was lost, its files may be ahead of what
 # is left of it, on any server; and index entries of pages that were read as
@@ -62,8 +62,10 @@ sub report
 	my $doubtful = $c->{lossy} || $c->{zeroed};
 	return if $doubtful && !$c->{copy_bad};
 
-	# it depends on which page is asked for first
-	@bad = grep { !/xlog flush request \S+ is not satisfied/ } @bad if $c->{lossy};
+	# it depends on which page is asked for first; the copy may have it in place of any other
+	my $unflushed = qr/xlog flush request \S+ is not satisfied/;
+	return if $c->{lossy} && grep { /$unflushed/ } @{ $c->{copy_bad} };
+	@bad = grep { !/$unflushed/ } @bad if $c->{lossy};
 	my %known = map { blur($_) => 1 } @{ $doubtful ? $c->{copy_bad} : [] };
 	$c->{walk}->problem("$c->{name}: $_") for grep { !$known{ blur($_) } } @bad;
 	return;
@@ -83,6 +85,24 @@ sub is_dead_entry
 	my $missing = $1 - $2;
 	my $rows = $c->sql('SELECT count(*) FROM victim WHERE (ctid::text::point)[0] IN (' . join(', ', @zeroed) . ')');
 	return $missing > 0 && $missing <= $rows;
+}
+
+# For run_twin(): note what is wrong with the copy of a cluster.  Nothing is known if it cannot
+# answer, and not what was wrong with the one before.
+sub bad_of_copy
+{
+	my ($c) = @_;
+	delete $c->{copy_bad};
+	return sub { $c->{copy_bad} = [@_]; return };
+}
+
+# What a check finds.  A cluster that has lost WAL may not be able to answer it.
+sub what_is_wrong
+{
+	my ($c, $check) = @_;
+	my @bad = eval { $check->($c) };
+	die $@ if $@ && !$c->{lossy};
+	return @bad;
 }
 
 sub blur { my ($text) = @_; $text =~ s/\d+/N/g; return $text; }
@@ -184,7 +204,7 @@ sub examined_start
 	my $verdict = $c->verify;
 	my $left = look_at_killed($c);
 	my $t = make_twin($c, binary => $how{binary});
-	my $copy = run_twin($t, goal => $goal, conf => $how{conf}, quiet => $quiet, bad => sub { $c->{copy_bad} = [@_] });
+	my $copy = run_twin($t, goal => $goal, conf => $how{conf}, quiet => $quiet, bad => bad_of_copy($c));
 	$copy->{page_dir} = "$t->{dir}/data-recovered" if $quiet;
 	$t->kill_all if $t->{up} && $how{look} ne 'pages';
 
@@ -335,8 +355,8 @@ sub compare_with_twin
 	my $same = $contents && $copy->{contents} && $contents->{lsn} eq $copy->{contents}{lsn};
 	$w->{totals}{ $same ? 'starts compared' : 'starts not compared: other position, or locked' }++;
 	compare_contents($c, $contents, $copy->{contents}) if $same;
-	report($c, check_invariants($c));
-	report($c, check_indexes($c)) if !$w->{failed};
+	report($c, what_is_wrong($c, \&check_invariants));
+	report($c, what_is_wrong($c, \&check_indexes)) if !$w->{failed};
 
 	if ($how{look} eq 'pages' && $kind eq 'standby' && $same && defined $how{goal} && $seen->{lsn} >= $how{goal} && !$w->{failed})
 	{

@@ -151,7 +151,7 @@ $EVENTS{kill_one} = {
 		if ($restart)
 		{
 			$twin->{clean} = 0;
-			run_twin($twin, goal => $goal, conf => $c->{run_conf});
+			run_twin($twin, goal => $goal, conf => $c->{run_conf}, bad => bad_of_copy($c));
 			my $seen = watch($c, goal => $goal);
 			my $text = $c->log_since;
 			if ($seen->{end} eq 'exit' && $text =~ /shutting down due to startup process failure/)
