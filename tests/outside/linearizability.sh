@@ -14,6 +14,8 @@ standby() {
 	"$bin/pg_basebackup" -p "${port[$2]}" -D "$work/$1" -c fast -X stream -R --no-sync
 	configure "$1"
 	begin "$1" || die "the standby does not start" "$(tail -n 5 "$work/$1.log")"
+	# what it replays has to be written, and cannot stay; what it has read can
+	sql "$1" 'SELECT count(*) FROM pg_attribute' >/dev/null || die "the standby does not answer" "$(tail -n 5 "$work/$1.log")"
 }
 
 # in_sync: until the standby has all that can be read on the primary
