@@ -17,6 +17,7 @@
     <xsl:when test="$id = 'pgbuffercache'">pg_buffercache</xsl:when>
     <xsl:when test="$id = 'pgprewarm'">pg_prewarm</xsl:when>
     <xsl:when test="$id = 'libpq-envars'">the chapter on libpq in PostgreSQL's documentation</xsl:when>
+    <xsl:when test="$id = 'libpq-connstring'">the chapter on libpq in PostgreSQL's documentation</xsl:when>
     <xsl:otherwise>
       <xsl:message terminate="yes">packaging/reference/elsewhere.xsl has no name for the ID "<xsl:value-of select="$id"/>"</xsl:message>
     </xsl:otherwise>
