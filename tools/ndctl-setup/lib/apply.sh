@@ -104,7 +104,8 @@ step_destroy() {
 		[ -z "$vg" ] || change - '' vgchange -an "$vg"
 	fi
 	[ -z "$dev" ] || change - '' wipefs -q -a "$dev"
-	if get_list what | grep -qxF "$(get namespace)"; then
+	# Without labels it stays, and becomes another one by step_namespace.
+	if [ "$(get destroyed)" = true ] && get_list what | grep -qxF "$(get namespace)"; then
 		change - '' ndctl destroy-namespace -f "$(get namespace)"
 	fi
 }

@@ -90,13 +90,16 @@ block_contents() {
 	for dev in "$@"; do
 		# Offsets, UUIDs, labels and types, as comma-separated lines.
 		text=$(wipefs --parsable --no-act "$dev" 2>/dev/null) || text=''
-		tree=$(lsblk -J -o NAME,PATH,TYPE,MOUNTPOINT "$dev" 2>/dev/null) || tree='{}'
+		# The column PATH is not known to all versions; with -p, NAME is the path.  Of what
+		# is disabled there is no device.
+		tree=$(lsblk -J -p -o NAME,TYPE,MOUNTPOINT "$dev" 2>/dev/null) ||
+			if [ -b "$dev" ]; then die "lsblk does not tell what is on $dev" "run it by hand to see what is wrong: lsblk -J -p $dev"; else tree='{}'; fi
 		all=$(jq -c --arg dev "$dev" --arg text "$text" --argjson tree "$tree" '
 			def below: .children[]? | ., below;
 			.[$dev] = {
 				signatures: [$text | split("\n")[] | select(. != "" and (startswith("#") | not)) | split(",")
 					| {type: .[3], uuid: .[1], usage: (if .[3] | IN("dos", "gpt", "PMBR") then "pttable" else "" end)}],
-				holders: [$tree.blockdevices[]? | below | .path],
+				holders: [$tree.blockdevices[]? | below | .name],
 				mountpoints: [$tree.blockdevices[]? | ., below | .mountpoint | select(. != null)]}' <<<"$all")
 	done
 	printf '%s\n' "$all"
@@ -116,7 +119,7 @@ inventory() {
 	list=$(ndctl_json list -B -D -H -R -N -M -i -v) || exit 1
 	labels=$(ndctl_json read-labels -j all) || exit 1
 	mapfile -t devs < <(jq -r '.[].regions[]?.namespaces[]?.blockdev // empty | "/dev/" + .' <<<"$list" | sort)
-	block=$(block_contents "${devs[@]}")
+	block=$(block_contents "${devs[@]}") || exit 1
 	if [ -f "$(config pgdata)/PG_VERSION" ]; then
 		version=$(server_reads head -c 16 "$(config pgdata)/PG_VERSION" 2>/dev/null) || version=''
 		if server_runs "$(config pgdata)"; then running=true; fi

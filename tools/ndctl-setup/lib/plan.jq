@@ -30,8 +30,11 @@ def setting: # as in postgresql.conf
 
 | def is_ours: [.uuid, .raw_uuid] | any(. as $u | $u != null and ($our_uuids | index($u)) != null);
 
-# An unused seed device, which libnvdimm shows for every region with labels.
-def is_seed: (.size // 0) == 0;
+# An unused seed device, which libnvdimm shows for every region with labels.  What
+# somebody disabled has no size, either, but it has a UUID or a mode.
+def is_seed:
+	(.size // 0) == 0 and .mode == "raw"
+	and ((.uuid // "") | IN("", "00000000-0000-0000-0000-000000000000"));
 
 def forced($object): ($c.force_destroy | index($object)) != null;
 
@@ -42,8 +45,60 @@ def forced($object): ($c.force_destroy | index($object)) != null;
 | [$records[] | select(.undo.kind == "dax") | .undo + {key}] as $device_records
 | found($device_records; $all_devices) as $our_devices
 
+# What ndctl called them before version 60
+| def mode_today: {"memory": "fsdax", "dax": "devdax"}[.] // .;
+
+# Is what was stored safe when the power goes?
+def power_of($bus; $r):
+	($r.persistence_domain // "unknown") as $domain
+	| if $bus.provider == "virtio-pmem" then {safe: "no", why: "virtio-pmem needs a flush by the host for each write (no MAP_SYNC)"}
+	  elif $bus.provider == "e820" and ($inv.cmdline | test("memmap=[^ ]*!")) then {safe: "no", why: "memmap= on the kernel\u0027s command line makes it of ordinary memory"}
+	  elif $domain == "none" then {safe: "no", why: "the platform says that it has no persistence domain"}
+	  elif $domain == "unknown" then {safe: "unknown", why: "the platform does not say what its persistence domain is"}
+	  else {safe: "yes", why: ""} end;
+
+# Why a DIMM keeps its region from being used: {code, object, message, hint}
+def module_faults:
+	"replace the DIMM, or ask its vendor\u0027s tool" as $replace
+	| .dev as $dev
+	| (select(.security == "locked") | {code: "locked", object: $dev, message: "\($dev) is locked",
+		hint: "ndctl load-keys, then ndctl enable-dimm \($dev): the kernel unlocks it with the key of this host"}),
+	  (select(.security == "overwrite") | {code: "locked", object: $dev, message: "\($dev) is being overwritten",
+		hint: "ndctl wait-overwrite \($dev) returns when that is done"}),
+	  (select(.state == "disabled" and .security != "locked") | {code: "disabled", object: $dev, message: "\($dev) is disabled",
+		hint: "ndctl enable-dimm \($dev)"}),
+	  (to_entries[] | select((.key | startswith("flag_")) and .value == true and .key != "flag_smart_event")
+	   | {code: "unhealthy", object: $dev, message: "\($dev): \(.key | ltrimstr("flag_"))", hint: $replace}),
+	  ((.health.health_state // "unknown") | select(IN("ok", "unknown", "non-critical") | not)
+	   | {code: "unhealthy", object: $dev, message: "\($dev): health \(.)", hint: $replace});
+
+# What is to be said of a DIMM, though it can be used
+def module_concerns:
+	"ndctl list -DH -d \(.dev)" as $command | .dev as $dev
+	| (select(.flag_smart_event == true) | {code: "health", object: $dev, message: "\($dev): smart_event", $command}),
+	  (select(.health.health_state == "non-critical") | {code: "health", object: $dev, message: "\($dev): health non-critical", $command}),
+	  (.health // {} | to_entries[] | select((.key | startswith("alarm_")) and (.key | startswith("alarm_enabled") | not) and .value == true)
+	   | {code: "health", object: $dev, message: "\($dev): \(.key)", $command}),
+	  (select(.health.shutdown_state == "dirty")
+	   | {code: "unsafe-shutdown", object: $dev, $command,
+	      message: "\($dev) was not shut down safely\(.health.shutdown_count | if . != null then " (\(.) times so far)" else "" end)"});
+
+# Why a region that is enabled has no place for a namespace of ours
+def namespace_faults($r; $ns; $via; $stray):
+	([($r.mappings // [])[].dimm] | join(" ")) as $dimms
+	| if $via != "create" then
+		($ns[] | select(.state == "disabled")
+		 | {code: "disabled", object: .dev, message: "\(.dev) on \($r.dev) is disabled, so that what it holds cannot be seen", hint: "ndctl enable-namespace \(.dev)"}),
+		(if ($ns | length) == 0 and $via != "init" then
+		 {code: "no-namespace", object: $r.dev, message: "\($r.dev) has no namespace, and no labels are known with which one could be created",
+		  hint: (if $dimms == "" then "the kernel\u0027s messages (dmesg) tell why; ndctl list -R -N -i shows what there is" else "as root: ndctl read-labels -j \($dimms); the kernel\u0027s messages (dmesg) tell more" end)} else empty end)
+	  elif ($ns | length) == 0 and ($stray | not) and ($r.max_available_extent // $r.available_size // 0) == 0 then
+		{code: "labels", object: $r.dev, message: "\($r.dev) has no namespace, and the kernel finds no room for one: its labels may be of another format, or written by firmware",
+		 hint: "look at them: ndctl read-labels -j \($dimms), ndctl check-labels \($dimms), and the kernel\u0027s messages (dmesg)"}
+	  else empty end;
+
 # What lies on a block device: [{code, object, message}]
-| def contents_of($dev):
+def contents_of($dev):
 	($inv.block["/dev/" + $dev] // {}) as $b
 	| [($b.signatures // [])[] | {
 			code: (if .type == "LVM2_member" then "lvm-signature" elif (.usage // "") == "pttable" then "partition-table" else "file-system" end),
@@ -56,11 +111,13 @@ def forced($object): ($c.force_destroy | index($object)) != null;
 
 [ $inv.ndctl[] | . as $bus | (.regions // [])[] | select(.type == "pmem") | . as $r
   | [(.mappings // [])[] | .dimm] as $dimms
+  | [($bus.dimms // [])[] | select(.dev as $d | $dimms | index($d) != null)] as $modules
   | [$inv.labels[] | select(.dev as $d | $dimms | index($d) != null)] as $labels
   | ($labels | length == ($dimms | length) and length > 0) as $has_labels
   | ($has_labels and all($labels[]; any(.index[]?; .signature == "NAMESPACE_INDEX"))) as $initialised
-  | [(.namespaces // [])[] | select(is_seed | not)] as $ns
-  | (if ($dimms | length) == 0 then "adopt"			# e820, virtio-pmem: one namespace, no labels
+  | [(.namespaces // [])[] | select(is_seed | not) | .mode |= mode_today] as $ns
+  | (if ($dimms | length) == 0 then				# e820, virtio-pmem: one namespace, no labels
+       (if all($ns[]; .mode == "fsdax") then "adopt" else "reconfigure" end)
      elif $initialised then "create"
      elif $has_labels then "init"				# labels, but never used
      else "reconfigure" end) as $via			# DIMMs without room for labels
@@ -69,10 +126,11 @@ def forced($object): ($c.force_destroy | index($object)) != null;
      | (contents_of(.blockdev // "none")
         + (if any($all_devices[]; .namespace == $n.dev) then []
            elif $via == "create" or ((.mode != "raw") and ($via != "adopt")) then
-             [{code: "namespace", object: .dev, message: "\(.dev)\(if (.name // "") != "" then " \"\(.name)\"" else "" end) (\(.mode), \(.size | human)) exists on \($r.dev)"}]
+             [{code: "namespace", object: .dev, message: "\(.dev)\(if (.name // "") != "" then " \"\(.name)\"" else "" end) (\([.mode, (select((.size // 0) > 0) | .size | human), (select(.state == "disabled") | "disabled, so that what it holds cannot be seen"), (select((.badblock_count // 0) > 0) | "\(.badblock_count) bad blocks")] | join(", "))) exists on \($r.dev)"}]
            else [] end)) as $what
      | select($what | length > 0)
-     | {dev, size, mode, blockdev: (.blockdev // null), what: $what, freed: all($what[]; forced(.object))}] as $occupied
+     # What is disabled has no size; its labels have.
+     | {dev, size: ([.size // 0, ([$labels[].label[]? | select(.uuid == $n.uuid or .uuid == $n.raw_uuid) | .rawsize // 0] | add // 0)] | max), mode, blockdev: (.blockdev // null), what: $what, freed: all($what[]; forced(.object))}] as $occupied
   # Labels of namespaces that the kernel could not put together.
   | ([$labels[] | .dev as $d | .label[]? | select(.uuid != "00000000-0000-0000-0000-000000000000")
       | . as $l | select(all($ns[]; .raw_uuid != $l.uuid and .uuid != $l.uuid))
@@ -80,11 +138,23 @@ def forced($object): ($c.force_destroy | index($object)) != null;
      | unique) as $stray
   | ([$occupied[].what[], $stray[]]) as $occupants
   | all($stray[]; forced(.object)) as $stray_freed
+  | power_of($bus; $r) as $power
+  | ([(if $power.safe == "no" and ($c.accept_volatile or $tier | not) then
+	{code: "not-power-safe", object: .dev, message: "\(.dev) (\($bus.provider)) does not survive loss of power: \($power.why)",
+	 hint: "profile dram does not need it; --accept-volatile uses it nevertheless, with mode planned_restart"} else empty end),
+      ($modules[] | module_faults),
+      (select(.state == "disabled") | {code: "disabled", object: .dev, message: "\(.dev) is disabled", hint: "ndctl enable-region \(.dev)"}),
+      (select(.state != "disabled") | namespace_faults($r; $ns; $via; ($stray | length) > 0))]) as $faults
   | {
       dev, provider: $bus.provider, size, dimms: $dimms, ways: ([$dimms | length, 1] | max),
       numa_node: (.numa_node // -1), target_node: (.target_node // -1), domain: (.persistence_domain // "unknown"),
       align: ([(.align // 0), 2 * MiB * ([$dimms | length, 1] | max)] | max),
       via: $via,
+      # Why it is not used, and what only has to be said of it
+      faults: $faults,
+      concerns: [($modules[] | module_concerns),
+        (([.badblock_count, ($ns[] | .badblock_count)] | map(. // 0) | max) as $bad
+         | select($bad > 0) | {code: "bad-blocks", object: .dev, message: "\(.dev) has \($bad) bad blocks", command: "ndctl list -RM -r \(.dev)"})],
       only_namespace: (if $via == "create" then null else ($ns[0].dev // null) end),
       only_blockdev: (if $via == "create" then null else ($ns[0].blockdev // null) end),
       free: (if ($occupants | length) > 0 and ($stray_freed | not) then 0
@@ -93,30 +163,11 @@ def forced($object): ($c.force_destroy | index($object)) != null;
                + ([$occupied[] | select(.freed) | .size] | add // 0)
              elif any($occupied[]; .freed | not) then 0
              elif any($ns[]; is_ours or (.dev as $n | any($all_devices[]; .namespace == $n))) then 0
-             elif ($ns | length) > 0 then $ns[0].size
+             elif ($ns | length) > 0 then $ns[0].size // .size
              else .size end),
       occupied: $occupied, stray: $stray, occupants: $occupants,
-      badblocks: (.badblock_count // 0),
-      dimm_trouble: [$bus.dimms // [] | .[] | select(.dev as $d | $dimms | index($d) != null)
-        | .dev as $d | to_entries[] | select((.key | startswith("flag_")) and .value == true)
-        | {dimm: $d, flag: (.key | ltrimstr("flag_"))}],
-      dimm_health: [$bus.dimms // [] | .[] | select(.dev as $d | $dimms | index($d) != null)
-        | {dimm: .dev, health: (.health.health_state // "unknown")}],
-      # Is what was stored safe when the power goes?
-      power_safe: (if $bus.provider == "virtio-pmem" then "no"
-        elif $bus.provider == "e820" and ($inv.cmdline | test("memmap=[^ ]*!")) then "no"
-        elif (.persistence_domain // "unknown") == "none" then "no"
-        elif (.persistence_domain // "unknown") == "unknown" then "unknown"
-        else "yes" end),
-      power_why: (if $bus.provider == "virtio-pmem" then "virtio-pmem needs a flush by the host for each write (no MAP_SYNC)"
-        elif $bus.provider == "e820" and ($inv.cmdline | test("memmap=[^ ]*!")) then "memmap= on the kernel's command line makes it of ordinary memory"
-        elif (.persistence_domain // "unknown") == "none" then "the platform says that it has no persistence domain"
-        elif (.persistence_domain // "unknown") == "unknown" then "the platform does not say what its persistence domain is"
-        else "" end)
+      power_safe: $power.safe, power_why: $power.why, usable: ($faults | length == 0)
     }
-  | .usable = (all(.dimm_trouble[]; .flag | IN("smart_event") )
-               and all(.dimm_health[]; .health | IN("ok", "unknown", "non-critical"))
-               and (.power_safe != "no" or $c.accept_volatile or $tier))
 ] | sort_by(.dev) as $regions
 
 # A namespace of ours, by the name under which it was recorded.
@@ -127,7 +178,7 @@ def forced($object): ($c.force_destroy | index($object)) != null;
 		[$inv.ndctl[] | .regions[]? | .dev as $r | .namespaces[]?
 		 | select(([.uuid, .raw_uuid] | any(. != null and (. == $rec.uuid or . == $rec.found_uuid)))
 		          or ($rec.via == "adopt" and .dev == $rec.dev and $r == $rec.region))
-		 | {region: $r, dev, size, mode, blockdev}] | first // null
+		 | {region: $r, dev, size: (.size // 0), mode, blockdev, disabled: (.state == "disabled")}] | first // null
 	  end;
 
 def region($name): $regions[] | select(.dev == $name);
@@ -154,22 +205,23 @@ def candidates($alloc; $need; $pin):
 	| sort_by([(if $node != null and .numa_node != $node then 1 else 0 end),
 	           (if .power_safe == "yes" then 0 else 1 end), -.ways, -$alloc.free[.dev], .dev]);
 
+# Of regions, for a hint: what is free on each, or why it is not
+def free_on($for_mirror):
+	[.[] | "\(.dev) \(if .usable | not then "is not used"
+		elif $for_mirror and (.dimms | length) == 0 then "is on no DIMM that is known"
+		elif any(.occupants[]; forced(.object) | not) and .free < .size then "is in use, \(.free | human) free"
+		else .free | human end)"] | join(", ");
+# Refusals that say why regions are not used, or only in part
+def why_not:
+	[.[] | .faults[], (.occupants[] | select(forced(.object) | not)
+		| . + {hint: "--force-destroy=\(.object) destroys it, with all that is in it"})];
+
 def no_room($what; $need; $pin):
-	([$regions[] | select($pin == null or .dev == $pin) | select(.size >= $need)] ) as $big
-	| .refusals += (
-		[$big[] | select(.usable | not) | . as $r
-		 | if .power_safe == "no" then
-			{code: "not-power-safe", object: .dev, message: "\(.dev) (\(.provider)) does not survive loss of power: \(.power_why)",
-			 hint: "profile dram does not need it; --accept-volatile uses it nevertheless, with mode planned_restart"}
-		   else
-			{code: "unhealthy", object: .dev, message: "\(.dev) is not healthy: \([(.dimm_trouble[] | "\(.dimm) \(.flag)"), (.dimm_health[] | select(.health | IN("ok", "unknown", "non-critical") | not) | "\(.dimm) health \(.health)")] | join(", "))",
-			 hint: "replace the DIMM, or ask its vendor's tool"}
-		   end]
-		+ [$big[] | .occupants[] | select(forced(.object) | not)
-		   | . + {hint: "--force-destroy=\(.object) destroys it, with all that is in it"}]
+	[$regions[] | select($pin == null or .dev == $pin)] as $all
+	| .refusals += ([$all[] | select(.size >= $need)] | why_not)
 		+ [{code: "no-room", object: $what, message: "no region has \($need | human) free for \($what)",
 		    hint: (if ($regions | length) == 0 then "there is no persistent memory; profile dram works without"
-		           else "free: \([$regions[] | "\(.dev) \(.free | human)"] | join(", "))" end)}]);
+		           else "free: \($all | free_on(false))" end)}];
 
 # One namespace.  size null: all but $leave of the best region.
 def place($p):
@@ -200,7 +252,7 @@ def mirror($p; $least):
 		.places += [{name: "\($p.name)-a", role: $p.role, mode: "sector", region: $oa.region, size: $oa.size, namespace: $oa.dev, present: true},
 		            {name: "\($p.name)-b", role: $p.role, mode: "sector", region: $ob.region, size: $ob.size, namespace: $ob.dev, present: true}]
 	  else
-		[$regions[] | select(.usable and .via != "adopt" and $a.free[.dev] >= $need)
+		[$regions[] | select(.usable and (.dimms | length) > 0 and $a.free[.dev] >= $need)
 		 | select(($c.mirror_regions | length) == 0 or (.dev as $d | $c.mirror_regions | index($d) != null))] as $r
 		# If one half is there, the other one is to be of its size.
 		| (if $oa != null then [region($oa.region)] else $r end) as $left
@@ -212,13 +264,24 @@ def mirror($p; $least):
 			(if $p.size == null then -([$a.free[.x.dev], $a.free[.y.dev]] | min) else ($a.free[.x.dev] + $a.free[.y.dev]) end),
 			.x.dev, .y.dev]) | first) as $best
 		| if $best == null then
-			if ($r | length) > 0 then
+			"one half of the mirror for \($p.role)" as $what
+			| ([$regions[] | select(($c.mirror_regions | length) == 0 or (.dev as $d | $c.mirror_regions | index($d) != null))]) as $all
+			| if ($pairs | length) > 0 then
 				.refusals += [{code: "mirror-on-one-dimm", object: ([$r[].dev] | join(",")),
 					message: "both halves of the mirror for \($p.role) would lie on the same DIMMs (\([$r[] | "\(.dev): \(.dimms | join(" "))"] | join("; ")))",
 					hint: "a mirror needs \($need | human) free on two regions without a common DIMM"}]
-				+ ([$regions[] | .occupants[] | select(forced(.object) | not)
-				    | . + {hint: "--force-destroy=\(.object) destroys it, with all that is in it"}])
-			else no_room("one half of the mirror for \($p.role)"; $need; null) end
+				+ ($all | why_not)
+			else
+				.refusals += ($all | why_not)
+				+ [$all[] | select(.usable and (.dimms | length) == 0)
+				   | {code: "no-dimms", object: .dev, message: "it is not known which DIMMs \(.dev) is on, so that a mirror there would protect from nothing",
+				      hint: "profile performance uses a region by itself"}]
+				+ [{code: "no-room", object: $what,
+				    message: (if ($r | length) == 1 then "only \($r[0].dev) has \($need | human) free for \($what), and a mirror needs two regions"
+				              else "no region has \($need | human) free for \($what)" end),
+				    hint: (if ($regions | length) == 0 then "there is no persistent memory; profile dram works without"
+				           else "free: \($all | free_on(true))" end)}]
+			end
 		  else
 			# Each half is rounded to its own region's alignment.
 			([$a.free[$best.x.dev], $a.free[$best.y.dev]] | min) as $both
@@ -391,6 +454,14 @@ def mirror($p; $least):
 	   [{code: "no-room", object: "cache", message: "a pool of \($pool_size | human) does not fit into what node \($nodes | map(tostring) | join(", ")) can have for it, \($tier_mount_size | human)",
 	     hint: (if pool_in($tier_mount_size) >= 2 * MiB then "--cache-size=\(pool_in($tier_mount_size) / MiB | floor)MB fits" else "others use the memory: numastat -m" end)}] else [] end)
       end)
+   # Of an earlier run, or chosen by name, and not to be used as they are now
+   + [$records[] | select(.undo.kind == "namespace") | .undo as $u | ours($u.name)
+	| (select(. != null and .disabled) | {code: "disabled", object: .dev, message: "\(.dev), which \($n) is set up with, is disabled", hint: "ndctl enable-namespace \(.dev)"}),
+	  (select(. == null) | $regions[] | select(.dev == $u.region) | .faults[] | select(.code | IN("locked", "disabled")))]
+   + [$chosen[] | select(.region != null and .record == null) | .region as $r | region($r).faults[]]
+   + (if any($inv.ndctl[].regions[]?.namespaces[]?; .mode | IN("memory", "dax"))
+	and any($places[]; (.present | not) and region(.region).via != "adopt") then
+	[{code: "old-ndctl", object: "ndctl", message: "this ndctl is older than version 60, and cannot make namespaces of mode fsdax or devdax", hint: "install a newer ndctl"}] else [] end)
    + [$inv.cluster | select(.running == true)
 	| {code: "server-running", object: $c.pgdata, message: "a server runs on \($c.pgdata)", hint: "stop it first: pg_ctl -D \($c.pgdata) stop -m fast"}]
    + [$c.force_destroy[] as $f
@@ -406,9 +477,8 @@ def mirror($p; $least):
 	(select($tier) | .power_safe = "not asked for"), select($tier | not) |
 	(select(.power_safe == "unknown") | {code: "domain-unknown", object: .dev, message: "\(.dev): \(.power_why)"}),
 	(select(.power_safe == "no") | {code: "not-power-safe", object: .dev, message: "\(.dev): \(.power_why)"}),
-	(select(.badblocks > 0) | {code: "bad-blocks", object: .dev, message: "\(.dev) has \(.badblocks) bad blocks", command: "ndctl list -RM -r \(.dev)"}),
-	(.dimm_trouble[] | {code: "health", object: .dimm, message: "\(.dimm): \(.flag)", command: "ndctl list -DH -d \(.dimm)"}),
-	(.dimm_health[] | select(.health | IN("ok", "unknown") | not) | {code: "health", object: .dimm, message: "\(.dimm): health \(.health)", command: "ndctl list -DH -d \(.dimm)"})]
+	(.faults[] | select(.code == "unhealthy") | {code: "health", object, message, command: "ndctl list -DH -d \(.object)"}),
+	.concerns[]]
    + (if $c.numa_node != null and $cache_place != null and $cache_place.numa_node != $c.numa_node then
 	[{code: "numa", object: $cache_place.region, message: "the cache is on node \($cache_place.numa_node), not on \($c.numa_node)"}] else [] end)
    + ([$places[].numa_node] | unique | if length > 1 and ($c.profile | IN("performance", "replicated")) then
@@ -444,7 +514,8 @@ def mirror($p; $least):
 
 ([ # what --force-destroy named goes first
    ($regions[] | select(.dev as $d | $used | index($d) != null)
-    | ((.occupied[] | select(.freed) | {kind: "destroy", namespace: .dev, blockdev, via_labels: true, what: [.what[].object], mounts: [.what[] | select(.code == "mount") | .object],
+    | (.via | IN("create", "init")) as $destroyed
+    | ((.occupied[] | select(.freed) | {kind: "destroy", namespace: .dev, blockdev, $destroyed, what: [.what[].object], mounts: [.what[] | select(.code == "mount") | .object],
 	lvm: any(.what[]; .code == "lvm-signature")}),
        (.stray | map(.object) | unique | .[] | {kind: "destroy-labels", dimm: ., region: null}))),
    ($regions[] | select((.dev as $d | $used | index($d) != null) and .via == "init" and any($places[]; .present | not))
@@ -472,7 +543,7 @@ def mirror($p; $least):
 
 | {
    profile: $c.profile, name: $n, ok: ($refusals | length == 0), refusals: $refusals, warnings: ($warnings | unique),
-   regions: [$regions[] | {dev, provider, size, free, ways, dimms, numa_node, persistence_domain: .domain, power_safe, via, occupants}],
+   regions: [$regions[] | {dev, provider, size, free, ways, dimms, numa_node, persistence_domain: .domain, power_safe, via, occupants, faults, concerns}],
    places: [$places[] | {name, role, mode, region, dimms, numa_node, size, present}],
    cache: {kind: (if $in_dram then $c.memory else "fsdax" end), directory: "\($cache_mount)/pool", size: $pool_size},
    wal_directory: $wal_dir, data_directory: $data_dir,
@@ -491,6 +562,10 @@ def mirror($p; $least):
 			"Until a synchronous standby is connected commits wait: set synchronous_standby_names last."]
 	elif $c.profile == "performance" then ["WAL is on one set of DIMMs: when it fails, commits since the last archived segment are lost. See profile cache-redundant-wal."]
 	else [] end)
+	+ ([$regions[] | select($c.profile != "dram" and ($tier | not) and .usable and .free >= $least and (.dev as $d | $used | index($d) == null))]
+	   | if length == 0 then [] else
+		["Not used: \(map("\(.dev), \(.free | human)") | join("; ")). \(if all($regions[]; .ways == 1) and length > 1 then
+		"Each DIMM is a region of its own. Interleaved, those of a socket are one region; the vendor\u0027s tool or the firmware changes that, and all that is stored is lost. Otherwise, " else "" end)--cache-region, --wal-region and --data-region place each part, and another --name sets up another cluster."] end)
 	+ (if $inv.selinux == true then ["SELinux is on: a service may use what lies there only after: semanage fcontext -a -t postgresql_db_t \u0027\($root)(/.*)?\u0027 && restorecon -R \($root)"] else [] end))
   }
   + (if $tier then {devices: [$devices[] | . as $d | {dev, size, node, mode, state: (if .disabled then "disabled" else .now end), volatile, namespace, movable, users, occupied,

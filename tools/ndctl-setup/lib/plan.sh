@@ -33,14 +33,17 @@ print_plan() {
 		if . >= 1073741824 and . % 1073741824 == 0 then "\(. / 1073741824) GiB"
 		else "\(. / 1048576 | floor) MiB" end;
 	def pad($n): . + (" " * ([$n - length, 0] | max));
+	def node: "node \(if . < 0 then "unknown" else . end)";
 	"profile \(.profile), name \(.name)",
 	"",
 	(if (.regions | length) == 0 then "persistent memory: none" else
 	 "persistent memory:",
-	 (.regions[] | "  \(.dev | pad(10)) \(.size | human | pad(12)) free \(.free | human | pad(12)) node \(.numa_node)  \(.provider), \(if (.dimms | length) > 0 then (.dimms | join(" ")) else "no DIMMs" end), survives power loss: \(.power_safe)",
-	  (.occupants[] | "             \(.message)")) end),
+	 (.regions[] | "  \(.dev | pad(10)) \(.size | human | pad(12)) free \(.free | human | pad(12)) \(.numa_node | node)  \(.provider), \(if (.dimms | length) > 0 then (.dimms | join(" ")) else "no DIMMs" end), survives power loss: \(.power_safe)",
+	  (.occupants[] | "             \(.message)"),
+	  (.faults[] | "             not used: \(.message)"),
+	  (.concerns[] | "             \(.message)")) end),
 	(select((.devices // [] | length) > 0) | "", "dax devices:",
-	 (.devices[] | "  \(.dev | pad(10)) \(.size | human | pad(12)) \(if .volatile then "volatile" else .namespace // "persistent" end), node \(.node), \(.mode)\(if .state != .mode and (.mode == "system-ram" or .state == "disabled") then " " + .state else "" end)",
+	 (.devices[] | "  \(.dev | pad(10)) \(.size | human | pad(12)) \(if .volatile then "volatile" else .namespace // "persistent" end), \(.node | node), \(.mode)\(if .state != .mode and (.mode == "system-ram" or .state == "disabled") then " " + .state else "" end)",
 	  (select(.occupied) | "             may hold data: used only if --force-destroy=\(.dev) says so"),
 	  (.users[] | "             open in process \(.)"))),
 	(if (.refusals | length) > 0 then "", "refused:", (.refusals[] | "  \(.message)", (select(.hint != null) | "      hint: \(.hint)")) else empty end),
@@ -48,8 +51,8 @@ print_plan() {
 	(if .ok then
 	 "",
 	 "what lies where:",
-	 (.places[] | "  \(.name | pad(14)) \(.mode | pad(7)) \(.size | human | pad(12)) \(.region) (\(.dimms | join(" ")), node \(.numa_node))\(if .present then ", there already" else "" end)"),
-	 (.devices[]? | select(.used) | "  \(.dev | pad(14)) memory  \(.size | human | pad(12)) node \(.node)"),
+	 (.places[] | "  \(.name | pad(14)) \(.mode | pad(7)) \(.size | human | pad(12)) \(.region) (\(if (.dimms | length) > 0 then .dimms | join(" ") else "no DIMMs" end), \(.numa_node | node))\(if .present then ", there already" else "" end)"),
+	 (.devices[]? | select(.used) | "  \(.dev | pad(14)) memory  \(.size | human | pad(12)) \(.node | node)"),
 	 "  pool           \(.cache.kind | pad(7)) \(.cache.size | human | pad(12)) \(.cache.directory)",
 	 (select(.wal_directory != null) | "  pg_wal         \(.wal_directory)"),
 	 (select(.data_directory != null) | "  data directory \(.data_directory)"),

@@ -68,9 +68,13 @@ verb_status() {
 		      enabled: ($n.state != "disabled" and ($n.blockdev != null or $n.mode == "devdax")), blockdev: ($n.blockdev // null),
 		      bad_blocks: ($n.badblock_count // 0), region_bad_blocks: ($r.badblock_count // 0),
 		      domain: ($r.persistence_domain // "unknown"), dimms: [$r.mappings[]?.dimm]}] as $ns
-		| ([$ns[].dimms[]] | unique) as $used
+		# Also of a region that is disabled, and shows no namespaces.
+		| ([$ns[].dimms[], ($list[].regions[]? | select(.dev as $d | any($ours[]; .region == $d)) | .mappings[]?.dimm)] | unique) as $used
+		| [$list[].regions[]? | select(.state == "disabled" and (.dev as $d | any($ours[]; .region == $d))) | .dev] as $disabled
 		| [$list[] | .dimms[]? | select(.dev as $d | $used | index($d) != null)
 		   | {dev, id, health: (.health.health_state // "unknown"), unsafe_shutdowns: (.health.shutdown_count // null),
+		      state: (.state // "enabled"), security: (.security // "unknown"),
+		      alarms: [.health // {} | to_entries[] | select((.key | startswith("alarm_")) and (.key | startswith("alarm_enabled") | not) and .value == true) | .key],
 		      last_shutdown: (.health.shutdown_state // null), media_temperature: (.health.temperature_celsius // null),
 		      flags: [to_entries[] | select((.key | startswith("flag_")) and .value == true) | .key | ltrimstr("flag_")]}] as $dimms
 		| ([$ours[].name] - [$ns[].name]) as $gone
@@ -84,6 +88,10 @@ verb_status() {
 		   + [$ns[] | select(.enabled | not) | {code: "namespace-disabled", message: "namespace \(.name) is not enabled", command: "ndctl enable-namespace \(.dev)"}]
 		   + [$ns[] | select(.bad_blocks > 0) | {code: "bad-blocks", message: "\(.name) has \(.bad_blocks) bad blocks",
 		       command: (if .mode == "fsdax" then "stop the server, then: pg_pcache rebuild (the pool), or restore the file (WAL)" else "lvchange --syncaction repair VG/LV" end)}]
+		   + [$disabled[] | {code: "region-disabled", message: "region \(.) is disabled", command: "ndctl enable-region \(.)"}]
+		   + [$dimms[] | select(.security == "locked") | {code: "dimm-locked", message: "DIMM \(.dev) is locked", command: "ndctl load-keys, then: ndctl enable-dimm \(.dev)"}]
+		   + [$dimms[] | select(.state == "disabled" and .security != "locked") | {code: "dimm-disabled", message: "DIMM \(.dev) is disabled", command: "ndctl enable-dimm \(.dev)"}]
+		   + [$dimms[] | select(.alarms | length > 0) | {code: "dimm-alarm", message: "DIMM \(.dev): \(.alarms | join(", "))", command: "ndctl list -D -H -d \(.dev)"}]
 		   + [$dimms[] | select(.flags | length > 0) | {code: "dimm-flags", message: "DIMM \(.dev): \(.flags | join(", "))", command: "ndctl list -D -H -d \(.dev)"}]
 		   + [$dimms[] | select(.health | IN("ok", "unknown") | not) | {code: "dimm-health", message: "DIMM \(.dev) is \(.health)", command: "ndctl list -D -H -d \(.dev)"}]
 		   + [$dimms[] | select(.last_shutdown == "dirty") | {code: "unsafe-shutdown", message: "DIMM \(.dev) was not shut down safely (\(.unsafe_shutdowns) times so far)", command: "pg_pcache verify"}]
