@@ -336,7 +336,7 @@ def mirror($p; $least):
   # With the pool, which has more than its pages.
   def mount_for($pool): $pool * 1.02 + 16 * MiB | roundup(floor; 2 * MiB);
   def pool_in($mount): [rounddown(($mount - 18 * MiB) / 1.02 | floor; 2 * MiB), 0] | max;
-[$regions[] | select($from_regions and .usable and .via != "adopt" and ($c.cache_region == null or .dev == $c.cache_region)
+[$regions[] | select($from_regions and .usable and (.dimms | length) > 0 and ($c.cache_region == null or .dev == $c.cache_region)
 	and ($c.numa_node == null or .target_node == $c.numa_node) and .free >= 256 * MiB + 2 * $memory_block)] as $rooms
 | ([$chosen[].node, $rooms[].target_node] | unique | length) as $tier_nodes
 # A node's part of it.
@@ -564,7 +564,7 @@ def mirror($p; $least):
 	else [] end)
 	+ ([$regions[] | select($c.profile != "dram" and ($tier | not) and .usable and .free >= $least and (.dev as $d | $used | index($d) == null))]
 	   | if length == 0 then [] else
-		["Not used: \(map("\(.dev), \(.free | human)") | join("; ")). \(if all($regions[]; .ways == 1) and length > 1 then
+		["Not used: \(map("\(.dev), \(.free | human)") | join("; ")). \(if all($regions[]; (.dimms | length) == 1) and length > 1 then
 		"Each DIMM is a region of its own. Interleaved, those of a socket are one region; the vendor\u0027s tool or the firmware changes that, and all that is stored is lost. Otherwise, " else "" end)--cache-region, --wal-region and --data-region place each part, and another --name sets up another cluster."] end)
 	+ (if $inv.selinux == true then ["SELinux is on: a service may use what lies there only after: semanage fcontext -a -t postgresql_db_t \u0027\($root)(/.*)?\u0027 && restorecon -R \($root)"] else [] end))
   }
