@@ -12,22 +12,22 @@ verb_apply() {
 	[ "$(id -u)" -eq 0 ] || die "apply must be run by root"
 	state_lock
 	check_user
-	require_trusted "$(config mount_root)" "--mount-root=DIR names another directory"
+	require_trusted "${SETTINGS[mount_root]:-}" "--mount-root=DIR names another directory"
 	require_trusted "$ETC" "only root should be able to change what is there"
-	if [ "$(config profile)" = memory-tier ]; then require_trusted_program; fi
-	if [ -n "$(config keep_over_reboot)" ]; then require_trusted_template; fi
-	if [ "$(config boot)" = systemd ] || [ "$(config profile)" = memory-tier ]; then
-		require_trusted "$(config unit_dir)" "--unit-dir=DIR names another directory"
+	if [ "${SETTINGS[profile]:-}" = memory-tier ]; then require_trusted_program; fi
+	if [ -n "${SETTINGS[keep_over_reboot]:-}" ]; then require_trusted_template; fi
+	if [ "${SETTINGS[boot]:-}" = systemd ] || [ "${SETTINGS[profile]:-}" = memory-tier ]; then
+		require_trusted "${SETTINGS[unit_dir]:-}" "--unit-dir=DIR names another directory"
 	fi
 	plan=$(make_plan)
 	PLAN=$plan
-	if ! jq -e .ok <<<"$plan" >/dev/null; then
+	load_steps "$plan"
+	if [ "${FIELDS[0.ok]}" != true ]; then
 		if [ "$JSON" -eq 1 ]; then printf '%s\n' "$plan"; else print_plan "$(jq '.steps = []' <<<"$plan")"; fi
 		note "nothing was changed"
 		exit 2
 	fi
 	jq -r '.warnings[].message' <<<"$plan" | while IFS= read -r w; do warn "$w"; done
-	load_steps "$plan"
 	for ((n = 1; n <= STEPS; n++)); do
 		STEP=$n
 		note "==> $(title)"
@@ -35,14 +35,15 @@ verb_apply() {
 	done
 	if [ "$JSON" -eq 1 ]; then jq '. + {applied: true}' <<<"$plan"; fi
 	say "done; \"ndctl-setup status\" shows how it is, \"ndctl-setup undo\" takes it back"
-	if [ -z "$(config write_conf)" ]; then
+	if [ -z "${SETTINGS[write_conf]:-}" ]; then
 		say "" "put this into postgresql.conf:" ""
 		conf_lines "$plan" | while IFS= read -r line; do say "    $line"; done
 	fi
 	jq -r '.notes[]' <<<"$plan" | while IFS= read -r line; do say "" "note: $line"; done
 }
 
-# The steps of the plan, taken out of the JSON once: jq takes a while to start.
+# The steps of the plan, taken out of the JSON once: jq takes a while to start.  Field "ok"
+# of step 0 tells whether there are any.
 declare -A FIELDS=()
 STEPS=0 STEP=0
 load_steps() { # PLAN
@@ -51,25 +52,24 @@ load_steps() { # PLAN
 	while IFS=$'\t' read -r n name value; do
 		FIELDS[$n.$name]=$value
 		STEPS=$n
-	done < <(jq -r '.steps[] | .n as $n | to_entries[] | select(.value != null)
-		| "\($n)\t\(.key)\t\(.value | if type == "array" then join("\u001f") else tostring end)"' <<<"$1")
+	done < <(jq -r '"0\tok\t\(.ok)", (.steps[] | .n as $n | to_entries[] | select(.value != null)
+		| "\($n)\t\(.key)\t\(.value | if type == "array" then join("\u001f") else tostring end)")' <<<"$1")
 }
 
-# get FIELD, get_list FIELD: of the step at hand
-get() { printf '%s\n' "${FIELDS[$STEP.$1]:-}"; }
+# get_list FIELD: of the step at hand, one a line
 get_list() { [ -z "${FIELDS[$STEP.$1]:-}" ] || tr '\037' '\n' <<<"${FIELDS[$STEP.$1]}"; }
 
 title() {
 	local object
-	object=$(get device)
-	[ -n "$object" ] || object=$(get name)
-	printf '%s. %s%s\n' "$STEP" "$(get kind)" "${object:+ on $object}"
+	object=${FIELDS[$STEP.device]:-}
+	[ -n "$object" ] || object=${FIELDS[$STEP.name]:-}
+	printf '%s. %s%s\n' "$STEP" "${FIELDS[$STEP.kind]:-}" "${object:+ on $object}"
 }
 
 # run_step N: call the function for its kind.
 run_step() {
 	STEP=$1
-	case $(get kind) in
+	case ${FIELDS[$STEP.kind]:-} in
 	destroy) step_destroy ;;
 	destroy-labels) step_destroy_labels ;;
 	init-labels) step_init_labels ;;
@@ -79,14 +79,14 @@ run_step() {
 	mount) step_mount ;;
 	memory-mount) step_memory_mount ;;
 	system-ram) step_system_ram ;;
-	directory) step_directory "$(get path)" ;;
+	directory) step_directory "${FIELDS[$STEP.path]:-}" ;;
 	cluster) step_cluster ;;
 	check-map-sync) step_check_map_sync ;;
 	pool) step_pool ;;
 	boot) step_boot ;;
 	keep) step_keep ;;
 	conf) step_conf ;;
-	*) die "unknown step \"$(get kind)\"" ;;
+	*) die "unknown step \"${FIELDS[$STEP.kind]:-}\"" ;;
 	esac
 }
 
@@ -94,25 +94,25 @@ run_step() {
 
 step_destroy() {
 	local dev vg where
-	dev=$(get blockdev)
+	dev=${FIELDS[$STEP.blockdev]:-}
 	dev=${dev:+/dev/$dev}
 	while IFS= read -r where; do
 		! is_mounted "$where" || change - '' umount "$where"
 	done < <(get_list mounts)
-	if [ "$(get lvm)" = true ]; then
+	if [ "${FIELDS[$STEP.lvm]:-}" = true ]; then
 		vg=$(vgs --noheadings -o vg_name --select "pv_name=$dev" 2>/dev/null | tr -d ' ')
 		[ -z "$vg" ] || change - '' vgchange -an "$vg"
 	fi
 	[ -z "$dev" ] || change - '' wipefs -q -a "$dev"
 	# Without labels it stays, and becomes another one by step_namespace.
-	if [ "$(get destroyed)" = true ] && get_list what | grep -qxF "$(get namespace)"; then
-		change - '' ndctl destroy-namespace -f "$(get namespace)"
+	if [ "${FIELDS[$STEP.destroyed]:-}" = true ] && get_list what | grep -qxF "${FIELDS[$STEP.namespace]:-}"; then
+		change - '' ndctl destroy-namespace -f "${FIELDS[$STEP.namespace]:-}"
 	fi
 }
 
 step_destroy_labels() {
 	local dimm regions=()
-	dimm=$(get dimm)
+	dimm=${FIELDS[$STEP.dimm]:-}
 	mapfile -t regions < <(ndctl list -R -D | jq -r --arg d "$dimm" '
 		(if type == "array" then .[] else . end) | .regions[]? // . | select(.mappings[]?.dimm == $d) | .dev')
 	change - '' ndctl disable-region "${regions[@]}"
@@ -124,7 +124,7 @@ step_destroy_labels() {
 
 step_init_labels() {
 	local region dimms
-	region=$(get region)
+	region=${FIELDS[$STEP.region]:-}
 	mapfile -t dimms < <(get_list dimms)
 	change "labels:$region" "$(undo_object labels region "$region" dimms "${dimms[*]}")" ndctl disable-region "$region"
 	change - '' ndctl init-labels "${dimms[@]}"
@@ -133,8 +133,8 @@ step_init_labels() {
 
 step_namespace() {
 	local name region mode via existing uuid dev found args
-	name=$(get name) region=$(get region) mode=$(get mode) via=$(get via) existing=$(get existing)
-	[ -z "$(ndctl_namespace "$name")" ] || return 0
+	name=${FIELDS[$STEP.name]:-} region=${FIELDS[$STEP.region]:-} mode=${FIELDS[$STEP.mode]:-} via=${FIELDS[$STEP.via]:-} existing=${FIELDS[$STEP.existing]:-}
+	[ -z "$(ndctl_namespace "$name" .dev)" ] || return 0
 	# Chosen before it is made, so that a run that is cut off knows it again.
 	uuid=$(recorded "namespace:$name" uuid)
 	[ -n "$uuid" ] || uuid=$(new_uuid)
@@ -145,7 +145,7 @@ step_namespace() {
 	devdax) args=(--mode=devdax --map=mem --align=2M) ;;
 	esac
 	case $via in
-	create) args+=(--region="$region" --name="$name" --size="$(get size)" --uuid="$uuid") ;;
+	create) args+=(--region="$region" --name="$name" --size="${FIELDS[$STEP.size]:-}" --uuid="$uuid") ;;
 	reconfigure) args+=(--force --reconfig="$existing") ;;
 	adopt)
 		# Nothing to create; the file system makes it ours.
@@ -173,7 +173,7 @@ step_namespace() {
 
 step_mirror() {
 	local vg lv halves=() half dev
-	vg=$(get vg) lv=$(get lv)
+	vg=${FIELDS[$STEP.vg]:-} lv=${FIELDS[$STEP.lv]:-}
 	while IFS= read -r half; do halves+=("$(device_of "ns:$half")"); done < <(get_list halves)
 	need_unless_dry lvcreate lvm2
 	if ! vgs "$vg" >/dev/null 2>&1; then
@@ -183,7 +183,7 @@ step_mirror() {
 				change "pv:$half" "$(undo_object pv device "ns:$half")" pvcreate -q -y "$dev"
 		done < <(get_list halves)
 		change "vg:$vg" "$(undo_object vg vg "$vg")" vgcreate -q "$vg" "${halves[@]}"
-	elif [ -z "$(recorded "vg:$vg")" ]; then
+	elif ! is_recorded "vg:$vg"; then
 		die "a volume group $vg exists, which is not ours" "--name=NAME gives ours another name"
 	fi
 	if ! lvs "$vg/$lv" >/dev/null 2>&1; then
@@ -199,7 +199,7 @@ need_unless_dry() { [ "$DRY_RUN" -eq 1 ] || need "$@"; }
 
 step_filesystem() {
 	local what dev type uuid now label
-	what=$(get device) type=$(get type)
+	what=${FIELDS[$STEP.device]:-} type=${FIELDS[$STEP.type]:-}
 	dev=$(device_of "$what")
 	uuid=$(recorded "filesystem:$what" uuid)
 	if [[ $dev != *"{"* ]]; then
@@ -210,7 +210,7 @@ step_filesystem() {
 		fi
 	fi
 	[ -n "$uuid" ] || uuid=$(new_uuid)
-	label=$(config name)-$(get role)
+	label=${SETTINGS[name]:-}-${FIELDS[$STEP.role]:-}
 	need_unless_dry "mkfs.$type" "$([ "$type" = xfs ] && echo xfsprogs || echo e2fsprogs)"
 	# Aligned to 2 MiB, so that a large file can be mapped with huge pages; few
 	# inodes and no reserve for root where the files are few and large.
@@ -232,22 +232,22 @@ dax_option() { if kernel_has 5 8; then echo dax=always; else echo dax; fi; }
 
 mount_options() {
 	local options=noatime,nodev,nosuid,noexec
-	[ "$(get dax)" != true ] || options=$options,$(dax_option)
+	[ "${FIELDS[$STEP.dax]:-}" != true ] || options=$options,$(dax_option)
 	printf '%s\n' "$options"
 }
 
 step_mount() {
 	local where dev
-	where=$(get where)
+	where=${FIELDS[$STEP.where]:-}
 	if ! is_mounted "$where"; then
-		dev=$(device_of "$(get device)")
+		dev=$(device_of "${FIELDS[$STEP.device]:-}")
 		make_mount_point "$where"
-		change "mount:$where" "$(undo_object mount where "$where" type "$(get type)" dax "$(get dax)")" \
-			mount -t "$(get type)" -o "$(mount_options)" "$dev" "$where"
+		change "mount:$where" "$(undo_object mount where "$where" type "${FIELDS[$STEP.type]:-}" dax "${FIELDS[$STEP.dax]:-}")" \
+			mount -t "${FIELDS[$STEP.type]:-}" -o "$(mount_options)" "$dev" "$where"
 	fi
 	# All that is on it the server's user makes, and nobody else may look at it.
 	if is_mounted "$where" && server_reads test -O "$where" && [ "$(stat -c %a "$where")" = 700 ]; then return 0; fi
-	change - '' chown "$(config user):$(server_group)" "$where"
+	change - '' chown "${SETTINGS[user]:-}:$(server_group)" "$where"
 	change - '' chmod 0700 "$where"
 }
 
@@ -275,7 +275,7 @@ online_policy() { cat "$SYS/devices/system/memory/auto_online_blocks" 2>/dev/nul
 # for that moment.
 step_system_ram() {
 	local what key before dev undo uuid policy_file policy force=() now='' node movable users
-	what=$(get device) key=$(get key) before=$(get before) uuid=$(get uuid)
+	what=${FIELDS[$STEP.device]:-} key=${FIELDS[$STEP.key]:-} before=${FIELDS[$STEP.before]:-} uuid=${FIELDS[$STEP.uuid]:-}
 	dev=$(dax_device_of "$what")
 	if [[ $what == ns:* ]]; then
 		uuid=$(recorded "namespace:${what#ns:}" found_uuid)
@@ -287,7 +287,7 @@ step_system_ram() {
 		read -r now node movable users < <(dax_now "$dev") || true
 		[ -n "$now" ] || die "there is no dax device $dev" "daxctl list -D -R -i"
 	fi
-	undo=$(undo_object dax dev "$dev" uuid "$uuid" node "$(get node)" size "$(get size)" before "$before" region "$(get region)")
+	undo=$(undo_object dax dev "$dev" uuid "$uuid" node "${FIELDS[$STEP.node]:-}" size "${FIELDS[$STEP.size]:-}" before "$before" region "${FIELDS[$STEP.region]:-}")
 	policy_file=$SYS/devices/system/memory/auto_online_blocks
 	policy=$(recorded online-policy before)
 	if [ "$now" = devdax ]; then
@@ -310,7 +310,7 @@ step_system_ram() {
 		change - '' set_value "$policy_file" "$policy"
 		[ "$DRY_RUN" -eq 1 ] || state_drop online-policy
 	fi
-	[ "$DRY_RUN" -eq 1 ] || check_dax "$dev" "$(get node)" "$before"
+	[ "$DRY_RUN" -eq 1 ] || check_dax "$dev" "${FIELDS[$STEP.node]:-}" "$before"
 }
 
 # check_dax DEVICE NODE BEFORE: daxctl's exit status does not always tell
@@ -327,13 +327,13 @@ check_dax() {
 # server makes the pool's directory there again.
 memory_options() {
 	local user options
-	user=$(config user)
-	options=nodev,nosuid,noexec,size=$(get size),mode=0700,uid=$(id -u "$user" 2>/dev/null || echo "$user"),gid=$(id -g "$user" 2>/dev/null || echo "$user")
-	case $(get type) in
+	user=${SETTINGS[user]:-}
+	options=nodev,nosuid,noexec,size=${FIELDS[$STEP.size]:-},mode=0700,uid=$(id -u "$user" 2>/dev/null || echo "$user"),gid=$(id -g "$user" 2>/dev/null || echo "$user")
+	case ${FIELDS[$STEP.type]:-} in
 	tmpfs)
 		options+=,huge=within_size
 		! kernel_has 6 4 || options+=,noswap
-		[ -z "$(get policy)" ] || options+=,mpol=$(get policy)
+		[ -z "${FIELDS[$STEP.policy]:-}" ] || options+=,mpol=${FIELDS[$STEP.policy]:-}
 		;;
 	hugetlbfs) options+=,pagesize=2M ;;
 	esac
@@ -341,23 +341,23 @@ memory_options() {
 }
 
 # What there was before us, also if this was cut off and is repeated.
-huge_pages_before() { recorded "hugepages:$(get where)" before | grep . || sysctl -n vm.nr_hugepages; }
+huge_pages_before() { recorded "hugepages:${FIELDS[$STEP.where]:-}" before | grep . || sysctl -n vm.nr_hugepages; }
 
 # The server takes huge pages for its other shared memory, if it can: some 150
 # bytes a buffer, and what does not depend on shared_buffers.
 huge_pages_wanted() {
 	local size
-	size=$(get size)
+	size=${FIELDS[$STEP.size]:-}
 	echo $(($(huge_pages_before) + (size + size / 32 + 67108864 + 2097151) / 2097152))
 }
 
 step_memory_mount() {
 	local where type wanted got more=()
-	where=$(get where) type=$(get type)
+	where=${FIELDS[$STEP.where]:-} type=${FIELDS[$STEP.type]:-}
 	if is_mounted "$where"; then return 0; fi
-	if [ -n "$(get policy)" ]; then
+	if [ -n "${FIELDS[$STEP.policy]:-}" ]; then
 		check_free
-		more=(policy "$(get policy)" nodes "$(get nodes)" pool_size "$(get pool_size)")
+		more=(policy "${FIELDS[$STEP.policy]:-}" nodes "${FIELDS[$STEP.nodes]:-}" pool_size "${FIELDS[$STEP.pool_size]:-}")
 	fi
 	make_mount_point "$where"
 	if [ "$type" = hugetlbfs ]; then
@@ -376,10 +376,10 @@ step_memory_mount() {
 check_free() {
 	local short
 	[ "$DRY_RUN" -eq 0 ] || return 0
-	short=$(nodes | jq -r --arg nodes "$(get nodes)" --argjson size "$(get size)" '
+	short=$(nodes | jq -r --arg nodes "${FIELDS[$STEP.nodes]:-}" --argjson size "${FIELDS[$STEP.size]:-}" '
 		. as $all | ($nodes | split(" ")) as $n | $n[] | select(($all[.].free // 0) * ($n | length) < $size)
 		| "node \(.) has \(($all[.].free // 0) / 1048576 | floor) MB free"' | head -n 1)
-	[ -z "$short" ] || die "$short, and the mount is to have $(($(get size) / 1048576)) MB" "--cache-size=SIZE makes it smaller"
+	[ -z "$short" ] || die "$short, and the mount is to have $((${FIELDS[$STEP.size]:-} / 1048576)) MB" "--cache-size=SIZE makes it smaller"
 }
 
 # A directory of the server's user, which nobody else may enter.
@@ -388,9 +388,9 @@ step_directory() {
 	[ ! -d "$path" ] || return 0
 	actor "$path"
 	# On the mounts, which are theirs, once they are there.
-	[[ $path != "$(config mount_root)/$(config name)/"* ]] || AS=(as_server) AT=$path
+	[[ $path != "${SETTINGS[mount_root]:-}/${SETTINGS[name]:-}/"* ]] || AS=(as_server) AT=$path
 	if [ ${#AS[@]} -eq 0 ]; then
-		command=(install -d -o "$(config user)" -g "$(server_group)" -m 0700 "$AT")
+		command=(install -d -o "${SETTINGS[user]:-}" -g "$(server_group)" -m 0700 "$AT")
 	else
 		command=(as_server mkdir -p -m 0700 "$AT")
 	fi
@@ -411,7 +411,7 @@ foreign_file() { find "$1" ! -uid "$EUID" -print -quit; }
 
 step_cluster() {
 	local pgdata data waldir target
-	pgdata=$(config pgdata) data=$(get data) waldir=$(get waldir)
+	pgdata=${SETTINGS[pgdata]:-} data=${FIELDS[$STEP.data]:-} waldir=${FIELDS[$STEP.waldir]:-}
 	target=${data:-$pgdata}
 	if [ "$DRY_RUN" -eq 0 ] && server_runs "$pgdata"; then die "a server runs on $pgdata" "pg_ctl -D $pgdata stop -m fast"; fi
 	if [ -e "$pgdata/PG_VERSION" ] || [ -e "$pgdata.ndctl-setup-moved/PG_VERSION" ]; then
@@ -430,7 +430,7 @@ step_cluster() {
 		set -- "$@" -X "$waldir"
 	fi
 	local options
-	read -r -a options <<<"$(config initdb_options)"
+	read -r -a options <<<"${SETTINGS[initdb_options]:-}"
 	change "initdb:$target" "$(undo_object initdb path "$target" waldir "$waldir")" as_server "$@" "${options[@]}"
 	if [ -n "$data" ] && [ ! -L "$pgdata" ]; then
 		make_mount_point "$(dirname "$pgdata")"
@@ -452,13 +452,13 @@ move_directory() {
 	else
 		if [ ! -e "$aside" ]; then
 			if [ -e "$to" ]; then
-				[ -n "$(recorded "move:$from")" ] || [ -z "$(ls -A "$to")" ] || die "$to is there already, and not empty"
+				is_recorded "move:$from" || [ -z "$(ls -A "$to")" ] || die "$to is there already, and not empty"
 				remove_tree "$to"
 			fi
 			if [ "$DRY_RUN" -eq 0 ]; then
-				foreign=$(as_server foreign_file "$from") || die "$from cannot be read by $(config user)"
-				[ -z "$foreign" ] || die "$foreign does not belong to $(config user), and would once it is moved" \
-					"chown $(config user) it, or move it out of $from"
+				foreign=$(as_server foreign_file "$from") || die "$from cannot be read by ${SETTINGS[user]:-}"
+				[ -z "$foreign" ] || die "$foreign does not belong to ${SETTINGS[user]:-}, and would once it is moved" \
+					"chown ${SETTINGS[user]:-} it, or move it out of $from"
 			fi
 			change "move:$from" "$undo" as_server cp -a "$from" "$to"
 			change - '' as_server sync -f "$(dirname "$to")"
@@ -475,12 +475,12 @@ move_directory() {
 # Ask pg_pcache, whose answer is the server's: would a pool here be on fsdax?
 step_check_map_sync() {
 	local where kind
-	where=$(get directory)
+	where=${FIELDS[$STEP.directory]:-}
 	if [ "$DRY_RUN" -eq 1 ]; then return 0; fi
 	kind=$(fs_kind "$where")
 	if [ "$kind" = fsdax ]; then
 		note "    MAP_SYNC works on $where"
-	elif [ "$(get required)" = true ]; then
+	elif [ "${FIELDS[$STEP.required]:-}" = true ]; then
 		die "MAP_SYNC does not work on $where (pg_pcache calls it \"${kind:-unknown}\")" \
 			"stores would not be durable; dmesg and \"findmnt $where\" tell whether DAX is on"
 	else
@@ -492,8 +492,8 @@ step_check_map_sync() {
 # pg_pcache reads has the data directory only, since its own may name another pool.
 fs_kind() {
 	local probe kind pgdata
-	pgdata=$(config pgdata)
-	probe=$(as_server mktemp -d "$1/.ndctl-setup.XXXXXX") || die "$(config user) cannot write to $1"
+	pgdata=${SETTINGS[pgdata]:-}
+	probe=$(as_server mktemp -d "$1/.ndctl-setup.XXXXXX") || die "${SETTINGS[user]:-} cannot write to $1"
 	as_server write_file "$probe/postgresql.conf" "data_directory = '${pgdata//\'/\'\'}'" 600
 	kind=$(as_server "$(program pg_pcache)" init -D "$probe" --directory "$probe/pool" --size 128kB --force --dry-run --json 2>/dev/null |
 		jq -r '.file_system // empty') || kind=''
@@ -503,16 +503,16 @@ fs_kind() {
 
 step_pool() {
 	local directory pgdata
-	directory=$(get directory) pgdata=$(config pgdata)
+	directory=${FIELDS[$STEP.directory]:-} pgdata=${SETTINGS[pgdata]:-}
 	[ ! -e "$directory/pool" ] || return 0
 	change "pool:$directory" "$(undo_object pool directory "$directory")" \
-		as_server "$(program pg_pcache)" init -D "$pgdata" --directory "$directory" --size "$(($(get size) / 1024))kB"
+		as_server "$(program pg_pcache)" init -D "$pgdata" --directory "$directory" --size "$((${FIELDS[$STEP.size]:-} / 1024))kB"
 }
 
 # ---------------------------------------------------------------- the next boot
 
 # For systemd, where it runs: with --boot=fstab it may not.
-units_changed() { if [ "$(config boot)" = systemd ] || [ -d /run/systemd/system ]; then change - '' systemctl daemon-reload; fi; }
+units_changed() { if [ "${SETTINGS[boot]:-}" = systemd ] || [ -d /run/systemd/system ]; then change - '' systemctl daemon-reload; fi; }
 
 # Paths of mount points have no character that systemd would have to escape.
 unit_name() {
@@ -523,7 +523,7 @@ unit_name() {
 # Huge pages are reserved anew at each boot, before the server asks for them.
 boot_huge_pages() {
 	local file text
-	file=$ETC/sysctl.d/ndctl-setup-$(config name).conf
+	file=$ETC/sysctl.d/ndctl-setup-${SETTINGS[name]:-}.conf
 	text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
 vm.nr_hugepages = $(huge_pages_wanted)"
 	[ "$(cat "$file" 2>/dev/null)" != "$text" ] || return 0
@@ -533,11 +533,11 @@ vm.nr_hugepages = $(huge_pages_wanted)"
 # Mounts of the plan: TARGET SOURCE TYPE OPTIONS, one a line
 boot_mounts() {
 	for ((STEP = 1; STEP <= STEPS; STEP++)); do
-		case $(get kind) in
+		case ${FIELDS[$STEP.kind]:-} in
 		mount)
-			printf '%s UUID=%s %s %s\n' "$(get where)" "$(recorded "filesystem:$(get device)" uuid | grep . || echo "{$(get role)}")" "$(get type)" "$(mount_options)"
+			printf '%s UUID=%s %s %s\n' "${FIELDS[$STEP.where]:-}" "$(recorded "filesystem:${FIELDS[$STEP.device]:-}" uuid | grep . || echo "{${FIELDS[$STEP.role]:-}}")" "${FIELDS[$STEP.type]:-}" "$(mount_options)"
 			;;
-		memory-mount) printf '%s %s %s %s\n' "$(get where)" "$(get type)" "$(get type)" "$(memory_options)" ;;
+		memory-mount) printf '%s %s %s %s\n' "${FIELDS[$STEP.where]:-}" "${FIELDS[$STEP.type]:-}" "${FIELDS[$STEP.type]:-}" "$(memory_options)" ;;
 		esac
 	done
 }
@@ -560,7 +560,7 @@ require_trusted_program() {
 	done
 }
 
-online_unit() { printf 'ndctl-setup-%s.service\n' "$(config name)"; }
+online_unit() { printf 'ndctl-setup-%s.service\n' "${SETTINGS[name]:-}"; }
 
 # The unit that the mounts of memory-tier wait for, and do without only if it succeeds
 online_text() { # MOUNT...
@@ -571,7 +571,7 @@ online_text() { # MOUNT...
 	cat <<END
 # Written by ndctl-setup; "ndctl-setup undo" removes it.
 [Unit]
-Description=Dax devices as memory for PostgreSQL: $(config name)
+Description=Dax devices as memory for PostgreSQL: ${SETTINGS[name]:-}
 DefaultDependencies=no
 RequiresMountsFor=${program//%/%%} ${STATE_FILE//%/%%}
 After=systemd-remount-fs.service systemd-modules-load.service
@@ -580,21 +580,21 @@ Before=$units
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=${program//%/%%} online --name=$(config name) --state=${STATE_FILE//%/%%}
+ExecStart=${program//%/%%} online --name=${SETTINGS[name]:-} --state=${STATE_FILE//%/%%}
 TimeoutStartSec=10min
 END
 }
 
 step_boot() {
 	local where source type options text file service online='' mounts required='' wanted=''
-	service=$(config service)
+	service=${SETTINGS[service]:-}
 	for ((STEP = 1; STEP <= STEPS; STEP++)); do
-		[ "$(get kind) $(get type)" != "memory-mount hugetlbfs" ] || boot_huge_pages
-		[ "$(get kind)" != system-ram ] || online=$(online_unit)
+		[ "${FIELDS[$STEP.kind]:-} ${FIELDS[$STEP.type]:-}" != "memory-mount hugetlbfs" ] || boot_huge_pages
+		[ "${FIELDS[$STEP.kind]:-}" != system-ram ] || online=$(online_unit)
 	done
 	if [ -n "$online" ]; then
 		mapfile -t mounts < <(boot_mounts | cut -d ' ' -f 1)
-		file=$(config unit_dir)/$online
+		file=${SETTINGS[unit_dir]:-}/$online
 		text=$(online_text "${mounts[@]}")
 		if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
 			change "unit:$file" "$(undo_object unit file "$file")" write_file "$file" "$text"
@@ -604,13 +604,13 @@ step_boot() {
 	while read -r where source type options; do
 		# Without its pool the server starts all the same, but not without WAL or data.
 		if [ "${where##*/}" = cache ]; then wanted=$(unit_name "$where"); else required+=" $where"; fi
-		if [ "$(config boot)" = fstab ]; then
+		if [ "${SETTINGS[boot]:-}" = fstab ]; then
 			text="$source $where $type $options,nofail,x-systemd.before=$service${online:+,x-systemd.requires=$online} 0 0"
 			! in_fstab "$where" || continue
 			change "fstab:$where" "$(undo_object line file "$ETC/fstab" line "$text")" add_line "$ETC/fstab" "$text"
 		else
 			[ "$source" != "${source#UUID=}" ] && source=/dev/disk/by-uuid/${source#UUID=}
-			file=$(config unit_dir)/$(unit_name "$where")
+			file=${SETTINGS[unit_dir]:-}/$(unit_name "$where")
 			text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
 [Unit]
 Description=PostgreSQL on persistent memory: $where
@@ -631,8 +631,8 @@ WantedBy=local-fs.target"
 			change - '' systemctl enable "$(basename "$file")"
 		fi
 	done < <(boot_mounts)
-	if [ "$(config boot)" = systemd ]; then
-		file=$(config unit_dir)/$service.d/ndctl-setup-$(config name).conf
+	if [ "${SETTINGS[boot]:-}" = systemd ]; then
+		file=${SETTINGS[unit_dir]:-}/$service.d/ndctl-setup-${SETTINGS[name]:-}.conf
 		text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
 [Unit]${required:+
 RequiresMountsFor=${required# }}${wanted:+
@@ -651,10 +651,10 @@ After=$wanted}"
 # Where the server's user may make no file there, a directory of its own does.
 image_file() { # DATA-DIRECTORY
 	local image
-	image=$(config image)
+	image=${SETTINGS[image]:-}
 	if [ -z "$image" ]; then
 		# The mounts are the server's user's, once they are there.
-		if [[ $1 == "$(config mount_root)/$(config name)/"* ]] || server_reads test -w "$(dirname "$1")"; then
+		if [[ $1 == "${SETTINGS[mount_root]:-}/${SETTINGS[name]:-}/"* ]] || server_reads test -w "$(dirname "$1")"; then
 			image=$1.pcache-image
 		else
 			image=$1.pcache/image
@@ -667,11 +667,11 @@ image_file() { # DATA-DIRECTORY
 # The instance's name, as of Debian's units; the set-up's if there is none.
 keep_unit() {
 	local service
-	service=$(config service)
+	service=${SETTINGS[service]:-}
 	if [[ $service =~ ^postgresql@(.+)\.service$ ]]; then
 		printf 'pg-pcache@%s.service\n' "${BASH_REMATCH[1]}"
 	else
-		printf 'pg-pcache@%s.service\n' "$(config name)"
+		printf 'pg-pcache@%s.service\n' "${SETTINGS[name]:-}"
 	fi
 }
 
@@ -701,25 +701,25 @@ keep_text() { # DATA-DIRECTORY IMAGE
 	bin=$(program pg_pcache)
 	# systemd would take it for several words, or for a variable
 	[[ $bin != *[[:space:]\$]* ]] || die "$bin cannot be named in a unit" "--bindir=DIR names it by a path without spaces"
-	pgdata=$(config pgdata)
-	mounts="$(get mount) \"$pgdata\" $2"
+	pgdata=${SETTINGS[pgdata]:-}
+	mounts="${FIELDS[$STEP.mount]:-} \"$pgdata\" $2"
 	[ "$1" = "$pgdata" ] || mounts+=" $1"
 	printf '# Written by ndctl-setup; "ndctl-setup undo" removes it.\n'
 	while IFS= read -r line; do
 		# In values, % stands for itself only if it is doubled.
 		case $line in
 		'#'*) continue ;;
-		Before=*) line=Before=$(config service) ;;
+		Before=*) line=Before=${SETTINGS[service]:-} ;;
 		RequiresMountsFor=*) line=RequiresMountsFor=${mounts//%/%%} ;;
-		User=*) line=User=$(config user) ;;
+		User=*) line=User=${SETTINGS[user]:-} ;;
 		Environment=PGDATA=*) line="Environment=\"PGDATA=${pgdata//%/%%}\"" ;;
-		Environment=LOAD_SECONDS=*) line=Environment=LOAD_SECONDS=$(get load_seconds) ;;
+		Environment=LOAD_SECONDS=*) line=Environment=LOAD_SECONDS=${FIELDS[$STEP.load_seconds]:-} ;;
 		Environment=LOAD_OPTIONS=*) line="Environment=\"LOAD_OPTIONS=--from ${2//%/%%}\"" ;;
 		Environment=SAVE_OPTIONS=*) line="Environment=\"SAVE_OPTIONS=--to ${2//%/%%}\"" ;;
-		TimeoutStartSec=*) line=TimeoutStartSec=$(($(get load_seconds) + 60)) ;;
-		TimeoutStopSec=*) line=TimeoutStopSec=$(get save_seconds) ;;
+		TimeoutStartSec=*) line=TimeoutStartSec=$((${FIELDS[$STEP.load_seconds]:-} + 60)) ;;
+		TimeoutStopSec=*) line=TimeoutStopSec=${FIELDS[$STEP.save_seconds]:-} ;;
 		Exec*) line=${line//\/usr\/lib\/postgresql\/18\/bin\/pg_pcache/${bin//%/%%}} ;;
-		WantedBy=*) line=WantedBy=$(config service) ;;
+		WantedBy=*) line=WantedBy=${SETTINGS[service]:-} ;;
 		esac
 		printf '%s\n' "$line"
 	done < <(sed -n '/^\[Unit\]/,$p' "$template")
@@ -727,11 +727,11 @@ keep_text() { # DATA-DIRECTORY IMAGE
 
 step_keep() {
 	local data image file text
-	data=$(get data)
-	data=${data:-$(config pgdata)}
+	data=${FIELDS[$STEP.data]:-}
+	data=${data:-${SETTINGS[pgdata]:-}}
 	image=$(image_file "$data")
-	[ -n "$(config image)" ] || [ "$image" != "$data.pcache/image" ] || step_directory "$data.pcache"
-	file=$(config unit_dir)/$(keep_unit)
+	[ -n "${SETTINGS[image]:-}" ] || [ "$image" != "$data.pcache/image" ] || step_directory "$data.pcache"
+	file=${SETTINGS[unit_dir]:-}/$(keep_unit)
 	text=$(keep_text "$data" "$image") || exit 1
 	[ "$(cat "$file" 2>/dev/null)" != "$text" ] || return 0
 	change "keep:$file" "$(undo_object keep file "$file" image "$image")" write_file "$file" "$text"
@@ -741,8 +741,8 @@ step_keep() {
 
 # knows_method METHOD: does this server know that wal_sync_method?
 knows_method() {
-	[ -e "$(config pgdata)/PG_VERSION" ] &&
-		as_server "$(program postgres)" -D "$(config pgdata)" -c "wal_sync_method=$1" -C wal_sync_method >/dev/null 2>&1
+	[ -e "${SETTINGS[pgdata]:-}/PG_VERSION" ] &&
+		as_server "$(program postgres)" -D "${SETTINGS[pgdata]:-}" -c "wal_sync_method=$1" -C wal_sync_method >/dev/null 2>&1
 }
 
 # direct_is_faster DIRECTORY: are direct writes there faster than the page cache
@@ -768,7 +768,7 @@ direct_is_faster() {
 conf_lines() {
 	jq -r '.conf[]' <<<"$1"
 	if [ "$DRY_RUN" -eq 0 ] && jq -e 'any(.places[]; .mode == "sector")' <<<"$1" >/dev/null &&
-		knows_method open_direct && direct_is_faster "$(readlink -f "$(config pgdata)/pg_wal")"; then
+		knows_method open_direct && direct_is_faster "$(readlink -f "${SETTINGS[pgdata]:-}/pg_wal")"; then
 		echo "wal_sync_method = open_direct"
 	fi
 	if jq -e 'any(.places[]; .role == "wal" and .mode == "fsdax") or (.wal_directory != null and all(.places[]; .role != "wal"))' <<<"$1" >/dev/null &&
@@ -780,10 +780,10 @@ conf_lines() {
 
 step_conf() {
 	local file main text
-	[ -n "$(config write_conf)" ] || return 0
-	file=$(config pgdata)/ndctl-setup.conf
-	main=$(config config_file)
-	main=${main:-$(config pgdata)/postgresql.conf}
+	[ -n "${SETTINGS[write_conf]:-}" ] || return 0
+	file=${SETTINGS[pgdata]:-}/ndctl-setup.conf
+	main=${SETTINGS[config_file]:-}
+	main=${main:-${SETTINGS[pgdata]:-}/postgresql.conf}
 	text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
 $(conf_lines "$PLAN")"
 	if [ "$(server_reads cat "$file" 2>/dev/null)" != "$text" ]; then

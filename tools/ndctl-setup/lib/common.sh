@@ -14,15 +14,15 @@ die() {
 	exit 1
 }
 
-# config NAME: one setting.  They are taken out of the JSON once: jq takes a while to start.
+# load_config FILTER JQ-ARGUMENT...: sets CONFIG to the object that the filter makes, and
+# SETTINGS to what is in it.  It is taken out of the JSON once: jq takes a while to start.
 declare -A SETTINGS=()
-config() { printf '%s\n' "${SETTINGS[$1]:-}"; }
 load_config() {
 	local name value
-	CONFIG=$1
-	while IFS=$'\t' read -r name value; do SETTINGS[$name]=$value; done < <(
-		jq -r 'to_entries[] | select(.value != null and (.value | type | IN("array", "object") | not)) | "\(.key)\t\(.value)"' <<<"$CONFIG"
-	)
+	{
+		IFS= read -r CONFIG || die "the settings could not be read"
+		while IFS=$'\t' read -r name value; do SETTINGS[$name]=$value; done
+	} < <(jq -r "$1 | tojson, (to_entries[] | select(.value != null and (.value | type | IN(\"array\", \"object\") | not)) | \"\\(.key)\\t\\(.value)\")" "${@:2}")
 }
 
 # need COMMAND PACKAGE: stop if a program is missing.
@@ -32,8 +32,42 @@ new_uuid() { if [ "$DRY_RUN" -eq 1 ]; then echo NEW-UUID; else cat /proc/sys/ker
 
 # ---------------------------------------------------------------- state file
 
-# {version, name, config, records: [{key, undo, command, done}]}, oldest first.
+# {version, config, records: [{key, undo, command, done}]}, oldest first.
 state_read() { if [ -e "$STATE_FILE" ]; then cat "$STATE_FILE"; else echo '{"version": 1, "records": []}'; fi; }
+
+# The records are taken out of the JSON once, and written by the shell: jq takes a while to
+# start, and each change is recorded twice.  KEYS has them in their order, RECORD_FIELDS
+# the names of the fields of "undo", RECORD the values under "KEY|NAME", where "/command" and
+# "/done" are names as well.
+KEYS=()
+declare -A RECORD=() RECORD_FIELDS=()
+state_load() {
+	local key name value
+	KEYS=() RECORD=() RECORD_FIELDS=()
+	[ -e "$STATE_FILE" ] || return 0
+	while IFS= read -r -d '' key && IFS= read -r -d '' name && IFS= read -r -d '' value; do
+		[ -n "${RECORD["$key|/done"]:-}" ] || KEYS+=("$key") RECORD["$key|/done"]=false
+		RECORD["$key|$name"]=$value
+		case $name in /*) ;; *) RECORD_FIELDS["$key"]+=" $name" ;; esac
+	done < <(jq -j '.records[] | .key as $key
+		| ({"/done": .done, "/command": .command} + .undo) | to_entries[]
+		| "\($key)\u0000\(.key)\u0000\(.value)\u0000"' "$STATE_FILE")
+}
+
+# json_string TEXT: sets JSON to it, quoted
+JSON_TEXT=''
+json_string() {
+	local text=${1//\\/\\\\} c hex
+	text=${text//\"/\\\"}
+	text=${text//$'\n'/\\n}
+	text=${text//$'\t'/\\t}
+	while [[ $text =~ [[:cntrl:]] ]]; do
+		c=${BASH_REMATCH[0]}
+		printf -v hex '\\u%04x' "'$c"
+		text=${text//"$c"/$hex}
+	done
+	JSON_TEXT='"'$text'"'
+}
 
 # Once, before it is used.
 state_check() {
@@ -42,6 +76,7 @@ state_check() {
 	[ -r "$STATE_FILE" ] || die "the state file $STATE_FILE cannot be read by $(id -un)"
 	jq -e '.version == 1 and (.records | type == "array")' "$STATE_FILE" >/dev/null 2>&1 ||
 		die "the state file $STATE_FILE is damaged, or of another version" "it is needed to undo; do not remove it without need"
+	state_load
 }
 
 # One at a time; the lock goes with the process.
@@ -54,42 +89,60 @@ state_lock() {
 	exec 8>>"$STATE_FILE.lock"
 	umask "$mask"
 	flock -n 8 || die "another ndctl-setup works on $STATE_FILE"
+	state_load
 }
 
 # Replace the state file, durably: it must not be older than what it describes.
 state_write() {
-	local new=$STATE_FILE.new
-	(umask 077 && cat >"$new")
+	local new=$STATE_FILE.new key name text between=''
+	text="{\"version\": 1, \"config\": $CONFIG, \"records\": ["
+	for key in "${KEYS[@]}"; do
+		json_string "$key"
+		text+="$between"$'\n'"  {\"key\": $JSON_TEXT, \"undo\": {"
+		between=''
+		for name in ${RECORD_FIELDS["$key"]}; do
+			json_string "${RECORD["$key|$name"]}"
+			text+="$between\"$name\": $JSON_TEXT" between=', '
+		done
+		json_string "${RECORD["$key|/command"]}"
+		text+="}, \"command\": $JSON_TEXT, \"done\": ${RECORD["$key|/done"]}}" between=,
+	done
+	(umask 077 && printf '%s]}\n' "$text" >"$new")
 	sync "$new"
 	mv "$new" "$STATE_FILE"
-	sync "$(dirname "$STATE_FILE")"
+	sync "${STATE_FILE%/*}"
 }
 
-# state_put KEY UNDO COMMAND DONE: add the record, or replace the one with this key.
+# state_put KEY UNDO COMMAND DONE: add the record, or replace the one with this key.  UNDO is
+# what undo_object prints.
 state_put() {
-	local state
-	state=$(state_read) # before it is replaced
-	jq --arg key "$1" --argjson undo "$2" --arg command "$3" --argjson finished "$4" --argjson config "$CONFIG" '
-		.config = $config
-		| {key: $key, undo: $undo, command: $command, done: $finished} as $r
-		| if any(.records[]; .key == $key)
-		  then .records |= map(if .key == $key then $r + {undo: (.undo + $undo)} else . end)
-		  else .records += [$r] end' <<<"$state" | state_write
+	local key=$1 name value
+	[ -n "${RECORD["$key|/done"]:-}" ] || KEYS+=("$key")
+	RECORD["$key|/command"]=$3 RECORD["$key|/done"]=$4
+	while IFS= read -r value; do
+		[ -n "$value" ] || continue
+		name=${value%%=*} value=${value#*=}
+		case " ${RECORD_FIELDS["$key"]:-} " in *" $name "*) ;; *) RECORD_FIELDS["$key"]+=" $name" ;; esac
+		RECORD["$key|$name"]=$value
+	done <<<"$2"
+	state_write
 }
 
 state_drop() {
-	local state
-	state=$(state_read)
-	jq --arg key "$1" '.records |= map(select(.key != $key))' <<<"$state" | state_write
+	local key kept=() name
+	for key in "${KEYS[@]}"; do [ "$key" = "$1" ] || kept+=("$key"); done
+	KEYS=("${kept[@]}")
+	# "unset" would expand what is in a key.
+	for name in ${RECORD_FIELDS["$1"]:-} /command /done; do RECORD["$1|$name"]=''; done
+	RECORD_FIELDS["$1"]=''
+	state_write
 }
 
-# recorded KEY [FIELD]: what would be undone, nothing if there is no such record
-recorded() {
-	[ -e "$STATE_FILE" ] || return 0
-	state_read | jq -r --arg key "$1" --arg f "${2:-}" '.records[] | select(.key == $key) | .undo | if $f == "" then tojson else .[$f] // empty end'
-}
+# recorded KEY FIELD: of what would be undone, nothing if there is no such record
+recorded() { [ -z "${RECORD["$1|$2"]:-}" ] || printf '%s\n' "${RECORD["$1|$2"]}"; }
 
-is_finished() { state_read | jq -e --arg key "$1" 'any(.records[]; .key == $key and .done)' >/dev/null; }
+is_recorded() { [ -n "${RECORD["$1|/done"]:-}" ]; }
+is_finished() { [ "${RECORD["$1|/done"]:-}" = true ]; }
 
 # ---------------------------------------------------------------- who may change what
 #
@@ -130,8 +183,9 @@ trusted() {
 			at=$at${rest:+/$rest}
 			break
 		fi
-		[ -d "$at" ] && by_root_only "$at" || return 1
-		mode=$(stat -c %a "$at")
+		[ -d "$at" ] && mode=$(stat -c '%u %a' "$at") || return 1
+		[ "${mode% *}" -eq 0 ] || [ "${mode% *}" -eq "$EUID" ] || return 1
+		mode=${mode#* }
 		open=$(((8#$mode & 8#022) != 0))
 		[ $open -eq 0 ] || (((8#$mode & 8#1000) != 0)) || return 1
 	done
@@ -187,12 +241,12 @@ editor() {
 PREFIX=()
 server_prefix() {
 	local user
-	user=$(config user)
+	user=${SETTINGS[user]:-}
 	PREFIX=()
 	[ "$(id -un)" = "$user" ] || PREFIX=("$LIB/run-as" "--user=$user" ${NDCTL_SETUP_ENV:+"--env=$NDCTL_SETUP_ENV"} --)
 }
 
-server_group() { id -gn "$(config user)" 2>/dev/null || config user; }
+server_group() { id -gn "${SETTINGS[user]:-}" 2>/dev/null || printf '%s\n' "${SETTINGS[user]:-}"; }
 
 # as_server COMMAND...: run it as the server's user, also a function of ours
 as_server() (
@@ -207,12 +261,12 @@ as_server() (
 )
 
 # server_reads COMMAND...: root looks with the eyes of the server's user, if there is one
-server_reads() { if [ "$EUID" -eq 0 ] && id -u "$(config user)" >/dev/null 2>&1; then as_server "$@"; else "$@"; fi; }
+server_reads() { if [ "$EUID" -eq 0 ] && id -u "${SETTINGS[user]:-}" >/dev/null 2>&1; then as_server "$@"; else "$@"; fi; }
 
 # The server's user is not root: that would make all of this void.
 check_user() {
 	local user
-	user=$(config user)
+	user=${SETTINGS[user]:-}
 	id "$user" >/dev/null 2>&1 || die "there is no user \"$user\"" "--user=NAME names the one that runs the server"
 	[ "$(id -u "$user")" -ne 0 ] || die "the server's user $user is root" "--user=NAME names the one that runs the server"
 }
@@ -221,8 +275,8 @@ check_user() {
 
 # change KEY UNDO COMMAND...
 #
-# The only way in which anything is changed.  What has to be undone, a JSON
-# object with a "kind" that lib/undo.sh knows, is recorded before the command
+# The only way in which anything is changed.  What has to be undone, of a
+# kind that lib/undo.sh knows, is recorded before the command
 # runs, so that a run that is cut off can be repeated or undone.  Nothing is
 # recorded for KEY "-": the command is part of the change before it.  With
 # --dry-run the command is only collected, in COMMANDS.  HINT says what to do if
@@ -250,12 +304,12 @@ change() {
 	[ "$key" = - ] || state_put "$key" "$undo" "$text" true
 }
 
-# undo_object KIND NAME VALUE...: a JSON object of strings
+# undo_object KIND NAME VALUE...: as lines "NAME=VALUE"
 undo_object() {
-	local kind=$1
-	shift
 	[ "$DRY_RUN" -eq 0 ] || return 0
-	jq -nc --arg kind "$kind" '{kind: $kind} + ([$ARGS.positional as $p | range(0; $p | length; 2) | {key: $p[.], value: $p[. + 1]}] | from_entries)' --args "$@"
+	printf 'kind=%s\n' "$1"
+	shift
+	[ $# -eq 0 ] || printf '%s=%s\n' "$@"
 }
 
 # write_file PATH TEXT [MODE]: install a file; called through change.
@@ -279,21 +333,23 @@ set_value() { printf '%s\n' "$2" >"$1"; }
 
 program() { # program NAME: of the server's, with its path
 	local bindir
-	bindir=$(config bindir)
+	bindir=${SETTINGS[bindir]:-}
 	if [ -n "$bindir" ]; then printf '%s/%s\n' "${bindir%/}" "$1"; else command -v "$1" || echo "$1"; fi
 }
 
 # ---------------------------------------------------------------- what is where
 
-# ndctl_namespace NAME: the namespace that we recorded under this name, as ndctl shows it
+# ndctl_namespace NAME FIELD: of the namespace that we recorded under this name, a field as
+# ndctl shows it, or nothing
 ndctl_namespace() {
-	local record
-	record=$(recorded "namespace:$1")
-	[ -n "$record" ] || return 0
-	ndctl list -N -i -v 2>/dev/null | jq -c --argjson r "$record" '
-		if type == "array" then .[] else . end
-		| select(([.uuid, .raw_uuid] | any(. != null and (. == $r.uuid or . == $r.found_uuid)))
-			or ($r.via == "adopt" and .dev == $r.dev))' | head -n 1
+	local key=namespace:$1
+	is_recorded "$key" || return 0
+	ndctl list -N -i -v 2>/dev/null | jq -nr --arg uuid "${RECORD["$key|uuid"]:-}" --arg found "${RECORD["$key|found_uuid"]:-}" \
+		--arg via "${RECORD["$key|via"]:-}" --arg dev "${RECORD["$key|dev"]:-}" "
+		first(inputs | if type == \"array\" then .[] else . end
+		| select(([.uuid, .raw_uuid] | any(. != null and . != \"\" and (. == \$uuid or . == \$found)))
+			or (\$via == \"adopt\" and .dev == \$dev)))
+		| $2 // empty"
 }
 
 # device_of WHAT: "ns:NAME" or "lv:VG/LV" to a path
@@ -321,7 +377,7 @@ dax_device_of() {
 namespace_device() {
 	local dev where=.blockdev
 	[ "$2" = block ] || where='.chardev // .daxregion.devices[0].chardev'
-	dev=$(ndctl_namespace "$1" | jq -r "$where // empty")
+	dev=$(ndctl_namespace "$1" "$where")
 	if [ -n "$dev" ]; then
 		printf '%s\n' "$dev"
 	elif [ "$DRY_RUN" -eq 1 ]; then

@@ -115,22 +115,23 @@ memory_total() {
 }
 
 inventory() {
-	local list labels devs block running=false selinux=false version='' memory tier='{}'
+	local list labels devs block running=false selinux=false version='' memory cmdline tier='{}'
 	list=$(ndctl_json list -B -D -H -R -N -M -i -v) || exit 1
 	labels=$(ndctl_json read-labels -j all) || exit 1
-	mapfile -t devs < <(jq -r '.[].regions[]?.namespaces[]?.blockdev // empty | "/dev/" + .' <<<"$list" | sort)
+	mapfile -t devs < <({ grep -oE '"blockdev":"[^"]+"' <<<"$list" || true; } | sed 's,.*:",/dev/,; s,"$,,' | sort)
 	block=$(block_contents "${devs[@]}") || exit 1
-	if [ -f "$(config pgdata)/PG_VERSION" ]; then
-		version=$(server_reads head -c 16 "$(config pgdata)/PG_VERSION" 2>/dev/null) || version=''
-		if server_runs "$(config pgdata)"; then running=true; fi
+	if [ -f "${SETTINGS[pgdata]:-}/PG_VERSION" ]; then
+		version=$(server_reads head -c 16 "${SETTINGS[pgdata]:-}/PG_VERSION" 2>/dev/null) || version=''
+		if server_runs "${SETTINGS[pgdata]:-}"; then running=true; fi
 	fi
 	if selinuxenabled 2>/dev/null; then selinux=true; fi
 	memory=$(memory_total) || exit 1
-	if [ "$(config profile)" = memory-tier ]; then tier=$(dax_inventory) || exit 1; fi
-	jq -n --argjson ndctl "$list" --argjson labels "$labels" --argjson block "$block" \
-		--arg cmdline "$(cat "$PROC/cmdline")" \
-		--argjson memory "$memory" --argjson tier "$tier" \
-		--arg version "$version" --argjson running "$running" --argjson selinux "$selinux" '
-		{ndctl: $ndctl, labels: $labels, block: $block, cmdline: $cmdline, memory_total: $memory,
-		 selinux: $selinux, cluster: {version: $version, running: $running}} + $tier'
+	if [ "${SETTINGS[profile]:-}" = memory-tier ]; then tier=$(dax_inventory) || exit 1; fi
+	cmdline=$(cat "$PROC/cmdline") || exit 1
+	json_string "$version" && version=$JSON_TEXT
+	json_string "$cmdline" && cmdline=$JSON_TEXT
+	printf '{"ndctl": %s, "labels": %s, "block": %s, "cmdline": %s, "memory_total": %s, "selinux": %s, "cluster": {"version": %s, "running": %s}%s' \
+		"$list" "$labels" "$block" "$cmdline" "$memory" "$selinux" "$version" "$running" "$([ "$tier" = '{}' ] || echo ', ')"
+	# The rest of the object
+	printf '%s\n' "${tier#\{}"
 }

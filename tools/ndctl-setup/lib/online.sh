@@ -7,10 +7,10 @@
 verb_online() {
 	local found dev name now node want before users
 	[ "$(id -u)" -eq 0 ] || die "online must be run by root"
-	[ -e "$STATE_FILE" ] || die "nothing was set up under the name $(config name): there is no $STATE_FILE" "ndctl-setup apply --profile=memory-tier ..."
-	load_config "$(state_read | jq -c .config)"
+	[ -e "$STATE_FILE" ] || die "nothing was set up under the name ${SETTINGS[name]:-}: there is no $STATE_FILE" "ndctl-setup apply --profile=memory-tier ..."
+	load_config .config "$STATE_FILE"
 	jq -e 'any(.records[]; .undo.kind == "dax")' "$STATE_FILE" >/dev/null ||
-		die "$(config name) is set up with profile $(config profile), which has no dax devices" "ndctl-setup status shows what it has"
+		die "${SETTINGS[name]:-} is set up with profile ${SETTINGS[profile]:-}, which has no dax devices" "ndctl-setup status shows what it has"
 	need daxctl daxctl
 	found=$(wait_for_dax) || exit 1
 	# Nothing is changed if one of them is not as it should be.

@@ -4,18 +4,18 @@
 # The plan without its commands.
 make_plan() {
 	local all before
-	before=$(state_read | jq -r '.config.profile // empty')
-	[ -z "$before" ] || [ "$before" = "$(config profile)" ] ||
-		die "$(config name) is set up with profile $before" "undo first, or choose another --name"
+	before=''
+	[ ! -e "$STATE_FILE" ] || before=$(jq -r '.config.profile // empty' "$STATE_FILE")
+	[ -z "$before" ] || [ "$before" = "${SETTINGS[profile]:-}" ] ||
+		die "${SETTINGS[name]:-} is set up with profile $before" "undo first, or choose another --name"
 	all=$(inventory) || exit 1
-	jq -n --argjson config "$CONFIG" --argjson inventory "$all" --argjson state "$(state_read)" \
-		'{$config, $inventory, $state}' | jq -L "$LIB" -f "$LIB/plan.jq"
+	printf '{"config": %s, "inventory": %s, "state": %s}' "$CONFIG" "$all" "$(state_read)" | jq -L "$LIB" -f "$LIB/plan.jq"
 }
 
-# The plan with the commands of each step, as the steps themselves give them.
+# The plan with the commands of each step, as the steps themselves give them, once these
+# are loaded.
 plan_with_commands() {
 	local plan=$1 n command text=''
-	load_steps "$plan"
 	for ((n = 1; n <= STEPS; n++)); do
 		COMMANDS=()
 		run_step "$n"
@@ -74,7 +74,8 @@ verb_plan() {
 	plan=$(make_plan)
 	# shellcheck disable=SC2034
 	PLAN=$plan
+	load_steps "$plan"
 	plan=$(plan_with_commands "$plan")
 	if [ "$JSON" -eq 1 ]; then printf '%s\n' "$plan"; else print_plan "$plan"; fi
-	jq -e .ok <<<"$plan" >/dev/null || exit 2
+	[ "${FIELDS[0.ok]}" = true ] || exit 2
 }

@@ -36,9 +36,9 @@ mirror_state() {
 
 verb_status() {
 	local state mounts='[]' mirrors='[]' files='[]' devices='[]' step f result list pgdata
-	[ -e "$STATE_FILE" ] || die "nothing was set up under the name $(config name): there is no $STATE_FILE" "ndctl-setup apply --profile=..."
+	[ -e "$STATE_FILE" ] || die "nothing was set up under the name ${SETTINGS[name]:-}: there is no $STATE_FILE" "ndctl-setup apply --profile=..."
 	state=$(state_read)
-	load_config "$(jq -c --argjson now "$CONFIG" '.config' <<<"$state")"
+	load_config .config "$STATE_FILE"
 	list=$(ndctl_json list -B -D -H -R -N -M -i -v) || exit 1
 	while IFS= read -r step; do
 		mounts=$(jq -c --argjson m "$(mount_state "$(jq -r .where <<<"$step")" "$(jq .dax <<<"$step")" "$(jq -r .policy <<<"$step")")" '. + [$m]' <<<"$mounts")
@@ -50,7 +50,7 @@ verb_status() {
 	while IFS= read -r f; do
 		mirrors=$(jq -c --argjson m "$(mirror_state "$f")" '. + [$m]' <<<"$mirrors")
 	done < <(jq -r '.records[].undo | select(.kind == "lv") | "\(.vg)/\(.lv)"' <<<"$state")
-	pgdata=$(config pgdata)
+	pgdata=${SETTINGS[pgdata]:-}
 	while IFS= read -r f; do
 		[ -e "$f" ] || continue
 		files=$(jq -c --argjson a "$(alignment_of "$f")" '. + [$a]' <<<"$files")

@@ -4,7 +4,7 @@
 # repeated as well.
 
 verb_undo() {
-	local record key undo kind stored
+	local key n stored
 	if [ ! -e "$STATE_FILE" ]; then
 		say "nothing to undo: there is no $STATE_FILE"
 		return 0
@@ -14,24 +14,23 @@ verb_undo() {
 		state_lock
 	fi
 	# As it was set up, not as asked for now.
-	load_config "$(state_read | jq -c --argjson now "$CONFIG" '.config + {force_destroy: $now.force_destroy}')"
+	# shellcheck disable=SC2016 # jq's variables
+	load_config '.config + {force_destroy: $now.force_destroy}' --argjson now "$CONFIG" "$STATE_FILE"
 	[ "$DRY_RUN" -eq 1 ] || check_user
 	stored=$(state_read | jq -r '[.records[].undo | select(.kind | IN("namespace", "dax")) | .region | select(. != "")] | unique | join(", ")')
-	if server_runs "$(config pgdata)"; then die "a server runs on $(config pgdata)" "pg_ctl -D $(config pgdata) stop -m fast"; fi
+	if server_runs "${SETTINGS[pgdata]:-}"; then die "a server runs on ${SETTINGS[pgdata]:-}" "pg_ctl -D ${SETTINGS[pgdata]:-} stop -m fast"; fi
 	check_undo
-	while IFS= read -r record <&7; do
-		key=$(jq -r .key <<<"$record")
-		undo=$(jq -c .undo <<<"$record")
-		kind=$(jq -r .kind <<<"$undo")
+	for ((n = ${#KEYS[@]} - 1; n >= 0; n--)); do
+		key=${KEYS[n]}
 		COMMANDS=()
 		[ "$DRY_RUN" -eq 1 ] || note "==> undo $key"
-		undo_"${kind}" "$undo"
+		undo_"$(field "$key" kind)" "$key"
 		if [ "$DRY_RUN" -eq 1 ]; then
 			printf '%s\n' "${COMMANDS[@]}"
 		else
 			state_drop "$key"
 		fi
-	done 7< <(state_read | jq -c '.records | reverse | .[]')
+	done
 	[ "$DRY_RUN" -eq 1 ] || rm -f "$STATE_FILE" "$STATE_FILE.lock"
 	say "all is taken back"
 	[ -z "$stored" ] || say "" "What was stored is still on the medium, below $stored: undo removes names and signatures, not contents." \
@@ -54,7 +53,8 @@ check_undo() {
 	done < <(state_read | jq -r '.records[] | select(.undo.kind == "mount" and .done and (.undo.type | IN("tmpfs", "hugetlbfs") | not)) | .undo.where')
 }
 
-field() { jq -r --arg f "$2" '.[$f] // empty' <<<"$1"; }
+# field KEY NAME: of the record that is undone
+field() { recorded "$@"; }
 
 # quietly COMMAND...: a change that is not recorded
 quietly() { change - '' "$@"; }
@@ -71,7 +71,7 @@ undo_labels() {
 undo_namespace() {
 	local name dev
 	name=$(field "$1" name)
-	dev=$(ndctl_namespace "$name" | jq -r .dev)
+	dev=$(ndctl_namespace "$name" .dev)
 	[ -n "$dev" ] || return 0
 	case $(field "$1" via) in
 	create) quietly ndctl destroy-namespace --force "$dev" ;;
@@ -181,7 +181,7 @@ undo_move() {
 		[ ! -e "$back" ] || remove_tree "$back"
 		# Where only root may make it, root makes it and the server's user fills it.
 		actor "$back"
-		[ ${#AS[@]} -gt 0 ] || quietly install -d -o "$(config user)" -g "$(server_group)" -m 0700 "$AT"
+		[ ${#AS[@]} -gt 0 ] || quietly install -d -o "${SETTINGS[user]:-}" -g "$(server_group)" -m 0700 "$AT"
 		quietly as_server cp -aT "$to" "$back"
 		quietly as_server sync -f "$back"
 		actor "$from"
