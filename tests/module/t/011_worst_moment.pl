@@ -15,6 +15,9 @@ use PCacheModule;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# PCACHE_DESC_IS_YOUNG
+use constant IS_YOUNG => 5;
+
 my $why_not = why_no_moments();
 plan skip_all => $why_not if $why_not;
 
@@ -255,7 +258,7 @@ sub young_blocks
 	my $file = $node->safe_psql('postgres', q{SELECT pg_relation_filenode('m')});
 
 	return map { $_->{block_number} }
-	  grep { $_->{why_free} == 5 && $_->{sum} == $sb->{incarnation} && $_->{rel_number} == $file && $_->{fork_number} == 0 }
+	  grep { $_->{why_free} == IS_YOUNG && $_->{sum} == $sb->{incarnation} && $_->{rel_number} == $file && $_->{fork_number} == 0 }
 	  map { read_descriptor($pool, $_) } 0 .. $sb->{slots_used} - 1;
 }
 
