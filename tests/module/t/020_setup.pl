@@ -133,10 +133,10 @@ like($out, qr/^    (?:Options=|tmpfs .*)\Q$plan->{mount}{options}\E/m, '... and 
 # The same memory as ndctl-setup mounts: where the kernel may swap a tmpfs, ours says so as well.
 my $functions = "$ENV{PCACHE_ROOT}/tools/ndctl-setup/lib/apply.sh";
 my ($ndctl) = run_command([ 'bash', '-c', <<'BASH', 'options', $functions, $plan->{user}, $plan->{mount}{options} ]);
-config() { echo "$whose"; }
-get() { case $1 in type) echo tmpfs ;; size) echo SIZE ;; esac; }
+STEP=mount
+declare -A SETTINGS=([user]=$2) FIELDS=([mount.type]=tmpfs [mount.size]=SIZE)
 kernel_has() { [[ $wanted == *,noswap* ]]; }
-whose=$2 wanted=$3
+wanted=$3
 . <(sed -n '/^memory_options() {$/,/^}$/p' "$1")
 memory_options
 BASH
