@@ -394,7 +394,7 @@ $node->backup('b');
 $standby->init_from_backup($node, 'b', has_streaming => 1);
 $standby->append_conf('postgresql.conf', "pcache.directory = '" . pool_directory_of('standby') . "'\n");
 $standby->start;
-$node->wait_for_replay_catchup($standby);
+$node->wait_for_catchup($standby);
 
 sub pool_directory_of { my ($name) = @_; return pool_file($node) =~ s{/pool$}{-$name}r }
 
