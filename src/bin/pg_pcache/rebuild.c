@@ -93,7 +93,7 @@ ChooseCapacity(const Rebuild *r)
 
 	/*
 	 * one of an older format may be too short by what the new one needs
-	 * beside blocks
+	 * beside blocks, and one that was cut off by more
 	 */
 	if (r->conf.nbuffers >= 0 && capacity < (uint64) r->conf.nbuffers &&
 		PCachePoolHasRoom(&r->pool, GeometryFor(&r->pool, r->conf.nbuffers).pool_size))

@@ -171,7 +171,10 @@ refused('another format', qr/cannot be repaired\n.*detail: It has format version
 put_all_back($saved);
 truncate $pool, DESCRIPTORS_OFFSET + DESCRIPTOR_SIZE;
 refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes, which is too small for \d+ blocks\n/);
-refused('cut off, --reset', qr/could not determine the size of the pool\n.*hint: Use option --resize\.\n/, '--reset');
+is(verb_json($node, 'rebuild', '--reset')->{rc}, 0, 'cut off, --reset: exit status');
+starts('cut off, --reset: there is room for shared_buffers again', 'cold');
+put_all_back($saved);
+truncate $pool, DESCRIPTORS_OFFSET + DESCRIPTOR_SIZE;
 is(verb_json($node, 'rebuild', '--reset', '--resize' => '64MB')->{rc}, 0, 'cut off, --reset --resize: exit status');
 is(-s $pool, length $saved->{pool}, 'cut off, --reset --resize: the file has its size again');
 starts('cut off, --reset --resize', 'cold');
