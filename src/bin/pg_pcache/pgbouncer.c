@@ -23,8 +23,6 @@
 #include "pgbouncer.h"
 #include "restartwatch.h"
 
-#define CONSOLE			"pgbouncer"
-
 /* A pooler that is asked to resume may not have seen PAUSE yet, for so long at most. */
 #define SEEN_MS			1000
 #define SEEN_USEC		10000L

@@ -14,6 +14,9 @@
 
 #include "restart.h"
 
+/* The console of PgBouncer is a database of that name. */
+#define CONSOLE		"pgbouncer"
+
 /* pgbouncer.c */
 extern PGconn *ConnectToConsole(const char *conninfo, const char **databases);
 extern PGresult *ShowOf(const Pooler *pooler, const char *query);

@@ -23,9 +23,6 @@
 #include "common/logging.h"
 #include "pgbouncer.h"
 
-/* The console of PgBouncer is a database of that name. */
-#define CONSOLE		"pgbouncer"
-
 /* Clients that wait that long, in seconds, will be noticed. */
 #define LOGIN_RETRY_TO_TELL	1.0
 

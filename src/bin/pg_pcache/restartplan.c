@@ -207,13 +207,6 @@ PlanRestart(Restart *restart)
 	char	   *program;
 	int			n;
 
-	/*
-	 * a name in /proc is of another process once the server has ended, and
-	 * this is not
-	 */
-	server->pidfd = syscall(SYS_pidfd_open, server->pid, 0);
-	if (server->pidfd < 0 && errno != ENOSYS)
-		pg_fatal("could not watch the server with PID %d: %m", server->pid);
 	server->command = restart->options->command;
 	/* the lock of its pool is held to the end, and so are huge pages */
 	server->ends_whole = restart->uses_pool || HasHugePages(server->pid);

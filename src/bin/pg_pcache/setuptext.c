@@ -102,7 +102,8 @@ PlanLibraries(const SetupCluster *server)
 }
 
 /*
- * The lines for conf.d, and the values that they have, NULL for no line.  The mode stays as it is unless another one is asked for.
+ * The lines for conf.d, and the values that they have, NULL for no line.  The mode stays as
+ * it is unless another one is asked for.
  */
 void
 SetupConfText(const SetupFacts *facts, SetupPlan *plan, const char *values[SETUP_NUM_SETTINGS])
