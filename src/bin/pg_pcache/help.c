@@ -113,7 +113,7 @@ static const HelpLine help_lines[] = {
 	{"if-host-stops", VERB_SAVE,
 	gettext_noop("      --if-host-stops      do nothing unless the host is going down\n")},
 	{"apply", VERB_SETUP,
-	gettext_noop("      --apply              do what is told otherwise, as root\n")},
+	gettext_noop("      --apply              make the changes, instead of printing them; for root only\n")},
 	{"mode", VERB_SETUP,
 		gettext_noop("      --mode=MODE          planned_restart or always (default: as it is, or else\n"
 					 "                           planned_restart)\n")},
@@ -161,8 +161,7 @@ static const struct
 					 "                           configuration on disk, and how warm a promotion of a\n"
 					 "                           standby with pg_hotset; the server may run\n")},
 	{VERB_DROP,
-		gettext_noop("  drop                     remove the pool, and its traces in the data\n"
-					 "                           directory; the server must be down\n")},
+	gettext_noop("  drop                     remove the pool; the server must be down\n")},
 	{VERB_INIT,
 	gettext_noop("  init                     create the pool; the server must be down\n")},
 	{VERB_LOAD,

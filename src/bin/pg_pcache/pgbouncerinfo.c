@@ -196,7 +196,7 @@ TellConfiguration(Restart *restart, Pooler *pooler)
 	PQclear(res);
 	if (pooler->query_wait_timeout > 0 &&
 		pooler->query_wait_timeout < restart->drain_timeout + restart->estimate)
-		WarnOf(restart, _("Set \"query_wait_timeout\" to more."),
+		WarnOf(restart, _("Increase \"query_wait_timeout\"."),
 			   _("pooler \"%s\" disconnects clients that wait for %.3g s, and the restart may take longer"),
 			   pooler->name, pooler->query_wait_timeout / 1000);
 	if (pooler->server_login_retry > LOGIN_RETRY_TO_TELL)

@@ -127,7 +127,7 @@ Watch(const Restart *restart, int fd)
 	/* to resume is all that we were asked for */
 	if (state == WATCH_RESUME)
 		_exit(ResumeAll(restart) ? 0 : 1);
-	pg_log_warning("%s has ended before the restart was done, so it is finished without it", "pg_pcache");
+	pg_log_warning("%s has ended before the restart was done; another process finishes the restart", "pg_pcache");
 	runs = state == WATCH_PAUSING || FinishRestart(&restart->server, state);
 	if (!runs)
 		pg_log_error("the server does not run");
