@@ -83,7 +83,7 @@ FindAnyMinor(const PCacheOptions *options, char *path)
 }
 
 /* Find the server's executable, once. */
-const char *
+static const char *
 FindPostgres(const PCacheOptions *options)
 {
 	static char path[MAXPGPATH];
@@ -341,7 +341,7 @@ ParseSizeSetting(const char *value)
  * What "postgres -C" says of a size, shared_buffers or that of the pool, in
  * blocks, or -1 if that is unknown.
  */
-int64
+static int64
 ParseBlocks(const char *name, const char *value)
 {
 	double		blocks;
@@ -409,7 +409,7 @@ IsOurLibrary(char *element)
 }
 
 /* Does the server load the library?  If that is not known, we say yes. */
-bool
+static bool
 IsPreloaded(const char *libraries)
 {
 	char	   *list;
@@ -471,15 +471,18 @@ RequireLibrary(const PCacheOptions *options, const char *libraries,
 	pfree(file);
 }
 
-/* A size at the next start, in blocks, or -1 if that is unknown. */
-int64
-ReadSizeSetting(const PCacheOptions *options, const char *name)
+/* The size of a new pool, and shared_buffers, at the next start, in blocks; -1 if unknown. */
+void
+ReadSizes(const PCacheOptions *options, int64 *size, int64 *nbuffers)
 {
-	char	   *value = ReadSetting(options, name);
-	int64		blocks = ParseBlocks(name, value);
+	static const char *const names[] = {PCacheSetting("size"), "shared_buffers"};
+	char	   *values[lengthof(names)];
 
-	free(value);
-	return blocks;
+	ReadSettings(options, lengthof(names), names, values);
+	*size = ParseBlocks(names[0], values[0]);
+	*nbuffers = ParseBlocks(names[1], values[1]);
+	free(values[0]);
+	free(values[1]);
 }
 
 /*
@@ -540,14 +543,15 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	conf->server_version = server_version;
 	conf->io_method = values[7];
 	conf->debug_io_direct = values[8];
-	conf->preloaded = PRELOADS_BY_ITSELF || IsPreloaded(values[9]);
+	conf->libraries = values[9];
+	conf->preloaded = PRELOADS_BY_ITSELF || IsPreloaded(conf->libraries);
 	if (conf->preloaded && !PRELOADS_BY_ITSELF)
-		RequireLibrary(options, values[9], values[10]);
+		RequireLibrary(options, conf->libraries, values[10]);
 	for (int i = 2; i < 7; i++)
 		free(values[i]);
 	conf->needs_huge_pages = values[11] != NULL && strcmp(values[11], "on") == 0;
 	conf->huge_page_kb = values[12] != NULL ? strtoull(values[12], NULL, 10) : 0;
-	for (int i = 9; i < lengthof(names); i++)
+	for (int i = 10; i < lengthof(names); i++)
 		free(values[i]);
 }
 

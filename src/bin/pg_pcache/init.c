@@ -124,8 +124,7 @@ ChooseCapacity(const PCacheOptions *options)
 		return ParseSize(options->size, "--size");
 
 	/* as the server does */
-	size = ReadSizeSetting(options, PCacheSetting("size"));
-	nbuffers = ReadSizeSetting(options, "shared_buffers");
+	ReadSizes(options, &size, &nbuffers);
 	blocks = Max(size, nbuffers);
 	if (blocks <= 0)
 	{
@@ -462,14 +461,12 @@ static char *
 PreloadLibraries(const PCacheOptions *options)
 {
 	Configuration conf;
-	char	   *libraries;
 
 	ReadConfiguration(options, &conf);
 	if (conf.preloaded)
 		return NULL;
-	libraries = ReadSetting(options, "shared_preload_libraries");
-	return libraries == NULL || libraries[0] == '\0' ? pg_strdup("pg_pcache") :
-		psprintf("%s, pg_pcache", libraries);
+	return conf.libraries == NULL || conf.libraries[0] == '\0' ? pg_strdup("pg_pcache") :
+		psprintf("%s, pg_pcache", conf.libraries);
 }
 
 static void

@@ -193,6 +193,7 @@ typedef struct Configuration
 	bool		required;		/* the server does not start without it */
 	char	   *io_method;		/* NULL if unknown */
 	char	   *debug_io_direct;	/* NULL if unknown */
+	char	   *libraries;		/* shared_preload_libraries; NULL if unknown */
 	bool		preloaded;		/* somebody honors our settings */
 	bool		needs_huge_pages;	/* huge_pages is "on" */
 	uint64		huge_page_kb;	/* huge_page_size, or 0 */
@@ -471,20 +472,17 @@ extern uint64 ParseSize(const char *size, const char *option);
 
 /* config.c */
 extern void AskWithServerArguments(const PCacheOptions *options);
-extern const char *FindPostgres(const PCacheOptions *options);
 extern bool AskPostgres(const PCacheOptions *options, const char *directory,
 						const char *config_file, int n,
 						const char *const names[], char *values[]);
 extern bool PreloadsByItself(void);
-extern bool IsPreloaded(const char *libraries);
 extern char *LibraryFile(const PCacheOptions *options);
-extern int64 ParseBlocks(const char *name, const char *value);
 extern void RequireReadableConfiguration(void);
 extern char *ReadPoolDirectory(const PCacheOptions *options);
 extern void ReadSettings(const PCacheOptions *options, int n,
 						 const char *const names[], char *values[]);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
-extern int64 ReadSizeSetting(const PCacheOptions *options, const char *name);
+extern void ReadSizes(const PCacheOptions *options, int64 *size, int64 *nbuffers);
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
 extern PCacheVerdict JudgeConfiguration(const Configuration *conf);
 extern bool ModeIsOff(const Configuration *conf);

@@ -180,6 +180,8 @@ static void
 TellConfiguration(Restart *restart, Pooler *pooler)
 {
 	PGresult   *res = ShowOf(pooler, "SHOW CONFIG");
+	double		wait_timeout = 0;	/* none */
+	double		login_retry = 0;
 
 	for (int i = 0; i < PQntuples(res); i++)
 	{
@@ -189,20 +191,20 @@ TellConfiguration(Restart *restart, Pooler *pooler)
 		if (key == NULL || value == NULL)
 			continue;
 		if (strcmp(key, "server_login_retry") == 0)
-			pooler->server_login_retry = strtod(value, NULL);
+			login_retry = strtod(value, NULL);
 		if (strcmp(key, "query_wait_timeout") == 0)
-			pooler->query_wait_timeout = strtod(value, NULL) * 1000;
+			wait_timeout = strtod(value, NULL) * 1000;
 	}
 	PQclear(res);
-	if (pooler->query_wait_timeout > 0 &&
-		pooler->query_wait_timeout < restart->drain_timeout + restart->estimate)
+	if (wait_timeout > 0 &&
+		wait_timeout < restart->drain_timeout + restart->estimate)
 		WarnOf(restart, _("Increase \"query_wait_timeout\"."),
 			   _("pooler \"%s\" disconnects clients that wait for %.3g s, and the restart may take longer"),
-			   pooler->name, pooler->query_wait_timeout / 1000);
-	if (pooler->server_login_retry > LOGIN_RETRY_TO_TELL)
+			   pooler->name, wait_timeout / 1000);
+	if (login_retry > LOGIN_RETRY_TO_TELL)
 		WarnOf(restart, _("Set \"server_login_retry\" to 1 or less."),
 			   _("if pooler \"%s\" fails to connect once, its clients wait for %.3g s"),
-			   pooler->name, pooler->server_login_retry);
+			   pooler->name, login_retry);
 	res = ShowOf(pooler, "SHOW POOLS");
 	for (int i = 0; i < PQntuples(res); i++)
 	{

@@ -35,6 +35,13 @@ NowMs(void)
 	return now.tv_sec * 1000.0 + now.tv_nsec / 1000000.0;
 }
 
+/* Does the restart bring another version of the server? */
+bool
+IsUpgrade(const Restart *restart)
+{
+	return restart->version_then != NULL && strcmp(restart->version_then, restart->version_now) != 0;
+}
+
 /* With --progress, what is done right now. */
 void
 ProgressOf(const Restart *restart, const char *fmt,...)
@@ -145,7 +152,6 @@ static bool
 Resume(Restart *restart, int status)
 {
 	double		begin = NowMs();
-	bool		reconnect = restart->version_then != NULL && strcmp(restart->version_then, restart->version_now) != 0;
 	bool		ok;
 
 	if (status == EXIT_DOWN && restart->stay_paused)
@@ -153,7 +159,7 @@ Resume(Restart *restart, int status)
 		pg_log_error("the poolers stay paused");
 		return EndWatch(true);
 	}
-	ok = EndWatch(ResumePoolers(restart, reconnect && status == 0));
+	ok = EndWatch(ResumePoolers(restart, status == 0 && IsUpgrade(restart)));
 	if (restart->n_poolers > 0)
 		restart->phases[PHASE_RESUME] = NowMs() - begin;
 	if (ok)
@@ -198,7 +204,6 @@ int
 DoRestart(const PCacheOptions *options)
 {
 	Restart		restart = {.options = options,.kept = -1};
-	double		begin;
 	int			status;
 
 	ReadRestartOptions(&restart);
@@ -212,10 +217,8 @@ DoRestart(const PCacheOptions *options)
 	}
 
 	CatchSignals();
-	begin = NowMs();
 	if (!Checkpoint(&restart))
 		return Undo(&restart, _("interrupted"));
-	restart.phases[PHASE_CHECKPOINT] = NowMs() - begin;
 	if (TakesTooLong(&restart, 0))
 		return Undo(&restart, NULL);
 
@@ -249,15 +252,12 @@ int
 DoPrepare(const PCacheOptions *options)
 {
 	Restart		restart = {.options = options,.kept = -1};
-	double		begin;
 
 	ReadRestartOptions(&restart);
 	Check(&restart);
 	CatchSignals();
-	begin = NowMs();
 	if (!Checkpoint(&restart))
 		return Undo(&restart, _("interrupted"));
-	restart.phases[PHASE_CHECKPOINT] = NowMs() - begin;
 	PQfinish(restart.conn);
 	BeginOutput(options);
 	PrintRestart(&restart);

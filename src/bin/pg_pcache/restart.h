@@ -86,8 +86,6 @@ typedef struct Pooler
 	const char *version;
 	PauseTarget *targets;
 	int			n_targets;
-	double		query_wait_timeout; /* 0 for none */
-	double		server_login_retry;
 } Pooler;
 
 /* All about a restart. */
@@ -118,7 +116,6 @@ typedef struct Restart
 	double		phases[NUM_RESTART_PHASES]; /* how long; 0 if it was not
 											 * reached */
 	int			checkpoints;
-	double		last_checkpoint;	/* how long it took */
 	uint64		checkpoint_buffers; /* that it wrote */
 	double		stop_at;		/* when it was told to stop */
 	double		outage;
@@ -126,14 +123,15 @@ typedef struct Restart
 	double		paused;			/* how long clients waited at most */
 	int			new_pid;		/* 0 if the server did not come up */
 	pid_t		command_pid;	/* that is to be waited for; 0 if none */
-	const char *start;			/* "warm", "cold", "off" or "unknown"; NULL if
-								 * it did not start */
+	const char *start;			/* "warm", "cold", "off", "unavailable" or
+								 * "unknown"; NULL if it did not start */
 	const char *start_detail;	/* or NULL */
 	int64		kept;			/* pages; -1 if unknown */
 } Restart;
 
 /* restart.c */
 extern double NowMs(void);
+extern bool IsUpgrade(const Restart *restart);
 extern void ProgressOf(const Restart *restart, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void WarnOf(Restart *restart, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);
 

@@ -31,19 +31,14 @@
 static int
 ParentOf(int pid)
 {
-	char		path[64];
-	FILE	   *file;
-	int			parent = 0;
+	size_t		len;
+	char	   *text = ReadProc(pid, "stat", &len);
+	char	   *end;
+	int			parent;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "r");
-	if (file == NULL)
-		return 0;
-	/* its name is ours to choose, and ends with the last parenthesis */
-	if (fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1)
-		parent = 0;
-	fclose(file);
-	return parent;
+	/* its name is its own to choose, and ends with the last parenthesis */
+	end = text != NULL ? strrchr(text, ')') : NULL;
+	return end != NULL && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
 /*
@@ -213,10 +208,9 @@ FindChangedSettings(Restart *restart)
 void
 GatherFacts(Restart *restart)
 {
-	PGresult   *res = executeQuery(restart->conn, "SHOW server_version", false);
+	PGresult   *res;
 
-	restart->version_now = pg_strdup(FirstValue(res));
-	PQclear(res);
+	restart->version_now = pg_strdup(PQparameterStatus(restart->conn, "server_version"));
 	/* without the library, there may be a setting of that name, but not there */
 	res = executeQuery(restart->conn,
 					   "SELECT 1 FROM pg_catalog.pg_settings WHERE name = '" PCacheSetting("mode") "' AND setting <> 'off'",

@@ -23,6 +23,7 @@
 
 #include "common/logging.h"
 #include "restart.h"
+#include "storage/pcache_cgroup.h"
 
 /* What a process may have of each, at most. */
 #define MAX_PROC_SIZE	(2 * 1024 * 1024)
@@ -175,11 +176,9 @@ FixDataDirectory(RestartServer *server, int n)
 static bool
 HasHugePages(int pid)
 {
-	size_t		len = 0;
-	char	   *status = ReadProc(pid, "status", &len);
-	char	   *line = status != NULL ? strstr(status, "\nHugetlbPages:") : NULL;
+	uint64		kb;
 
-	return line != NULL && strtoul(line + strlen("\nHugetlbPages:"), NULL, 10) > 0;
+	return PCacheReadNumber(psprintf("/proc/%d/status", pid), "HugetlbPages:", &kb) && kb > 0;
 }
 
 /*

@@ -78,6 +78,8 @@ bool
 Checkpoint(Restart *restart)
 {
 	uint64		written;
+	double		first = NowMs();
+	double		took = 0;
 
 	do
 	{
@@ -97,17 +99,18 @@ Checkpoint(Restart *restart)
 		PQclear(res);
 		restart->checkpoints++;
 		/* the next one, with no more to write, will take no longer */
-		restart->estimate += NowMs() - begin - restart->last_checkpoint;
-		restart->last_checkpoint = NowMs() - begin;
+		restart->estimate += NowMs() - begin - took;
+		took = NowMs() - begin;
 		if (!known || !ReadWritten(restart->conn, &before, &written))
 		{
 			WarnOf(restart, NULL, _("could not find out how much the checkpoint has written: %s"),
 				   Complaint(restart->conn));
-			return true;
+			break;
 		}
 		restart->checkpoint_buffers = written;
 		ProgressOf(restart, _("checkpoint %d: %llu buffers in %.0f ms"), restart->checkpoints,
-				   (unsigned long long) written, restart->last_checkpoint);
+				   (unsigned long long) written, took);
 	} while (written > restart->dirty_limit && restart->checkpoints < MAX_CHECKPOINTS);
+	restart->phases[PHASE_CHECKPOINT] = NowMs() - first;
 	return !WasInterrupted();
 }

@@ -136,7 +136,6 @@ void
 PrintRestart(const Restart *restart)
 {
 	bool		done = restart->stop_at > 0;
-	bool		upgrade = restart->version_then != NULL && strcmp(restart->version_then, restart->version_now) != 0;
 
 	if (restart->options->dry_run)
 		Text(_("Dry run: nothing was changed.\n\n"));
@@ -144,7 +143,7 @@ PrintRestart(const Restart *restart)
 	/* how it was is said below */
 	PrintVerdict(&restart->forecast, done ? NULL : _("if the server is shut down cleanly"));
 	PrintField("version", "version",
-			   Shown(AsString(restart->version_now), upgrade ?
+			   Shown(AsString(restart->version_now), IsUpgrade(restart) ?
 					 psprintf(_("%s, was %s"), restart->version_then, restart->version_now) : restart->version_now));
 	PrintField(NULL, "version_then", AsString(restart->version_then));
 	PrintSettings(restart);

@@ -55,27 +55,21 @@ UsesPool(const SetupFacts *facts)
 static void
 ReadServerSettings(const PCacheOptions *options, SetupCluster *server)
 {
-	static const char *const names[] = {
-		"shared_preload_libraries", "huge_pages", "huge_page_size"
-	};
-	char	   *values[lengthof(names)];
 	Configuration conf;
 
 	ReadConfiguration(options, &conf);
 	RequireReadableConfiguration();
-	ReadSettings(options, lengthof(names), names, values);
 	if (conf.nbuffers < 0)
 		pg_fatal("could not find out the value of \"%s\"", "shared_buffers");
 	server->shared_buffers = conf.nbuffers;
 	server->capacity = Max(conf.nbuffers, (int64) conf.pool_size);
 	server->preloaded = conf.preloaded;
 	server->needs_library = !PreloadsByItself();
-	CopySetting(server, SETUP_LIBRARIES, values[0]);
+	CopySetting(server, SETUP_LIBRARIES, conf.libraries);
 	CopySetting(server, SETUP_MODE, conf.mode);
 	CopySetting(server, SETUP_DIRECTORY, conf.directory);
-	server->huge_pages_on = values[1] != NULL && pg_strcasecmp(values[1], "on") == 0;
-	if (values[2] != NULL)
-		server->huge_page_size = strtoull(values[2], NULL, 10) * 1024;
+	server->huge_pages_on = conf.needs_huge_pages;
+	server->huge_page_size = conf.huge_page_kb * 1024;
 }
 
 static int

@@ -307,8 +307,7 @@ TellSize(const PCacheOptions *options, const StatusResult *result)
 	if (options->directory != NULL ||
 		result->superblocks.chosen.format_version != PCACHE_FORMAT_VERSION)
 		return;
-	size = ReadSizeSetting(options, PCacheSetting("size"));
-	nbuffers = ReadSizeSetting(options, "shared_buffers");
+	ReadSizes(options, &size, &nbuffers);
 	if (size <= 0 || nbuffers < 0 ||
 		!PCacheSizeDiffers(&result->pool, &result->superblocks.chosen, size, nbuffers, &err))
 		return;

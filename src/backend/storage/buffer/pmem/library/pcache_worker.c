@@ -196,7 +196,6 @@ static void
 TellHugePages(const PCachePool *pool)
 {
 	Size		buffers = (Size) NBuffers * BLCKSZ;
-	Size		size;
 	PCacheHugePages pages;
 
 	if (huge_pages == HUGE_PAGES_OFF || pool->fs_kind == PCACHE_FS_HUGETLBFS)
@@ -207,8 +206,7 @@ TellHugePages(const PCachePool *pool)
 				 errmsg("\"huge_pages\" is \"on\", but shared buffers are not all in huge pages, because persistent cache pool \"%s\" is not",
 						pool->path),
 				 errhint("Put the pool on hugetlbfs, or on a tmpfs that is mounted with huge=within_size.")));
-	GetHugePageSize(&size, NULL);
-	if (PCacheReadHugePages(size / 1024, &pages) && pages.unused * pages.size_kb >= buffers / 1024)
+	if (PCacheReadHugePages(huge_page_size, &pages) && pages.unused * pages.size_kb >= buffers / 1024)
 		ereport(LOG,
 				(errmsg("persistent cache: %llu MB are reserved in huge pages that nobody uses, as shared buffers lie in the pool",
 						(unsigned long long) (pages.unused * pages.size_kb / 1024)),
