@@ -29,6 +29,9 @@
 #define READ_ATTEMPTS		5
 #define READ_RETRY_USEC		20000L
 
+/* That a server is ready is noted by its worker, which looks every 100 ms. */
+#define READY_ATTEMPTS		50
+
 /* Read the superblocks of a pool that a server may be writing to. */
 void
 ReadLiveSuperblocks(const PCachePool *pool, PCacheSuperblocks *superblocks)
@@ -316,6 +319,12 @@ OpenPool(Rebuild *r)
 		{
 			r->event = PCACHE_NEXT_RESTART;
 			ReadLiveSuperblocks(&r->pool, &r->superblocks);
+			/* or else a restart just after a start would look cold */
+			for (int i = 1; i < READY_ATTEMPTS && r->superblocks.chosen.starts_from != 0; i++)
+			{
+				pg_usleep(READ_RETRY_USEC);
+				ReadLiveSuperblocks(&r->pool, &r->superblocks);
+			}
 			return PCACHE_OPEN_OK;
 		}
 		r->event = PCACHE_NEXT_RESTART_APART;
