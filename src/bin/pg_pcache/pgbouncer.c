@@ -23,6 +23,9 @@
 #include "pgbouncer.h"
 #include "restartwatch.h"
 
+/* A pooler that is there takes a connection within that time, unless its string says another. */
+#define CONNECT_SECONDS	"5"
+
 /* A pooler that is asked to resume may not have seen PAUSE yet, for so long at most. */
 #define SEEN_MS			1000
 #define SEEN_USEC		10000L
@@ -34,8 +37,8 @@
 PGconn *
 ConnectToConsole(const char *conninfo, const char **databases)
 {
-	const char *keywords[4];
-	const char *values[4];
+	const char *keywords[5];
+	const char *values[5];
 	char	   *errmsg = NULL;
 	PQconninfoOption *given = PQconninfoParse(conninfo, &errmsg);
 
@@ -51,21 +54,27 @@ ConnectToConsole(const char *conninfo, const char **databases)
 			*databases = pg_strdup(option->val);
 	}
 	PQconninfoFree(given);
-	/* the second dbname is only a name */
-	keywords[0] = "dbname";
-	values[0] = conninfo;
+
+	/*
+	 * what comes first is overridden by the string, and the second dbname is
+	 * only a name
+	 */
+	keywords[0] = "connect_timeout";
+	values[0] = CONNECT_SECONDS;
 	keywords[1] = "dbname";
-	values[1] = CONSOLE;
-	keywords[2] = "fallback_application_name";
-	values[2] = "pg_pcache";
-	keywords[3] = values[3] = NULL;
+	values[1] = conninfo;
+	keywords[2] = "dbname";
+	values[2] = CONSOLE;
+	keywords[3] = "fallback_application_name";
+	values[3] = "pg_pcache";
+	keywords[4] = values[4] = NULL;
 
 	/*
 	 * without a word like "host=", libpq would take it for the name of a
 	 * database
 	 */
 	if (strchr(conninfo, '=') == NULL && strstr(conninfo, "://") == NULL)
-		return PQconnectdbParams(keywords + 1, values + 1, 0);
+		return PQconnectdbParams(keywords + 2, values + 2, 0);
 	return PQconnectdbParams(keywords, values, 1);
 }
 
@@ -73,7 +82,7 @@ ConnectToConsole(const char *conninfo, const char **databases)
 PGresult *
 ShowOf(const Pooler *pooler, const char *query)
 {
-	PGresult   *res = PQexec(pooler->control, query);
+	PGresult   *res = AskConsole(pooler->control, query);
 
 	if (PQresultStatus(res) == PGRES_TUPLES_OK)
 		return res;
@@ -98,7 +107,7 @@ CommandFor(PGconn *conn, const char *command, const PauseTarget *target)
 static bool
 IsAlive(const Pooler *pooler)
 {
-	PGresult   *res = PQexec(pooler->control, "SHOW VERSION");
+	PGresult   *res = AskConsole(pooler->control, "SHOW VERSION");
 	bool		alive = PQresultStatus(res) == PGRES_TUPLES_OK;
 
 	if (!alive)
@@ -252,7 +261,7 @@ Resume(const Pooler *pooler, PGconn *conn, const PauseTarget *target, bool maybe
 
 	for (;;)
 	{
-		PGresult   *res = PQexec(conn, CommandFor(conn, "RESUME", target));
+		PGresult   *res = AskConsole(conn, CommandFor(conn, "RESUME", target));
 		bool		ok = PQresultStatus(res) == PGRES_COMMAND_OK;
 		bool		not_paused = strstr(PQresultErrorMessage(res), "not paused") != NULL;
 
@@ -288,7 +297,7 @@ ResumePoolers(Restart *restart, bool reconnect)
 			PauseTarget *target = &pooler->targets[j];
 
 			if (target->sent && reconnect)
-				PQclear(PQexec(pooler->control, CommandFor(pooler->control, "RECONNECT", target)));
+				PQclear(AskConsole(pooler->control, CommandFor(pooler->control, "RECONNECT", target)));
 			if (target->sent && Resume(pooler, pooler->control, target, !target->paused))
 				target->sent = false;
 			/* one that still waits would wait forever */

@@ -26,7 +26,7 @@
 static char *
 ProcessesInUse(const Pooler *pooler)
 {
-	PGresult   *res = PQexec(pooler->control, "SHOW SERVERS");
+	PGresult   *res = AskConsole(pooler->control, "SHOW SERVERS");
 	PQExpBuffer list = createPQExpBuffer();
 
 	for (int i = 0; PQresultStatus(res) == PGRES_TUPLES_OK && i < PQntuples(res); i++)

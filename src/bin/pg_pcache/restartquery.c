@@ -15,6 +15,7 @@
  */
 #include "postgres_fe.h"
 
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -24,6 +25,9 @@
 
 /* How long at most until a signal is seen that came just before poll(). */
 #define LOOK_MS		20
+
+/* A pooler that is there answers within that time. */
+#define CONSOLE_MS	5000.0
 
 static volatile sig_atomic_t interrupted = 0;
 static volatile sig_atomic_t goes_on = 0;
@@ -75,9 +79,12 @@ WaitReadable(int fd, double until)
 	return poll(&pollfd, fd >= 0 ? 1 : 0, (int) Max(0, Min(left, LOOK_MS))) > 0;
 }
 
-/* Like PQexec(), but NULL if a signal came meanwhile.  The query is cancelled then. */
-PGresult *
-QueryOf(PGconn *conn, const char *query)
+/*
+ * Like PQexec(), but an error if there is no answer until then; and if signals end it, NULL
+ * if one came meanwhile, and then the query is cancelled.
+ */
+static PGresult *
+RunQuery(PGconn *conn, const char *query, bool signals_end_it, double until)
 {
 	PGresult   *res = NULL;
 	PGresult   *next;
@@ -89,7 +96,12 @@ QueryOf(PGconn *conn, const char *query)
 	{
 		while (PQisBusy(conn))
 		{
-			if (WasInterrupted() && !cancelled)
+			if (NowMs() > until)
+			{
+				PQclear(res);
+				return PQmakeEmptyPGresult(conn, PGRES_FATAL_ERROR);
+			}
+			if (signals_end_it && WasInterrupted() && !cancelled)
 			{
 				PGcancel   *cancel = PQgetCancel(conn);
 				char		errbuf[256];
@@ -123,6 +135,23 @@ QueryOf(PGconn *conn, const char *query)
 	return res != NULL ? res : PQmakeEmptyPGresult(conn, PGRES_FATAL_ERROR);
 }
 
+/* What may take long, and is given up if a signal comes: NULL then. */
+PGresult *
+QueryOf(PGconn *conn, const char *query)
+{
+	return RunQuery(conn, query, true, INFINITY);
+}
+
+/*
+ * What a pooler's console answers at once.  One that hangs must not keep us from the others, so
+ * without an answer it is an error, and the connection is of no use any more.
+ */
+PGresult *
+AskConsole(PGconn *conn, const char *query)
+{
+	return RunQuery(conn, query, false, NowMs() + CONSOLE_MS);
+}
+
 /*
  * The rows of a query about something that is nice to know.  NULL, after a warning that says
  * what remains unknown, if it fails.
@@ -154,11 +183,12 @@ ColumnOf(const PGresult *res, int row, const char *column)
 	return n >= 0 && !PQgetisnull(res, row, n) ? PQgetvalue(res, row, n) : NULL;
 }
 
-/* What libpq complains of, in one line. */
+/* What libpq complains of, in one line.  It has nothing to say of what does not answer. */
 const char *
 Complaint(const PGconn *conn)
 {
-	char	   *text = pg_strdup(PQerrorMessage(conn));
+	const char *message = PQerrorMessage(conn);
+	char	   *text = pg_strdup(message[0] != '\0' ? message : _("there is no answer"));
 	size_t		len = strlen(text);
 
 	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))

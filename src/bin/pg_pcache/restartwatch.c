@@ -86,24 +86,42 @@ FinishRestart(const RestartServer *server, char state)
 	return false;
 }
 
-/* Resume all poolers, and try again until it has worked or has taken too long. */
+/*
+ * Resume all poolers, each by a process of its own, for one that hangs must not keep the
+ * others.  Each tries again until it has worked or has taken too long.
+ */
 static bool
 ResumeAll(const Restart *restart)
 {
 	double		until = NowMs() + restart->server.timeout;
 	bool		all = true;
+	pid_t	   *pids = pg_malloc_array(pid_t, restart->n_poolers + 1);
 
 	for (int i = 0; i < restart->n_poolers; i++)
 	{
+		pids[i] = fork();
+		if (pids[i] < 0)
+			all &= ResumeAnew(&restart->poolers[i]);
+		if (pids[i] != 0)
+			continue;
 		while (!ResumeAnew(&restart->poolers[i]))
 		{
 			if (NowMs() > until)
-			{
-				all = false;
-				break;
-			}
+				_exit(1);
 			pg_usleep(RETRY_USEC);
 		}
+		_exit(0);
+	}
+	/* a server that was started here is a child as well, and goes on */
+	for (int i = 0; i < restart->n_poolers; i++)
+	{
+		int			status = 0;
+
+		if (pids[i] < 0)
+			continue;
+		while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
+			;
+		all &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
 	}
 	return all;
 }

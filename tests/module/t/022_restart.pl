@@ -159,8 +159,9 @@ warm_pages($node);
 # --------------------------------------------------------- those who are in the way
 my $idle = $node->background_psql('postgres');
 my $idle_pid = $idle->query_safe('BEGIN; SELECT pg_backend_pid()');
-$node->poll_query_until('postgres', "SELECT now() > xact_start + interval '20 ms' FROM pg_stat_activity WHERE pid = $idle_pid");
-restarted('an idle transaction', '--drain-timeout=10ms', conninfo($pooled));
+$node->poll_query_until('postgres', "SELECT now() > xact_start + interval '5 s' FROM pg_stat_activity WHERE pid = $idle_pid");
+# a time that a busy machine needs for the pause of nobody is no more than that
+restarted('an idle transaction', '--drain-timeout=5s', conninfo($pooled));
 like($json->{stderr}, qr/a transaction has been open for \d+ s: PID $idle_pid, .*idle in transaction/, '... and it is named');
 like("@{$json->{warnings}}", qr/PID $idle_pid/, '... in JSON as well');
 eval { $idle->quit };
@@ -247,6 +248,17 @@ for my $signal (qw(INT TERM HUP))
 	is(server_pid(), $pid, '... and the server goes on');
 	load_goes_on($waiting, '... and');
 }
+
+# One that hangs keeps no other one paused.
+($offset, $other) = (bouncer_offset($session), bouncer_offset($pooled));
+my $hanging = start_restart('--drain-timeout=3s', conninfo($session), conninfo($pooled));
+wait_for_bouncer($session, qr/PAUSE command issued/, $offset);
+wait_for_bouncer($pooled, qr/PAUSE command issued/, $other);
+$session->{process}->signal('STOP');
+load_goes_on($waiting, 'a pooler that hangs, and the other one');
+$session->{process}->signal('CONT');
+is(end_restart($hanging), 1, '... and once it goes on, nothing has changed');
+is(server_pid(), $pid, '... and the server goes on');
 
 $offset = bouncer_offset($session);
 my $killed = start_restart('--drain-timeout=10min', conninfo($pooled), conninfo($session));
