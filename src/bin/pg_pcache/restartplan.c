@@ -65,10 +65,11 @@ SplitStrings(char *buf, size_t len, int *n)
 
 /*
  * The environment of the server, or ours if it is not to be had.  What pg_ctl has left for
- * that one start is not for another one.
+ * that one start is not for another one, and its PGDATA may have been relative to a
+ * directory that nobody knows any more.
  */
 static char **
-EnvironmentOf(int pid)
+EnvironmentOf(int pid, const char *pgdata)
 {
 	size_t		len = 0;
 	char	   *buf = ReadProc(pid, "environ", &len);
@@ -83,7 +84,9 @@ EnvironmentOf(int pid)
 	{
 		if (strchr(variables[i], '=') == NULL)
 			return environ;
-		if (strncmp(variables[i], "PG_GRANDPARENT_PID=", 19) != 0)
+		if (strncmp(variables[i], "PGDATA=", 7) == 0 && !is_absolute_path(variables[i] + 7))
+			variables[kept++] = psprintf("PGDATA=%s", pgdata);
+		else if (strncmp(variables[i], "PG_GRANDPARENT_PID=", 19) != 0)
 			variables[kept++] = variables[i];
 	}
 	variables[kept] = NULL;
@@ -222,5 +225,5 @@ PlanRestart(Restart *restart)
 	server->argv = SplitStrings(command, len, &n);
 	server->argv[0] = program;
 	FixDataDirectory(server, n);
-	server->envp = EnvironmentOf(server->pid);
+	server->envp = EnvironmentOf(server->pid, server->pgdata);
 }
