@@ -249,6 +249,7 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 			setvbuf(stdout, NULL, PG_IOLBF, 0);
 		if (root_command != NULL)
 			KeepRootCommand(own_err);
+		close(own_err);
 		BecomeOwner(cluster);
 		exit(run(arg));
 	}
