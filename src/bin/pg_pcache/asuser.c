@@ -226,6 +226,7 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 	int			err[2];
 	int			status;
 	bool		to_terminal = isatty(STDOUT_FILENO);
+	struct sigaction before[lengthof(passed_on)];
 	pid_t		pid;
 	int			own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 
@@ -235,7 +236,10 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 		pg_fatal("could not create pipe: %m");
 	fflush(NULL);
 	for (int i = 0; i < lengthof(passed_on); i++)
+	{
+		(void) sigaction(passed_on[i], NULL, &before[i]);
 		pqsignal(passed_on[i], PassOn);
+	}
 	child_pid = pid = fork();
 	if (pid < 0)
 		pg_fatal("could not fork: %m");
@@ -264,7 +268,7 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 	}
 	child_pid = 0;
 	for (int i = 0; i < lengthof(passed_on); i++)
-		pqsignal(passed_on[i], SIG_DFL);
+		(void) sigaction(passed_on[i], &before[i], NULL);
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	pg_log_error("%s", wait_result_to_str(status));

@@ -16,6 +16,7 @@
  */
 #include "postgres_fe.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -195,6 +196,14 @@ ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, boo
 {
 	Done		done = {.facts = facts,.units_fd = -1};
 
+	/*
+	 * what was begun is finished or taken back, also if the terminal goes
+	 * away
+	 */
+	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGTERM, SIG_IGN);
+	pqsignal(SIGHUP, SIG_IGN);
+	pqsignal(SIGQUIT, SIG_IGN);
 	*restarted = false;
 	if (!ApplyMount(plan, &done))
 	{
