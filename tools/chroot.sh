@@ -144,7 +144,7 @@ chroot_make() {
 	mount -t sysfs -o ro sysfs "$root/sys"
 	mkdir -p "$root/dev/pts" "$root/dev/shm"
 	mount -t devpts -o ptmxmode=0666,newinstance devpts "$root/dev/pts"
-	mount -t tmpfs -o mode=1777,size=2g tmpfs "$root/dev/shm"
+	mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 	# Packages are downloaded once, and kept for 60 days.  Who comes second has none.
 	if [ "$cache" != no ] && exec 8>"$cache/archives-$release.lock" && flock -n 8; then
 		mkdir -p "$cache/archives-$release"

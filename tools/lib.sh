@@ -220,12 +220,13 @@ our_version() {
 
 # shm_dir NAME MEGABYTES: prints a new directory on /dev/shm with that much room.
 shm_dir() {
-	local free
+	local size free enough
 	[ -w /dev/shm ] || die "/dev/shm is missing or not writable for $(id -un)" \
 		"as root: mount -t tmpfs -o mode=1777 tmpfs /dev/shm"
-	free=$(df -Pm /dev/shm | awk 'NR == 2 {print $4}')
+	read -r size free < <(df -Pm /dev/shm | awk 'NR == 2 {print $2, $4}')
+	enough=$(((size - free + $2) / 1024 + 1))G
 	[ "$free" -ge "$2" ] || die "/dev/shm has $free MB left, $2 MB are needed" \
-		"remove old files there, or enlarge it: mount -o remount,size=2G /dev/shm (docker run --shm-size=2g)"
+		"remove old files there, or enlarge it: mount -o remount,size=$enough /dev/shm (docker run --shm-size=${enough,})"
 	mktemp -d "/dev/shm/$1.XXXXXX"
 }
 
