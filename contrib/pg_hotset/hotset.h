@@ -176,7 +176,5 @@ extern void HotsetRunJob(HotsetPlan *plan, HotsetCounts *counts, HotsetStopCheck
 /* hotset_stat.c */
 extern HotsetStats *HotsetAttachStats(void);
 extern void HotsetSetState(HotsetState state);
-extern void HotsetWriteShare(void);
-extern void HotsetRemoveShare(void);
 
 #endif							/* HOTSET_H */

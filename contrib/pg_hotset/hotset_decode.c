@@ -12,9 +12,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef FRONTEND
 #include "postgres.h"
+
+#include "hotset_format.h"
+#include "hotset_set.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "port/pg_crc32c.h"
 #include "utils/memutils.h"
 
 /*
@@ -23,17 +27,6 @@
  * many shared buffers is accepted.
  */
 #define MAX_PAGES		Max((uint64) NBuffers * 16, 1024 * 1024)
-#else
-#include "postgres_fe.h"
-#define CHECK_FOR_INTERRUPTS()	((void) 0)
-#define MemoryContextAllocHuge(context, size)	pg_malloc(size)
-#define MAX_PAGES		PG_UINT32_MAX
-#endif
-
-#include "hotset_format.h"
-#include "hotset_set.h"
-#include "port/pg_bitutils.h"
-#include "port/pg_crc32c.h"
 
 typedef struct BitReader
 {

@@ -3,9 +3,6 @@
  * hotset_set.h
  *	  A set of pages, and the files that name one.
  *
- * The program pg_pcache reads these files, too.  It compiles hotset_decode.c and
- * hotset_text.c with FRONTEND, so these use nothing of the server.
- *
  * Copyright (c) 2026, the persistent-cache developers
  *
  *	  contrib/pg_hotset/hotset_set.h
@@ -21,16 +18,6 @@
 #include "datatype/timestamp.h"
 #include "storage/block.h"
 #include "storage/relfilelocator.h"
-
-/*
- * How warm a promotion would be now, for pg_pcache check.  The file has one line:
- * when the last round was, and when its list was taken, in seconds since 1970; the
- * percentage; and the worker's PID.  The line is ignored if no process has this PID.
- * The file exists while a standby follows its primary.  Base backups and pg_rewind
- * leave out what is in pg_stat_tmp.
- */
-#define HOTSET_SHARE_FILE	"pg_stat_tmp/pg_hotset.share"
-#define HOTSET_SHARE_FORMAT "%lld %lld %lf %d\n"	/* for printf and scanf */
 
 /* A page is one number: its block, and its usage count in the low bits. */
 #define HOTSET_HEAT_BITS	3

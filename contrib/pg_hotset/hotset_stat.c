@@ -11,15 +11,12 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "hotset.h"
 #include "miscadmin.h"
 #include "storage/dsm_registry.h"
-#include "storage/fd.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
@@ -85,45 +82,6 @@ static double
 PercentWarm(const HotsetStats *of)
 {
 	return of->list_pages > 0 ? 100.0 * Min(of->pages_here, of->list_pages) / of->list_pages : 100.0;
-}
-
-/*
- * Leave that share in a file.  It is not synced, since it says nothing of a
- * server that does not run.  Only the worker changes these statistics, so it needs
- * no lock to read them.
- */
-void
-HotsetWriteShare(void)
-{
-	const char *temporary = HOTSET_SHARE_FILE ".tmp";
-	FILE	   *file = AllocateFile(temporary, PG_BINARY_W);
-	bool		written;
-
-	if (file == NULL)
-	{
-		ereport(WARNING,
-				(errcode_for_file_access(),
-				 errmsg("could not create file \"%s\": %m", temporary)));
-		return;
-	}
-	written = fprintf(file, HOTSET_SHARE_FORMAT, (long long) timestamptz_to_time_t(stats->compared),
-					  (long long) timestamptz_to_time_t(stats->origin.taken), PercentWarm(stats), MyProcPid) > 0;
-	if (FreeFile(file) != 0 || !written || rename(temporary, HOTSET_SHARE_FILE) != 0)
-	{
-		ereport(WARNING,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", HOTSET_SHARE_FILE)));
-		(void) unlink(temporary);
-	}
-}
-
-void
-HotsetRemoveShare(void)
-{
-	if (unlink(HOTSET_SHARE_FILE) != 0 && errno != ENOENT)
-		ereport(WARNING,
-				(errcode_for_file_access(),
-				 errmsg("could not remove file \"%s\": %m", HOTSET_SHARE_FILE)));
 }
 
 /* The row of pg_stat_hotset. */

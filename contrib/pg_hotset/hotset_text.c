@@ -14,18 +14,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef FRONTEND
 #include "postgres.h"
-#include "miscadmin.h"
-#else
-#include "postgres_fe.h"
-#define CHECK_FOR_INTERRUPTS()	((void) 0)
-#endif
 
 #include <ctype.h>
 
 #include "access/transam.h"
 #include "hotset_set.h"
+#include "miscadmin.h"
 
 #define MAX_FIELDS		32
 /* of a page whose usage count the file does not tell */

@@ -202,8 +202,6 @@ Warm(Leader *leader)
 	stats->evicted += counts.evicted;
 	stats->evicted_again += plan->evicted_again;
 	LWLockRelease(&stats->lock);
-	if (!ShouldStop())
-		HotsetWriteShare();
 	if (counts.read > 0)
 		ereport(LOG,
 				(errmsg("pg_hotset read " UINT64_FORMAT " pages in %.1f s: %.1f %% of the hot set is in shared buffers",
@@ -241,7 +239,6 @@ ForgetPid(int code, Datum arg)
 {
 	HotsetStats *stats = (HotsetStats *) DatumGetPointer(arg);
 
-	HotsetRemoveShare();
 	LWLockAcquire(&stats->lock, LW_EXCLUSIVE);
 	stats->pid = 0;
 	stats->state = HOTSET_OFF;
@@ -256,9 +253,7 @@ WaitForNextRound(TimestampTz last, bool standby)
 	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
 
 	HotsetSetState(!standby ? HOTSET_PRIMARY : hotset_interval > 0 ? HOTSET_WAITING : HOTSET_OFF);
-	if (!standby || hotset_interval == 0)
-		HotsetRemoveShare();
-	else
+	if (standby && hotset_interval > 0)
 	{
 		wait = TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
 											   TimestampTzPlusSeconds(last, hotset_interval));
@@ -291,8 +286,6 @@ hotset_worker_main(Datum main_arg)
 	initStringInfo(&leader.memory);
 	initStringInfo(&leader.problem);
 	leader.stats = HotsetAttachStats();
-	/* what a killed server has left */
-	HotsetRemoveShare();
 	before_shmem_exit(ForgetPid, PointerGetDatum(leader.stats));
 	LWLockAcquire(&leader.stats->lock, LW_EXCLUSIVE);
 	leader.stats->pid = MyProcPid;

@@ -117,12 +117,11 @@ static const uint32 slots[] = {
 #define N_PAGES				lengthof(slots)
 #define LAST_STOP			0	/* in pages[]; an earlier one is 1 */
 #define N_STOPS				2
-#define N_KINDS				4
-#define LIST				3	/* in kinds[] */
+#define N_KINDS				3
 #define N_IMAGES			(N_STOPS * N_KINDS)
 
 static const char *const kinds[N_KINDS] = {
-	"--compress=none", "--compress=lz4", "--compress=zstd", "--list",
+	"--compress=none", "--compress=lz4", "--compress=zstd",
 };
 
 static FuzzInput cluster;		/* as the last stop has left it */
@@ -158,7 +157,7 @@ MakeSavedPage(SavedPage *saved, const PCacheDescriptor *like, int stop, int numb
 	desc->spc_oid = DEFAULTTABLESPACE_OID;
 	desc->db_oid = 5;
 	desc->fork_number = MAIN_FORKNUM;
-	/* a list is loaded with the LSN that the page has, and not with a bound */
+	/* the LSN of the page, and no bound */
 	desc->page_lsn = Min(desc->page_lsn, cluster.control.checkPoint);
 	desc->flags &= ~PCACHE_DESC_LSN_BOUND;
 	/* in the earlier stop the same tags are in other slots */
@@ -878,8 +877,7 @@ TryLoad(const ImageLoad *load, bool first, bool *fits)
 	FuzzExpect(!(load->options & LOAD_KEEP) || access(image_path, F_OK) == 0);
 	loaded = status != 1 && ToldTrue("loaded");
 	told = loaded ? Told("pages_loaded") : 0;
-	/* of a list verify does not know which pages are in the files */
-	if (first && load->image % N_KINDS != LIST)
+	if (first)
 	{
 		if (foretold == 0 && !(load->options & LOAD_STRICT))
 			FuzzExpect(status == 0);

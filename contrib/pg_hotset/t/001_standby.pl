@@ -47,8 +47,6 @@ wait_until($standby, 'percent_warm > 99', 'the view says that it is warm');
 like(stat_of($standby, "list_from || ' ' || (list_bytes > 0) || ' ' || (taken <= received)"),
 	qr/:\d+ true true/, 'the view says of whom the list is');
 ok(-s $standby->data_dir . '/pg_hotset.list', 'the list is kept');
-my $share = $standby->data_dir . '/pg_stat_tmp/pg_hotset.share';
-like(slurp_file($share), qr/^\d{10} \d{10} \d+\.\d+ \d+\n\z/, 'so is the share that is warm');
 like(
 	slurp_file($standby->logfile),
 	qr/pg_hotset read \d+ pages in .*% of the hot set is in shared buffers/,
@@ -106,7 +104,6 @@ is($now, $messages, '... once');
 # promoted
 $standby->promote;
 wait_until($standby, "state = 'primary'", 'a promoted server does not ask anybody');
-ok(!-e $share, '... and is no longer to be promoted');
 is( $standby->safe_psql(
 		'postgres',
 		"SELECT count(*) >= 300 FROM pg_hotset_pages(pg_hotset()) WHERE relfilenode = pg_relation_filenode('hot') AND usagecount = 5"

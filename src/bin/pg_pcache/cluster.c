@@ -172,6 +172,22 @@ RefuseRunningServer(const char *pgdata)
 	exit(EXIT_ERROR);
 }
 
+/*
+ * Has anybody used the cluster since pg_control was read?  It is not ours to lock.
+ */
+void
+CheckClusterUnchanged(const PCacheOptions *options, const ControlFileData *before)
+{
+	bool		crc_ok;
+	ControlFileData *control;
+
+	RefuseRunningServer(options->pgdata);
+	control = get_controlfile(options->pgdata, &crc_ok);
+	if (!crc_ok || control->crc != before->crc)
+		pg_fatal("the cluster was started meanwhile");
+	pfree(control);
+}
+
 bool
 FileExists(const char *directory, const char *name)
 {

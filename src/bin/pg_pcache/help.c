@@ -69,8 +69,6 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --force              with --reset: also a pool that is not the cluster's\n")},
 	{"resize", VERB_REBUILD,
 	gettext_noop("      --resize=SIZE        give the pool another size, keeping what fits\n")},
-	{"warm-from-files", VERB_REBUILD,
-	gettext_noop("      --warm-from-files    fill the pool from the data files\n")},
 	{"dirty-limit", VERB_PREPARE | VERB_RESTART,
 		gettext_noop("      --dirty-limit=SIZE   make another checkpoint as long as one has written more\n"
 					 "                           than that, three at most (default: 64MB)\n")},
@@ -105,9 +103,6 @@ static const HelpLine help_lines[] = {
 	{"to", VERB_SAVE,
 		gettext_noop("      --to=FILE            write the image there (default: the data directory's\n"
 					 "                           name with .pcache-image appended)\n")},
-	{"list", VERB_SAVE,
-		gettext_noop("      --list               save which pages there are, to be read from the data\n"
-					 "                           files\n")},
 	{"compress", VERB_SAVE,
 	gettext_noop("      --compress=METHOD    compress with lz4, zstd or none (default: none)\n")},
 	{"if-host-stops", VERB_SAVE,
@@ -121,13 +116,6 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --no-restart         with --apply: leave the restart to the administrator\n")},
 	{"image", VERB_STATUS | VERB_VERIFY,
 	gettext_noop("      --image=FILE         look at that image, and not at the pool\n")},
-	{"relations", VERB_REBUILD,
-	gettext_noop("      --relations=LIST     with --warm-from-files: read only these relations\n")},
-	{"list", VERB_REBUILD,
-		gettext_noop("      --list=FILE          with --warm-from-files: read only the pages in this\n"
-					 "                           list of pg_hotset, pg_prewarm or pg_buffercache\n")},
-	{"jobs", VERB_REBUILD,
-	gettext_noop("  -j, --jobs=NUM           use this many threads to fill the pool (default: 1)\n")},
 	{"directory", VERB_STATUS | VERB_VERIFY,
 	gettext_noop("      --directory=DIR      look at the pool there\n")},
 	{"pages", VERB_VERIFY,
@@ -158,8 +146,7 @@ static const struct
 
 	{VERB_CHECK,
 		gettext_noop("  check                    tell whether a restart now would be warm, by the\n"
-					 "                           configuration on disk, and how warm a promotion of a\n"
-					 "                           standby with pg_hotset; the server may run\n")},
+					 "                           configuration on disk; the server may run\n")},
 	{VERB_DROP,
 	gettext_noop("  drop                     remove the pool; the server must be down\n")},
 	{VERB_INIT,

@@ -72,7 +72,7 @@ extern bool WriteImage(const Image *image, const char *data, size_t size,
 					   uint64 offset);
 
 /* imagewrite.c */
-extern void CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
+extern void CreateImage(Image *image, const char *pgdata,
 						PCacheImageCompression compression,
 						const PCacheSuperblock *sb, uint32 max_chunks);
 extern void CompleteImage(Image *image, uint64 index_offset);
@@ -84,10 +84,9 @@ extern void AllocateChunkBuffers(const Image *image, ImageBuffer *raw,
 								 ImageBuffer *stored);
 extern PCacheImageCompression ParseCompression(const char *name);
 extern const char *CompressionName(uint32 compression);
-extern uint32 ChunkSlots(uint32 kind);
-extern size_t ChunkRawSize(uint32 kind, uint32 n_pages);
+extern size_t ChunkRawSize(uint32 n_pages);
 extern size_t ChunkPagesOffset(uint32 n_pages);
-extern size_t ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages);
+extern size_t ChunkMaxSize(uint32 compression, uint32 n_pages);
 extern bool CompressChunk(uint32 compression, const ImageBuffer *raw,
 						  size_t raw_size, ImageBuffer *stored,
 						  size_t *stored_size);
@@ -106,8 +105,5 @@ extern void ImageDigest(const PCacheImageHeader *header,
 /* imageinfo.c */
 extern PCacheVerdict JudgeImage(const Rebuild *r, const Image *image);
 extern int	ShowImage(const PCacheOptions *options);
-
-/* loadlist.c */
-extern PCacheVerdict JudgeList(const Rebuild *r, const Image *image);
 
 #endif							/* IMAGE_H */

@@ -42,11 +42,10 @@ AllocateChunkBuffers(const Image *image, ImageBuffer *raw, ImageBuffer *stored)
 {
 	const PCacheImageHeader *header = &image->header;
 
-	*raw = AllocateImageBuffer(ChunkRawSize(header->kind, header->slots_per_chunk));
+	*raw = AllocateImageBuffer(ChunkRawSize(header->slots_per_chunk));
 	stored->data = NULL;
 	if (header->compression != PCACHE_IMAGE_PLAIN)
-		*stored = AllocateImageBuffer(ChunkMaxSize(header->kind, header->compression,
-												   header->slots_per_chunk));
+		*stored = AllocateImageBuffer(ChunkMaxSize(header->compression, header->slots_per_chunk));
 }
 
 /* Exits if there is no such compression in this build. */
@@ -91,14 +90,6 @@ CompressionName(uint32 compression)
 	return "unknown";
 }
 
-/* How many slots a chunk of such an image is about. */
-uint32
-ChunkSlots(uint32 kind)
-{
-	return kind == PCACHE_IMAGE_LIST ? PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK :
-		PCACHE_IMAGE_SLOTS_PER_CHUNK;
-}
-
 /* Where in a chunk of so many pages the first page is. */
 size_t
 ChunkPagesOffset(uint32 n_pages)
@@ -108,18 +99,16 @@ ChunkPagesOffset(uint32 n_pages)
 
 /* The size of a chunk that is not compressed, in bytes. */
 size_t
-ChunkRawSize(uint32 kind, uint32 n_pages)
+ChunkRawSize(uint32 n_pages)
 {
-	if (kind == PCACHE_IMAGE_LIST)
-		return n_pages * sizeof(PCacheDescriptor);
 	return ChunkPagesOffset(n_pages) + (size_t) n_pages * BLCKSZ;
 }
 
 /* The most that it can take as it is stored. */
 size_t
-ChunkMaxSize(uint32 kind, uint32 compression, uint32 n_pages)
+ChunkMaxSize(uint32 compression, uint32 n_pages)
 {
-	size_t		raw_size = ChunkRawSize(kind, n_pages);
+	size_t		raw_size = ChunkRawSize(n_pages);
 
 	switch (compression)
 	{
@@ -229,7 +218,7 @@ ReadChunk(const Image *image, const PCacheImageEntry *entry,
 		snprintf(why, why_size, _("has a wrong checksum"));
 	else if (compression != PCACHE_IMAGE_PLAIN &&
 			 !ExpandChunk(compression, stored, entry->stored_size, raw,
-						  ChunkRawSize(image->header.kind, entry->n_pages)))
+						  ChunkRawSize(entry->n_pages)))
 		snprintf(why, why_size, _("could not be decompressed"));
 	else if (!ChunkIsSound(image, entry, (PCacheDescriptor *) raw->data))
 		snprintf(why, why_size, _("has descriptors that are not of its slots"));

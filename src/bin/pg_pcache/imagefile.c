@@ -203,8 +203,7 @@ HeaderIsSound(const Image *image, PCacheError *err)
 
 	if (header->block_size != BLCKSZ ||
 		header->descriptor_size != sizeof(PCacheDescriptor) ||
-		(header->kind != PCACHE_IMAGE_PAGES && header->kind != PCACHE_IMAGE_LIST) ||
-		header->slots_per_chunk != ChunkSlots(header->kind) ||
+		header->slots_per_chunk != PCACHE_IMAGE_SLOTS_PER_CHUNK ||
 		header->n_chunks > PCACHE_MAX_CAPACITY / header->slots_per_chunk + 1)
 		PCacheSetError(err, _("the header of image \"%s\" makes no sense"), image->path);
 	else
@@ -286,10 +285,9 @@ IndexIsSound(const Image *image, PCacheError *err)
 			entry->offset <= header->index_offset &&
 			entry->stored_size > 0 &&
 			ImageAlign(entry->stored_size) <= header->index_offset - entry->offset &&
-			entry->stored_size <= ChunkMaxSize(header->kind, header->compression,
-											   entry->n_pages) &&
+			entry->stored_size <= ChunkMaxSize(header->compression, entry->n_pages) &&
 			(header->compression != PCACHE_IMAGE_PLAIN ||
-			 entry->stored_size == ChunkRawSize(header->kind, entry->n_pages));
+			 entry->stored_size == ChunkRawSize(entry->n_pages));
 		next = entry->first_slot + header->slots_per_chunk;
 		n_pages += entry->n_pages;
 	}

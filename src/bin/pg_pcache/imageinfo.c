@@ -96,9 +96,8 @@ CheckChunks(const PCacheOptions *options, Image *image, ImageInfo *info)
 }
 
 /*
- * Would the pool gates keep what is in the image, or what a list proposes, in a
- * pool on media without any flaw?  Of r only what the cluster tells is looked at, and
- * which pool there is.
+ * Would the pool gates keep what is in the image, in a pool on media without any flaw?
+ * Of r only what the cluster tells is looked at, and which pool there is.
  */
 PCacheVerdict
 JudgeImage(const Rebuild *r, const Image *image)
@@ -108,8 +107,6 @@ JudgeImage(const Rebuild *r, const Image *image)
 	PCacheVerdict verdict;
 	Judge		judge;
 
-	if (image->header.kind == PCACHE_IMAGE_LIST)
-		return JudgeList(r, image);
 	GatherClusterFacts(r, &judge);
 	judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	judge.facts.media = &judge.media;
@@ -151,12 +148,9 @@ PrintInfo(const ImageInfo *info)
 {
 	const PCacheImageHeader *header = &info->image.header;
 	const PCacheSuperblock *sb = &info->image.superblock;
-	bool		is_list = header->kind == PCACHE_IMAGE_LIST;
 
 	PrintField("image", "image", AsString(info->image.path));
 	PrintField("format version", "format_version", AsNumber(header->format_version));
-	PrintField("contents", "contents", is_list ? Shown(AsString("list"), "list of pages") :
-			   AsString("pages"));
 	PrintField("compression", "compression", AsString(CompressionName(header->compression)));
 	PrintField("image size", "image_size", AsBytes(header->image_size));
 	PrintField("uncompressed", "uncompressed_size", AsBytes(header->raw_size));

@@ -105,15 +105,14 @@ RemoveFile(const Image *image, const char *name, const char *suffix,
 /*
  * The image that is there takes room that the new one may need.  If it is of an
  * earlier stop, or of an earlier pool, no load accepts it any more, so it is
- * removed before the new one is there.  A list may be of an earlier stop.
+ * removed before the new one is there.
  */
 static bool
 IsStale(const Existing *existing, const PCacheSuperblock *sb)
 {
 	const PCacheSuperblock *saved = &existing->superblock;
 
-	return existing->header.kind == PCACHE_IMAGE_PAGES &&
-		existing->st.st_size >= PCACHE_IMAGE_CHUNKS_OFFSET &&
+	return existing->st.st_size >= PCACHE_IMAGE_CHUNKS_OFFSET &&
 		(memcmp(saved->pool_uuid, sb->pool_uuid, PCACHE_UUID_LEN) != 0 ||
 		 saved->incarnation != sb->incarnation);
 }
@@ -193,9 +192,8 @@ StoreHeader(const Image *image)
  * chunks are the caller's to fill in.
  */
 void
-CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
-			PCacheImageCompression compression, const PCacheSuperblock *sb,
-			uint32 max_chunks)
+CreateImage(Image *image, const char *pgdata, PCacheImageCompression compression,
+			const PCacheSuperblock *sb, uint32 max_chunks)
 {
 	PCacheImageHeader *header = &image->header;
 	size_t		index_size = ImageAlign(Max(max_chunks, 1) * sizeof(PCacheImageEntry));
@@ -226,11 +224,10 @@ CreateImage(Image *image, const char *pgdata, PCacheImageKind kind,
 	header->created_at = time(NULL);
 	header->pg_major = PG_VERSION_NUM / 10000;
 	header->byte_order = PCACHE_BYTE_ORDER;
-	header->kind = kind;
 	header->compression = compression;
 	header->block_size = BLCKSZ;
 	header->descriptor_size = sizeof(PCacheDescriptor);
-	header->slots_per_chunk = ChunkSlots(kind);
+	header->slots_per_chunk = PCACHE_IMAGE_SLOTS_PER_CHUNK;
 	image->superblock = *sb;
 	image->entries = (PCacheImageEntry *) AllocateImageBuffer(index_size).data;
 	memset(image->entries, 0, index_size);

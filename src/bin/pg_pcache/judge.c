@@ -216,8 +216,7 @@ FindPoolDirectory(Rebuild *r)
 
 /*
  * The server cannot use a pool that has no room for shared_buffers, unless it
- * can make it larger: tell so, as an error or a warning.  Without media it
- * matters only that there is no room now.
+ * can make it larger: tell so, as an error or a warning.
  */
 bool
 PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
@@ -230,27 +229,15 @@ PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 	/* not known, or enough */
 	if (conf->nbuffers < 0 || capacity >= (uint64) conf->nbuffers)
 		return false;
-	if (media != NULL &&
-		PCachePoolMayGrow(pool, conf->nbuffers, conf->pool_size, media, &larger, &err))
+	if (PCachePoolMayGrow(pool, conf->nbuffers, conf->pool_size, media, &larger, &err))
 		return false;
 	pg_log_generic(level, PG_LOG_PRIMARY,
 				   "persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
 				   pool->path, (unsigned long long) capacity,
 				   (long long) conf->nbuffers);
-	if (media != NULL)
-		pg_log_generic(level, PG_LOG_DETAIL, "%s", err.message);
+	pg_log_generic(level, PG_LOG_DETAIL, "%s", err.message);
 	pg_log_generic(level, PG_LOG_HINT, "%s", hint);
 	return true;
-}
-
-/* The same as an error, which ends the program, whatever the server can do. */
-void
-RefuseSmallPool(const PCachePool *pool, uint64 capacity,
-				const Configuration *conf)
-{
-	if (PoolIsTooSmall(pool, capacity, conf, NULL, PG_LOG_ERROR,
-					   _("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".")))
-		exit(EXIT_ERROR);
 }
 
 /* errno says why. */

@@ -20,12 +20,24 @@
 #include <sys/mman.h>
 
 #include "common/logging.h"
-#include "load.h"
+#include "image.h"
 #include "portability/instr_time.h"
+#include "rebuild.h"
 #include "workers.h"
 
 /* How many bytes a task allocates that loads nothing. */
 #define ALLOCATE_PER_TASK	(UINT64CONST(64) << 20)
+
+/* Everything about a load on its way. */
+typedef struct Loading
+{
+	Rebuild		r;				/* the pool, and what it goes with */
+	PCacheCreation creation;
+	bool		creating;		/* the pool has a temporary name still */
+	Image		image;
+	uint64		n_allocations;	/* tasks of the threads that only allocate */
+	LoadResult	result;			/* counted when a worker ends */
+} Loading;
 
 /* What one of the threads has. */
 typedef struct LoadWorker
@@ -39,7 +51,7 @@ typedef struct LoadWorker
 } LoadWorker;
 
 /* What the next start makes of the pool as it is now. */
-void
+static void
 ConcludeByPool(Loading *l)
 {
 	ConcludeRebuild(&l->r);
@@ -62,27 +74,23 @@ PoolIsWarm(Loading *l)
 
 /*
  * A pool of this cluster that is there is replaced if it is empty, or is the one that
- * was saved.  A list goes with any.
+ * was saved.
  */
 static void
 RefuseForeignPool(const Loading *l)
 {
 	const Rebuild *r = &l->r;
 	const PCacheSuperblock *sb = &r->superblocks.chosen;
-	bool		is_list = l->image.header.kind == PCACHE_IMAGE_LIST;
 	const uint8 *uuid = l->image.superblock.pool_uuid;
 	PCacheError err;
 
 	if (!PCachePoolMayFormat(&r->pool, &err))
 		FailWith(&err);
 	if (PoolIsOurs(r) &&
-		(is_list || sb->state == PCACHE_STATE_EMPTY ||
+		(sb->state == PCACHE_STATE_EMPTY ||
 		 memcmp(sb->pool_uuid, uuid, PCACHE_UUID_LEN) == 0))
 		return;
-	if (is_list)
-		pg_log_error("persistent cache pool \"%s\" does not go with this data directory", r->pool.path);
-	else
-		pg_log_error("persistent cache pool \"%s\" is not the one that was saved", r->pool.path);
+	pg_log_error("persistent cache pool \"%s\" is not the one that was saved", r->pool.path);
 	if (r->superblocks.source == PCACHE_SB_NONE)
 		pg_log_error_detail("Its superblock is damaged, so the cluster it belongs to is not known.");
 	else if (!PoolIsOurs(r))
@@ -97,7 +105,7 @@ RefuseForeignPool(const Loading *l)
 }
 
 /* Decide where the pool is created, as the server does if it is missing. */
-void
+static void
 PlanPool(Loading *l, PCacheMissing *plan)
 {
 	Rebuild    *r = &l->r;
@@ -123,11 +131,10 @@ WatchPool(int dir_fd)
 
 /*
  * Have an empty pool of that capacity, or of the planned one if it is missing.
- * Then it has a temporary name until FinishPool() is called.  For sparse see
- * PCachePoolBeginCreate().
+ * Then it is sparse and has a temporary name until FinishPool() is called.
  */
-void
-CreatePool(Loading *l, const PCacheMissing *plan, bool sparse, uint64 capacity)
+static void
+CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
 {
 	Rebuild    *r = &l->r;
 	PCacheError err;
@@ -136,7 +143,7 @@ CreatePool(Loading *l, const PCacheMissing *plan, bool sparse, uint64 capacity)
 	{
 		PCachePoolFileMade = WatchPool;
 		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, &err) ||
-			!PCachePoolBeginCreate(&l->creation, plan->directory, false, sparse,
+			!PCachePoolBeginCreate(&l->creation, plan->directory, false, true,
 								   Max(plan->capacity, capacity),
 								   r->control->system_identifier,
 								   r->control->catalog_version_no, &r->pool,
@@ -159,7 +166,7 @@ CreatePool(Loading *l, const PCacheMissing *plan, bool sparse, uint64 capacity)
 }
 
 /* Give a pool that was created its name. */
-void
+static void
 FinishPool(Loading *l)
 {
 	PCacheError err;
@@ -189,7 +196,7 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	PCacheSuperblock *sb = RebuildSuperblock(r);
 	const PCacheVerdict *verdict = &r->judge.verdict;
 
-	CreatePool(l, plan, true, r->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
+	CreatePool(l, plan, r->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
 	JudgePool(r);
 	PCacheMediaRememberDimms(&r->judge.media, sb);
@@ -379,7 +386,7 @@ FillPool(Loading *l)
 }
 
 /* The image is of no use any more: once the server runs it is a stale one. */
-void
+static void
 Discard(Loading *l)
 {
 	if (l->r.options->keep)
@@ -442,8 +449,6 @@ LoadImage(Loading *l)
 	if (verdict->refusal != PCACHE_WARM)
 		snprintf(verdict->why.message, sizeof(why.message), _("image \"%s\": %s"),
 				 l->image.path, why.message);
-	else if (l->image.header.kind == PCACHE_IMAGE_LIST)
-		LoadList(l);
 	else
 		LoadPages(l);
 }
@@ -473,12 +478,8 @@ PrintResult(const LoadResult *result)
 	PrintField(NULL, "damaged_pages", AsNumber(result->damaged_pages));
 	PrintField(result->bad_slots > 0 ? "on bad blocks" : NULL, "pages_on_bad_blocks",
 			   AsNumber(result->bad_slots));
-	if (result->is_list)
-		PrintWarmResult("list", &result->warm, true, result->dry_run);
-	else
-		PrintField(NULL, "list", AsString(NULL));
 	PrintField(NULL, "pages_saved", AsNumber(result->saved_pages));
-	PrintField(result->loaded && !result->is_list ? "time" : NULL, "seconds",
+	PrintField(result->loaded ? "time" : NULL, "seconds",
 			   AsSeconds(result->seconds));
 	PrintField(result->removed ? "image removed" : NULL, "image_removed",
 			   Shown(AsBoolean(result->removed), "yes"));

@@ -1,10 +1,9 @@
 # src/bin/pg_pcache/nls.mk
 CATALOG_NAME     = pg_pcache
-# The build links the pool's sources here, as pcache_*.c, and two files of pg_hotset,
-# whose messages the server does not translate either.  The former are listed where
-# they are.  All of their messages are marked with _() or ngettext(); most of ours
-# are arguments of the triggers below.
-PG_PCACHE_SOURCES = $(filter-out pcache_%.c hotset_%.c,$(notdir $(wildcard $(srcdir)/*.c)))
+# The build links the pool's sources here, as pcache_*.c, which are listed where they
+# are.  All of their messages are marked with _() or ngettext(); most of ours are
+# arguments of the triggers below.
+PG_PCACHE_SOURCES = $(filter-out pcache_%.c,$(notdir $(wildcard $(srcdir)/*.c)))
 PCACHE_POOL_SOURCES = $(wildcard $(addprefix $(srcdir)/../../backend/storage/,buffer/pmem/pool/*.c pmem/*.c))
 GETTEXT_FILES    = $(FRONTEND_COMMON_GETTEXT_FILES) \
                    $(sort $(PG_PCACHE_SOURCES)) \

@@ -64,11 +64,9 @@ static const Option options_table[] = {
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
 	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
 	{"resize", 0, OPTION_STRING, AT(resize), VERB_REBUILD},
-	{"warm-from-files", 0, OPTION_FLAG, AT(warm_from_files), VERB_REBUILD},
-	{"relations", 0, OPTION_OPTIONAL, AT(relations), VERB_STATUS | VERB_REBUILD, "warm-from-files", VERB_REBUILD},
-	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_REBUILD | VERB_SAVE, "warm-from-files", VERB_REBUILD},
+	{"relations", 0, OPTION_OPTIONAL, AT(relations), VERB_STATUS},
+	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_SAVE},
 	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE},
-	{"list", 0, OPTION_OPTIONAL, AT(list), VERB_SAVE | VERB_REBUILD, "warm-from-files", VERB_REBUILD},
 	{"compress", 0, OPTION_STRING, AT(compress), VERB_SAVE},
 	{"if-host-stops", 0, OPTION_FLAG, AT(if_host_stops), VERB_SAVE},
 	{"from", 0, OPTION_STRING, AT(from), VERB_LOAD},
@@ -250,38 +248,16 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 	FailWithHelp(options);
 }
 
-/* A value may be missing, but not with this verb. */
+/* The value of --relations is a number. */
 static void
-CheckValueGiven(const char *value, const char *option, const char *what)
-{
-	if (value == NULL || value[0] != '\0')
-		return;
-	pg_log_error("option --%s needs a value", option);
-	pg_log_error_hint("Write it as --%s=%s, in one word.", option, what);
-	exit(EXIT_ERROR);
-}
-
-/*
- * --relations is a number for status, and --list is a flag for save.  Both have
- * a value for rebuild, and choose pages there.
- */
-static void
-CheckOptionalValues(const PCacheOptions *options)
+CheckRelations(const PCacheOptions *options)
 {
 	int			n;
 
-	if (options->verb == VERB_STATUS && options->relations != NULL &&
+	if (options->relations != NULL &&
 		options->relations[0] != '\0' &&
 		!option_parse_int(options->relations, "--relations", 1, INT_MAX, &n))
 		exit(EXIT_ERROR);
-	if (options->verb == VERB_SAVE && options->list != NULL && options->list[0] != '\0')
-		pg_fatal("option %s does not take a value with \"%s\"", "--list", "save");
-	if (options->verb != VERB_REBUILD)
-		return;
-	CheckValueGiven(options->relations, "relations", "LIST");
-	CheckValueGiven(options->list, "list", "FILE");
-	if (options->relations != NULL && options->list != NULL)
-		pg_fatal("options %s and %s cannot be used together", "--relations", "--list");
 }
 
 /* --cluster takes the place of -D, and setup knows nothing but clusters of packages. */
@@ -321,7 +297,7 @@ CheckOptions(const PCacheOptions *options)
 		if (IsGiven(options, option) && (option->verbs & options->verb) == 0)
 			RefuseOption(options, option);
 	}
-	CheckOptionalValues(options);
+	CheckRelations(options);
 	CheckClusterOptions(options);
 	for (int i = 0; i < lengthof(options_table); i++)
 	{

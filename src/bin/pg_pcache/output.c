@@ -239,15 +239,6 @@ AsSeconds(double seconds)
 }
 
 FieldValue
-AsPercent(double percent)
-{
-	const char *digits = psprintf("%.1f", percent);
-	FieldValue	value = {psprintf("%s %%", digits), digits};
-
-	return value;
-}
-
-FieldValue
 AsTime(int64 seconds)
 {
 	FieldValue	value = AsString(FormatTimeUtc(seconds));

@@ -57,25 +57,19 @@ HeaderIsSane(const PageHeaderData *header)
 }
 
 /*
- * Would the server take this page from a data file?  The same questions as
- * PageIsVerified() asks; block_number is that within the relation fork.
+ * Would the server refuse this page of a data file for its checksum?  block_number is
+ * that within the relation fork.
  */
-PageCheck
-CheckPage(PGIOAlignedBlock *page, uint32 block_number, bool checksums)
+bool
+ChecksumIsWrong(PGIOAlignedBlock *page, uint32 block_number, bool checksums)
 {
 	const PageHeaderData *header = (const PageHeaderData *) page->data;
 
-	if (PageIsNew((Page) page->data))
-		return IsAllZeros(page) ? PAGE_SOUND : PAGE_BAD_HEADER;
-	if (!HeaderIsSane(header))
-		return PAGE_BAD_HEADER;
-	if (checksums &&
-		pg_checksum_page(page->data, block_number) != header->pd_checksum)
-		return PAGE_BAD_CHECKSUM;
-	return PAGE_SOUND;
+	return checksums && !PageIsNew((Page) page->data) && HeaderIsSane(header) &&
+		pg_checksum_page(page->data, block_number) != header->pd_checksum;
 }
 
-uint64
+static uint64
 PageLsn(const PGIOAlignedBlock *page)
 {
 	return PageGetLSN((Page) page->data);
@@ -198,7 +192,7 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 
 	((PageHeader) same_checksum.data)->pd_checksum = header->pd_checksum;
 	if (memcmp(cached->data, same_checksum.data, BLCKSZ) == 0)
-		return CheckPage(stored, desc->block_number, checksums) == PAGE_BAD_CHECKSUM ?
+		return ChecksumIsWrong(stored, desc->block_number, checksums) ?
 			PAGE_STORED_CHECKSUM : PAGE_EQUAL;
 
 	if (IsOnlyPrepared(cached) &&
@@ -225,6 +219,40 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 	return PAGE_IMPOSSIBLE;
 }
 
+void
+CloseSegment(SegmentFile *file)
+{
+	if (file->fd >= 0)
+		close(file->fd);
+	file->fd = -1;
+}
+
+/* Open a segment of a relation fork, unless it is.  Returns false with errno set. */
+static bool
+OpenSegment(SegmentFile *file, RelFileLocator rlocator, ForkNumber fork, uint32 segment)
+{
+	RelPathStr	path;
+	char		name[MAXPGPATH];
+
+	if (file->fd >= 0 && file->segment == segment && file->fork == fork &&
+		RelFileLocatorEquals(file->rlocator, rlocator))
+		return true;
+
+	CloseSegment(file);
+	path = relpathperm(rlocator, fork);
+	if (segment == 0)
+		strlcpy(name, path.str, sizeof(name));
+	else
+		snprintf(name, sizeof(name), "%s.%u", path.str, segment);
+	file->fd = open(name, O_RDONLY | O_CLOEXEC, 0);
+	if (file->fd < 0)
+		return false;
+	file->rlocator = rlocator;
+	file->fork = fork;
+	file->segment = segment;
+	return true;
+}
+
 /*
  * Read one block of a relation fork, from the working directory, which must be
  * PGDATA.  Remembers the last segment that was open, in *file.  Returns false
@@ -240,55 +268,8 @@ ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
 		.relNumber = desc->rel_number,
 	};
 
-	if (!OpenSegment(file, rlocator, desc->fork_number,
-					 desc->block_number / RELSEG_SIZE, false))
+	if (!OpenSegment(file, rlocator, desc->fork_number, desc->block_number / RELSEG_SIZE))
 		return false;
 	return PCacheReadExact(file->fd, page->data, BLCKSZ,
 						   (off_t) (desc->block_number % RELSEG_SIZE) * BLCKSZ);
-}
-
-/*
- * Open a segment of a relation fork, unless it is open already.  With
- * make_durable, fsync it as well.  Returns false with errno set.
- */
-bool
-OpenSegment(SegmentFile *file, RelFileLocator rlocator, ForkNumber fork,
-			uint32 segment, bool make_durable)
-{
-	RelPathStr	path;
-
-	if (file->fd >= 0 && file->segment == segment && file->fork == fork &&
-		RelFileLocatorEquals(file->rlocator, rlocator))
-		return true;
-
-	CloseSegment(file);
-	path = relpathperm(rlocator, fork);
-	if (segment == 0)
-		strlcpy(file->path, path.str, sizeof(file->path));
-	else
-		snprintf(file->path, sizeof(file->path), "%s.%u", path.str, segment);
-	file->fd = open(file->path, O_RDONLY | O_CLOEXEC, 0);
-	if (file->fd < 0)
-		return false;
-	if (make_durable && fsync(file->fd) < 0)
-	{
-		int			save_errno = errno;
-
-		close(file->fd);
-		file->fd = -1;
-		errno = save_errno;
-		return false;
-	}
-	file->rlocator = rlocator;
-	file->fork = fork;
-	file->segment = segment;
-	return true;
-}
-
-void
-CloseSegment(SegmentFile *file)
-{
-	if (file->fd >= 0)
-		close(file->fd);
-	file->fd = -1;
 }

@@ -143,8 +143,6 @@ main(int argc, char *argv[])
 		options.to = make_absolute_path(options.to);
 	if (options.from != NULL)
 		options.from = make_absolute_path(options.from);
-	if (options.list != NULL && options.list[0] != '\0')
-		options.list = make_absolute_path(options.list);
 	if (options.verb == VERB_SETUP)
 		return DoSetup(&options);
 	if (options.cluster != NULL)

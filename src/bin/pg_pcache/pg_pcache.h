@@ -80,8 +80,6 @@ typedef struct PCacheOptions
 	const char *image;			/* likewise; absolute, as the next two */
 	const char *to;				/* likewise */
 	const char *from;			/* likewise */
-	const char *list;			/* likewise; "" if given without a value, or
-								 * absolute */
 	const char *compress;		/* likewise */
 	const char *mode;			/* likewise */
 	const char *host;			/* likewise */
@@ -97,7 +95,6 @@ typedef struct PCacheOptions
 	enum trivalue prompt_password;
 	int			jobs;			/* 0 if not given */
 	bool		reset;
-	bool		warm_from_files;
 	bool		pages;
 	bool		deep;
 	bool		if_host_stops;
@@ -221,24 +218,13 @@ typedef struct PageScan
 	uint64		saved;			/* pages that the pool ought to hold */
 	uint64		redo;			/* see PCachePageFacts */
 	uint64		generation;		/* likewise */
-	struct PageSet *kept;		/* for ScanHasPage() */
 } PageScan;
-
-/* What a promotion of a running standby would find, by the worker of pg_hotset */
-typedef struct Promotion
-{
-	bool		known;			/* the rest is */
-	double		percent_warm;
-	int64		taken;			/* the list of the primary's pages; seconds
-								 * since 1970 */
-} Promotion;
 
 typedef struct VerifyResult
 {
 	PCacheVerdict verdict;
 	char		pool[MAXPGPATH];	/* of the file */
-	Promotion	promotion;		/* for check, as the next three */
-	uint64		memory_limit;	/* of the control group, in bytes */
+	uint64		memory_limit;	/* for check: of the control group, in bytes */
 	bool		killed_known;	/* in mode always: counts is about */
 	PCacheVerdict killed;		/* the start after processes were killed */
 	PCacheVerdict power_lost;	/* the start after power was lost; likewise */
@@ -254,31 +240,6 @@ typedef struct VerifyResult
 	RelationCount *relations;	/* with --deep: most pages first */
 	int			n_relations;
 } VerifyResult;
-
-/*
- * What filling the pool from the data files did; numbers of pages but for
- * relations and seconds.  Each page of a list is counted once: up to "unlogged"
- * if it was taken off the list, or else from "already" on.
- */
-typedef struct WarmResult
-{
-	uint64		listed;			/* this and what follows: of a list */
-	uint64		duplicates;
-	uint64		gone;			/* there is no such file */
-	uint64		beyond_end;		/* of its file */
-	uint64		unlogged;		/* and will be reset */
-	uint64		catalogs;		/* of another cluster, or perhaps of one */
-	uint64		relations;
-	uint64		file_pages;
-	uint64		already;
-	uint64		read;			/* in a dry run: to be read */
-	uint64		no_room;
-	uint64		bad_header;
-	uint64		bad_checksum;
-	uint64		bad_lsn;
-	uint64		unreadable;
-	double		seconds;
-} WarmResult;
 
 typedef struct RebuildResult
 {
@@ -299,46 +260,9 @@ typedef struct RebuildResult
 	uint64		file_size;
 	uint64		moved;			/* pages that were copied */
 	uint64		not_fitting;	/* pages that the new size has no slot for */
-	bool		warm_from_files;
-	bool		is_list;		/* --list */
-	WarmResult	warm;
 	PCacheVerdict verdict;		/* not in a dry run, as what follows */
 	uint64		kept;			/* pages */
 } RebuildResult;
-
-static inline PCachePageKey
-PageKey(const RelFileLocator *rlocator, ForkNumber fork, uint32 block)
-{
-	PCachePageKey key = {
-		.spc_oid = rlocator->spcOid,
-		.db_oid = rlocator->dbOid,
-		.rel_number = rlocator->relNumber,
-		.fork_number = fork,
-		.block_number = block,
-	};
-
-	return key;
-}
-
-/* A fork of a relation, in files. */
-typedef struct RelationFile
-{
-	RelFileLocator rlocator;
-	ForkNumber	fork;
-	bool		unlogged;
-	int			choice;			/* which one of --relations it is */
-	uint64		nblocks;
-	uint64		relation_blocks;	/* of all forks */
-} RelationFile;
-
-typedef struct RelationFiles
-{
-	RelationFile *files;
-	int			n;
-	int			allocated;
-	uint64		n_relations;
-	uint64		n_blocks;		/* of all */
-} RelationFiles;
 
 /*
  * A pool, what it goes with, and what a verb does to it.  OpenAndJudge() fills
@@ -362,9 +286,6 @@ typedef struct Rebuild
 	Judge		judge;
 	PageScan	scan;			/* before anything was changed, of all slots;
 								 * if the superblock is usable */
-	struct RelationChoices *choices;	/* NULL for all relations */
-	struct PageList *list;		/* NULL for all pages of them */
-	RelationFiles files;		/* that the pool is filled from */
 	RebuildResult result;
 } Rebuild;
 
@@ -376,7 +297,6 @@ typedef struct SaveResult
 	PCacheVerdict verdict;		/* warm if there is something to save */
 	char		pool[MAXPGPATH];	/* of the file */
 	char		image[MAXPGPATH];
-	uint32		kind;			/* PCacheImageKind */
 	uint32		compression;	/* PCacheImageCompression */
 	uint64		saved_pages;	/* that the pool ought to hold */
 	uint64		pages;			/* of them, in the image */
@@ -400,8 +320,6 @@ typedef struct LoadResult
 	uint64		damaged_chunks;
 	uint64		damaged_pages;	/* in them */
 	uint64		bad_slots;		/* pages whose slot is on a bad block */
-	bool		is_list;		/* of a list: warm is set */
-	WarmResult	warm;
 	uint64		saved_pages;	/* by the server, when it was shut down */
 	PCacheVerdict verdict;
 	uint64		kept;			/* pages */
@@ -415,16 +333,7 @@ typedef struct SegmentFile
 	RelFileLocator rlocator;
 	ForkNumber	fork;
 	uint32		segment;
-	char		path[MAXPGPATH];
 } SegmentFile;
-
-/* Would the server take a page from a file? */
-typedef enum PageCheck
-{
-	PAGE_SOUND,
-	PAGE_BAD_HEADER,
-	PAGE_BAD_CHECKSUM,
-} PageCheck;
 
 /* What there is to tell, in the two forms of the output; see output.c. */
 typedef struct FieldValue
@@ -434,7 +343,6 @@ typedef struct FieldValue
 } FieldValue;
 
 struct RelationCounter;
-struct RelationChoices;
 
 /* One file each: the verbs, which return the exit status */
 extern int	DoDrop(const PCacheOptions *options);
@@ -466,6 +374,8 @@ extern int	RunningServer(const char *pgdata);
 extern char *LockFileLine(const char *pgdata, int number);
 extern void FindServer(const PCacheOptions *options, ConnParams *params);
 extern void RefuseRunningServer(const char *pgdata);
+extern void CheckClusterUnchanged(const PCacheOptions *options,
+								  const ControlFileData *before);
 extern bool FileExists(const char *directory, const char *name);
 extern void ResolvePath(const char *path, char *resolved);
 extern uint64 ParseSize(const char *size, const char *option);
@@ -510,8 +420,6 @@ extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   const Configuration *conf,
 						   const PCacheMediaReport *media,
 						   enum pg_log_level level, const char *hint);
-extern void RefuseSmallPool(const PCachePool *pool, uint64 capacity,
-							const Configuration *conf);
 
 /* scan.c */
 extern uint64 HashSeed(void);
@@ -519,25 +427,18 @@ extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress
 					  PageScan *scan);
 extern PCacheVerdict JudgePages(const PCacheSuperblock *sb,
 								const PageScan *scan);
-extern bool ScanHasPage(const PageScan *scan, PCachePageKey key);
 extern void FreeScan(PageScan *scan);
 
 /* pages.c */
-extern PageCheck CheckPage(PGIOAlignedBlock *page, uint32 block_number,
-						   bool checksums);
-extern uint64 PageLsn(const PGIOAlignedBlock *page);
+extern bool ChecksumIsWrong(PGIOAlignedBlock *page, uint32 block_number,
+							bool checksums);
 extern PageComparison ComparePages(const PGIOAlignedBlock *cached,
 								   PGIOAlignedBlock *stored,
 								   const PCacheDescriptor *desc,
 								   bool checksums);
-extern bool OpenSegment(SegmentFile *file, RelFileLocator rlocator,
-						ForkNumber fork, uint32 segment, bool make_durable);
 extern bool ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
 							  PGIOAlignedBlock *page);
 extern void CloseSegment(SegmentFile *file);
-
-/* promotion.c */
-extern Promotion ReadPromotion(const char *pgdata);
 
 /* relations.c */
 extern struct RelationCounter *CreateRelationCounter(void);
@@ -550,11 +451,6 @@ extern void ResolveRelationNames(const PCacheOptions *options,
 								 RelationCount *relations, int n);
 extern const char *FormatRelation(const RelationCount *relation);
 extern void OpenRelation(const RelationCount *relation);
-
-/* relfiles.c */
-extern struct RelationChoices *ParseRelationChoices(const char *list);
-extern void ListRelationFiles(struct RelationChoices *choices,
-							  RelationFiles *files);
 
 /* report.c */
 pg_noreturn extern void FailWith(const PCacheError *err);
@@ -595,7 +491,6 @@ extern FieldValue AsBytes(uint64 bytes);
 extern FieldValue AsBlocks(uint64 blocks);
 extern FieldValue AsPages(uint64 pages);
 extern FieldValue AsSeconds(double seconds);
-extern FieldValue AsPercent(double percent);
 extern FieldValue AsTime(int64 seconds);
 extern FieldValue AsLsn(XLogRecPtr lsn);
 extern FieldValue AsIdentifier(uint64 identifier);

@@ -5,8 +5,7 @@
  *
  * All is looked at before anything is changed.  Then, each only if asked for
  * or needed: clear bad blocks, format damaged descriptors, restore damaged
- * superblocks, empty the pool (--reset), give it another size (--resize), and
- * fill it from the data files (--warm-from-files).
+ * superblocks, empty the pool (--reset), and give it another size (--resize).
  *
  * At any point of this the tool, or the machine, may die.  Most steps leave
  * the pool valid, since to drop a page is always right.  Where they would not
@@ -186,10 +185,6 @@ PrintResult(const RebuildResult *result)
 	PrintField(result->resized ? "moved" : NULL, "pages_moved", AsPages(result->moved));
 	PrintField(result->resized ? "not fitting" : NULL, "pages_not_fitting",
 			   AsPages(result->not_fitting));
-	if (result->warm_from_files)
-		PrintWarmResult("warm_from_files", &result->warm, result->is_list, result->dry_run);
-	else
-		PrintField(NULL, "warm_from_files", AsString(NULL));
 	if (result->dry_run)
 		return;
 	Text("\n");
@@ -205,16 +200,12 @@ DoRebuild(const PCacheOptions *options)
 	uint64		capacity;
 	bool		resize;
 
-	if (options->relations != NULL)
-		r.choices = ParseRelationChoices(options->relations);
 	OpenAndJudge(options, &r);
 	if (r.opened == PCACHE_OPEN_MISSING)
 	{
-		PCacheSetHint(&r.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool, and \"pg_pcache rebuild --warm-from-files\" to fill it."));
+		PCacheSetHint(&r.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool."));
 		FailWith(&r.open_error);
 	}
-	if (options->list != NULL)
-		r.list = ReadListFile(options->list, r.control->system_identifier);
 	strlcpy(r.result.pool, r.pool.path, sizeof(r.result.pool));
 	CheckIdentity(&r);
 	if (options->reset &&
@@ -225,14 +216,10 @@ DoRebuild(const PCacheOptions *options)
 
 	r.result.dry_run = options->dry_run;
 	r.result.reset = options->reset;
-	r.result.warm_from_files = options->warm_from_files;
-	r.result.is_list = r.list != NULL;
 	r.result.old_capacity = SuperblockIsUsable(&r) ? RebuildSuperblock(&r)->capacity : capacity;
 	r.result.capacity = capacity;
 	resize = !options->reset && capacity != r.result.old_capacity;
 	r.result.resized = resize;
-	if (options->warm_from_files)
-		PlanWarming(&r, capacity);
 	if (SuperblockIsUsable(&r))
 	{
 		/* all slots: verdicts beyond shared_buffers matter, too */
@@ -245,8 +232,6 @@ DoRebuild(const PCacheOptions *options)
 	else if (resize)
 		Resize(&r, capacity);
 	r.judge.facts.file_size = r.pool.file_size;
-	if (options->warm_from_files)
-		WarmFromFiles(&r);
 	r.result.file_size = options->dry_run ? GeometryFor(&r.pool, capacity).pool_size :
 		r.pool.file_size;
 	if (!options->dry_run)
@@ -257,7 +242,7 @@ DoRebuild(const PCacheOptions *options)
 	EndOutput();
 	PCachePoolClose(&r.pool);
 
-	if (options->dry_run || (options->reset && !options->warm_from_files))
+	if (options->dry_run || options->reset)
 		return EXIT_WARM;
 	return ExitStatus(&r.result.verdict);
 }

@@ -43,22 +43,4 @@ extern void Repair(Rebuild *r);
 /* resize.c */
 extern void Resize(Rebuild *r, uint64 capacity);
 
-/* pagelist.c */
-extern struct PageList *CreatePageList(void);
-extern void AddToPageList(struct PageList *list, const PCachePageKey *key,
-						  uint8 usage_count);
-extern void FreePageList(struct PageList *list);
-
-/* listfile.c */
-extern struct PageList *ReadListFile(const char *path, uint64 system_identifier);
-
-/* warm.c */
-extern PCacheVerdict JudgeWarming(const Rebuild *r, uint64 capacity);
-extern void PlanWarming(Rebuild *r, uint64 capacity);
-extern void WarmFromFiles(Rebuild *r);
-extern void CheckClusterUnchanged(const PCacheOptions *options,
-								  const ControlFileData *before);
-extern void PrintWarmResult(const char *key, const WarmResult *warm,
-							bool is_list, bool dry_run);
-
 #endif							/* REBUILD_H */

@@ -142,16 +142,14 @@ SaveChunk(Work *work, uint64 number, void *state)
 			PCacheDescriptorIsIntact(&worker->descs[i], first + i))
 			saved[n++] = worker->descs[i];
 	}
-	if (header->kind == PCACHE_IMAGE_PAGES)
-		n = ReadPages(s, worker, n);
+	n = ReadPages(s, worker, n);
 	NoteProgress(work, (uint64) n_slots * BLCKSZ);
 	if (n == 0)
 		return;
 
-	raw_size = size = ChunkRawSize(header->kind, n);
-	if (header->kind == PCACHE_IMAGE_PAGES)
-		memset(worker->raw.data + n * sizeof(PCacheDescriptor), 0,
-			   ChunkPagesOffset(n) - n * sizeof(PCacheDescriptor));
+	raw_size = size = ChunkRawSize(n);
+	memset(worker->raw.data + n * sizeof(PCacheDescriptor), 0,
+		   ChunkPagesOffset(n) - n * sizeof(PCacheDescriptor));
 	if (header->compression != PCACHE_IMAGE_PLAIN)
 	{
 		out = &worker->stored;
@@ -223,16 +221,16 @@ AllocateSpace(const Saving *s, uint64 size)
 
 /* Write all of it. */
 static void
-Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
+Save(Saving *s)
 {
 	Image	   *image = &s->image;
-	uint32		per_chunk = ChunkSlots(kind);
-	uint32		n_chunks = (s->r.superblocks.chosen.slots_used + per_chunk - 1) / per_chunk;
+	uint64		slots_used = s->r.superblocks.chosen.slots_used;
+	uint32		n_chunks = (slots_used + PCACHE_IMAGE_SLOTS_PER_CHUNK - 1) / PCACHE_IMAGE_SLOTS_PER_CHUNK;
 	uint32		n = 0;
 	Work		work = {
 		.n_workers = s->r.options->jobs,
 		.n_tasks = n_chunks,
-		.total_bytes = s->r.superblocks.chosen.slots_used * BLCKSZ,
+		.total_bytes = slots_used * BLCKSZ,
 		.progress = s->r.options->progress,
 		.state_size = sizeof(SaveWorker),
 		.begin = BeginWorker,
@@ -241,9 +239,9 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 		.arg = s,
 	};
 
-	CreateImage(image, s->r.options->pgdata, kind, compression, &s->r.superblocks.chosen, n_chunks);
-	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET +
-				  s->r.scan.counts[PCACHE_PAGE_KEPT] * (kind == PCACHE_IMAGE_LIST ? 0 : BLCKSZ));
+	CreateImage(image, s->r.options->pgdata, s->result.compression, &s->r.superblocks.chosen,
+				n_chunks);
+	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET + s->r.scan.counts[PCACHE_PAGE_KEPT] * BLCKSZ);
 	s->next_offset = PCACHE_IMAGE_CHUNKS_OFFSET;
 	if (!DoWork(&work))
 		pg_fatal("%s", work.failure);
@@ -264,8 +262,7 @@ Save(Saving *s, PCacheImageKind kind, PCacheImageCompression compression)
 	 * who was started with the cache off meanwhile would not have waited for
 	 * us
 	 */
-	if (kind == PCACHE_IMAGE_PAGES)
-		CheckClusterUnchanged(s->r.options, s->r.control);
+	CheckClusterUnchanged(s->r.options, s->r.control);
 	PublishImage(image);
 	s->result.image_size = image->header.image_size;
 	CloseImage(image);
@@ -304,7 +301,6 @@ PrintResult(const SaveResult *result)
 	bool		nothing = result->verdict.refusal != PCACHE_WARM;
 	const char *detail = result->verdict.why.message;
 	bool		done = !nothing && !result->dry_run;
-	const char *contents = result->kind == PCACHE_IMAGE_LIST ? "list" : "pages";
 
 	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
 	PrintField(NULL, "host_stays", AsBoolean(result->host_stays));
@@ -321,8 +317,6 @@ PrintResult(const SaveResult *result)
 	else
 		PrintField("image", "image", AsString(result->image));
 	PrintField(NULL, "detail", AsString(nothing ? detail : NULL));
-	PrintField(nothing ? NULL : "contents", "contents",
-			   Shown(AsString(contents), result->kind == PCACHE_IMAGE_LIST ? "list of pages" : "pages"));
 	PrintField(nothing ? NULL : "compression", "compression",
 			   AsString(CompressionName(result->compression)));
 	PrintField(NULL, "pages_in_pool", AsNumber(result->saved_pages));
@@ -360,7 +354,6 @@ DoSave(const PCacheOptions *options)
 
 	INSTR_TIME_SET_CURRENT(start);
 	result->dry_run = options->dry_run;
-	result->kind = options->list != NULL ? PCACHE_IMAGE_LIST : PCACHE_IMAGE_PAGES;
 	result->compression = ParseCompression(options->compress);
 	result->host_stays = options->if_host_stops && !HostStops();
 	if (!result->host_stays)
@@ -375,7 +368,7 @@ DoSave(const PCacheOptions *options)
 			if (!options->dry_run)
 			{
 				result->pages = 0;
-				Save(&s, result->kind, result->compression);
+				Save(&s);
 			}
 		}
 		PCachePoolClose(&s.r.pool);

@@ -40,11 +40,6 @@ typedef struct KeptPage
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-struct PageSet
-{
-	kept_hash  *pages;
-};
-
 /* So that nobody can forge a pool whose pages or relations have the same hash values. */
 uint64
 HashSeed(void)
@@ -148,8 +143,6 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	}
 	scan->redo = facts.redo;
 	scan->generation = facts.generation;
-	scan->kept = pg_malloc_object(struct PageSet);
-	scan->kept->pages = pages;
 	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
 	{
 		uint32		n = Min(DESCRIPTORS_PER_READ, slots_used - start);
@@ -198,6 +191,7 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 		CountFilledSlots(shrink, scan);
 		PCacheShrinkFree(shrink);
 	}
+	kept_destroy(pages);
 	PCacheRelSizesFree(facts.sizes);
 	free(facts.holes.ranges);
 	pg_free(chunk);
@@ -211,17 +205,8 @@ JudgePages(const PCacheSuperblock *sb, const PageScan *scan)
 						   scan->counts[PCACHE_PAGE_KEPT]);
 }
 
-/* Does one of the slots hold this page, to be kept? */
-bool
-ScanHasPage(const PageScan *scan, PCachePageKey key)
-{
-	return kept_lookup(scan->kept->pages, key) != NULL;
-}
-
 void
 FreeScan(PageScan *scan)
 {
-	kept_destroy(scan->kept->pages);
-	pg_free(scan->kept);
 	pg_free(scan->verdicts);
 }

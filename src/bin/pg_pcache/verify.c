@@ -71,7 +71,7 @@ MayBeWrittenAfter(PGIOAlignedBlock *stored, const PCacheDescriptor *desc,
 	const PageHeaderData *header = (const PageHeaderData *) stored->data;
 
 	return PageXLogRecPtrGet(header->pd_lsn) >= redo ||
-		CheckPage(stored, desc->block_number, checksums) == PAGE_BAD_CHECKSUM;
+		ChecksumIsWrong(stored, desc->block_number, checksums);
 }
 
 /*
@@ -361,22 +361,6 @@ PrintRelations(const VerifyResult *result)
 	CloseArray();
 }
 
-static void
-PrintPromotion(const Promotion *promotion)
-{
-	if (!promotion->known)
-	{
-		PrintField(NULL, "promotion", AsString(NULL));
-		return;
-	}
-	Text(_("promotion now: %.1f %% warm, by what the primary had at %s\n"),
-		 promotion->percent_warm, FormatTime(promotion->taken));
-	OpenObject("promotion");
-	PrintField(NULL, "percent_warm", AsPercent(promotion->percent_warm));
-	PrintField(NULL, "taken", AsTime(promotion->taken));
-	CloseObject();
-}
-
 /* The pages by what becomes of them. */
 static void
 PrintCounts(const VerifyResult *result)
@@ -447,7 +431,6 @@ PrintResult(const PCacheOptions *options, const VerifyResult *result)
 				 _("if the server is shut down cleanly"));
 	if (options->verb == VERB_CHECK)
 	{
-		PrintPromotion(&result->promotion);
 		PrintKilled(result);
 		PrintField(NULL, "memory_limit",
 				   result->memory_limit == PG_UINT64_MAX ? AsString(NULL) : AsBytes(result->memory_limit));
@@ -521,8 +504,6 @@ DoVerify(const PCacheOptions *options)
 
 	OpenAndJudge(options, &r);
 	FindOut(&r, &result);
-	if (r.server_pid != 0)
-		result.promotion = ReadPromotion(options->pgdata);
 
 	BeginOutput(options);
 	PrintResult(options, &result);

@@ -14,9 +14,9 @@
  *		index_offset	index: an entry for each chunk, by first slot
  *
  * A chunk is about one range of slots.  It has the descriptors of all pages in
- * that range, and, unless the image is a list, then from the next multiple of
- * 4 KiB on the pages in the same order; if the image is compressed, all of that
- * as one block.  Slots without a page are not stored.
+ * that range, and from the next multiple of 4 KiB on the pages in the same order;
+ * if the image is compressed, all of that as one block.  Slots without a page are
+ * not stored.
  *
  * The index tells the SHA-256 of each chunk as it is stored, and the header ends
  * with that of itself, of the superblock and of the index.  So this digest stands
@@ -46,15 +46,8 @@
 #define PCACHE_IMAGE_SUPERBLOCK_OFFSET	4096
 #define PCACHE_IMAGE_CHUNKS_OFFSET	8192
 
-/* How many slots a chunk is about: 4 MiB of pages, or of descriptors. */
+/* How many slots a chunk is about: 4 MiB of pages. */
 #define PCACHE_IMAGE_SLOTS_PER_CHUNK	512
-#define PCACHE_IMAGE_LIST_SLOTS_PER_CHUNK	65536
-
-typedef enum PCacheImageKind
-{
-	PCACHE_IMAGE_PAGES = 1,
-	PCACHE_IMAGE_LIST,			/* descriptors only */
-} PCacheImageKind;
 
 typedef enum PCacheImageCompression
 {
@@ -76,12 +69,12 @@ typedef struct PCacheImageHeader
 	uint32		pg_major;
 	uint32		byte_order;
 
-	uint32		kind;			/* PCacheImageKind */
 	uint32		compression;	/* PCacheImageCompression */
 	uint32		block_size;
 	uint32		descriptor_size;
 	uint32		slots_per_chunk;
 	uint32		n_chunks;		/* entries in the index */
+	uint32		unused;
 	uint64		n_pages;		/* in all chunks */
 	uint64		raw_size;		/* of all chunks, uncompressed */
 	uint64		index_offset;
@@ -102,7 +95,7 @@ StaticAssertDecl(offsetof(PCacheImageHeader, image_size) == 40, "frozen");
 StaticAssertDecl(offsetof(PCacheImageHeader, created_at) == 48, "frozen");
 StaticAssertDecl(offsetof(PCacheImageHeader, pg_major) == 56, "frozen");
 StaticAssertDecl(offsetof(PCacheImageHeader, byte_order) == 60, "frozen");
-StaticAssertDecl(offsetof(PCacheImageHeader, kind) == 64, "PCacheImageHeader");
+StaticAssertDecl(offsetof(PCacheImageHeader, compression) == 64, "PCacheImageHeader");
 StaticAssertDecl(offsetof(PCacheImageHeader, n_pages) == 88, "PCacheImageHeader");
 StaticAssertDecl(offsetof(PCacheImageHeader, index_offset) == 104, "PCacheImageHeader");
 StaticAssertDecl(offsetof(PCacheImageHeader, reserved) == 112, "PCacheImageHeader");

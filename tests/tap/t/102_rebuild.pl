@@ -90,11 +90,11 @@ for my $case (
 
 	refused($name, $message, @args);
 }
-for my $case ([ 'init', '--reset' ], [ 'verify', '--resize=1MB' ], [ 'status', '--warm-from-files' ], [ 'verify', '-j2' ])
+for my $case ([ 'init', '--reset' ], [ 'verify', '--resize=1MB' ], [ 'verify', '-j2' ])
 {
 	($rc, $out, $err) = pcache($node, @$case);
 	is($rc, 1, "@$case: exit status");
-	like($err, qr/option --\S+ can only be used with (?:"rebuild"|"load", "rebuild" or "save")\n/, "@$case: message");
+	like($err, qr/option --\S+ can only be used with (?:"rebuild"|"load" or "save")\n/, "@$case: message");
 }
 
 # ---------------------------------------------------------------------------
@@ -126,7 +126,7 @@ $node->stop;
 starts('of another cluster, --reset --force, used', 'warm');
 put_all_back($saved);
 rename $pool, "$pool.away";
-refused('no pool', qr/could not open persistent cache pool ".*": No such file or directory\n.*hint: .*run "pg_pcache init" to create the pool, and "pg_pcache rebuild --warm-from-files" to fill it\.\n/);
+refused('no pool', qr/could not open persistent cache pool ".*": No such file or directory\n.*hint: .*run "pg_pcache init" to create the pool\.\n/);
 rename "$pool.away", $pool;
 
 # ---------------------------------------------------------------------------
@@ -385,9 +385,6 @@ put_all_back($saved);
 	like($result->{stderr}, qr/warning: 512 bytes of persistent cache pool ".*" are still bad\n.*detail: The server does not use the slots that they are in\.\n/,
 		'stuck: message');
 	is($result->{pages_kept}, $kept - 1, 'stuck: the others are kept');
-	$result = verb_json($node, 'rebuild', '--warm-from-files');
-	is($result->{rc}, 0, 'stuck, --warm-from-files: exit status');
-	is((sealed_slots($pool, sub { $_[0]->{slot} == $page_slot }))[0], undef, 'stuck, --warm-from-files: that slot stays free');
 	$ENV{PG_PCACHE_BAD_BLOCKS} = (DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE) . ':512!';
 	refused('stuck, in descriptors', qr/could not clear bad blocks at offset \d+ of persistent cache pool ".*"\n.*hint: Create a pool on other media/);
 }

@@ -35,7 +35,7 @@ sub refused
 for my $case (
 	[ [ 'status', '--pages' ], qr/option --pages can only be used with "verify"\n/ ],
 	[ [ 'init', '--deep' ], qr/option --deep can only be used with "verify"\n/ ],
-	[ [ 'verify', '--relations' ], qr/option --relations can only be used with "rebuild" or "status"\n/ ],
+	[ [ 'verify', '--relations' ], qr/option --relations can only be used with "status"\n/ ],
 	[ [ 'status', '--relations=0' ], qr/.*--relations must be in range/ ],
 	[ [ 'status', '--relations=x' ], qr/invalid value "x" for option --relations/ ],
 	[ [ 'verify', '-h', 'localhost' ], qr/option --host can only be used with "prepare", "restart" or "status"\n/ ],

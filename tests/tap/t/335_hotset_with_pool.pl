@@ -2,7 +2,6 @@
 
 # pg_hotset and the cache together: a standby that restarts keeps its pages, in
 # both modes and after a crash in mode always, and reads only what is missing.
-# pg_pcache check tells how warm a promotion would be.
 
 use strict;
 use warnings FATAL => 'all';
@@ -10,9 +9,7 @@ use warnings FATAL => 'all';
 use PCache;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use POSIX ();
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $primary = new_node('primary', mode => undef, init => { allows_streaming => 1 });
 
@@ -101,84 +98,6 @@ sub is_clean_standby
 		'the contents are those of the primary');
 }
 
-# What pg_pcache check tells of a promotion.
-sub promotion { return verb_json($_[0], 'check')->{promotion} }
-sub percent_warm { return $standby->safe_psql('postgres', 'SELECT round(percent_warm::numeric, 1) FROM pg_stat_hotset') }
-sub wait_for_list { ok($standby->poll_query_until('postgres', 'SELECT lists > 0 AND compared IS NOT NULL FROM pg_stat_hotset'), $_[0]) }
-
-# A round tells when all pages are here, which is later than they are.
-sub wait_for_promotion
-{
-	my ($name, $percent) = @_;
-	my $told;
-	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		$told = promotion($standby);
-		last if $told && (!defined $percent || $told->{percent_warm} == $percent);
-		usleep(100_000);
-	}
-	ok($told && (!defined $percent || $told->{percent_warm} == $percent), $name);
-}
-
-is(promotion($primary), undef, 'check: a primary is not promoted');
-wait_for_promotion('check: a promotion now would be warm', 100);
-$standby->stop;
-is(promotion($standby), undef, 'check: a standby that is down is not promoted');
-$standby->append_conf('postgresql.conf', "shared_buffers = 4MB\n");
-$standby->start;
-wait_for_list('a standby with too little memory');
-my ($expected, $told);
-# another round may come between the two
-foreach (1 .. 10)
-{
-	$expected = percent_warm();
-	$told = promotion($standby);
-	last if $told && $told->{percent_warm} == $expected;
-}
-is($told->{percent_warm}, $expected, 'check: the share is that of the view');
-cmp_ok($expected, '<', 60, '... and not all');
-like($told->{taken}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, '... and when the list was taken');
-my (undef, $out) = pcache($standby, 'check');
-like($out, qr/^promotion now: \d+\.\d % warm, by what the primary had at 20\d\d-.*$/m, '... in text, too');
-unlike((pcache($primary, 'check'))[1], qr/promotion/, '... which a primary has not');
-
-# A server that was killed has left a share, and the next one has no worker.
-wait_for_list('there is a list');
-kill_all($standby);
-my $share = $standby->data_dir . '/pg_stat_tmp/pg_hotset.share';
-ok(-s $share, 'a killed server has left its share');
-$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache'\n");
-$standby->start;
-ok(-s $share, '... which stays without a worker');
-is(promotion($standby), undef, '... and check does not take it for that of the server that runs');
-
-# A share does not count if its worker has ended, or if the line is not valid.
-for my $case ([ "99.0 $$", 99, 'of a process that runs' ], [ '99.0 ' . dead_pid(), undef, 'of a process that has ended' ],
-	[ "101.0 $$", undef, 'that is above 100 %' ], [ "nan $$", undef, 'that is not a number' ], [ '99.0', undef, 'without a PID' ])
-{
-	my $line = sprintf("%d %d %s\n", time + 100, time, $case->[0]);
-	append_to_file("$share.new", $line);
-	rename("$share.new", $share) or die "could not rename $share.new: $!";
-	my $promotion = promotion($standby);
-	is($promotion && $promotion->{percent_warm}, $case->[1], "a share $case->[2]");
-}
-$standby->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_pcache,pg_hotset'\n");
-$standby->restart;
-wait_for_list('with a worker again');
-wait_for_promotion('... check tells of a promotion');
-$standby->promote;
-ok($standby->poll_query_until('postgres', "SELECT state = 'primary' FROM pg_stat_hotset"), 'promoted');
-is(promotion($standby), undef, '... and check no longer does');
-
 $standby->stop;
 $primary->stop;
 done_testing();
-
-# Nobody has this PID any more.
-sub dead_pid
-{
-	my $pid = fork() // die "could not fork: $!";
-	POSIX::_exit(0) if $pid == 0;
-	waitpid($pid, 0);
-	return $pid;
-}

@@ -15,7 +15,6 @@ With --whole the power goes with it.  Besides, at random,
   stale     there is an image of the stop before, which must not be loaded
   killed    load is killed at some moment, and repeated; the power may go with it
   halved    the next start has another number of shared buffers
-  list      the image has no pages: load reads them from the data files
 
 =cut
 
@@ -68,8 +67,8 @@ sub lose_pool
 
 sub save
 {
-	my ($image, $list) = @_;
-	my @kind = $list ? '--list' : pick([], ['--compress=lz4'], ['--compress=zstd'], ['--compress=none'])->@*;
+	my ($image) = @_;
+	my @kind = pick([], ['--compress=lz4'], ['--compress=zstd'], ['--compress=none'])->@*;
 	expect(0, 'save', '--to', $image, @kind, '-j', number(1, 4));
 	return "@kind";
 }
@@ -124,15 +123,14 @@ sub stop_and_reboot
 
 	if (pick(0, 0, 1))
 	{
-		save($stale, 0);
+		save($stale);
 		start_server($data, "$dir/server.log") == 0 or problem('no start after a save');
 		start_load($s, 'stale');
 		sleep(0.2 + rand 1);
 		stop_server($data, 'fast') == 0 or problem('the server does not stop');
 		end_load();
 	}
-	push @said, save($image, 0);
-	push @said, save("$image.list", 1) if pick(0, 0, 1);
+	push @said, save($image);
 	cut_files_of("$dir/pool", $s) if $opt{whole};
 	problem('a saved image is gone with the power') if !-e $image;
 	lose_pool();
@@ -142,7 +140,6 @@ sub stop_and_reboot
 		expect(2, 'load', '--from', $stale);
 		problem('a stale image was loaded') if -e "$dir/pool/pool";
 	}
-	$image = "$image.list" if -e "$image.list";
 	push @said, killed_load($image, $s) if pick(0, 1);
 	expect(0, 'load', '--from', $image, '-j', number(1, 4)) if -e $image;
 	if ($s->{fewer} || pick(0, 0, 1))

@@ -51,9 +51,9 @@ our @ROLES = qw(primary standby);
 # Events by what they need, and by what they leave.
 our %SET = (
 	'needs a running server' => 'load checkpoint scan copy_database stop crash fill_wal kill_one stop_cut stop_at_store power_cut promote pause resume catch_up backup mark hotset',
-	'needs a stopped server' => 'mode settings start start_cut other_run start_at_store power_loss demote rewind restore snapshot put_back pg_checksums pg_resetwal damage_wal damage_file repair_file pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files',
+	'needs a stopped server' => 'mode settings start start_cut other_run start_at_store power_loss demote rewind restore snapshot put_back pg_checksums pg_resetwal damage_wal damage_file repair_file pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot',
 	'leaves it running' => 'load checkpoint scan copy_database promote pause resume catch_up backup mark hotset',
-	'leaves it stopped' => 'stop crash stop_cut stop_at_store power_cut mode settings start_cut other_run start_at_store power_loss demote rewind restore snapshot put_back pg_checksums pg_resetwal damage_wal damage_file repair_file pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files',
+	'leaves it stopped' => 'stop crash stop_cut stop_at_store power_cut mode settings start_cut other_run start_at_store power_loss demote rewind restore snapshot put_back pg_checksums pg_resetwal damage_wal damage_file repair_file pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot',
 	'writes' => 'load copy_database fill_wal backup mark',
 	'for one cluster' => 'backup mark restore snapshot put_back pg_checksums pg_resetwal',
 	'for several clusters' => 'promote pause catch_up standby_settings demote rewind',
@@ -62,13 +62,13 @@ our %SET = (
 	'stays a primary' => 'load copy_database fill_wal backup mark restore snapshot put_back pg_checksums pg_resetwal',
 	'stays a standby' => 'pause catch_up standby_settings',
 	'unclean' => 'crash stop_cut start_cut start_at_store fill_wal kill_one restore rewind damage_wal power_cut',
-	'wants a clean stop' => 'pg_checksums pg_resetwal warm_files',
+	'wants a clean stop' => 'pg_checksums pg_resetwal',
 	'no recovery goes on' => 'load copy_database fill_wal backup mark pg_checksums pg_resetwal',
-	'of a pool in order' => 'pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files',
-	'of a pool' => 'pool_break pool_damage pool_copy pool_drop reboot start_at_store warm_files',
-	'asks the cache' => 'pool_break stop_at_store start_at_store warm_files',
+	'of a pool in order' => 'pool_break pool_lose pool_drop pool_copy pool_back pool_damage reboot',
+	'of a pool' => 'pool_break pool_damage pool_copy pool_drop reboot start_at_store',
+	'asks the cache' => 'pool_break stop_at_store start_at_store',
 	'cuts power' => 'power_cut power_loss',
-	'moves files' => 'fill_wal pool_break pool_mend pool_lose pool_drop pool_copy pool_back pool_damage reboot warm_files');
+	'moves files' => 'fill_wal pool_break pool_mend pool_lose pool_drop pool_copy pool_back pool_damage reboot');
 
 # First event, next event (an event, several, a set in brackets, * for any; modes and
 # roles, if not in all), and why not.  "around": nor with a start between them.
@@ -84,10 +84,10 @@ our @IMPOSSIBLE = (
 	{ first => '[for several clusters]', next => '[for one cluster]', around => 1, why => 'the same' },
 	{ first => '[unclean]', next => '[wants a clean stop]', why => 'the program asks for a clean stop before' },
 	{ first => '[wants a clean stop]', next => 'damage_wal', why => 'after a clean stop nobody reads that WAL' },
-	{ first => 'damage_file', next => 'pg_checksums pg_resetwal warm_files', why => 'files that are damaged are repaired first' },
-	{ first => 'pg_checksums pg_resetwal warm_files repair_file', next => 'repair_file', why => 'nothing is damaged' },
+	{ first => 'damage_file', next => 'pg_checksums pg_resetwal', why => 'files that are damaged are repaired first' },
+	{ first => 'pg_checksums pg_resetwal repair_file', next => 'repair_file', why => 'nothing is damaged' },
 	{ first => 'pool_break pool_drop', next => '[of a pool in order]', why => 'the walk itself needs the pool for that' },
-	{ first => 'pool_lose pool_copy pool_back pool_damage reboot warm_files pool_mend', next => 'pool_mend', why => 'nothing is broken' },
+	{ first => 'pool_lose pool_copy pool_back pool_damage reboot pool_mend', next => 'pool_mend', why => 'nothing is broken' },
 	{ first => 'pool_lose', next => '[of a pool]', why => 'there is no pool' },
 	{ first => 'reboot', next => '[of a pool]', mode => 'off', why => 'there is no pool, because load makes none in that mode' },
 	{ first => 'pool_drop', next => 'start_at_store', why => 'the same' },

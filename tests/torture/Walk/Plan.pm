@@ -90,8 +90,7 @@ my %MODEL = (
 	pool_copy => { needs => '!up pool !broken', leaves => 'copy' },
 	pool_back => { needs => '!up copy !broken', leaves => 'pool' },
 	pool_damage => { needs => '!up pool !broken' },
-	reboot => { needs => '!up pool !broken', seconds => 0.6 },
-	warm_files => { needs => '!up on pool clean !broken !damaged', leaves => 'pool', seconds => 0.4 });
+	reboot => { needs => '!up pool !broken', seconds => 0.6 });
 
 # The table, with masks of bits.
 my %EVENT = map { $_ => compile($_, $MODEL{$_}) } keys %MODEL;

@@ -45,7 +45,7 @@ $EVENTS{reboot} = {
 	run => sub {
 		my ($w, $c, $r) = @_;
 		my $stale = $r->chance('stale', 0.2);
-		my $kind = $r->pick('image', 'none', 'none', 'lz4', 'zstd', 'list');
+		my $kind = $r->pick('image', 'none', 'none', 'lz4', 'zstd');
 		my $jobs = $r->number('jobs', 1, 4);
 		my $kill = $r->pick('kill', 'no', 'no', 'no', 'load-created', 'load-marked', 'load-chunk', 'load-filled', 'load-done');
 		my $image = "$c->{dir}/image";
@@ -53,8 +53,7 @@ $EVENTS{reboot} = {
 		my $saved = 'stale';
 		if (!$stale)
 		{
-			my @kind = $kind eq 'list' ? '--list' : "--compress=$kind";
-			$saved = tool($c, {}, 'save', '--to', $image, '-j', $jobs, @kind);
+			$saved = tool($c, {}, 'save', '--to', $image, '-j', $jobs, "--compress=$kind");
 			$w->problem("$c->{name}: pg_pcache save: exit status $saved, but that of verify is $before: " . tool_said($c))
 			  if ($before == 0 && $c->{clean} ? $saved != 0 : $saved == 1);
 		}
@@ -76,22 +75,6 @@ $EVENTS{reboot} = {
 		  if $saved eq '0' && $before == 0 && $loaded != 0;
 		$w->{totals}{"reboots, load $loaded"}++;
 		return "save $saved$said, load $loaded";
-	}
-};
-
-# The pool is filled from the files: with all that fits, or with a list that pg_hotset
-# made, which may be older than files and relations.
-$EVENTS{warm_files} = {
-	weight => 3,
-	when => sub {
-		return plain_pool(@_) && -e "$_[1]{pool}/pool" && $_[1]{clean} && !$_[1]{damaged} && $_[1]{conf}{'pcache.mode'} ne 'off';
-	},
-	run => sub {
-		my ($w, $c, $r) = @_;
-		my $list = $r->chance('list', 0.6) && -e hot_list($w);
-		my $rc = tool($c, {}, 'rebuild', '--reset', '--warm-from-files', '-j', $r->number('jobs', 1, 3), $list ? '--list=' . hot_list($w) : ());
-		my $then = $c->verify;
-		return tool_said($c) . " ($rc), then verify: $then->{rc}";
 	}
 };
 
