@@ -141,7 +141,7 @@ for ver in $versions; do
 	tells "$package: check, while the server runs" 0 'WARM' check
 	must cluster stop
 	tells "$package: verify" 0 'WARM' verify
-	tells "$package: verify --deep" 0 'WARM' verify --deep
+	tells "$package: verify --pages" 0 'WARM' verify --pages
 	fresh_log
 	must cluster start
 	warm "$package: restarted"

@@ -30,7 +30,6 @@ typedef enum OptionKind
 {
 	OPTION_FLAG,				/* bool */
 	OPTION_STRING,				/* const char * */
-	OPTION_OPTIONAL,			/* likewise; "" if given without a value */
 	OPTION_JOBS,				/* int */
 	OPTION_LIST,				/* SimpleStringList; may be repeated */
 	OPTION_YES,					/* enum trivalue */
@@ -56,7 +55,6 @@ static const Option options_table[] = {
 	{"config-file", 0, OPTION_STRING, AT(config_file), VERB_ALL},
 	{"json", 0, OPTION_FLAG, AT(json), VERB_ALL},
 	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
-	{"human", 'u', OPTION_FLAG, AT(human), VERB_ALL},
 	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL},
 	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_RESTART | VERB_SAVE | VERB_SETUP},
 	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD | VERB_RESTART, "reset", VERB_REBUILD},
@@ -64,7 +62,6 @@ static const Option options_table[] = {
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
 	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
 	{"resize", 0, OPTION_STRING, AT(resize), VERB_REBUILD},
-	{"relations", 0, OPTION_OPTIONAL, AT(relations), VERB_STATUS},
 	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_SAVE},
 	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE},
 	{"compress", 0, OPTION_STRING, AT(compress), VERB_SAVE},
@@ -84,11 +81,10 @@ static const Option options_table[] = {
 	{"pgbouncer", 0, OPTION_LIST, AT(pgbouncers), VERB_RESTART},
 	{"image", 0, OPTION_STRING, AT(image), VERB_STATUS | VERB_VERIFY},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
-	{"deep", 0, OPTION_FLAG, AT(deep), VERB_VERIFY},
-	{"host", 'h', OPTION_STRING, AT(host), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
-	{"port", 'p', OPTION_STRING, AT(port), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
-	{"username", 'U', OPTION_STRING, AT(username), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
-	{"dbname", 'd', OPTION_STRING, AT(dbname), VERBS_THAT_CONNECT, "relations", VERB_STATUS},
+	{"host", 'h', OPTION_STRING, AT(host), VERBS_THAT_CONNECT},
+	{"port", 'p', OPTION_STRING, AT(port), VERBS_THAT_CONNECT},
+	{"username", 'U', OPTION_STRING, AT(username), VERBS_THAT_CONNECT},
+	{"dbname", 'd', OPTION_STRING, AT(dbname), VERBS_THAT_CONNECT},
 	{"no-password", 'w', OPTION_NO, AT(prompt_password), VERBS_THAT_CONNECT},
 	{"password", 'W', OPTION_YES, AT(prompt_password), VERBS_THAT_CONNECT},
 };
@@ -174,7 +170,6 @@ IsGiven(const PCacheOptions *options, const Option *option)
 		case OPTION_FLAG:
 			return *(const bool *) member;
 		case OPTION_STRING:
-		case OPTION_OPTIONAL:
 			return *(const char *const *) member != NULL;
 		case OPTION_JOBS:
 			return *(const int *) member != 0;
@@ -199,8 +194,7 @@ SetOption(PCacheOptions *options, const Option *option, const char *value)
 			*(bool *) member = true;
 			break;
 		case OPTION_STRING:
-		case OPTION_OPTIONAL:
-			*(const char **) member = value != NULL ? value : "";
+			*(const char **) member = value;
 			break;
 		case OPTION_JOBS:
 			if (!option_parse_int(value, "-j/--jobs", 1, MAX_JOBS, (int *) member))
@@ -248,18 +242,6 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 	FailWithHelp(options);
 }
 
-/* The value of --relations is a number. */
-static void
-CheckRelations(const PCacheOptions *options)
-{
-	int			n;
-
-	if (options->relations != NULL &&
-		options->relations[0] != '\0' &&
-		!option_parse_int(options->relations, "--relations", 1, INT_MAX, &n))
-		exit(EXIT_ERROR);
-}
-
 /* --cluster takes the place of -D, and setup knows nothing but clusters of packages. */
 static void
 CheckClusterOptions(const PCacheOptions *options)
@@ -297,7 +279,6 @@ CheckOptions(const PCacheOptions *options)
 		if (IsGiven(options, option) && (option->verbs & options->verb) == 0)
 			RefuseOption(options, option);
 	}
-	CheckRelations(options);
 	CheckClusterOptions(options);
 	for (int i = 0; i < lengthof(options_table); i++)
 	{
@@ -331,8 +312,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 			option->kind == OPTION_JOBS || option->kind == OPTION_LIST;
 
 		long_options[i].name = option->name;
-		long_options[i].has_arg = option->kind == OPTION_OPTIONAL ? optional_argument :
-			has_value ? required_argument : no_argument;
+		long_options[i].has_arg = has_value ? required_argument : no_argument;
 		long_options[i].val = FIRST_OPTION + i;
 		if (option->letter != 0)
 			*letter++ = option->letter;

@@ -6,7 +6,7 @@
  * A verb says each thing that it has to tell once, by PrintField().  Most values
  * look different in the two forms.  In JSON, keys are in snake_case; identifiers
  * of 64 bits are strings, since many readers of JSON would round them; sizes are
- * numbers of bytes, or with --human strings with a unit.
+ * numbers of bytes.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -28,7 +28,6 @@
 static struct
 {
 	bool		json;
-	bool		human;
 	StringInfoData buf;			/* the JSON so far */
 	int			depth;
 	bool		empty;			/* nothing in the innermost object yet */
@@ -96,7 +95,6 @@ void
 BeginOutput(const PCacheOptions *options)
 {
 	out.json = options->json;
-	out.human = options->human;
 	initStringInfo(&out.buf);
 	Open('{');
 }
@@ -210,10 +208,7 @@ AsBoolean(bool yes)
 FieldValue
 AsBytes(uint64 bytes)
 {
-	FieldValue	value = out.human ? AsString(FormatBytes(bytes)) : AsNumber(bytes);
-
-	value.text = FormatBytes(bytes);
-	return value;
+	return Shown(AsNumber(bytes), FormatBytes(bytes));
 }
 
 FieldValue

@@ -227,30 +227,39 @@ CloseSegment(SegmentFile *file)
 	file->fd = -1;
 }
 
-/* Open a segment of a relation fork, unless it is.  Returns false with errno set. */
-static bool
-OpenSegment(SegmentFile *file, RelFileLocator rlocator, ForkNumber fork, uint32 segment)
+/* The file of the relation fork that a page belongs to, its first segment. */
+RelPathStr
+RelationPath(const PCacheDescriptor *desc)
 {
-	RelPathStr	path;
+	RelFileLocator rlocator = {
+		.spcOid = desc->spc_oid,
+		.dbOid = desc->db_oid,
+		.relNumber = desc->rel_number,
+	};
+
+	return relpathperm(rlocator, (ForkNumber) desc->fork_number);
+}
+
+/* Open the segment that has a page, unless it is.  Returns false with errno set. */
+static bool
+OpenSegment(SegmentFile *file, const PCacheDescriptor *desc)
+{
+	uint32		segment = desc->block_number / RELSEG_SIZE;
+	RelPathStr	path = RelationPath(desc);
 	char		name[MAXPGPATH];
 
-	if (file->fd >= 0 && file->segment == segment && file->fork == fork &&
-		RelFileLocatorEquals(file->rlocator, rlocator))
+	if (file->fd >= 0 && file->segment == segment && strcmp(file->path.str, path.str) == 0)
 		return true;
 
 	CloseSegment(file);
-	path = relpathperm(rlocator, fork);
 	if (segment == 0)
 		strlcpy(name, path.str, sizeof(name));
 	else
 		snprintf(name, sizeof(name), "%s.%u", path.str, segment);
 	file->fd = open(name, O_RDONLY | O_CLOEXEC, 0);
-	if (file->fd < 0)
-		return false;
-	file->rlocator = rlocator;
-	file->fork = fork;
+	file->path = path;
 	file->segment = segment;
-	return true;
+	return file->fd >= 0;
 }
 
 /*
@@ -262,14 +271,7 @@ bool
 ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
 				  PGIOAlignedBlock *page)
 {
-	RelFileLocator rlocator = {
-		.spcOid = desc->spc_oid,
-		.dbOid = desc->db_oid,
-		.relNumber = desc->rel_number,
-	};
-
-	if (!OpenSegment(file, rlocator, desc->fork_number, desc->block_number / RELSEG_SIZE))
-		return false;
-	return PCacheReadExact(file->fd, page->data, BLCKSZ,
-						   (off_t) (desc->block_number % RELSEG_SIZE) * BLCKSZ);
+	return OpenSegment(file, desc) &&
+		PCacheReadExact(file->fd, page->data, BLCKSZ,
+						(off_t) (desc->block_number % RELSEG_SIZE) * BLCKSZ);
 }

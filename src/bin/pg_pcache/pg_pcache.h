@@ -61,7 +61,7 @@ typedef enum PCacheVerb
 
 /* These tell how the next start will be, or want to know, and change no pool. */
 #define VERBS_OF_A_RUNNING_SERVER	(VERB_CHECK | VERB_PREPARE | VERB_RESTART)
-#define VERBS_THAT_CONNECT			(VERB_PREPARE | VERB_RESTART | VERB_STATUS)
+#define VERBS_THAT_CONNECT			(VERB_PREPARE | VERB_RESTART)
 #define VERBS_THAT_FORETELL			(VERBS_OF_A_RUNNING_SERVER | VERB_VERIFY)
 
 typedef struct PCacheOptions
@@ -76,7 +76,6 @@ typedef struct PCacheOptions
 	const char *directory;		/* likewise */
 	const char *size;			/* likewise */
 	const char *resize;			/* likewise */
-	const char *relations;		/* likewise; "" if given without a value */
 	const char *image;			/* likewise; absolute, as the next two */
 	const char *to;				/* likewise */
 	const char *from;			/* likewise */
@@ -96,7 +95,6 @@ typedef struct PCacheOptions
 	int			jobs;			/* 0 if not given */
 	bool		reset;
 	bool		pages;
-	bool		deep;
 	bool		if_host_stops;
 	bool		keep;
 	bool		strict;
@@ -106,7 +104,6 @@ typedef struct PCacheOptions
 	bool		no_restart;
 	bool		force;
 	bool		json;
-	bool		human;
 	bool		progress;
 	bool		help;			/* never set once options are parsed */
 } PCacheOptions;
@@ -151,19 +148,6 @@ typedef enum PageComparison
 	NUM_PAGE_COMPARISONS
 } PageComparison;
 
-/* What is known of a relation's pages. */
-typedef struct RelationCount
-{
-	RelFileLocator rlocator;
-	uint64		pages;
-	uint64		forks[MAX_FORKNUM + 1]; /* the same, by fork */
-	uint64		usage;			/* sum of usage counts */
-	uint64		comparisons[NUM_PAGE_COMPARISONS];
-	const char *database;		/* NULL if unknown, "" if shared */
-	const char *name;			/* NULL if unknown */
-	char		status;			/* for simplehash */
-} RelationCount;
-
 typedef struct StatusResult
 {
 	int			server_pid;		/* 0 if no server is running */
@@ -173,10 +157,6 @@ typedef struct StatusResult
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 	uint64		listed;			/* pages */
 	uint64		damaged;		/* likewise */
-	bool		count_relations;	/* the rest was counted */
-	RelationCount *relations;	/* most pages first */
-	int			n_relations;
-	int			n_shown;
 } StatusResult;
 
 /* The configuration of the next start; each may be unknown. */
@@ -236,9 +216,6 @@ typedef struct VerifyResult
 	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
 	bool		compared;		/* --pages: the rest was counted */
 	uint64		comparisons[NUM_PAGE_COMPARISONS];
-	bool		deep;
-	RelationCount *relations;	/* with --deep: most pages first */
-	int			n_relations;
 } VerifyResult;
 
 typedef struct RebuildResult
@@ -330,8 +307,7 @@ typedef struct LoadResult
 typedef struct SegmentFile
 {
 	int			fd;
-	RelFileLocator rlocator;
-	ForkNumber	fork;
+	RelPathStr	path;			/* of the fork */
 	uint32		segment;
 } SegmentFile;
 
@@ -342,7 +318,6 @@ typedef struct FieldValue
 	const char *json;
 } FieldValue;
 
-struct RelationCounter;
 
 /* One file each: the verbs, which return the exit status */
 extern int	DoDrop(const PCacheOptions *options);
@@ -422,7 +397,6 @@ extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
 						   enum pg_log_level level, const char *hint);
 
 /* scan.c */
-extern uint64 HashSeed(void);
 extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress,
 					  PageScan *scan);
 extern PCacheVerdict JudgePages(const PCacheSuperblock *sb,
@@ -432,6 +406,7 @@ extern void FreeScan(PageScan *scan);
 /* pages.c */
 extern bool ChecksumIsWrong(PGIOAlignedBlock *page, uint32 block_number,
 							bool checksums);
+extern RelPathStr RelationPath(const PCacheDescriptor *desc);
 extern PageComparison ComparePages(const PGIOAlignedBlock *cached,
 								   PGIOAlignedBlock *stored,
 								   const PCacheDescriptor *desc,
@@ -439,18 +414,6 @@ extern PageComparison ComparePages(const PGIOAlignedBlock *cached,
 extern bool ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
 							  PGIOAlignedBlock *page);
 extern void CloseSegment(SegmentFile *file);
-
-/* relations.c */
-extern struct RelationCounter *CreateRelationCounter(void);
-extern RelationCount *CountRelation(struct RelationCounter *counter,
-									const PCacheDescriptor *desc);
-extern RelationCount *FinishRelationCounter(struct RelationCounter *counter,
-											int *n);
-extern void ResolveRelationNames(const PCacheOptions *options,
-								 uint64 system_identifier,
-								 RelationCount *relations, int n);
-extern const char *FormatRelation(const RelationCount *relation);
-extern void OpenRelation(const RelationCount *relation);
 
 /* report.c */
 pg_noreturn extern void FailWith(const PCacheError *err);

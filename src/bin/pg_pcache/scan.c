@@ -27,6 +27,17 @@ typedef struct KeptPage
 	char		status;			/* for simplehash */
 } KeptPage;
 
+/* So that nobody can forge a pool whose pages have the same hash values. */
+static uint64
+HashSeed(void)
+{
+	static uint64 seed;
+
+	if (seed == 0 && !pg_strong_random(&seed, sizeof(seed)))
+		pg_fatal("could not generate a random number");
+	return seed;
+}
+
 #define SH_PREFIX		kept
 #define SH_ELEMENT_TYPE	KeptPage
 #define SH_KEY_TYPE		PCachePageKey
@@ -39,17 +50,6 @@ typedef struct KeptPage
 #define SH_DECLARE
 #define SH_DEFINE
 #include "lib/simplehash.h"
-
-/* So that nobody can forge a pool whose pages or relations have the same hash values. */
-uint64
-HashSeed(void)
-{
-	static uint64 seed;
-
-	if (seed == 0 && !pg_strong_random(&seed, sizeof(seed)))
-		pg_fatal("could not generate a random number");
-	return seed;
-}
 
 /* Remember what the page gates say. */
 static void

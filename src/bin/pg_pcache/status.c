@@ -22,9 +22,6 @@
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
-/* As many relations are shown if the user does not say how many. */
-#define DEFAULT_TOP			10
-
 static void
 PrintCheckpoint(const char *label, const char *key, const PCacheCheckpoint *checkpoint)
 {
@@ -129,29 +126,6 @@ PrintSuspect(const PCacheSuspect *suspect)
 	CloseObject();
 }
 
-static void
-PrintRelations(const StatusResult *result)
-{
-	Text("\n%10s  %6s  %6s  %s\n", "pages", "share", "usage", "relation");
-	OpenArray("relations");
-	for (int i = 0; i < result->n_shown; i++)
-	{
-		const RelationCount *relation = &result->relations[i];
-
-		Text("%10llu  %5.1f%%  %6.2f  %s\n",
-			 (unsigned long long) relation->pages,
-			 100.0 * relation->pages / result->listed,
-			 (double) relation->usage / relation->pages,
-			 FormatRelation(relation));
-		OpenRelation(relation);
-		CloseObject();
-	}
-	CloseArray();
-	PrintField(NULL, "relations_in_all", AsNumber(result->n_relations));
-	if (result->n_shown < result->n_relations)
-		Text(_("(%d more)\n"), result->n_relations - result->n_shown);
-}
-
 /* What is where we think it is, since the pool has our format version. */
 static void
 PrintState(const StatusResult *result)
@@ -177,8 +151,6 @@ PrintState(const StatusResult *result)
 	PrintSuspect(&result->suspect);
 	PrintField("after a loss of power", "after_power_loss",
 			   AsString(PCachePowerRuleName(sb->power_rule)));
-	if (result->count_relations)
-		PrintRelations(result);
 }
 
 static void
@@ -220,7 +192,6 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 	const PCacheSuperblock *sb = &result->superblocks.chosen;
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
 											  DESCRIPTORS_PER_READ);
-	struct RelationCounter *counter = CreateRelationCounter();
 
 	for (uint64 start = 0; start < sb->slots_used; start += DESCRIPTORS_PER_READ)
 	{
@@ -230,21 +201,14 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 		for (uint32 i = 0; i < n; i++)
 		{
 			const PCacheDescriptor *desc = &chunk[i];
-			RelationCount *relation;
 
 			if (!PCacheSeqIsSealed(desc->seq))
 				continue;
-			if (!PCacheDescriptorIsIntact(desc, start + i) ||
-				!PCacheDescriptorHasSaneTag(desc))
-			{
+			if (PCacheDescriptorIsIntact(desc, start + i) &&
+				PCacheDescriptorHasSaneTag(desc))
+				result->listed++;
+			else
 				result->damaged++;
-				continue;
-			}
-			result->listed++;
-			relation = CountRelation(counter, desc);
-			relation->pages++;
-			relation->forks[desc->fork_number]++;
-			relation->usage += desc->usage_count;
 		}
 		if (options->progress)
 			ReportProgress((start + n) * BLCKSZ, sb->slots_used * BLCKSZ, false);
@@ -254,16 +218,6 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 	pg_free(chunk);
 
 	PCacheSuspectRead(result->pool.fd, &result->suspect);
-
-	result->relations = FinishRelationCounter(counter, &result->n_relations);
-	if (options->relations == NULL)
-		return;
-	result->count_relations = true;
-	result->n_shown = Min(result->n_relations,
-						  options->relations[0] != '\0' ? atoi(options->relations) : DEFAULT_TOP);
-	if (result->server_pid != 0 && result->n_shown > 0)
-		ResolveRelationNames(options, sb->system_identifier,
-							 result->relations, result->n_shown);
 }
 
 /* Where the configuration, or the command line, says that the pool is. */

@@ -83,7 +83,6 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 {
 	const PCacheOptions *options = r->options;
 	const PCacheSuperblock *sb = &r->superblocks.chosen;
-	struct RelationCounter *counter = CreateRelationCounter();
 	SegmentFile file = {.fd = -1};
 	bool		by_sums = PCacheSourceOf(sb, PCacheWasOtherBoot(sb)) == PCACHE_SOURCE_SUMS;
 	PGIOAlignedBlock cached;
@@ -94,7 +93,6 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 	{
 		PCacheDescriptor desc;
 		PageComparison comparison;
-		RelationCount *relation;
 
 		if (options->progress && slot % 1024 == 0)
 			ReportProgress(slot * BLCKSZ, scan->slots * BLCKSZ, false);
@@ -113,21 +111,15 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 			comparison = PAGE_OLDER;
 		result->comparisons[comparison]++;
 
-		relation = CountRelation(counter, &desc);
-		relation->pages++;
-		relation->forks[desc.fork_number]++;
-		relation->usage += desc.usage_count;
-		relation->comparisons[comparison]++;
-
 		if (comparison == PAGE_IMPOSSIBLE || comparison == PAGE_UNREADABLE ||
 			comparison == PAGE_STORED_CHECKSUM)
 		{
 			if (n_told++ < MAX_PAGES_TOLD)
-				pg_log_error("page in slot %llu: %s: %s, fork %s, block %u",
+				pg_log_error("page in slot %llu: %s: %s, block %u",
 							 (unsigned long long) slot,
 							 PageComparisonName(comparison),
-							 FormatRelation(relation),
-							 forkNames[desc.fork_number], desc.block_number);
+							 RelationPath(&desc).str,
+							 desc.block_number);
 		}
 	}
 	if (n_told > MAX_PAGES_TOLD)
@@ -139,8 +131,6 @@ ComparePool(const Rebuild *r, const PageScan *scan, VerifyResult *result)
 		ReportProgress(scan->slots * BLCKSZ, scan->slots * BLCKSZ, true);
 	CloseSegment(&file);
 	result->compared = true;
-	result->deep = options->deep;
-	result->relations = FinishRelationCounter(counter, &result->n_relations);
 }
 
 #define ENTRIES_PER_READ	16384	/* 1 MB of them */
@@ -232,7 +222,7 @@ Verify(Rebuild *r, VerifyResult *result)
 	result->saved = r->scan.saved;
 	memcpy(result->counts, r->scan.counts, sizeof(result->counts));
 	result->verdict = JudgePages(&r->superblocks.chosen, &r->scan);
-	if (options->pages || options->deep)
+	if (options->pages)
 		ComparePool(r, &r->scan, result);
 	FreeScan(&r->scan);
 }
@@ -321,46 +311,6 @@ CheckHugePages(const Rebuild *r)
 	pg_log_warning_hint("%s", lacking.hint);
 }
 
-/* Heading of a column that has numbers below. */
-static int
-ColumnWidth(int comparison)
-{
-	return Max(10, (int) strlen(PageComparisonName(comparison)));
-}
-
-static void
-PrintComparisons(const uint64 comparisons[NUM_PAGE_COMPARISONS], bool as_lines)
-{
-	OpenObject("compared");
-	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
-		PrintField(as_lines ? PageComparisonName(i) : NULL, SnakeCase(PageComparisonName(i)),
-				   AsNumber(comparisons[i]));
-	CloseObject();
-}
-
-static void
-PrintRelations(const VerifyResult *result)
-{
-	Text("\n%10s", "pages");
-	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
-		Text(" %*s", ColumnWidth(i), PageComparisonName(i));
-	Text("  relation\n");
-	OpenArray("relations");
-	for (int i = 0; i < result->n_relations; i++)
-	{
-		const RelationCount *relation = &result->relations[i];
-
-		Text("%10llu", (unsigned long long) relation->pages);
-		for (int j = 0; j < NUM_PAGE_COMPARISONS; j++)
-			Text(" %*llu", ColumnWidth(j), (unsigned long long) relation->comparisons[j]);
-		Text("  %s\n", FormatRelation(relation));
-		OpenRelation(relation);
-		PrintComparisons(relation->comparisons, false);
-		CloseObject();
-	}
-	CloseArray();
-}
-
 /* The pages by what becomes of them. */
 static void
 PrintCounts(const VerifyResult *result)
@@ -446,9 +396,11 @@ PrintResult(const PCacheOptions *options, const VerifyResult *result)
 	if (!result->compared)
 		return;
 	Text(_("\nkept pages, compared with the data files:\n"));
-	PrintComparisons(result->comparisons, true);
-	if (result->deep)
-		PrintRelations(result);
+	OpenObject("compared");
+	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
+		PrintField(PageComparisonName(i), SnakeCase(PageComparisonName(i)),
+				   AsNumber(result->comparisons[i]));
+	CloseObject();
 }
 
 /*

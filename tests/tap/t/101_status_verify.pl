@@ -90,9 +90,6 @@ $verdict = verify_json($node);
 is($verdict->{next_start}, 'warm', 'verify --json: next_start');
 ok(exists $verdict->{reason} && !defined $verdict->{reason}, 'verify --json: no reason');
 is($verdict->{pages}{kept} + $verdict->{pages}{free}, 4096, 'verify --json: all slots counted');
-($rc, $out, $err) = pcache($node, '--human', '--json');
-is($rc, 0, 'status --human --json: exit status');
-is(decode_json($out)->{cached_data}, '32.00 MB', 'status --human --json: sizes are text');
 
 # It foretells the number that the server keeps.
 my $offset = log_offset($node);

@@ -1,12 +1,11 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# pg_pcache verify --pages and --deep, status --relations.
+# pg_pcache verify --pages: what must not be in the pool is found, and nothing else is.
 
 use strict;
 use warnings FATAL => 'all';
 
-use JSON::PP qw(decode_json);
 use List::Util qw(sum0);
 use PCache;
 use PostgreSQL::Test::Cluster;
@@ -34,20 +33,12 @@ sub refused
 # ---------------------------------------------------------------------------
 for my $case (
 	[ [ 'status', '--pages' ], qr/option --pages can only be used with "verify"\n/ ],
-	[ [ 'init', '--deep' ], qr/option --deep can only be used with "verify"\n/ ],
-	[ [ 'verify', '--relations' ], qr/option --relations can only be used with "status"\n/ ],
-	[ [ 'status', '--relations=0' ], qr/.*--relations must be in range/ ],
-	[ [ 'status', '--relations=x' ], qr/invalid value "x" for option --relations/ ],
-	[ [ 'verify', '-h', 'localhost' ], qr/option --host can only be used with "prepare", "restart" or "status"\n/ ],
-	[ [ 'verify', '-p', '1' ], qr/option --port can only be used with "prepare", "restart" or "status"\n/ ],
-	[ [ 'verify', '-U', 'me' ], qr/option --username can only be used with "prepare", "restart" or "status"\n/ ],
-	[ [ 'verify', '-d', 'db' ], qr/option --dbname can only be used with "prepare", "restart" or "status"\n/ ],
-	[ [ 'verify', '-w' ], qr/option --no-password can only be used with "prepare", "restart" or "status"\n/ ],
-	[ [ 'verify', '-W' ], qr/option --password can only be used with "prepare", "restart" or "status"\n/ ],
-	[ [ 'status', '-h', 'localhost' ], qr/option --host can only be used together with --relations\n/ ],
-	[ [ 'status', '-p', '1' ], qr/option --port can only be used together with --relations\n/ ],
-	[ [ 'status', '-U', 'me' ], qr/option --username can only be used together with --relations\n/ ],
-	[ [ 'status', '-d', 'db' ], qr/option --dbname can only be used together with --relations\n/ ])
+	[ [ 'verify', '-h', 'localhost' ], qr/option --host can only be used with "prepare" or "restart"\n/ ],
+	[ [ 'verify', '-p', '1' ], qr/option --port can only be used with "prepare" or "restart"\n/ ],
+	[ [ 'verify', '-U', 'me' ], qr/option --username can only be used with "prepare" or "restart"\n/ ],
+	[ [ 'verify', '-d', 'db' ], qr/option --dbname can only be used with "prepare" or "restart"\n/ ],
+	[ [ 'verify', '-w' ], qr/option --no-password can only be used with "prepare" or "restart"\n/ ],
+	[ [ 'status', '-W' ], qr/option --password can only be used with "prepare" or "restart"\n/ ])
 {
 	refused("@{ $case->[0] }", $case->[1], @{ $case->[0] });
 }
@@ -61,8 +52,6 @@ my $expected = checksums($node);
 warm_up($node);
 my $heap = $node->safe_psql('postgres', "SELECT pg_relation_filepath('t_heap')");
 my ($db, $rel) = $heap =~ /^base\/(\d+)\/(\d+)$/;
-my $heap_pages = $node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache
-	WHERE relfilenode = pg_relation_filenode('t_heap')});
 $node->stop;
 
 my $before = slurp_file($pool);
@@ -71,17 +60,10 @@ is($verdict->{rc}, 0, 'clean stop: exit status');
 is(sum0(values %{ $verdict->{compared} }), $verdict->{pages}{kept}, 'clean stop: all pages were compared');
 is($verdict->{compared}{equal} + $verdict->{compared}{hint_bits}, $verdict->{pages}{kept},
 	'clean stop: they equal their files');
-ok(!exists $verdict->{relations}, '--pages: no relations');
-$verdict = verify_json($node, '--deep');
-is(sum0(map { $_->{pages} } @{ $verdict->{relations} }), $verdict->{pages}{kept}, '--deep: all pages are in the summary');
-my ($summary) = grep { $_->{relfilenode} == $rel && $_->{database} == $db } @{ $verdict->{relations} };
-is($summary->{pages}, $heap_pages, '--deep: pages of a table');
-is($summary->{compared}{equal} + $summary->{compared}{hint_bits}, $heap_pages, '--deep: they are equal');
-($rc, $out, $err) = pcache($node, 'verify', '--deep', '--progress');
-is($rc, 0, '--deep, text: exit status');
-like($out, qr/^equal: +\d+\nhint bits: +\d+\nolder: +0\nimpossible: +0\nunreadable: +0\nchecksum in file: +0\n/m, '--deep, text: counts');
-like($out, qr/^ +$heap_pages +\d+ .* $db\/$rel$/m, '--deep, text: a table');
-like($err, qr/^\d+\/\d+ MB \(100%\) done$/m, '--deep --progress');
+($rc, $out, $err) = pcache($node, 'verify', '--pages', '--progress');
+is($rc, 0, 'text: exit status');
+like($out, qr/^equal: +\d+\nhint bits: +\d+\nolder: +0\nimpossible: +0\nunreadable: +0\nchecksum in file: +0\n/m, 'text: counts');
+like($err, qr/^\d+\/\d+ MB \(100%\) done$/m, '--progress');
 ok(slurp_file($pool) eq $before, 'nothing was changed');
 
 # ---------------------------------------------------------------------------
@@ -131,7 +113,7 @@ for my $case (
 	is($verdict->{next_start}, 'warm', "$name: the gates do not look at pages");
 	if ($status)
 	{
-		like($verdict->{stderr}, qr/^pg_pcache: error: page in slot $slot: [a-z ]+: $db\/$rel, fork main, block $desc->{block_number}$/m,
+		like($verdict->{stderr}, qr/^pg_pcache: error: page in slot $slot: [a-z ]+: base\/$db\/$rel, block $desc->{block_number}$/m,
 			"$name: the page is named");
 	}
 	else
@@ -150,52 +132,13 @@ open my $fh, '+<:raw', $pool or die $!;
 print $fh $before;
 close $fh;
 
-# ---------------------------------------------------------------------------
-# The list of relations: with names from a live server, without from none.
-# ---------------------------------------------------------------------------
-$status = status_json($node, '--relations');
-is($status->{rc}, 0, 'status --relations, server down: exit status');
-is(scalar @{ $status->{relations} }, 10, 'status --relations, server down: ten of them');
-is($status->{relations}[0]{name}, undef, 'status --relations, server down: no names');
-cmp_ok($status->{relations_in_all}, '>', 10, 'status --relations, server down: there are more');
+$status = status_json($node);
 is($status->{listed_pages}, $status->{saved_pages}, 'status: listed pages');
 is($status->{damaged_entries}, 0, 'status: damaged entries');
-ok(!exists status_json($node)->{relations}, 'status: no list if not asked for');
 
 set_mode($node, 'always');
 $node->start;
 warm_up($node);
-for my $options ([], [ '-h' => $node->host, '-p' => $node->port, '-d' => 'template1' ])
-{
-	my $name = "status --relations @$options, live server";
-
-	$status = status_json($node, '--relations=3', @$options);
-	is($status->{rc}, 0, "$name: exit status");
-	is($status->{stderr}, '', "$name: nothing on stderr");
-	is(scalar @{ $status->{relations} }, 3, "$name: three of them");
-	($summary) = grep { $_->{relfilenode} == $rel } @{ $status->{relations} };
-	is($summary->{name}, 'public.t_heap', "$name: name");
-	is($summary->{database_name}, 'postgres', "$name: database");
-	cmp_ok($summary->{pages}, '>=', 0.9 * $heap_pages, "$name: pages");
-	cmp_ok($summary->{forks}{main}, '>', 0, "$name: pages of the main fork");
-}
-($rc, $out, $err) = pcache($node, 'status', '--relations');
-like($out, qr/^ +pages +share +usage +relation\n(?:.*\n)* +\d+ +\d+\.\d% +\d\.\d\d +$db\/$rel public\.t_heap in postgres$/m,
-	'status --relations, live server: text');
-like($out, qr/^\(\d+ more\)$/m, 'status --relations, live server: text: the rest');
-$status = status_json($node, '--relations', '-h' => "$data/none", '-w');
-is($status->{rc}, 0, 'status --relations, no connection: exit status');
-like($status->{stderr}, qr/warning: could not connect to database "postgres" to look up names\n/,
-	'status --relations, no connection: message');
-is($status->{relations}[0]{name}, undef, 'status --relations, no connection: numbers');
-my $other = PostgreSQL::Test::Cluster->new('other');
-$other->init(force_initdb => 1);
-$other->start;
-$status = status_json($node, '--relations', '-h' => $other->host, '-p' => $other->port);
-like($status->{stderr}, qr/warning: the server that was connected to is that of another cluster\n/,
-	'status --relations, another server: message');
-is($status->{relations}[0]{name}, undef, 'status --relations, another server: numbers');
-$other->stop;
 
 # ---------------------------------------------------------------------------
 # After a crash: pages older than the redo point stay, and equal their files.
@@ -205,7 +148,7 @@ $node->safe_psql('postgres', 'CHECKPOINT');
 $node->safe_psql('postgres', 'UPDATE t_heap SET grp = grp + 1 WHERE id BETWEEN 5000 AND 5500');
 $expected = checksums($node);
 kill_seen($node);
-$verdict = verify_json($node, '--deep');
+$verdict = verify_json($node, '--pages');
 is($verdict->{rc}, 0, 'crash: exit status') or diag($verdict->{stderr});
 cmp_ok($verdict->{compared}{equal} + $verdict->{compared}{hint_bits}, '>', 1000, 'crash: pages equal their files');
 is($verdict->{compared}{$_}, 0, "crash: none is $_") for qw(older impossible unreadable);
@@ -236,7 +179,7 @@ truncate $pool, $blocks_offset - 1;
 $verdict = verify_json($node, '--pages');
 is($verdict->{rc}, 2, 'descriptors cut off: cold');
 is($verdict->{reason}, 'geometry', 'descriptors cut off: why');
-$status = status_json($node, '--relations');
+$status = status_json($node);
 is($status->{rc}, 0, 'cut off: status does not mind');
 
 done_testing();
