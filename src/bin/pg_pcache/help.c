@@ -65,8 +65,6 @@ static const HelpLine help_lines[] = {
 	gettext_noop("      --reset              drop all pages\n")},
 	{"force", VERB_REBUILD,
 	gettext_noop("      --force              with --reset: also a pool that is not the cluster's\n")},
-	{"resize", VERB_REBUILD,
-	gettext_noop("      --resize=SIZE        give the pool another size, keeping what fits\n")},
 	{"dirty-limit", VERB_PREPARE | VERB_RESTART,
 		gettext_noop("      --dirty-limit=SIZE   make another checkpoint as long as one has written more\n"
 					 "                           than that, three at most (default: 64MB)\n")},

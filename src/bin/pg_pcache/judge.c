@@ -23,7 +23,6 @@
 #include "common/logging.h"
 #include "pg_pcache.h"
 #include "storage/pcache_late_read.h"
-#include "storage/pcache_resize.h"
 
 /* A superblock that a server is just writing looks damaged, but not long. */
 #define READ_ATTEMPTS		5
@@ -212,32 +211,6 @@ FindPoolDirectory(Rebuild *r)
 	}
 	else if (!is_absolute_path(r->directory))
 		pg_fatal("persistent cache directory location must be an absolute path");
-}
-
-/*
- * The server cannot use a pool that has no room for shared_buffers, unless it
- * can make it larger: tell so, as an error or a warning.
- */
-bool
-PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
-			   const Configuration *conf, const PCacheMediaReport *media,
-			   enum pg_log_level level, const char *hint)
-{
-	PCacheError err = {{0}};
-	uint64		larger;
-
-	/* not known, or enough */
-	if (conf->nbuffers < 0 || capacity >= (uint64) conf->nbuffers)
-		return false;
-	if (PCachePoolMayGrow(pool, conf->nbuffers, conf->pool_size, media, &larger, &err))
-		return false;
-	pg_log_generic(level, PG_LOG_PRIMARY,
-				   "persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %lld are needed",
-				   pool->path, (unsigned long long) capacity,
-				   (long long) conf->nbuffers);
-	pg_log_generic(level, PG_LOG_DETAIL, "%s", err.message);
-	pg_log_generic(level, PG_LOG_HINT, "%s", hint);
-	return true;
 }
 
 /* errno says why. */

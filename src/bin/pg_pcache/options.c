@@ -61,7 +61,6 @@ static const Option options_table[] = {
 	{"directory", 0, OPTION_STRING, AT(directory), VERB_DROP | VERB_INIT | VERB_STATUS | VERB_VERIFY},
 	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
 	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
-	{"resize", 0, OPTION_STRING, AT(resize), VERB_REBUILD},
 	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_SAVE},
 	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE},
 	{"compress", 0, OPTION_STRING, AT(compress), VERB_SAVE},

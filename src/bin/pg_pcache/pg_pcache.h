@@ -75,7 +75,6 @@ typedef struct PCacheOptions
 	const char *config_file;	/* NULL if not given */
 	const char *directory;		/* likewise */
 	const char *size;			/* likewise */
-	const char *resize;			/* likewise */
 	const char *image;			/* likewise; absolute, as the next two */
 	const char *to;				/* likewise */
 	const char *from;			/* likewise */
@@ -231,12 +230,8 @@ typedef struct RebuildResult
 	uint64		formatted;		/* descriptors */
 	uint64		lost;			/* of them, to bad blocks or cut off */
 	bool		reset;
-	bool		resized;
-	uint64		old_capacity;	/* in blocks */
-	uint64		capacity;		/* likewise */
+	uint64		capacity;		/* in blocks */
 	uint64		file_size;
-	uint64		moved;			/* pages that were copied */
-	uint64		not_fitting;	/* pages that the new size has no slot for */
 	PCacheVerdict verdict;		/* not in a dry run, as what follows */
 	uint64		kept;			/* pages */
 } RebuildResult;
@@ -391,10 +386,6 @@ extern bool PoolIsOurs(const Rebuild *r);
 extern bool SettingsAllowPool(const Rebuild *r, PCacheError *err);
 extern PCacheVerdict ForetellStart(const Rebuild *r);
 extern void OpenAndJudge(const PCacheOptions *options, Rebuild *r);
-extern bool PoolIsTooSmall(const PCachePool *pool, uint64 capacity,
-						   const Configuration *conf,
-						   const PCacheMediaReport *media,
-						   enum pg_log_level level, const char *hint);
 
 /* scan.c */
 extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress,

@@ -5,7 +5,7 @@
  *
  * All is looked at before anything is changed.  Then, each only if asked for
  * or needed: clear bad blocks, format damaged descriptors, restore damaged
- * superblocks, empty the pool (--reset), and give it another size (--resize).
+ * superblocks, and empty the pool (--reset).
  *
  * At any point of this the tool, or the machine, may die.  Most steps leave
  * the pool valid, since to drop a page is always right.  Where they would not
@@ -84,8 +84,6 @@ ChooseCapacity(const Rebuild *r)
 {
 	uint64		capacity;
 
-	if (r->options->resize != NULL)
-		return ParseSize(r->options->resize, "--resize");
 	if (SuperblockIsUsable(r))
 		return r->superblocks.chosen.capacity;
 	capacity = PCacheCapacityFor(r->pool.file_size);
@@ -100,7 +98,7 @@ ChooseCapacity(const Rebuild *r)
 	if (capacity == 0)
 	{
 		pg_log_error("could not determine the size of the pool");
-		pg_log_error_hint("Use option %s.", "--resize");
+		pg_log_error_hint("Run \"pg_pcache init --force\" to make a new one.");
 		exit(EXIT_ERROR);
 	}
 	return capacity;
@@ -111,34 +109,31 @@ void
 ConcludeRebuild(Rebuild *r)
 {
 	RebuildResult *result = &r->result;
-	PCacheVerdict configured = JudgeConfiguration(&r->conf);
+	PCacheVerdict *verdict = &result->verdict;
+	PCacheVerdict foretold;
 
 	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
 	JudgePool(r);
-	result->verdict = r->judge.verdict;
-	if (result->verdict.refusal == PCACHE_WARM)
+	*verdict = r->judge.verdict;
+	if (verdict->refusal == PCACHE_WARM)
 	{
 		PageScan	scan;
 
 		ScanPages(r, r->conf.nbuffers, true, false, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
-		result->verdict = JudgePages(RebuildSuperblock(r), &scan);
+		*verdict = JudgePages(RebuildSuperblock(r), &scan);
 		FreeScan(&scan);
-		if (result->verdict.refusal == PCACHE_WARM)
-			result->verdict = configured.refusal == PCACHE_WARM ? ForetellStart(r) : configured;
-		/* that is no failure of ours */
-		if (result->verdict.refusal == PCACHE_REFUSED)
-			result->verdict.refusal = PCACHE_UNAVAILABLE;
 	}
-	if (configured.refusal == PCACHE_OFF)
-		result->verdict = configured;
-	else
-	{
-		/* no reason to fail: who makes the pool smaller may change that next */
-		(void) PoolIsTooSmall(&r->pool, result->capacity, &r->conf,
-							  &r->judge.media, PG_LOG_WARNING,
-							  _("Decrease \"shared_buffers\" before you start the server."));
-	}
+	/* whatever is in it, can the server use it? */
+	foretold = ForetellStart(r);
+	if (verdict->refusal == PCACHE_WARM || foretold.refusal == PCACHE_UNAVAILABLE ||
+		foretold.refusal == PCACHE_REFUSED)
+		*verdict = foretold;
+	/* that is no failure of ours */
+	if (verdict->refusal == PCACHE_REFUSED)
+		verdict->refusal = PCACHE_UNAVAILABLE;
+	if (verdict->refusal == PCACHE_WARM || ModeIsOff(&r->conf))
+		*verdict = JudgeConfiguration(&r->conf);
 }
 
 static void
@@ -151,8 +146,6 @@ PrintSuperblock(const char *label, const char *key, bool restored, bool reset)
 static void
 PrintResult(const RebuildResult *result)
 {
-	bool		resized = result->capacity != result->old_capacity;
-
 	if (result->dry_run)
 		Text(_("Dry run: nothing was changed.  This would be done:\n\n"));
 	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
@@ -174,17 +167,9 @@ PrintResult(const RebuildResult *result)
 	PrintField("lost", "pages_lost", AsPages(result->lost));
 	PrintField(result->reset ? "reset" : NULL, "reset",
 			   Shown(AsBoolean(result->reset), "all pages dropped"));
-	PrintField(resized ? "resized" : NULL, "resized",
-			   Shown(AsBoolean(result->resized),
-					 psprintf("from %llu to %llu blocks", (unsigned long long) result->old_capacity,
-							  (unsigned long long) result->capacity)));
-	PrintField(NULL, "old_capacity", AsNumber(result->old_capacity));
 	PrintField("capacity", "capacity", AsBlocks(result->capacity));
 	PrintField("cached data", "cached_data", AsBytes(result->capacity * BLCKSZ));
 	PrintField("file size", "file_size", AsBytes(result->file_size));
-	PrintField(result->resized ? "moved" : NULL, "pages_moved", AsPages(result->moved));
-	PrintField(result->resized ? "not fitting" : NULL, "pages_not_fitting",
-			   AsPages(result->not_fitting));
 	if (result->dry_run)
 		return;
 	Text("\n");
@@ -198,7 +183,6 @@ DoRebuild(const PCacheOptions *options)
 	Rebuild		r = {0};
 	PCacheError err;
 	uint64		capacity;
-	bool		resize;
 
 	OpenAndJudge(options, &r);
 	if (r.opened == PCACHE_OPEN_MISSING)
@@ -216,10 +200,7 @@ DoRebuild(const PCacheOptions *options)
 
 	r.result.dry_run = options->dry_run;
 	r.result.reset = options->reset;
-	r.result.old_capacity = SuperblockIsUsable(&r) ? RebuildSuperblock(&r)->capacity : capacity;
 	r.result.capacity = capacity;
-	resize = !options->reset && capacity != r.result.old_capacity;
-	r.result.resized = resize;
 	if (SuperblockIsUsable(&r))
 	{
 		/* all slots: verdicts beyond shared_buffers matter, too */
@@ -229,8 +210,6 @@ DoRebuild(const PCacheOptions *options)
 	Repair(&r);
 	if (options->reset && !options->dry_run)
 		EmptyPool(&r.pool, &r.superblocks, r.control, capacity);
-	else if (resize)
-		Resize(&r, capacity);
 	r.judge.facts.file_size = r.pool.file_size;
 	r.result.file_size = options->dry_run ? GeometryFor(&r.pool, capacity).pool_size :
 		r.pool.file_size;

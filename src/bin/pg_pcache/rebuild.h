@@ -40,7 +40,5 @@ extern void ClearBadBlocks(Rebuild *r);
 extern bool IsDamaged(PCachePageVerdict verdict);
 extern void Repair(Rebuild *r);
 
-/* resize.c */
-extern void Resize(Rebuild *r, uint64 capacity);
 
 #endif							/* REBUILD_H */

@@ -319,13 +319,6 @@ for my $case ([ 'its directory cannot be read', sub { chmod 0, pool_dir($node) }
 	else { cold_start($node, $after, "a kill, $what") }
 }
 
-# The buffer headers do not go with another size of the pool.
-work();
-pause_for_sighting();
-kill_all($node);
-system_log('pg_pcache', 'rebuild', '--resize=512MB', '-D' => $data);
-cold_start($node, qr/^the pool is empty$/, 'another size');
-
 # A start with a foreign file in its place runs without, and so the pool is of the past.
 work();
 pause_for_sighting();

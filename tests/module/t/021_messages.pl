@@ -52,9 +52,8 @@ for my $case ([ '48MB', 6144 ], [ '30000kB', 3750 ], [ '0', undef ], [ '8MB', un
 {
 	my ($size, $blocks) = @$case;
 	my ($verdict, $out, $err, $start);
-	my $wanted = $size =~ s/(\d+)(..)/--resize=$1$2/r;
 	my $asked = $blocks // 'nothing';
-	my $hint = qr/The pool has room for 3072 blocks, and "pcache.size" asks for $asked\.  Run "pg_pcache rebuild \Q$wanted\E"/;
+	my $hint = qr/The pool has room for 3072 blocks, and "pcache.size" asks for $asked\.  Run "pg_pcache init --force" while the server is down to make a new one, with which the next start is cold\./;
 	my $message = qr/"pcache.size" has no effect on persistent cache pool "\Q$pool\E"/;
 
 	$node->append_conf('postgresql.conf', "pcache.size = $size");
@@ -82,15 +81,15 @@ for my $case ([ '48MB', 6144 ], [ '30000kB', 3750 ], [ '0', undef ], [ '8MB', un
 
 # the command of the hint does it
 $node->append_conf('postgresql.conf', 'pcache.size = 48MB');
-is((pcache($node, 'rebuild', '--resize=48MB'))[0], 0, 'the command of the hint: warm');
+is((pcache($node, 'init', '--force'))[0], 0, 'the command of the hint');
 is(verify_json($node)->{hint}, undef, '... nothing to tell any more');
 $node->append_conf('postgresql.conf', 'pcache.size = 30MB');
-like(verify_json($node)->{hint} // '', qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache rebuild --resize=30MB"/, 'a pool that is larger');
+like(verify_json($node)->{hint} // '', qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache init --force"/, 'a pool that is larger');
 $node->append_conf('postgresql.conf', 'pcache.size = 0');
 
 # ---------------------------------------------------------------- a pool of 1.0.0
 # The file of an older format has as many blocks, and less beside them.
-is((pcache($node, 'rebuild', '--resize=24MB'))[0], 0, 'a pool that just fits');
+is((pcache($node, 'init', '--force', '--size=24MB'))[0], 0, 'a pool that just fits');
 patch_superblock($pool, format_version => 2);
 truncate $pool, (-s $pool) - 2 * 1024 * 1024 or die;
 my ($rc, $out, $err) = pcache($node, 'rebuild', '--reset');

@@ -1,7 +1,7 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# pg_pcache rebuild: repair, --reset, --resize; killed at every step.
+# pg_pcache rebuild: repair and --reset; killed at every step.
 
 use strict;
 use warnings FATAL => 'all';
@@ -78,19 +78,13 @@ for my $case (
 	[ '--force alone', qr/option --force can only be used together with --reset\n/, '--force' ],
 	[ '--directory', qr/option --directory cannot be used with "rebuild"\n/, '--directory' => '/tmp' ],
 	[ '--size', qr/option --size can only be used with "init"\n/, '--size' => '1MB' ],
-	[ '--pages', qr/option --pages can only be used with "verify"\n/, '--pages' ],
-	[ '--resize without unit', qr/missing unit in value "16" for option --resize\n/, '--resize' => '16' ],
-	[ '--resize nonsense', qr/invalid value "big" for option --resize\n/, '--resize' => 'big' ],
-	[ '--resize too small', qr/size "8kB" is out of range\n/, '--resize' => '8kB' ],
-	[ '--resize odd', qr/size "1001kB" is not a multiple of the block size/, '--resize' => '1001kB' ],
-	[ '--resize too large', qr/could not allocate \d+ MB for file ".*": No space left on device\n/, '--resize' => '7TB' ],
-	[ '--reset --resize too large', qr/could not allocate \d+ MB for file ".*": No space left on device\n/, '--reset', '--resize' => '7TB' ])
+	[ '--pages', qr/option --pages can only be used with "verify"\n/, '--pages' ])
 {
 	my ($name, $message, @args) = @$case;
 
 	refused($name, $message, @args);
 }
-for my $case ([ 'init', '--reset' ], [ 'verify', '--resize=1MB' ], [ 'verify', '-j2' ])
+for my $case ([ 'init', '--reset' ], [ 'verify', '-j2' ])
 {
 	($rc, $out, $err) = pcache($node, @$case);
 	is($rc, 1, "@$case: exit status");
@@ -174,12 +168,6 @@ refused('cut off', qr/cannot be repaired\n.*detail: the pool file has \d+ bytes,
 is(verb_json($node, 'rebuild', '--reset')->{rc}, 0, 'cut off, --reset: exit status');
 starts('cut off, --reset: there is room for shared_buffers again', 'cold');
 put_all_back($saved);
-truncate $pool, DESCRIPTORS_OFFSET + DESCRIPTOR_SIZE;
-is(verb_json($node, 'rebuild', '--reset', '--resize' => '64MB')->{rc}, 0, 'cut off, --reset --resize: exit status');
-is(-s $pool, length $saved->{pool}, 'cut off, --reset --resize: the file has its size again');
-starts('cut off, --reset --resize', 'cold');
-
-put_all_back($saved);
 @slots = (sealed_slots($pool))[ 10 .. 16 ];
 write_descriptor($pool, $slots[0], crc => 1);
 write_descriptor($pool, $slots[1], slot => 1);
@@ -199,66 +187,18 @@ is($verdict->{pages}{duplicate} + $verdict->{pages}{damaged_descriptor} + $verdi
 	'damaged descriptors: none is left');
 starts('damaged descriptors', 'warm', $kept - 4);
 
-# ---------------------------------------------------------------------------
-# Another size.  Between 256 MB and more the descriptor array grows, and the
-# blocks lie elsewhere.
-# ---------------------------------------------------------------------------
-for my $sizes ([ '64MB', '128MB' ], [ '128MB', '320MB' ], [ '320MB', '576MB' ], [ '576MB', '32MB' ], [ '32MB', '64MB' ])
-{
-	my ($from, $to) = @$sizes;
-	my $name = "from $from to $to";
-
-	if ($from eq '64MB') { put_all_back($saved) }
-	is(status_json($node)->{cached_data}, 1024 * 1024 * ($from =~ /(\d+)/)[0], "$name: size before");
-	my $all = verify_json($node)->{pages}{kept};
-	my $uuid = status_json($node)->{pool_uuid};
-	$result = verb_json($node, 'rebuild', '--resize' => $to, '--dry-run');
-	is($result->{rc}, 0, "$name, dry run: exit status");
-	is($result->{pages_not_fitting}, 0, "$name, dry run: all pages fit");
-	is(status_json($node)->{cached_data}, 1024 * 1024 * ($from =~ /(\d+)/)[0], "$name, dry run: same size");
-	$result = verb_json($node, 'rebuild', '--resize' => $to);
-	is($result->{rc}, 0, "$name: exit status") or diag($result->{stderr});
-	is($result->{pages_kept}, $all, "$name: all pages are kept");
-	is(status_json($node)->{cached_data}, 1024 * 1024 * ($to =~ /(\d+)/)[0], "$name: new size");
-	is(status_json($node)->{pool_uuid}, $uuid, "$name: same pool");
-	is(-s $pool, status_json($node)->{file_size}, "$name: size of the file");
-	cmp_ok((stat $pool)[12] * 512, '>=', -s _, "$name: the file is not sparse");
-	$verdict = verify_json($node, '--pages');
-	is($verdict->{rc}, 0, "$name: pg_pcache verify --pages");
-	is($verdict->{compared}{equal} + $verdict->{compared}{hint_bits}, $all, "$name: each page is in its place");
-	starts($name, 'warm', $all);
-	# the start leaves a few more pages
-	$node->start;
-	warm_up($node);
-	$node->stop;
-}
-# Too small for all of it.
-my $all = verify_json($node)->{pages}{kept};
-my %low = map { $_ => 1 } sealed_slots($pool, sub { $_[0]->{slot} < 1024 });
-$result = verb_json($node, 'rebuild', '--resize' => '8MB');
-is($result->{rc}, 0, 'too small: exit status');
-unlike($result->{stderr}, qr/warning/, 'too small: no warning, because the server can make it larger');
-is($result->{pages_kept}, scalar keys %low, 'too small: what fits is kept');
-is($result->{pages_not_fitting}, $all - $result->{pages_kept}, 'too small: the rest is counted');
-$node->append_conf('postgresql.conf', 'shared_buffers = 8MB');
-starts('too small', 'warm', scalar keys %low);
-$node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
-is((pcache($node, 'verify'))[0], 0, 'too small for shared_buffers: the server will make it larger');
+# A sound pool that the server cannot use.
+put_all_back($saved);
 $node->append_conf('postgresql.conf', 'shared_buffers = 1TB');
-$result = verb_json($node, 'rebuild', '--resize' => '12MB');
-like($result->{stderr}, qr/warning: .*is too small for "shared_buffers": it has room for 1536 blocks, 134217728 are needed\n.*detail: There is no room to make it larger.*\n.*hint: Decrease "shared_buffers"/, 'too small, without room: warning');
-is((pcache($node, 'verify'))[0], 1, 'too small, without room');
+for my $options ([], ['--reset'])
+{
+	$result = verb_json($node, 'rebuild', @$options);
+	is($result->{rc}, @$options ? 0 : 2, "too small, without room @$options: exit status");
+	is($result->{reason}, 'unavailable', "too small, without room @$options: reason");
+	like($result->{detail}, qr/is too small for "shared_buffers": it has room for 8192 blocks, 134217728 are needed$/, "too small, without room @$options: told");
+	like($result->{hint}, qr/There is no room to make it larger/, "too small, without room @$options: hint");
+}
 $node->append_conf('postgresql.conf', 'shared_buffers = 32MB');
-$result = verb_json($node, 'rebuild', '--resize' => '64MB');
-is($result->{rc}, 0, 'large again');
-unlike($result->{stderr}, qr/too small/, 'large again: no warning');
-starts('large again', 'warm');
-$node->start;
-warm_up($node);
-$node->stop;
-is(verb_json($node, 'rebuild', '--resize' => '8MB', '--reset')->{capacity}, 1024, '--reset --resize');
-is(verb_json($node, 'rebuild', '--resize' => '64MB', '--reset')->{capacity}, 8192, '--reset --resize, back');
-starts('--reset --resize', 'cold');
 
 # The configuration tells where the pool is.
 put_all_back($saved);
@@ -390,7 +330,7 @@ put_all_back($saved);
 }
 
 # Killed at each step of each kind of rebuild.  What an interrupted one left is
-# rebuilt by another one, to the size that all begin with.
+# rebuilt by another one.
 put_all_back($saved);
 
 sub warm_again
@@ -398,8 +338,7 @@ sub warm_again
 	$node->start;
 	warm_up($node);
 	$node->stop;
-	$result = verb_json($node, 'rebuild', '--resize' => '64MB');
-	is($result->{rc}, 0, 'warm again, with the usual size');
+	is(verb_json($node, 'rebuild')->{rc}, 0, 'warm again');
 	@sealed = sealed_slots($pool);
 	return;
 }
@@ -414,9 +353,7 @@ for my $case (
 	[ 'bad blocks', [], sub { },
 		"0:512," . ($blocks_offset + $page_slot * BLCKSZ) . ':512,'
 		. (DESCRIPTORS_OFFSET + $near * DESCRIPTOR_SIZE) . ':512,' . (DESCRIPTORS_OFFSET + $group * DESCRIPTOR_SIZE) . ':512' ],
-	[ 'larger', [ '--resize' => '320MB' ], sub { } ],
-	[ 'smaller', [ '--resize' => '32MB' ], sub { } ],
-	[ 'empty', [ '--reset', '--resize' => '40MB' ], sub { } ])
+	[ 'empty', ['--reset'], sub { } ])
 {
 	my ($what, $options, $prepare, $bad) = @$case;
 	my (@steps, %count);

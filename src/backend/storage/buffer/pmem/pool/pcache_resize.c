@@ -3,8 +3,7 @@
  * pcache_resize.c
  *	  Give a pool another capacity, and keep its pages.
  *
- * The server makes a pool larger that has become too small for shared_buffers,
- * and "pg_pcache rebuild --resize" does it in both directions.
+ * The server makes a pool larger that has become too small for shared_buffers.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -130,20 +129,18 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
 				  const PCacheMediaReport *media, uint64 *capacity,
 				  PCacheError *err)
 {
-	static const char only_pg_pcache[] =
-		gettext_noop("Decrease \"shared_buffers\", or make the pool larger with \"pg_pcache rebuild --resize\".");
 	PCacheGeometry g;
 
 	if (pool->fs_kind == PCACHE_FS_FILE)
 	{
-		PCacheSetError(err, _("On an ordinary file system, only pg_pcache makes a pool larger."));
-		PCacheSetHint(err, "%s", _(only_pg_pcache));
+		PCacheSetError(err, _("On an ordinary file system, no pool is made larger."));
+		PCacheSetHint(err, _("Decrease \"shared_buffers\", or make a new pool with \"pg_pcache init --force\"."));
 		return false;
 	}
 	if (media->bad.n_ranges > 0)
 	{
-		PCacheSetError(err, _("The pool has bad blocks, so only pg_pcache makes it larger."));
-		PCacheSetHint(err, "%s", _(only_pg_pcache));
+		PCacheSetError(err, _("The pool has bad blocks, so it is not made larger."));
+		PCacheSetHint(err, _("Run \"pg_pcache rebuild\" to clear them, or decrease \"shared_buffers\"."));
 		return false;
 	}
 	if (nbuffers > PCACHE_MAX_CAPACITY)

@@ -32,8 +32,6 @@ bool
 PCacheSizeDiffers(const PCachePool *pool, const PCacheSuperblock *sb,
 				  uint64 size, uint64 nbuffers, PCacheError *err)
 {
-	uint64		kb = size * (BLCKSZ / 1024);
-
 	if (size == 0 || size < nbuffers || sb->capacity < nbuffers)
 		return false;
 
@@ -46,10 +44,8 @@ PCacheSizeDiffers(const PCachePool *pool, const PCacheSuperblock *sb,
 		return false;
 	PCacheSetError(err, _("\"%s\" has no effect on persistent cache pool \"%s\", which is there already"),
 				   PCacheSetting("size"), pool->path);
-	PCacheSetHint(err, _("The pool has room for %llu blocks, and \"%s\" asks for %llu.  Run \"pg_pcache rebuild --resize=%llu%s\" while the server is down, which keeps the pages that fit."),
+	PCacheSetHint(err, _("The pool has room for %llu blocks, and \"%s\" asks for %llu.  Run \"pg_pcache init --force\" while the server is down to make a new one, with which the next start is cold."),
 				  (unsigned long long) sb->capacity, PCacheSetting("size"),
-				  (unsigned long long) size,
-				  (unsigned long long) (kb % 1024 == 0 ? kb / 1024 : kb),
-				  kb % 1024 == 0 ? "MB" : "kB");
+				  (unsigned long long) size);
 	return true;
 }
