@@ -28,11 +28,4 @@ typedef enum PersistentCacheOnMediaUnknown
 	PERSISTENT_CACHE_MEDIA_COLD,
 } PersistentCacheOnMediaUnknown;
 
-typedef enum PersistentCacheScrub
-{
-	PERSISTENT_CACHE_SCRUB_AUTO,
-	PERSISTENT_CACHE_SCRUB_ON,
-	PERSISTENT_CACHE_SCRUB_OFF,
-} PersistentCacheScrub;
-
 #endif							/* PCACHE_H */

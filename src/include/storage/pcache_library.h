@@ -40,7 +40,6 @@ extern char *pcache_directory;
 extern int	pcache_size;
 extern bool pcache_required;
 extern int	pcache_on_media_unknown;
-extern int	pcache_scrub;
 extern int	pcache_workers;
 extern int	pcache_worker_delay;
 extern bool pcache_allow_unknown_minor;

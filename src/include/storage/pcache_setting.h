@@ -31,7 +31,6 @@
 	SETTING(size, 0, "0") \
 	SETTING(required, false, "off") \
 	SETTING(on_media_unknown, PERSISTENT_CACHE_MEDIA_USE, "use") \
-	SETTING(scrub, PERSISTENT_CACHE_SCRUB_AUTO, "auto") \
 	SETTING(workers, -1, "-1") \
 	SETTING(worker_delay, 200, "200ms") \
 	SETTING(allow_unknown_minor, false, "off")

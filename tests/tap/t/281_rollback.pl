@@ -95,7 +95,7 @@ with_install($node, $stock, sub {
 my $conf = slurp_file("$data/postgresql.conf");
 my ($sed) = $guide =~ /^    (sed -i.*) FILES$/m;
 ok(defined $sed, 'emergency: the guide has a command');
-$node->append_conf('postgresql.conf', "\tPersistent_Cache_Scrub='on'\nIO_Lifetime_Hints = on\n\twal_sync_method\t=\t'open_direct'\nrecovery_prefetch read");
+$node->append_conf('postgresql.conf', "\tPersistent_Cache_Workers='2'\nIO_Lifetime_Hints = on\n\twal_sync_method\t=\t'open_direct'\nrecovery_prefetch read");
 $node->start;
 $node->safe_psql('postgres', q{CREATE EXTENSION pg_pcache; ALTER SYSTEM SET recovery_prefetch = 'read'});
 $node->stop('immediate');

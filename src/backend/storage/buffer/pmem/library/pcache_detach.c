@@ -117,44 +117,6 @@ PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
 }
 
 /*
- * Overwrite what is left in slots without a page.  A page of a table that was dropped
- * stays in its slot until another page takes that.  In a server's own memory it would
- * be gone with the server, but persistent memory keeps it even without power.
- */
-static void
-Scrub(const PCachePool *pool, const PCacheSuperblock *sb)
-{
-	static const PGIOAlignedBlock zeros;
-	const BufferDescPadded *headers = PCacheHeadersOf(pool, sb);
-	char	   *block = pool->map.base + sb->blocks_offset;
-	uint64		scrubbed = 0;
-
-	if (pcache_scrub == PERSISTENT_CACHE_SCRUB_OFF ||
-		(pcache_scrub == PERSISTENT_CACHE_SCRUB_AUTO && pool->map.kind != PCACHE_PERSIST_PMEM))
-		return;
-	for (uint64 slot = 0; slot < sb->capacity; slot++, block += BLCKSZ)
-	{
-		if (slot < NBuffers)
-		{
-			BufferDesc *buf = unconstify(BufferDesc *, &headers[slot].bufferdesc);
-			uint32		state = pg_atomic_read_u32(&buf->state);
-
-			/* a slot with a bad block is pinned */
-			if ((state & (BM_VALID | BM_DIRTY)) != 0 || BUF_STATE_GET_REFCOUNT(state) != 0)
-				continue;
-		}
-		/* only what has something in it, to spare the media */
-		if (memcmp(block, zeros.data, BLCKSZ) == 0)
-			continue;
-		PCacheStreamNodrain(&pool->map, block, zeros.data, BLCKSZ);
-		scrubbed++;
-	}
-	if (scrubbed > 0)
-		ereport(LOG,
-				(errmsg("persistent cache: overwrote " UINT64_FORMAT " free slots", scrubbed)));
-}
-
-/*
  * Why is nothing saved at this exit?  NULL if all is right.
  *
  * What decides is pg_control and no exit status: an immediate stop has status 0 as
@@ -230,10 +192,7 @@ PCacheSaveAtExit(int code, Datum arg)
 	sb->starts_from = 0;
 	why = WhyNotSaved(&control);
 	if (why == NULL)
-	{
-		Scrub(&PCacheThePool, sb);
 		Save(&control);
-	}
 	else
 	{
 		ereport(LOG,

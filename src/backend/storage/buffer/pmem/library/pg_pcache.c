@@ -50,7 +50,6 @@ char	   *pcache_directory = NULL;
 int			pcache_size = default_size;
 bool		pcache_required = default_required;
 int			pcache_on_media_unknown = default_on_media_unknown;
-int			pcache_scrub = default_scrub;
 int			pcache_workers = default_workers;
 int			pcache_worker_delay = default_worker_delay;
 bool		pcache_allow_unknown_minor = default_allow_unknown_minor;
@@ -71,15 +70,6 @@ static const struct config_enum_entry recovery_options[] = {
 static const struct config_enum_entry on_media_unknown_options[] = {
 	{"use", PERSISTENT_CACHE_MEDIA_USE, false},
 	{"cold", PERSISTENT_CACHE_MEDIA_COLD, false},
-	{NULL, 0, false}
-};
-
-static const struct config_enum_entry scrub_options[] = {
-	{"auto", PERSISTENT_CACHE_SCRUB_AUTO, false},
-	{"on", PERSISTENT_CACHE_SCRUB_ON, false},
-	{"off", PERSISTENT_CACHE_SCRUB_OFF, false},
-	{"true", PERSISTENT_CACHE_SCRUB_ON, true},
-	{"false", PERSISTENT_CACHE_SCRUB_OFF, true},
 	{NULL, 0, false}
 };
 
@@ -165,11 +155,6 @@ DefineSettings(void)
 							 "Sets what a start does if bad blocks of the pool are not known.",
 							 NULL, &pcache_on_media_unknown, default_on_media_unknown,
 							 on_media_unknown_options, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("pcache.scrub",
-							 "Overwrites at a clean stop what is left in free buffers.",
-							 "\"auto\" does so on persistent memory only.",
-							 &pcache_scrub, default_scrub, scrub_options,
-							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pcache.workers",
 							"Sets how many processes read the pool after a loss of power.",
 							"-1 means as many as there are processors, but no more than 8.",
