@@ -3,7 +3,7 @@
 # Everything is made below build/; the logic is in tools/ and tests/.  Started
 # as root, all but "deps" and "deps-docs" runs as an unprivileged user (tools/as-user).
 
-export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBNUMA WITH_LIBXXHASH
+export PGSRC PG_SUITES PG_MIRROR FETCH PG_CONFIGURE_EXTRA WITH_LIBPMEM WITH_LIBNDCTL WITH_LIBXXHASH
 export RUNS FRESH PATRONI DEADLINE
 export SCALE DURATION CLIENTS DROP QUICK ROUNDS WALKS SEED TORTURE_JOBS T WORKLOADS SECTIONS CPUS
 export LONG LIMITS_MB LIMITS_ROUNDS WARM_SIZES WARM_T WARM_ROUNDS RESTARTS OUTAGE_SIZES OUTAGE_T OUTAGE_ROUNDS FAILOVER_GB FAILOVER_T FAILOVER_ROUNDS HOTSET_GB HOTSET_T HOTSET_ROUNDS FIRST_GB FIRST_ROUNDS ANALYTICS_GB ANALYTICS_ROUNDS
@@ -53,7 +53,7 @@ help: ## this text
 	'  PG_SUITES="..."      Debian suites to look in ("forky sid"); FETCH=latest looks for newer' \
 	'  PG_MIRROR=URI        Debian archive to fetch from, instead of the one apt uses' \
 	'  PG_CONFIGURE_EXTRA   more options for configure' \
-	'  WITH_LIBPMEM=no      leave a library out; also WITH_LIBNDCTL, WITH_LIBNUMA, WITH_LIBXXHASH' \
+	'  WITH_LIBPMEM=no      leave a library out; also WITH_LIBNDCTL, WITH_LIBXXHASH' \
 	'  JOBS=N               parallel jobs (all processors)' \
 	'  TESTS="..."          check-tap: these test files only' \
 	'  MODE=...             check-regress: persistent_cache_mode (planned_restart)' \

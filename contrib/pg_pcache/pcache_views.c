@@ -25,7 +25,7 @@
 #include "utils/timestamp.h"
 
 /* Number of output arguments (columns) of each function that returns rows */
-#define PG_PCACHE_POOL_COLS			34
+#define PG_PCACHE_POOL_COLS			32
 /* of them, between buffers and last_start */
 #define PG_PCACHE_POOL_PLACE_COLS	7
 #define PG_PCACHE_RELATIONS_COLS	5
@@ -213,7 +213,6 @@ AddMedia(Row *row, const PersistentCacheStats *stats)
 {
 	const PCacheMediaSummary *media = &stats->media;
 	char		health[PCACHE_MEDIA_HEALTH_LEN];
-	char		devices[PCACHE_PLACE_TEXT_LEN];
 
 	if (media->checked_at == 0)
 		return;
@@ -234,11 +233,6 @@ AddMedia(Row *row, const PersistentCacheStats *stats)
 	AddText(row, PCachePersistenceDomainName(media->domain));
 	AddText(row, PCachePowerRuleName(stats->superblock.power_rule));
 	AddDetail(row, stats->power_cold.message);
-	if (PCacheNumaNode(media->place.numa_nodes) < 0)
-		AddNull(row);
-	else
-		AddDatum(row, Int32GetDatum(PCacheNumaNode(media->place.numa_nodes)));
-	AddDetail(row, PCachePlaceText(&media->place, devices, sizeof(devices)));
 }
 
 /*

@@ -35,9 +35,7 @@ CREATE FUNCTION pg_pcache_pool(
 	OUT dimm_health text,
 	OUT persistence_domain text,
 	OUT power_loss text,
-	OUT power_loss_detail text,
-	OUT numa_node int4,
-	OUT memory_devices text)
+	OUT power_loss_detail text)
 AS 'MODULE_PATHNAME', 'pg_pcache_pool'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 

@@ -3,10 +3,8 @@
  * test_media.c
  *	  Unit tests of the persistent cache's media health queries.
  *
- * One description of regions, namespaces and DIMMs serves both variants: it
- * is written out as a fake sysfs, and the ndctl_* functions below, which take
- * the place of libndctl, answer from it.  Compiled with USE_LIBNDCTL this
- * tests pcache_media_ndctl.c, otherwise pcache_media_none.c.
+ * There is one description of regions, namespaces and DIMMs.  It is written out as a fake
+ * sysfs, and the ndctl_* functions below, which take the place of libndctl, answer from it.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -30,10 +28,8 @@
 
 #include <cmocka.h>
 
-#ifdef USE_LIBNDCTL
 #include <linux/ndctl.h>
 #include <ndctl/libndctl.h>
-#endif
 
 #include "pcache_media_internal.h"
 
@@ -73,7 +69,6 @@ typedef struct FakeRegion
 {
 	char		name[16];
 	char		domain[32];
-	int			numa_node;
 	int			n_dimms;
 	int			dimms[FAKE_DIMMS];	/* indexes of world.dimms */
 	char		claim[32];		/* of the only namespace */
@@ -177,7 +172,7 @@ RemoveSysfs(void)
 	assert_int_equal(nftw(world.root, RemoveEntry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* Write the regions and DIMMs out to a new sysfs. */
+/* Write the regions out to a new sysfs. */
 static void
 BuildSysfs(void)
 {
@@ -191,50 +186,12 @@ BuildSysfs(void)
 		char		path[128];
 
 		snprintf(path, sizeof(path), "devices/acpi/ndbus0/%s", region->name);
-		snprintf(value, sizeof(value), "%d\n", region->numa_node);
-		Put(value, "%s/numa_node", path);
-		snprintf(value, sizeof(value), "%s\n", region->domain);
-		Put(value, "%s/persistence_domain", path);
-		snprintf(value, sizeof(value), "%d\n", region->n_dimms);
-		Put(value, "%s/mappings", path);
-		for (int j = 0; j < region->n_dimms; j++)
-		{
-			snprintf(value, sizeof(value), "%s,0,1073741824,%d\n",
-					 world.dimms[region->dimms[j]].name, j);
-			Put(value, "%s/mapping%d", path, j);
-		}
-		if (strcmp(region->claim, region->namespace_name) != 0)
-		{
-			snprintf(value, sizeof(value), "%s\n", region->namespace_name);
-			Put(value, "%s/%s/namespace", path, region->claim);
-		}
 		snprintf(value, sizeof(value), "%llu\n",
 				 (unsigned long long) (DISK_SIZE / SECTOR));
 		Put(value, "%s/%s/block/%s/size", path, region->claim, region->disk);
 		if (region->badblocks != NULL)
 			Put(region->badblocks, "%s/%s/block/%s/badblocks", path,
 				region->claim, region->disk);
-	}
-	for (int i = 0; i < FAKE_DIMMS; i++)
-	{
-		const struct ndctl_dimm *dimm = &world.dimms[i];
-		char		path[128];
-
-		if (dimm->name[0] == '\0')
-			continue;
-		snprintf(path, sizeof(path), "devices/acpi/ndbus0/%s/nfit", dimm->name);
-		if (dimm->id[0] != '\0')
-		{
-			snprintf(value, sizeof(value), "%s\n", dimm->id);
-			Put(value, "%s/id", path);
-		}
-		if (dimm->count >= 0)
-		{
-			snprintf(value, sizeof(value), "%lld\n", (long long) dimm->count);
-			Put(value, "%s/dirty_shutdown", path);
-		}
-		snprintf(value, sizeof(value), "%s\n", dimm->flags);
-		Put(value, "%s/flags", path);
 	}
 	Put("", "dev/block/none");
 	if (world.n_regions > 0)
@@ -297,12 +254,6 @@ GetExtents(int fd, struct fiemap *map)
 	return 0;
 }
 
-static uint64
-GetNodes(int fd)
-{
-	return 0;
-}
-
 static int
 OpenAttribute(const char *path)
 {
@@ -325,7 +276,6 @@ AskKind(PCacheFsKind kind)
 		.sysfs_root = world.root,
 		.stat_file = StatFile,
 		.get_extents = GetExtents,
-		.get_nodes = GetNodes,
 		.open_attribute = OpenAttribute,
 	};
 
@@ -362,7 +312,6 @@ SetUp(void **state)
 	world.n_regions = 1;
 	strlcpy(region->name, "region0", sizeof(region->name));
 	strlcpy(region->domain, "memory_controller", sizeof(region->domain));
-	region->numa_node = 1;
 	region->n_dimms = 2;
 	region->dimms[0] = 0;
 	region->dimms[1] = 1;
@@ -451,14 +400,6 @@ AssertDimmsUnknown(const char *why)
 }
 
 static void
-AssertPlace(const char *expected)
-{
-	char		text[PCACHE_PLACE_TEXT_LEN];
-
-	assert_string_equal(PCachePlaceText(&report.place, text, sizeof(text)), expected);
-}
-
-static void
 AssertClean(void)
 {
 	assert_string_equal(report.blocks_why, "");
@@ -473,7 +414,6 @@ AssertClean(void)
  * A region has one namespace, and all are on one bus; so pointers to the
  * region stand for either.
  */
-#ifdef USE_LIBNDCTL
 
 struct ndctl_cmd
 {
@@ -549,12 +489,6 @@ unsigned long long
 ndctl_region_get_resource(struct ndctl_region *region)
 {
 	return REGION(region)->resource;
-}
-
-int
-ndctl_region_get_numa_node(struct ndctl_region *region)
-{
-	return REGION(region)->numa_node;
 }
 
 enum ndctl_persistence_domain
@@ -787,7 +721,6 @@ ndctl_cmd_smart_get_shutdown_count(struct ndctl_cmd *cmd)
 	return cmd->dimm->smart_count;
 }
 
-#endif							/* USE_LIBNDCTL */
 
 /*
  * From the file down to the namespace
@@ -810,8 +743,6 @@ NoTrouble(void **state)
 	assert_string_equal(report.dimm_info[1].name, "nmem0");
 	assert_int_equal(report.health & PCACHE_DIMM_TROUBLE, 0);
 	assert_int_equal(report.domain, PCACHE_DOMAIN_MEMORY_CONTROLLER);
-	AssertPlace("pmem0 (fsdax, NUMA node 1)");
-	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), 1);
 	assert_string_equal(report.block_device, "pmem0");
 	assert_string_equal(report.namespace_name, "namespace0.0");
 	assert_string_equal(report.region_name, "region0");
@@ -832,7 +763,6 @@ MemoryBacked(void **state)
 		assert_string_equal(report.blocks_why, "memory-backed");
 		assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
 		assert_int_equal(report.n_dimms, 0);
-		assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
 	}
 }
 
@@ -1021,7 +951,6 @@ DeviceMapperClean(void **state)
 	region->dimms[0] = 1;		/* shared with the first region */
 	region->dimms[1] = 2;
 	strlcpy(region->domain, "cpu_cache", sizeof(region->domain));
-	region->numa_node = 0;
 	/* right before and right behind the partition */
 	region->badblocks = "2040 8\n4096 8\n";
 	BuildDeviceMapper();
@@ -1032,16 +961,6 @@ DeviceMapperClean(void **state)
 	assert_int_equal(report.n_dimms, 3);
 	assert_string_equal(report.dimms[2].id, "8089-a2-1807-00000c0c");
 	assert_int_equal(report.domain, PCACHE_DOMAIN_MEMORY_CONTROLLER);
-	AssertPlace("pmem0 (fsdax, NUMA node 1), pmem1 (fsdax, NUMA node 0)");
-	assert_int_equal(report.place.numa_nodes, 0x3);
-	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
-
-	/* One whose node is not known: all of them together are not */
-	region->numa_node = -1;
-	BuildDeviceMapper();
-	AskKind(PCACHE_FS_FSDAX);
-	AssertPlace("pmem0 (fsdax, NUMA node 1), pmem1 (fsdax)");
-	assert_int_equal(report.place.numa_nodes, 0);
 
 	/* The weakest domain, whichever comes first */
 	strlcpy(world.regions[0].domain, "cpu_cache", sizeof(region->domain));
@@ -1605,7 +1524,7 @@ DimmHealth(void **state)
 	assert_string_equal(PCacheMediaHealthText(0, names, sizeof(names)), "ok");
 	assert_string_equal(PCacheMediaHealthText(PG_UINT32_MAX, names, sizeof(names)),
 						"not_armed map_fail flush_fail save_fail restore_fail "
-						"smart_event smart_critical flags_unknown smart_unknown");
+						"smart_event smart_critical smart_unknown");
 }
 
 /* Each flag is itself, and no other. */
@@ -1662,14 +1581,6 @@ PersistenceDomains(void **state)
 		assert_string_equal(PCachePersistenceDomainName(report.domain),
 							domains[i].word[0] != '\0' ? domains[i].word : "unknown");
 	}
-}
-
-static void
-NoNumaNode(void **state)
-{
-	world.regions[0].numa_node = -1;
-	Ask();
-	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
 }
 
 static void
@@ -1927,7 +1838,6 @@ RealFile(void **state)
 	AssertBlocksUnknown("Bad file descriptor");
 }
 
-#ifdef USE_LIBNDCTL
 
 /*
  * What only libndctl tells
@@ -1969,7 +1879,6 @@ RightNamespace(void **state)
 	FakeRegion *region = AddRegion();
 
 	region->n_dimms = 1;
-	region->numa_node = 3;
 	BuildSysfs();
 	Link("devices/acpi/ndbus0/region1/pfn1.1/block/pmem1", "dev/block/259:1");
 	world.stat.st_dev = makedev(259, 1);
@@ -1977,7 +1886,6 @@ RightNamespace(void **state)
 	assert_string_equal(report.namespace_name, "namespace1.0");
 	assert_string_equal(report.region_name, "region1");
 	assert_int_equal(report.n_dimms, 1);
-	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), 3);
 }
 
 static void
@@ -2135,96 +2043,6 @@ SmartCount(void **state)
 	AssertDimmsUnknown("DIMM nmem1");
 }
 
-#else							/* !USE_LIBNDCTL */
-
-/*
- * What sysfs may refuse
- */
-
-static void
-AttributesDenied(void **state)
-{
-	static const struct
-	{
-		const char *name;
-		const char *why;		/* NULL: counts are known all the same */
-	}			attributes[] =
-	{
-		{"/mappings", "region0/mappings\": Permission denied"},
-		{"/mapping1", "region0/mapping1\": Permission denied"},
-		{"/nmem1/nfit/id", "DIMM nmem1 has no unique id"},
-		{"/nmem1/nfit/dirty_shutdown", "DIMM nmem1 is not available"},
-		{"/nmem1/nfit/flags", NULL},
-		{"/numa_node", NULL},
-		{"/persistence_domain", NULL},
-		{"/pfn0.1/namespace", NULL},
-	};
-
-	BuildSysfs();
-	world.denied_errno = EACCES;
-	for (int i = 0; i < lengthof(attributes); i++)
-	{
-		world.denied = attributes[i].name;
-		AskKind(PCACHE_FS_FSDAX);
-		AssertClean();
-		if (attributes[i].why != NULL)
-			AssertDimmsUnknown(attributes[i].why);
-		else
-			assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
-		assert_int_equal(report.domain,
-						 i == 6 ? PCACHE_DOMAIN_UNKNOWN : PCACHE_DOMAIN_MEMORY_CONTROLLER);
-		assert_int_equal(PCacheNumaNode(report.place.numa_nodes), i == 5 ? -1 : 1);
-		assert_string_equal(report.namespace_name, i == 7 ? "pfn0.1" : "namespace0.0");
-		assert_int_equal((report.health & PCACHE_DIMM_FLAGS_UNKNOWN) != 0, i == 2 || i == 4);
-		assert_int_equal((report.health & PCACHE_DIMM_SMART_UNKNOWN) != 0, i != 0);
-	}
-}
-
-static void
-AttributesMalformed(void **state)
-{
-	BuildSysfs();
-	Put("1x\n", "devices/acpi/ndbus0/nmem0/nfit/dirty_shutdown");
-	AskKind(PCACHE_FS_FSDAX);
-	AssertDimmsUnknown("DIMM nmem0 is not available");
-
-	BuildSysfs();
-	Put("\n", "devices/acpi/ndbus0/region0/mappings");
-	AskKind(PCACHE_FS_FSDAX);
-	AssertDimmsUnknown("could not parse");
-
-	BuildSysfs();
-	Put("nmem0\n", "devices/acpi/ndbus0/region0/mapping0");
-	AskKind(PCACHE_FS_FSDAX);
-	AssertDimmsUnknown("could not parse");
-
-	BuildSysfs();
-	Put("99999999999999999999\n", "devices/acpi/ndbus0/region0/numa_node");
-	AskKind(PCACHE_FS_FSDAX);
-	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
-
-	Put("-5\n", "devices/acpi/ndbus0/region0/numa_node");
-	AskKind(PCACHE_FS_FSDAX);
-	assert_int_equal(PCacheNumaNode(report.place.numa_nodes), -1);
-}
-
-/* Other firmware, other directory */
-static void
-OtherPlatform(void **state)
-{
-	char		from[MAXPGPATH];
-	char		to[MAXPGPATH];
-
-	BuildSysfs();
-	snprintf(from, sizeof(from), "%s/devices/acpi/ndbus0/nmem0/nfit", world.root);
-	snprintf(to, sizeof(to), "%s/devices/acpi/ndbus0/nmem0/cxl", world.root);
-	assert_int_equal(rename(from, to), 0);
-	AskKind(PCACHE_FS_FSDAX);
-	assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
-	assert_int_equal(report.n_dimms, 2);
-}
-
-#endif							/* USE_LIBNDCTL */
 
 #define TEST(f)	cmocka_unit_test_setup_teardown(f, SetUp, TearDown)
 
@@ -2279,7 +2097,6 @@ main(void)
 		TEST(DimmHealth),
 		TEST(DimmHealthEach),
 		TEST(PersistenceDomains),
-		TEST(NoNumaNode),
 		TEST(CountUnknown),
 		TEST(NoId),
 		TEST(LongId),
@@ -2294,7 +2111,6 @@ main(void)
 		TEST(CompareUnknown),
 		TEST(AnswerNames),
 		TEST(RealFile),
-#ifdef USE_LIBNDCTL
 		TEST(NdctlFails),
 		TEST(NoNamespace),
 		TEST(LostDimm),
@@ -2306,16 +2122,7 @@ main(void)
 		TEST(SmartDenied),
 		TEST(SmartHealth),
 		TEST(SmartCount),
-#else
-		TEST(AttributesDenied),
-		TEST(AttributesMalformed),
-		TEST(OtherPlatform),
-#endif
 	};
 
-#ifdef USE_LIBNDCTL
 	return cmocka_run_group_tests_name("media, libndctl", tests, NULL, NULL);
-#else
-	return cmocka_run_group_tests_name("media, sysfs only", tests, NULL, NULL);
-#endif
 }

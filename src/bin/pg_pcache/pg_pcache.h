@@ -151,7 +151,6 @@ typedef struct StatusResult
 {
 	int			server_pid;		/* 0 if no server is running */
 	PCachePool	pool;
-	PCacheMemoryPlace place;
 	PCacheSuperblocks superblocks;
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
 	uint64		listed;			/* pages */

@@ -60,40 +60,6 @@ PrintMinRecoveryPoint(XLogRecPtr lsn, uint32 timeline)
 	CloseObject();
 }
 
-/* Devices and NUMA nodes that hold the pool; what is unknown is left out. */
-static void
-PrintPlace(const PCacheMemoryPlace *place)
-{
-	char		devices[PCACHE_PLACE_TEXT_LEN];
-	char		nodes[PCACHE_NUMA_TEXT_LEN];
-	uint32		n = Min(place->n_devices, PCACHE_MAX_MEMORY_DEVICES);
-
-	PrintField(place->n_devices > 0 ? "memory devices" : NULL, NULL,
-			   AsString(PCachePlaceText(place, devices, sizeof(devices))));
-	OpenArray("memory_devices");
-	for (uint32 i = 0; i < n; i++)
-	{
-		const PCacheMemoryDevice *device = &place->devices[i];
-
-		OpenObject(NULL);
-		PrintField(NULL, "device", AsString(device->name));
-		PrintField(NULL, "mode", AsString(PCacheMemoryModeName(device->mode)));
-		PrintField(NULL, "numa_node",
-				   device->numa_node >= 0 ? AsNumber(device->numa_node) : AsString(NULL));
-		CloseObject();
-	}
-	CloseArray();
-	PrintField(place->numa_nodes != 0 ? "NUMA nodes" : NULL, NULL,
-			   AsString(PCacheNumaNodesText(place->numa_nodes, nodes, sizeof(nodes))));
-	OpenArray("numa_nodes");
-	for (int node = 0; node < PCACHE_MAX_NUMA_NODES; node++)
-	{
-		if ((place->numa_nodes & (UINT64CONST(1) << node)) != 0)
-			Element(AsNumber(node));
-	}
-	CloseArray();
-}
-
 static void
 PrintSuperblock(const char *label, const char *key, bool intact, const PCacheError *err)
 {
@@ -166,7 +132,6 @@ PrintResult(const StatusResult *result)
 	PrintField(NULL, "server_pid", runs ? AsNumber(result->server_pid) : AsString(NULL));
 	PrintField("pool", "pool", AsString(result->pool.path));
 	PrintField("file system", "file_system", AsString(PCacheFsKindName(result->pool.fs_kind)));
-	PrintPlace(&result->place);
 	PrintField("file size", "file_size", AsBytes(result->pool.file_size));
 	PrintSuperblock("superblock", "superblock_intact", superblocks->first_intact,
 					&superblocks->first_error);
@@ -274,7 +239,6 @@ DoStatus(const PCacheOptions *options)
 {
 	StatusResult result;
 	PCacheError err;
-	PCacheMediaReport media;
 	char		directory[MAXPGPATH];
 
 	memset(&result, 0, sizeof(result));
@@ -296,10 +260,6 @@ DoStatus(const PCacheOptions *options)
 		case PCACHE_OPEN_ERROR:
 			FailWith(&err);
 	}
-
-	PCacheMediaQuery(result.pool.path, result.pool.fd, result.pool.fs_kind, &media);
-	result.place = media.place;
-	PCacheMediaReportFree(&media);
 
 	if (result.server_pid != 0)
 		ReadLiveSuperblocks(&result.pool, &result.superblocks);

@@ -42,13 +42,6 @@
  * may have others.
  * --------------------------------------------------------------------------
  */
-#ifdef PCACHE_WITH_LIBNUMA
-#ifndef USE_LIBNUMA
-#define USE_LIBNUMA 1
-#endif
-#else
-#undef USE_LIBNUMA
-#endif
 
 #ifdef PCACHE_WITHOUT_LZ4
 #undef USE_LZ4

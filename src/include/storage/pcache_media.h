@@ -8,11 +8,9 @@
  *
  * pcache_media.c finds the namespaces below a file, reads their bad blocks
  * from sysfs and maps them to offsets in the file.  What is known of region
- * and DIMMs comes from pcache_media_ndctl.c, through libndctl, or from
- * pcache_media_none.c, which reads as much as sysfs gives.
+ * and DIMMs comes from pcache_media_ndctl.c, through libndctl.
  *
- * A pool in memory has neither.  It has NUMA nodes, though, and these may be
- * dax devices that serve as memory: pcache_media_numa.c, pcache_media_daxctl.c.
+ * A pool in memory has neither.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -45,7 +43,6 @@ typedef enum PCachePersistenceDomain
 #define PCACHE_DIMM_SMART_EVENT		0x0020	/* SMART alarm or health event */
 #define PCACHE_DIMM_SMART_CRITICAL	0x0040	/* SMART: critical or fatal */
 #define PCACHE_DIMM_TROUBLE			0x007F	/* any of the above */
-#define PCACHE_DIMM_FLAGS_UNKNOWN	0x0100	/* first five can't be read */
 #define PCACHE_DIMM_SMART_UNKNOWN	0x0200	/* SMART health can't be read */
 
 #define PCACHE_MEDIA_WHY_LEN		256
@@ -57,37 +54,6 @@ typedef struct PCacheMediaDimmInfo
 	char		name[PCACHE_MEDIA_NAME_LEN];	/* nmem0 */
 	uint32		health;			/* PCACHE_DIMM_ flags */
 } PCacheMediaDimmInfo;
-
-/* How the kernel offers a device's memory; named as by ndctl and daxctl. */
-typedef enum PCacheMemoryMode
-{
-	PCACHE_MEMORY_RAW,
-	PCACHE_MEMORY_FSDAX,
-	PCACHE_MEMORY_SECTOR,
-	PCACHE_MEMORY_SYSTEM_RAM,
-} PCacheMemoryMode;
-
-/* A device whose memory holds the pool. */
-typedef struct PCacheMemoryDevice
-{
-	char		name[32];		/* pmem0, dax0.0 */
-	PCacheMemoryMode mode;
-	int			numa_node;		/* -1: unknown */
-} PCacheMemoryDevice;
-
-#define PCACHE_MAX_MEMORY_DEVICES	16
-
-/* Devices and NUMA nodes that hold the pool. */
-typedef struct PCacheMemoryPlace
-{
-	uint64		numa_nodes;		/* a bit per node; 0: unknown */
-	uint32		n_devices;		/* 0: ordinary memory, or unknown */
-	PCacheMemoryDevice devices[PCACHE_MAX_MEMORY_DEVICES];	/* the first ones */
-} PCacheMemoryPlace;
-
-#define PCACHE_MAX_NUMA_NODES		64	/* bits of numa_nodes */
-#define PCACHE_NUMA_TEXT_LEN		256 /* holds any PCacheNumaNodesText */
-#define PCACHE_PLACE_TEXT_LEN		1536	/* holds any PCachePlaceText */
 
 typedef struct PCacheMediaReport
 {
@@ -109,7 +75,6 @@ typedef struct PCacheMediaReport
 	uint32		health;			/* all DIMMs' flags together */
 
 	PCachePersistenceDomain domain; /* the weakest, if there are several */
-	PCacheMemoryPlace place;
 
 	/* For messages; "" if unknown. */
 	char		block_device[PCACHE_MEDIA_NAME_LEN];	/* the file system's */
@@ -131,7 +96,6 @@ typedef struct PCacheMediaSummary
 	uint32		n_dimms;
 	uint32		health;			/* PCACHE_DIMM_ flags */
 	PCachePersistenceDomain domain;
-	PCacheMemoryPlace place;
 } PCacheMediaSummary;
 
 typedef enum PCacheDimmComparison
@@ -154,16 +118,6 @@ extern PCacheDimmComparison PCacheMediaCompareDimms(const PCacheSuperblock *sb,
 extern const char *PCacheMediaAnswerName(PCacheMediaAnswer answer);
 extern const char *PCachePersistenceDomainName(PCachePersistenceDomain domain);
 extern const char *PCacheMediaHealthText(uint32 health, char *buf, size_t len);
-
-/* pcache_media_place.c */
-extern const char *PCacheMemoryModeName(PCacheMemoryMode mode);
-extern int	PCacheNumaNode(uint64 nodes);
-extern const char *PCacheNumaNodesText(uint64 nodes, char *buf, size_t len);
-extern const char *PCachePlaceText(const PCacheMemoryPlace *place,
-								   char *buf, size_t len);
-
-/* pcache_media_numa.c */
-extern uint64 PCacheMemoryOnlyNodes(uint64 nodes);
 
 /*
  * Is any byte of [offset, offset + length) of the pool file on a bad block?

@@ -9,8 +9,8 @@
 #	PCACHE_LIBS			the libraries that were found, for the linker
 #	PCACHE_POOL_OBJS	what library and program share, compiled for each
 #
-# WITH_LIBPMEM=no, WITH_LIBNDCTL=no, WITH_LIBXXHASH=no and WITH_LIBNUMA=no leave out a
-# library that is there; "yes" insists on one.
+# WITH_LIBPMEM=no, WITH_LIBNDCTL=no and WITH_LIBXXHASH=no leave out a library that is
+# there; "yes" insists on one.
 
 PCACHE_TOP := $(patsubst %/src/backend/storage/buffer/pmem/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 PCACHE_POOL_DIR := $(PCACHE_TOP)/src/backend/storage/buffer/pmem/pool
@@ -44,21 +44,8 @@ endif
 endif
 endef
 $(eval $(call pcache_library,WITH_LIBPMEM,USE_LIBPMEM,libpmem))
-$(eval $(call pcache_library,WITH_LIBNDCTL,USE_LIBNDCTL,libndctl libdaxctl))
+$(eval $(call pcache_library,WITH_LIBNDCTL,USE_LIBNDCTL,libndctl))
 $(eval $(call pcache_library,WITH_LIBXXHASH,USE_XXHASH,libxxhash))
-
-# An 18 says by itself whether it was built with libnuma, in pg_config.h.  Then our
-# macro would be defined twice, which is why it is not given on the command line.
-ifneq ($(WITH_LIBNUMA),no)
-ifeq ($(shell $(PKG_CONFIG) --exists numa 2>/dev/null && echo yes),yes)
-PCACHE_CPPFLAGS += -DPCACHE_WITH_LIBNUMA $(shell $(PKG_CONFIG) --cflags numa)
-PCACHE_LIBS += $(shell $(PKG_CONFIG) --libs numa)
-else ifeq ($(WITH_LIBNUMA),yes)
-$(error WITH_LIBNUMA=yes, but pkg-config does not find numa)
-else
-PCACHE_LEFT_OUT += libnuma
-endif
-endif
 
 # Each pair of *_LIBRARY.c and *_none.c is compiled to one empty object.
 PCACHE_POOL_OBJS := $(patsubst %.c,%.o,$(sort $(notdir \

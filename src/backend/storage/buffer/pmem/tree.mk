@@ -15,11 +15,6 @@ persist_dir = $(top_srcdir)/src/backend/storage/pmem
 PCACHE_CPPFLAGS = -I$(pool_dir) -include $(top_srcdir)/src/include/storage/pcache_compat.h
 PCACHE_LIBS = $(LIBPMEM_LIBS) $(LIBNDCTL_LIBS)
 
-ifeq ($(with_libnuma),yes)
-PCACHE_CPPFLAGS += -DPCACHE_WITH_LIBNUMA
-PCACHE_LIBS += $(LIBNUMA_LIBS)
-endif
-
 # configure does not ask for this one
 ifneq ($(WITH_LIBXXHASH),no)
 ifeq ($(shell pkg-config --exists libxxhash 2>/dev/null && echo yes),yes)

@@ -158,7 +158,6 @@ SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
 	summary->n_dimms = report->n_dimms;
 	summary->health = report->health;
 	summary->domain = report->domain;
-	summary->place = report->place;
 }
 
 /*

@@ -198,7 +198,6 @@ PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 		.sysfs_root = "/sys",
 		.stat_file = StatFile,
 		.get_extents = PCacheMediaGetExtents,
-		.get_nodes = PCacheMediaGetNodes,
 		.open_attribute = OpenAttribute,
 	};
 
@@ -230,11 +229,6 @@ PCacheMediaQueryEnv(const PCacheMediaEnv *env, const char *pool_path, int fd,
 		report->dimms_state = PCACHE_MEDIA_CLEAN;
 		strlcpy(report->blocks_why, _("memory-backed"), PCACHE_MEDIA_WHY_LEN);
 		strlcpy(report->dimms_why, _("memory-backed"), PCACHE_MEDIA_WHY_LEN);
-#ifdef __linux__
-		report->place.numa_nodes = env->get_nodes(fd);
-		PCacheMediaQueryDax(env, PCacheMemoryOnlyNodes(report->place.numa_nodes),
-							&report->place);
-#endif
 		return;
 	}
 

@@ -24,7 +24,6 @@ typedef struct PCacheMediaEnv
 	const char *sysfs_root;		/* "/sys" */
 	int			(*stat_file) (int fd, struct stat *st);
 	int			(*get_extents) (int fd, struct fiemap *map);
-	uint64		(*get_nodes) (int fd);
 	int			(*open_attribute) (const char *path);
 } PCacheMediaEnv;
 
@@ -66,11 +65,10 @@ extern void PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 extern void PCacheMediaDimmsUnknown(PCacheMediaReport *report,
 									const char *fmt,...) pg_attribute_printf(2, 3);
 extern void PCacheMediaAddMemoryErrors(PCacheMediaReport *report, int fd);
-extern void PCacheMediaSetPlace(PCacheMediaReport *report,
-								const PCacheMediaDevice *device,
-								const char *namespace_name,
-								const char *region_name,
-								PCachePersistenceDomain domain, int numa_node);
+extern void PCacheMediaAddNamespace(PCacheMediaReport *report,
+									const char *namespace_name,
+									const char *region_name,
+									PCachePersistenceDomain domain);
 
 extern void PCacheMediaBlocksUnknown(PCacheMediaReport *report,
 									 const char *fmt,...) pg_attribute_printf(2, 3);
@@ -92,23 +90,8 @@ extern void PCacheMediaMapToFile(const PCacheMediaEnv *env,
 								 uint64 fs_start, PCacheMediaReport *report);
 extern int	PCacheMediaGetExtents(int fd, struct fiemap *map);
 
-/* pcache_media_place.c */
-extern void PCachePlaceAddDevice(PCacheMemoryPlace *place, const char *name,
-								 PCacheMemoryMode mode, int numa_node);
-
-/* pcache_media_numa.c */
-extern uint64 PCacheMediaGetNodes(int fd);
-
 /*
- * pcache_media_daxctl.c or pcache_media_dax_none.c
- *
- * Add the dax devices that serve as the memory of some NUMA nodes.
- */
-extern void PCacheMediaQueryDax(const PCacheMediaEnv *env, uint64 nodes,
-								PCacheMemoryPlace *place);
-
-/*
- * pcache_media_ndctl.c or pcache_media_none.c
+ * pcache_media_ndctl.c
  *
  * Add to the report all that is known of the region and of the DIMMs below a
  * device, and to bad the bad blocks, in bytes from the start of the disk,

@@ -3,8 +3,8 @@
  * pcache_media_ndctl.c
  *	  What libndctl knows of the region and the DIMMs below a namespace.
  *
- * Used by the server and by pg_pcache when configured --with-libndctl; the
- * twin is pcache_media_none.c.
+ * Without it, nothing is known of them.  Bad blocks are read from sysfs in any case, see
+ * pcache_media_sysfs.c.
  *
  * Most of it can be read by any user.  Root alone may ask a DIMM for its
  * SMART data and see physical addresses, without which the region's bad
@@ -239,9 +239,8 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 		case PERSISTENCE_UNKNOWN:
 			break;
 	}
-	PCacheMediaSetPlace(report, device, ndctl_namespace_get_devname(ndns),
-						ndctl_region_get_devname(region), domain,
-						Max(ndctl_region_get_numa_node(region), -1));
+	PCacheMediaAddNamespace(report, ndctl_namespace_get_devname(ndns),
+							ndctl_region_get_devname(region), domain);
 
 	ndctl_mapping_foreach(region, mapping)
 	{
@@ -256,6 +255,20 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 
 	AddRegionBadBlocks(region, ndns, bad);
 	ndctl_unref(ctx);
+}
+
+#else							/* !USE_LIBNDCTL */
+
+#include "pcache_media_internal.h"
+
+void
+PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
+						  const PCacheMediaDevice *device,
+						  PCacheMediaReport *report, PCacheRangeList *bad)
+{
+	PCacheMediaAddNamespace(report, device->claim, PCacheMediaBaseName(device->region_path),
+							PCACHE_DOMAIN_UNKNOWN);
+	PCacheMediaDimmsUnknown(report, _("pg_pcache was built without libndctl"));
 }
 
 #endif							/* USE_LIBNDCTL */

@@ -74,7 +74,6 @@ PCacheMediaHealthText(uint32 health, char *buf, size_t len)
 		{PCACHE_DIMM_RESTORE_FAIL, "restore_fail"},
 		{PCACHE_DIMM_SMART_EVENT, "smart_event"},
 		{PCACHE_DIMM_SMART_CRITICAL, "smart_critical"},
-		{PCACHE_DIMM_FLAGS_UNKNOWN, "flags_unknown"},
 		{PCACHE_DIMM_SMART_UNKNOWN, "smart_unknown"},
 	};
 
@@ -219,47 +218,22 @@ PCacheMediaAddMemoryErrors(PCacheMediaReport *report, int fd)
 	}
 }
 
-/* How libnvdimm offers a namespace follows from the name of its claim. */
-static PCacheMemoryMode
-ModeOfClaim(const char *claim)
-{
-	if (strncmp(claim, "pfn", strlen("pfn")) == 0)
-		return PCACHE_MEMORY_FSDAX;
-	if (strncmp(claim, "btt", strlen("btt")) == 0)
-		return PCACHE_MEMORY_SECTOR;
-	return PCACHE_MEMORY_RAW;
-}
-
 /*
- * Add a namespace's names, its persistence domain and its NUMA node (-1 if
- * unknown).  With several namespaces the names are the first one's, the
- * domain is the weakest, and the nodes are known only if all are.
+ * Add a namespace's names and its persistence domain.  With several namespaces the names
+ * are the first one's, and the domain is the weakest.
  */
 void
-PCacheMediaSetPlace(PCacheMediaReport *report, const PCacheMediaDevice *device,
-					const char *namespace_name, const char *region_name,
-					PCachePersistenceDomain domain, int numa_node)
+PCacheMediaAddNamespace(PCacheMediaReport *report, const char *namespace_name,
+						const char *region_name, PCachePersistenceDomain domain)
 {
-	PCacheMemoryPlace *place = &report->place;
-	uint64		nodes = 0;
-
-	if (numa_node >= 0 && numa_node < PCACHE_MAX_NUMA_NODES)
-		nodes = UINT64CONST(1) << numa_node;
-	PCachePlaceAddDevice(place, device->disk, ModeOfClaim(device->claim), numa_node);
-
 	if (report->namespace_name[0] == '\0')
 	{
 		strlcpy(report->namespace_name, namespace_name, PCACHE_MEDIA_NAME_LEN);
 		strlcpy(report->region_name, region_name, PCACHE_MEDIA_NAME_LEN);
 		report->domain = domain;
-		place->numa_nodes = nodes;
-		return;
 	}
-	report->domain = Min(report->domain, domain);
-	if (place->numa_nodes != 0 && nodes != 0)
-		place->numa_nodes |= nodes;
 	else
-		place->numa_nodes = 0;
+		report->domain = Min(report->domain, domain);
 }
 
 /* Have a superblock remember the DIMMs that are there now. */
