@@ -333,13 +333,13 @@ sub judge_start
 		my $clean = $left->{young}{all} - $left->{young}{dirty};
 		my ($least, $most) = ($n > $clean ? $n - $clean : 0, $n < $left->{young}{dirty} ? $n : $left->{young}{dirty});
 		return ("kept $kept pages, $left->{kept} were to be kept", 'warm')
-		  if $how{fewer} ? $kept > $left->{kept} || !$kept && $left->{kept} : $kept != $left->{kept};
+		  if $how{fewer} ? $kept > $left->{kept} : $kept != $left->{kept};
 		return ("found $found pages, there were $left->{found}", 'warm')
 		  if $found < $left->{found} + $least || $found > $left->{found} + $most;
 		return (undef, 'warm after a kill, with young pages') if $n;
 		return (undef, $kept ? 'warm after a kill' : 'nothing to keep after a kill');
 	}
-	return (undef, 'cold: nothing could be kept') if $line =~ /^starting cold: none of the \d+ saved pages can be kept/ && !$left->{kept};
+	return (undef, 'cold: nothing could be kept') if $line =~ /^starting cold: none of the \d+ saved pages can be kept/ && ($how{fewer} || !$left->{kept});
 	return (undef, 'cold: a prepared transaction') if $line =~ /^starting cold: a prepared transaction was rolled back/;
 	return (undef, 'cold: nothing was found') if $line =~ /^starting cold: the last server (?:left|saved) no page/ && !$left->{found};
 	return ($left->{written_at} < ($how{killed_at} // 0) - LATE ? sprintf('pg_control was written %.1f s before, %s', $how{killed_at} - $left->{written_at}, $line) : undef, 'cold: killed before pg_control was looked at')

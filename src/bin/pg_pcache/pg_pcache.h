@@ -188,8 +188,7 @@ typedef struct Judge
 /* What the page gates say of all slots. */
 typedef struct PageScan
 {
-	uint64		slots;			/* looked at */
-	uint64		staying;		/* of them, the first ones that will be used */
+	uint64		slots;			/* the first ones, which will be used */
 	uint8	   *verdicts;		/* PCachePageVerdict, for each of them */
 	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
 	uint64		sealed;			/* also beyond slots */
@@ -387,7 +386,7 @@ extern PCacheVerdict ForetellStart(const Rebuild *r);
 extern void OpenAndJudge(const PCacheOptions *options, Rebuild *r);
 
 /* scan.c */
-extern void ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress,
+extern void ScanPages(const Rebuild *r, int64 nbuffers, bool progress,
 					  PageScan *scan);
 extern PCacheVerdict JudgePages(const PCacheSuperblock *sb,
 								const PageScan *scan);

@@ -119,7 +119,7 @@ ConcludeRebuild(Rebuild *r)
 	{
 		PageScan	scan;
 
-		ScanPages(r, r->conf.nbuffers, true, false, &scan);
+		ScanPages(r, r->conf.nbuffers, false, &scan);
 		result->kept = scan.counts[PCACHE_PAGE_KEPT];
 		*verdict = JudgePages(RebuildSuperblock(r), &scan);
 		FreeScan(&scan);
@@ -204,7 +204,7 @@ DoRebuild(const PCacheOptions *options)
 	if (SuperblockIsUsable(&r))
 	{
 		/* all slots: verdicts beyond shared_buffers matter, too */
-		ScanPages(&r, -1, true, false, &r.scan);
+		ScanPages(&r, -1, false, &r.scan);
 	}
 
 	Repair(&r);

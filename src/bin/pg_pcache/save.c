@@ -289,7 +289,7 @@ IsWorthSaving(Saving *s)
 	if (verdict->refusal != PCACHE_WARM)
 		return false;
 	/* all slots: what the next start will have room for is not known here */
-	ScanPages(r, -1, true, false, &r->scan);
+	ScanPages(r, -1, false, &r->scan);
 	s->result.saved_pages = r->scan.saved;
 	*verdict = JudgePages(&r->superblocks.chosen, &r->scan);
 	return verdict->refusal == PCACHE_WARM;

@@ -15,7 +15,6 @@
 #include "common/hashfn.h"
 #include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_shrink.h"
 
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
@@ -51,68 +50,22 @@ HashSeed(void)
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* Remember what the page gates say. */
-static void
-NoteVerdict(uint64 slot, PCachePageVerdict verdict, void *arg)
-{
-	PageScan   *scan = arg;
-
-	scan->verdicts[slot] = verdict;
-}
-
 /*
- * What the page gates, and then the choice, say of a slot.  If there was a
- * choice, the gates have been asked for it.
- */
-static PCachePageVerdict
-JudgeSlot(const PCachePageFacts *facts, const PCacheShrink *shrink,
-		  const PageScan *scan, uint64 slot, const PCacheDescriptor *desc)
-{
-	/* beyond the slots that matter, only what is sealed does */
-	if (slot >= scan->slots)
-		return PCacheSeqIsSealed(desc->seq) ? PCACHE_PAGE_NOT_FITTING : PCACHE_PAGE_FREE;
-
-	if (shrink == NULL)
-		return PCachePageGate(desc, slot, facts);
-	if (PCacheShrinkIsTwin(shrink, slot))
-		return PCACHE_PAGE_DUPLICATE;
-	if (scan->verdicts[slot] == PCACHE_PAGE_KEPT && !PCacheShrinkKeeps(shrink, slot))
-		return PCACHE_PAGE_NOT_FITTING;
-	return scan->verdicts[slot];
-}
-
-/*
- * Free slots are counted only if they stay, and those that a page will be moved
- * to are free no longer.
- */
-static void
-CountFilledSlots(PCacheShrink *shrink, PageScan *scan)
-{
-	uint32		from;
-	uint32		to;
-
-	while (PCacheShrinkNextMove(shrink, &from, &to))
-		scan->counts[PCACHE_PAGE_FREE] -= (scan->verdicts[to] == PCACHE_PAGE_FREE);
-}
-
-/*
- * Ask the page gates for each slot that the pool's last user had; the next
- * one, with nbuffers, may have fewer (-1: that is not known).  If so, pages are
- * moved, as a start does, and there is a verdict for each slot; or else pages
- * beyond nbuffers do not fit.  progress tells whether to report that.
+ * Ask the page gates for each slot that the pool's last user had.  The next one, with
+ * nbuffers, may have fewer (-1: that is not known), and then pages beyond do not fit.
+ * progress tells whether to report that.
  *
  * The pool's superblock must have passed the geometry gate.  If it did not
  * pass all pool gates the answers tell what is wrong with descriptors, not
  * what will be kept.
  */
 void
-ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *scan)
+ScanPages(const Rebuild *r, int64 nbuffers, bool progress, PageScan *scan)
 {
 	const PCachePool *pool = &r->pool;
 	const PCacheSuperblock *sb = &r->superblocks.chosen;
 	const Judge *judge = &r->judge;
 	PCachePageFacts facts = {0};
-	PCacheShrink *shrink = NULL;
 	uint64		slots_used = sb->slots_used;
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
 											  DESCRIPTORS_PER_READ);
@@ -130,17 +83,8 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	PCachePoolListHoles(pool, &facts.holes);
 
 	memset(scan, 0, sizeof(*scan));
-	scan->staying = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
-	scan->slots = move ? slots_used : scan->staying;
+	scan->slots = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
 	scan->verdicts = pg_malloc0(Max(scan->slots, 1));
-	if (scan->staying < scan->slots)
-	{
-		shrink = PCacheShrinkCreate(slots_used, scan->staying);
-		shrink->superblock = sb;
-		shrink->seen = NoteVerdict;
-		shrink->arg = scan;
-		PCacheShrinkDecide(shrink, pool->fd, &facts);
-	}
 	scan->redo = facts.redo;
 	scan->generation = facts.generation;
 	for (uint64 start = 0; start < slots_used; start += DESCRIPTORS_PER_READ)
@@ -157,11 +101,14 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 
 			if (PCacheSeqIsSealed(desc->seq))
 				scan->sealed++;
-			verdict = JudgeSlot(&facts, shrink, scan, slot, desc);
-			if (slot < scan->slots)
-				scan->verdicts[slot] = verdict;
-			if (slot < scan->staying || verdict != PCACHE_PAGE_FREE)
-				scan->counts[verdict]++;
+			if (slot >= scan->slots)
+			{
+				scan->counts[PCACHE_PAGE_NOT_FITTING] += PCacheSeqIsSealed(desc->seq);
+				continue;
+			}
+			verdict = PCachePageGate(desc, slot, &facts);
+			scan->verdicts[slot] = verdict;
+			scan->counts[verdict]++;
 			if (verdict != PCACHE_PAGE_KEPT)
 				continue;
 
@@ -186,11 +133,6 @@ ScanPages(const Rebuild *r, int64 nbuffers, bool move, bool progress, PageScan *
 	scan->saved = scan->sealed;
 	if (sb->state == PCACHE_STATE_CLEAN)
 		scan->saved = Max(scan->saved, sb->saved_pages);
-	if (shrink != NULL)
-	{
-		CountFilledSlots(shrink, scan);
-		PCacheShrinkFree(shrink);
-	}
 	kept_destroy(pages);
 	PCacheRelSizesFree(facts.sizes);
 	free(facts.holes.ranges);

@@ -174,7 +174,7 @@ JudgeKilled(Rebuild *r, VerifyResult *result)
 	result->killed_known = true;
 	if (result->killed.refusal != PCACHE_WARM)
 		return;
-	ScanPages(r, r->conf.nbuffers, false, r->options->progress, &r->scan);
+	ScanPages(r, r->conf.nbuffers, r->options->progress, &r->scan);
 	memcpy(result->counts, r->scan.counts, sizeof(result->counts));
 	FreeScan(&r->scan);
 }
@@ -216,9 +216,9 @@ Verify(Rebuild *r, VerifyResult *result)
 	/* which pages there will be is not known as long as a server runs */
 	if (result->verdict.refusal != PCACHE_WARM || r->event != PCACHE_NEXT_NOTHING)
 		return;
-	ScanPages(r, r->conf.nbuffers, true, options->progress, &r->scan);
+	ScanPages(r, r->conf.nbuffers, options->progress, &r->scan);
 	result->scanned = true;
-	result->slots = r->scan.staying;
+	result->slots = r->scan.slots;
 	result->saved = r->scan.saved;
 	memcpy(result->counts, r->scan.counts, sizeof(result->counts));
 	result->verdict = JudgePages(&r->superblocks.chosen, &r->scan);

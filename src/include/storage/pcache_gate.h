@@ -153,7 +153,7 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_FIRST,			/* of an index, which may change without WAL */
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
-	PCACHE_PAGE_NOT_FITTING,	/* for want of slots, see pcache_shrink.c */
+	PCACHE_PAGE_NOT_FITTING,	/* there are fewer shared buffers than before */
 	PCACHE_NUM_PAGE_VERDICTS
 } PCachePageVerdict;
 

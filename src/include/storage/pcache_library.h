@@ -83,7 +83,6 @@ typedef struct PCacheLibraryStart
 	XLogRecPtr	young_lsn;		/* the last one that they have */
 	uint64		wal_bytes;		/* that were read to know where WAL ends */
 	uint64		wal_usec;		/* how long that took */
-	uint64		moved;			/* pages, to slots that stay */
 	uint32		retired;		/* slots on bad blocks, never to be used */
 	Size		huge_bytes;		/* of the server's segment, in huge pages */
 	uint64		startup_usec;
@@ -157,11 +156,6 @@ extern bool PCacheWasYoung(const PCachePool *pool, uint32 slot, const BufferTag 
 
 /* pcache_redo.c */
 extern void PCacheShortenRedo(void);
-
-/* pcache_fewer.c */
-extern uint64 PCacheMoveHottest(PCachePool *pool, const PCacheSuperblock *sb,
-								const PCachePageFacts *facts, uint64 slots_used,
-								uint64 *pages);
 
 /* pcache_detach.c */
 extern bool PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,

@@ -43,20 +43,16 @@ $node->wait_for_log(qr/persistent cache: allocated pool/, $offset);
 change_tables($node);
 warm_restart($node, 'another restart with more buffers');
 
-# fewer buffers: the hottest stay.  The pool is deleted first, and made anew.  Then each
-# page is read once, and those of t_heap and its indexes more often.
+# fewer buffers: what is in those that remain stays.  The pool is deleted first, and made
+# anew, and then more pages are read than there will be buffers.
 $node->stop;
 unlink pool_file($node) or die;
 $outcome = cold_start($node, qr/^the pool was created by this start$/, 'the pool was deleted');
 $node->stop;
 unlink pool_file($node) or die;
 $node->start;
-$node->safe_psql('postgres', q{SELECT count(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i', 't') AND relname !~ '^t_heap'});
-for (1 .. 6)
-{
-	$node->safe_psql('postgres', q{SELECT pg_prewarm('t_heap'), pg_prewarm('t_heap_pkey'), pg_prewarm('t_heap_grp')});
-}
-my $hot = $node->safe_psql('postgres', q{SELECT (sum(pg_relation_size(r)) / 8192)::int FROM unnest('{t_heap,t_heap_pkey,t_heap_grp}'::regclass[]) r});
+$node->safe_psql('postgres', q{SELECT count(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i', 't')});
+my $remaining = $node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache WHERE relfilenode IS NOT NULL AND bufferid <= 1024});
 $saved = stop_and_save($node, valid_buffers($node), 'fewer buffers');
 $node->append_conf('postgresql.conf', 'shared_buffers = 8MB');
 $right = oracle($node);
@@ -64,16 +60,9 @@ $offset = log_offset($node);
 $node->start;
 $outcome = start_outcome($node, $offset);
 is($outcome->{start}, 'warm', 'fewer buffers: warm');
-cmp_ok($outcome->{kept}, '<=', 1024, 'fewer buffers: no more than there are');
+cmp_ok($outcome->{kept}, '<=', $remaining, 'fewer buffers: no more than were in those that remain');
 cmp_ok($outcome->{kept}, '>=', 900, 'fewer buffers: about as many as there are');
 is($outcome->{kept} + ($outcome->{dropped}{'not fitting'} // 0), $saved, 'fewer buffers: the others do not fit');
-like($outcome->{log}, qr/persistent cache: moved [1-9]\d* pages to the 1024 slots/, 'fewer buffers: some have moved');
-cmp_ok(
-	$node->safe_psql('postgres', q{
-SELECT count(*) FROM pg_buffercache WHERE reldatabase = (SELECT oid FROM pg_database WHERE datname = 'postgres')
-  AND relfilenode IN (SELECT pg_relation_filenode(r) FROM unnest('{t_heap,t_heap_pkey,t_heap_grp}'::regclass[]) r)
-  AND relforknumber = 0}),
-	'>=', $hot, "fewer buffers: the $hot hottest stay");
 is(contents($node), $right, 'fewer buffers: contents are right');
 
 # and more again: what is in the other slots is not believed

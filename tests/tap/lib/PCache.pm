@@ -33,9 +33,8 @@ export.  Each of them answers one question; the subs are described there.
   PCache::Layout    where does a field lie in a pool, and how is it stored?
   PCache::PoolFile  what does a pool file hold, byte by byte?
 
-Three more have to be asked for: PCache::Wal (clusters with wal_sync_method =
-pmem), PCache::HotAndCold (which pages are kept when shared_buffers shrinks), and
-PCache::PowerCut (what had reached the media when the power failed).
+Two more have to be asked for: PCache::Wal (clusters with wal_sync_method = pmem),
+and PCache::PowerCut (what had reached the media when the power failed).
 
 =cut
 

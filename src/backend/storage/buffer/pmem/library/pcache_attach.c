@@ -345,8 +345,6 @@ AttachPool(PCacheError *err)
 		PCachePoolShedBlocks(pool, sb->blocks_offset);
 
 	INSTR_TIME_SET_CURRENT(start);
-	if (PCacheStart.verdict.refusal == PCACHE_WARM && slots_used > NBuffers)
-		PCacheStart.moved = PCacheMoveHottest(pool, sb, facts, slots_used, PCacheStart.pages);
 	if (PCacheStart.verdict.refusal != PCACHE_WARM)
 		PCacheInitializeHeaders(pool, sb, 0, NBuffers);
 	else

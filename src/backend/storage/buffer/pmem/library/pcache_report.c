@@ -117,10 +117,6 @@ PCacheLogStart(void)
 
 	LogPlace();
 	LogSize();
-	if (PCacheStart.moved > 0)
-		ereport(LOG,
-				(errmsg("persistent cache: moved " UINT64_FORMAT " pages to the %d slots that are left",
-						PCacheStart.moved, NBuffers)));
 	ListDropped(&dropped);
 	if (PCacheStart.verdict.refusal != PCACHE_WARM)
 	{

@@ -159,6 +159,23 @@ ForgetEntry(const PCachePool *pool, const PCachePageFacts *facts,
 	PCacheFlush(&pool->map, entry, sizeof(*entry));
 }
 
+/* There are fewer shared buffers than before: what is in the other slots is dropped. */
+static uint64
+CountNotFitting(const PCachePool *pool, uint64 slots_used, PCacheDescriptor *entries)
+{
+	uint64		sealed = 0;
+
+	for (uint64 first = NBuffers; first < slots_used; first += ENTRIES_PER_READ)
+	{
+		uint32		n = Min(ENTRIES_PER_READ, slots_used - first);
+
+		(void) PCacheReadDescriptors(pool->fd, first, n, entries);
+		for (uint32 i = 0; i < n; i++)
+			sealed += PCacheSeqIsSealed(entries[i].seq);
+	}
+	return sealed;
+}
+
 /*
  * Judge the first slots, initialize their headers, fill in those of the pages that are
  * kept, and enter these into the mapping table, which is empty.  Adds to counts what
@@ -209,6 +226,7 @@ PCacheFillTable(const PCachePool *pool, const PCacheSuperblock *sb,
 			pages[npages++].hashcode = FillHeader(&headers[slot].bufferdesc, &entries[i]);
 		}
 	}
+	counts[PCACHE_PAGE_NOT_FITTING] += CountNotFitting(pool, slots_used, entries);
 	SortPages(pages, npages, sorted, mask);
 	PCacheInitializeHeaders(pool, sb, nslots, NBuffers - nslots);
 
