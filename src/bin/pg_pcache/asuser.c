@@ -31,9 +31,6 @@
 #include "common/logging.h"
 #include "debian.h"
 
-/* Signals that are passed on to the child, which has a session of its own. */
-static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-
 static volatile sig_atomic_t child_pid = 0;
 
 /* What root does for the child; and in the child, the process that does it, and how to ask it. */
@@ -41,6 +38,7 @@ static const char *root_command = NULL;
 static pid_t root_pid = 0;
 static int	root_fd = -1;
 
+/* The child has a session of its own, so nobody else tells it to end. */
 static void
 PassOn(SIGNAL_ARGS)
 {
@@ -129,9 +127,7 @@ KeepRootCommand(int err)
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		pg_fatal("could not create pipe: %m");
-	root_pid = fork();
-	if (root_pid < 0)
-		pg_fatal("could not fork: %m");
+	root_pid = ForkChild();
 	if (root_pid == 0)
 	{
 		char		go;
@@ -226,7 +222,7 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 	int			err[2];
 	int			status;
 	bool		to_terminal = isatty(STDOUT_FILENO);
-	struct sigaction before[lengthof(passed_on)];
+	struct sigaction before[NUM_END_SIGNALS];
 	pid_t		pid;
 	int			own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 
@@ -234,19 +230,13 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 		pg_fatal("could not duplicate a file descriptor: %m");
 	if (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)
 		pg_fatal("could not create pipe: %m");
-	fflush(NULL);
-	for (int i = 0; i < lengthof(passed_on); i++)
-	{
-		(void) sigaction(passed_on[i], NULL, &before[i]);
-		pqsignal(passed_on[i], PassOn);
-	}
-	child_pid = pid = fork();
-	if (pid < 0)
-		pg_fatal("could not fork: %m");
+	for (int i = 0; i < NUM_END_SIGNALS; i++)
+		(void) sigaction(end_signals[i], NULL, &before[i]);
+	OnEndSignals(PassOn);
+	child_pid = pid = ForkChild();
 	if (pid == 0)
 	{
-		for (int i = 0; i < lengthof(passed_on); i++)
-			pqsignal(passed_on[i], SIG_DFL);
+		OnEndSignals(SIG_DFL);
 		if (dup2(out[1], STDOUT_FILENO) < 0 || dup2(err[1], STDERR_FILENO) < 0)
 			_exit(EXIT_ERROR);
 		if (to_terminal)
@@ -261,14 +251,10 @@ RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)
 	close(out[1]);
 	close(err[1]);
 	ForwardAll(out[0], err[0]);
-	while (waitpid(pid, &status, 0) < 0)
-	{
-		if (errno != EINTR)
-			pg_fatal("could not wait for child process: %m");
-	}
+	status = WaitForChild(pid);
 	child_pid = 0;
-	for (int i = 0; i < lengthof(passed_on); i++)
-		(void) sigaction(passed_on[i], &before[i], NULL);
+	for (int i = 0; i < NUM_END_SIGNALS; i++)
+		(void) sigaction(end_signals[i], &before[i], NULL);
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	pg_log_error("%s", wait_result_to_str(status));

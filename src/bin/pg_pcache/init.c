@@ -25,7 +25,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -308,18 +307,12 @@ static pid_t
 StartProgress(int dir_fd, uint64 total)
 {
 	pid_t		parent = getpid();
-	pid_t		pid;
+	pid_t		pid = ForkChild();
 
-	fflush(NULL);
-	pid = fork();
-	if (pid < 0)
-		pg_fatal("could not fork: %m");
 	if (pid > 0)
 		return pid;
 
-	pqsignal(SIGINT, SIG_DFL);
-	pqsignal(SIGTERM, SIG_DFL);
-	pqsignal(SIGHUP, SIG_DFL);
+	OnEndSignals(SIG_DFL);
 	while (getppid() == parent)
 	{
 		struct stat st;
@@ -335,8 +328,7 @@ static void
 StopProgress(pid_t pid, uint64 total)
 {
 	kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	(void) WaitForChild(pid);
 	ReportProgress(total, total, true);
 }
 

@@ -312,6 +312,8 @@ typedef struct FieldValue
 } FieldValue;
 
 
+#define NUM_END_SIGNALS		4
+
 /* One file each: the verbs, which return the exit status */
 extern int	DoDrop(const PCacheOptions *options);
 extern int	DoInit(const PCacheOptions *options);
@@ -335,6 +337,13 @@ extern const char *VerbName(int verb);
 
 /* help.c */
 extern void ShowHelp(const char *progname, int verb);
+
+/* child.c */
+extern const int end_signals[NUM_END_SIGNALS];
+extern void OnEndSignals(pqsigfunc handler);
+extern pid_t ForkChild(void);
+extern int	WaitForChild(pid_t pid);
+extern char *FirstLineOf(char *const argv[]);
 
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);

@@ -19,7 +19,6 @@
  */
 #include "postgres_fe.h"
 
-#include <sys/wait.h>
 #include <time.h>
 
 #include "common/logging.h"
@@ -186,8 +185,7 @@ Conclude(Restart *restart, int status, bool resumed)
 		FindStart(restart);
 	if (restart->command_pid != 0)
 	{
-		while (waitpid(restart->command_pid, &command_status, 0) < 0 && errno == EINTR)
-			;
+		command_status = WaitForChild(restart->command_pid);
 		if (command_status != 0)
 			WarnOf(restart, NULL, _("the server has been restarted, but the command failed: %s"),
 				   wait_result_to_str(command_status));

@@ -163,7 +163,6 @@ extern void HoldServer(RestartServer *server);
 extern void PlanRestart(Restart *restart);
 
 /* restartmanager.c */
-extern char *FirstLineOf(char *const argv[]);
 extern void RefuseManagers(const RestartServer *server);
 
 /* restartestimate.c */

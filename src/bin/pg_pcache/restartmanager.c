@@ -12,56 +12,13 @@
  */
 #include "postgres_fe.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/logging.h"
-#include "common/string.h"
 #include "restart.h"
 
 /* Patroni keeps this in the data directory. */
 #define PATRONI_FILE	"patroni.dynamic.json"
-
-/* Run a program, without a shell, and return the first line that it prints, or NULL. */
-char *
-FirstLineOf(char *const argv[])
-{
-	int			fds[2];
-	pid_t		pid;
-	FILE	   *file;
-	char	   *line;
-	int			status;
-
-	fflush(NULL);
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		pg_fatal("could not create pipe: %m");
-	pid = fork();
-	if (pid < 0)
-		pg_fatal("could not fork: %m");
-	if (pid == 0)
-	{
-		int			null = open("/dev/null", O_RDWR);
-
-		if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0 ||
-			dup2(fds[1], STDOUT_FILENO) < 0)
-			_exit(127);
-		execvp(argv[0], argv);
-		_exit(127);
-	}
-	close(fds[1]);
-	file = fdopen(fds[0], "r");
-	if (file == NULL)
-		pg_fatal("could not open pipe: %m");
-	line = pg_get_line(file, NULL);
-	fclose(file);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (line == NULL || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		return NULL;
-	(void) pg_strip_crlf(line);
-	return line;
-}
 
 /* The unit of systemd that the process belongs to, or NULL. */
 static char *

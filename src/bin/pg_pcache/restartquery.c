@@ -47,10 +47,7 @@ NoteSignal(SIGNAL_ARGS)
 void
 CatchSignals(void)
 {
-	pqsignal(SIGINT, NoteSignal);
-	pqsignal(SIGTERM, NoteSignal);
-	pqsignal(SIGHUP, NoteSignal);
-	pqsignal(SIGQUIT, NoteSignal);
+	OnEndSignals(NoteSignal);
 	/* a reader of our output that is gone */
 	pqsignal(SIGPIPE, SIG_IGN);
 }

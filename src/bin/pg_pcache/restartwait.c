@@ -119,11 +119,8 @@ WaitStopped(const RestartServer *server, double until)
 static void
 BeginChild(bool for_server)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-
 	/* whoever ends us with a key does not mean the server, or its restart */
-	for (int i = 0; i < lengthof(signals); i++)
-		pqsignal(signals[i], for_server ? SIG_DFL : SIG_IGN);
+	OnEndSignals(for_server ? SIG_DFL : SIG_IGN);
 	pqsignal(SIGPIPE, SIG_DFL);
 	pqsignal(SIGBUS, SIG_DFL);
 	pqsignal(SIGXFSZ, SIG_DFL);

@@ -21,7 +21,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -115,13 +114,8 @@ ResumeAll(const Restart *restart)
 	/* a server that was started here is a child as well, and goes on */
 	for (int i = 0; i < restart->n_poolers; i++)
 	{
-		int			status = 0;
-
-		if (pids[i] < 0)
-			continue;
-		while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
-			;
-		all &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+		if (pids[i] >= 0)
+			all &= WaitForChild(pids[i]) == 0;
 	}
 	return all;
 }
@@ -164,20 +158,14 @@ BeginWatch(const Restart *restart)
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		pg_fatal("could not create pipe: %m");
-	fflush(NULL);
-	watch_pid = fork();
-	if (watch_pid < 0)
-		pg_fatal("could not fork: %m");
+	watch_pid = ForkChild();
 	if (watch_pid == 0)
 	{
 		int			null = open("/dev/null", O_RDWR);
 		int			keep[] = {fds[0], restart->server.pidfd, restart->server.stderr_fd};
 
 		setsid();
-		pqsignal(SIGINT, SIG_IGN);
-		pqsignal(SIGTERM, SIG_IGN);
-		pqsignal(SIGHUP, SIG_IGN);
-		pqsignal(SIGQUIT, SIG_IGN);
+		OnEndSignals(SIG_IGN);
 		pqsignal(SIGPIPE, SIG_IGN);
 		if (null >= 0)
 		{
@@ -206,14 +194,10 @@ TellWatch(char state)
 bool
 EndWatch(bool all_done)
 {
-	int			status = 0;
-
 	if (watch_fd < 0)
 		return all_done;
 	TellWatch(all_done ? WATCH_DONE : WATCH_RESUME);
 	close(watch_fd);
 	watch_fd = -1;
-	while (waitpid(watch_pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	return WaitForChild(watch_pid) == 0;
 }

@@ -17,7 +17,6 @@
 #include "postgres_fe.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -39,13 +38,8 @@ typedef struct Done
 static bool
 Systemctl(const char *verb, const char *unit)
 {
-	int			status;
-	pid_t		pid;
+	pid_t		pid = ForkChild();
 
-	fflush(NULL);
-	pid = fork();
-	if (pid < 0)
-		pg_fatal("could not fork: %m");
 	if (pid == 0)
 	{
 		/* what it says of its success is not for our output */
@@ -54,12 +48,7 @@ Systemctl(const char *verb, const char *unit)
 		pg_log_error("could not execute \"%s\": %m", "systemctl");
 		_exit(127);
 	}
-	while (waitpid(pid, &status, 0) < 0)
-	{
-		if (errno != EINTR)
-			pg_fatal("could not wait for child process: %m");
-	}
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	return WaitForChild(pid) == 0;
 }
 
 /* Take back what was done, last things first.  What cannot be taken back is named. */
@@ -200,10 +189,7 @@ ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, boo
 	 * what was begun is finished or taken back, also if the terminal goes
 	 * away
 	 */
-	pqsignal(SIGINT, SIG_IGN);
-	pqsignal(SIGTERM, SIG_IGN);
-	pqsignal(SIGHUP, SIG_IGN);
-	pqsignal(SIGQUIT, SIG_IGN);
+	OnEndSignals(SIG_IGN);
 	*restarted = false;
 	if (!ApplyMount(plan, &done))
 	{
