@@ -51,12 +51,9 @@ PlanSize(const SetupFacts *facts, SetupPlan *plan)
 	bytes = server->capacity * BLCKSZ / 50 * 51 + 16 * MEGABYTE;
 	plan->mount_size = TYPEALIGN64(GIGABYTE, Max(bytes, plan->pool_size));
 
-	/*
-	 * the rest of shared memory is in such pages as well: 1/32, and what does
-	 * not depend on it
-	 */
+	/* the rest of shared memory is in such pages as well */
 	if (server->huge_pages_on)
-		plan->huge_pages = (plan->pool_size + plan->pool_size / 32 + 64 * MEGABYTE + page_size - 1) / page_size;
+		plan->huge_pages = (plan->pool_size + PCACHE_SEGMENT_BESIDE(plan->pool_size) + page_size - 1) / page_size;
 }
 
 static void

@@ -22,6 +22,9 @@
  */
 #define PCACHE_MEMORY_BESIDE(pool_size)	Max((pool_size) / 8, UINT64CONST(128) << 20)
 
+/* Shared memory beside the buffers, which depends on many settings: also a guess. */
+#define PCACHE_SEGMENT_BESIDE(buffers)	((buffers) / 32 + (UINT64CONST(128) << 20))
+
 /* Of a control group and those above it, in bytes; PG_UINT64_MAX without a limit. */
 typedef struct PCacheCgroup
 {

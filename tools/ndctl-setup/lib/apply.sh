@@ -343,12 +343,12 @@ memory_options() {
 # What there was before us, also if this was cut off and is repeated.
 huge_pages_before() { recorded "hugepages:${FIELDS[$STEP.where]:-}" before | grep . || sysctl -n vm.nr_hugepages; }
 
-# The server takes huge pages for its other shared memory, if it can: some 150
-# bytes a buffer, and what does not depend on shared_buffers.
+# The server takes huge pages for its other shared memory, if it can: as much as
+# PCACHE_SEGMENT_BESIDE() in src/include/storage/pcache_cgroup.h says.
 huge_pages_wanted() {
 	local size
 	size=${FIELDS[$STEP.size]:-}
-	echo $(($(huge_pages_before) + (size + size / 32 + 67108864 + 2097151) / 2097152))
+	echo $(($(huge_pages_before) + (size + size / 32 + 134217728 + 2097151) / 2097152))
 }
 
 step_memory_mount() {

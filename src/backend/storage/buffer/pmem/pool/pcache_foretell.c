@@ -24,6 +24,7 @@
 #include <sys/statvfs.h>
 
 #include "storage/pcache_allocate.h"
+#include "storage/pcache_cgroup.h"
 #include "storage/pcache_file.h"
 #include "storage/pcache_find.h"
 #include "storage/pcache_foretell.h"
@@ -128,9 +129,7 @@ VersionWillDo(const PCacheNextConfig *config, PCacheError *err)
 
 /*
  * The server reserves memory for buffers that it does not use, and the rest of the segment
- * with it.  How large the rest is depends on many settings, which pg_pcache does not know;
- * this is enough for the defaults and some more.  While the server runs, it is counted
- * already.
+ * with it.  While the server runs, it is counted already.
  */
 static bool
 ReservationWillDo(const PCacheNextConfig *config, PCacheFsKind kind, uint64 size,
@@ -138,7 +137,7 @@ ReservationWillDo(const PCacheNextConfig *config, PCacheFsKind kind, uint64 size
 {
 	uint64		buffers = config->nbuffers * BLCKSZ;
 
-	return PCacheMayReserve(buffers + buffers / 32 + (UINT64CONST(128) << 20),
+	return PCacheMayReserve(buffers + PCACHE_SEGMENT_BESIDE(buffers),
 							kind == PCACHE_FS_TMPFS ? size - Min(size, allocated) : 0, err);
 }
 
