@@ -22,6 +22,7 @@
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_fs.h"
+#include "storage/pcache_grow.h"
 
 #include "unit.h"
 
@@ -1096,7 +1097,7 @@ RestoreFails(void *arg)
 	PCacheError err;
 	uint64		lost;
 
-	if (PCachePoolRestoreSize(c->pool, c->sb, &lost, &err))
+	if (PCachePoolRestoreSize(c->pool, c->sb, false, &lost, &err))
 		return 2;
 	return strstr(err.message, "could not allocate") != NULL &&
 		lost == c->lost && c->pool->map.base == NULL ? 0 : 3;
@@ -1196,7 +1197,7 @@ TestRestoreSize(void **state)
 		assert_int_equal(CountSealed(&pool, cases[i].left), cases[i].left);
 
 		/* there is */
-		assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+		assert_true(PCachePoolRestoreSize(&pool, &sb, false, &lost, &err));
 		assert_int_equal(lost, 0);
 		assert_int_equal(pool.file_size, POOL_SIZE);
 		assert_null(pool.map.base);
@@ -1266,14 +1267,14 @@ TestHoles(void **state)
 	PunchHole(&pool, BLOCKS_OFFSET + 200 * BLCKSZ, BLCKSZ);
 	/* no room: their slots are free nevertheless */
 	is_full = true;
-	assert_false(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	assert_false(PCachePoolRestoreSize(&pool, &sb, false, &lost, &err));
 	is_full = false;
 	assert_contains(err.message, "could not allocate");
 	assert_int_equal(lost, 4);
 	assert_null(pool.map.base);
 	assert_true(PCachePoolHasHoles(&pool));
 	assert_int_equal(CountSealed(&pool, CAPACITY), CAPACITY - 4);
-	assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	assert_true(PCachePoolRestoreSize(&pool, &sb, false, &lost, &err));
 	assert_int_equal(lost, 0);
 	assert_false(PCachePoolHasHoles(&pool));
 	assert_null(pool.map.base);
@@ -1288,7 +1289,7 @@ TestHoles(void **state)
 	PunchHole(&pool, MIB(2) + 4096, 4096);
 	assert_int_equal(ftruncate(pool.fd, BLOCKS_OFFSET + 250 * BLCKSZ), 0);
 	pool.file_size = BLOCKS_OFFSET + 250 * BLCKSZ;
-	assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	assert_true(PCachePoolRestoreSize(&pool, &sb, false, &lost, &err));
 	assert_int_equal(lost, CAPACITY - 250);
 	assert_int_equal(pool.file_size, POOL_SIZE);
 	assert_false(PCachePoolHasHoles(&pool));
@@ -1310,7 +1311,7 @@ TestHoles(void **state)
 		PunchHole(&pool, heads[i], 4096);
 		assert_true(PCachePoolIsIncomplete(&pool, POOL_SIZE));
 		assert_int_equal(PCachePoolHeadIsLost(&pool), !is_superblock);
-		assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+		assert_true(PCachePoolRestoreSize(&pool, &sb, false, &lost, &err));
 		assert_int_equal(lost, 0);
 		assert_false(PCachePoolHasHoles(&pool));
 		assert_int_equal(sb.state, is_superblock ? PCACHE_STATE_CLEAN : PCACHE_STATE_EMPTY);
@@ -1324,10 +1325,78 @@ TestHoles(void **state)
 	/* in all of them: the superblocks are allocated before they are stored to */
 	CreateFull(&pool, &sb);
 	PunchHole(&pool, PCACHE_COPY_OFFSET, 3 * 4096);
-	assert_true(PCachePoolRestoreSize(&pool, &sb, &lost, &err));
+	assert_true(PCachePoolRestoreSize(&pool, &sb, false, &lost, &err));
 	PCacheReadSuperblocks(pool.fd, &found);
 	assert_true(found.first_intact && found.copy_intact);
 	assert_int_equal(found.chosen.state, PCACHE_STATE_EMPTY);
+	PCachePoolClose(&pool);
+}
+
+/* Make a pool larger that has two holes.  Its pages stay where they are in the file. */
+static void
+TestGrow(void **state)
+{
+	const uint64 before = 1024;
+	const uint64 capacity = 33000;	/* its ledger takes two steps of 2 MiB
+									 * more */
+	const uint64 shift = 512;
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	PCacheDescriptor descs[1024];
+	PCacheDescriptor *stored;
+	PCacheRangeList holes = {0};
+	uint64		given_up = 0;
+
+	assert_true(PCachePoolCreate(dir, true, before, SYSTEM_IDENTIFIER, CATALOG_VERSION, &pool, &sb, &err));
+	if (pool.fs_kind != PCACHE_FS_TMPFS)
+	{
+		/* all of it would be allocated */
+		PCachePoolClose(&pool);
+		return;
+	}
+	stored = (PCacheDescriptor *) (pool.map.base + PCACHE_DESCRIPTORS_OFFSET);
+	for (uint32 i = 0; i < before; i++)
+	{
+		stored[i].block_number = i;
+		stored[i].slot = i;
+		stored[i].version = PCACHE_DESC_VERSION;
+		PCacheDescriptorSetSealed(&stored[i]);
+		memset(pool.map.base + sb.blocks_offset + i * BLCKSZ, i % 255 + 1, BLCKSZ);
+	}
+	PCacheDescriptorSetFree(&stored[1]);
+	PCacheDescriptorSetFree(&stored[700]);
+	stored[800].crc++;
+	sb.state = PCACHE_STATE_CLEAN;
+	sb.slots_used = before - 1;
+	assert_true(PCacheSuperblockStore(&pool.map, &sb));
+	PunchHole(&pool, sb.blocks_offset + 900 * BLCKSZ, 4096);
+	PCachePoolListHoles(&pool, &holes);
+
+	assert_true(PCachePoolGrow(&pool, &sb, capacity, &holes, &given_up, &err));
+	assert_int_equal(given_up, shift - 1 + 2);
+	assert_int_equal(sb.state, PCACHE_STATE_CLEAN);
+	assert_int_equal(sb.capacity, capacity);
+	assert_int_equal(sb.slots_used, before - 1 - shift);
+	assert_int_equal(sb.blocks_offset, MIB(10));
+	assert_int_equal(sb.pool_size, pool.file_size);
+	assert_int_equal(PCacheGeometryGate(&sb, pool.file_size).refusal, PCACHE_WARM);
+	assert_true(PCacheReadDescriptors(pool.fd, 0, before, descs));
+	for (uint32 i = 0; i < before; i++)
+	{
+		uint32		old = i + shift;
+		const char *page = pool.map.base + sb.blocks_offset + i * BLCKSZ;
+
+		assert_int_equal(PCacheSeqIsSealed(descs[i].seq),
+						 old < before - 1 && old != 700 && old != 800 && old != 900);
+		if (!PCacheSeqIsSealed(descs[i].seq))
+			continue;
+		assert_true(PCacheDescriptorIsIntact(&descs[i], i));
+		assert_int_equal(descs[i].block_number, old);
+		assert_int_equal((unsigned char) page[0], old % 255 + 1);
+		assert_int_equal((unsigned char) page[BLCKSZ - 1], old % 255 + 1);
+	}
+	free(holes.ranges);
 	PCachePoolClose(&pool);
 }
 
@@ -1884,6 +1953,7 @@ main(void)
 		BOTH(TestSpaceForNames),
 		BOTH(TestAskedBefore),
 		BOTH(TestRestoreSize),
+		BOTH(TestGrow),
 		BOTH(TestHoles),
 		cmocka_unit_test(TestCapacityFor),
 		BOTH(TestCreateConcurrently),

@@ -97,7 +97,7 @@ Repair(Rebuild *r)
 	if (usable && !dry_run && !r->options->reset &&
 		(r->result.cut_off_bytes > 0 || PCachePoolHasHoles(&r->pool)))
 	{
-		if (!PCachePoolRestoreSize(&r->pool, RebuildSuperblock(r), &lost, &err))
+		if (!PCachePoolRestoreSize(&r->pool, RebuildSuperblock(r), false, &lost, &err))
 			FailWith(&err);
 		RebuildStep("size-restored");
 	}

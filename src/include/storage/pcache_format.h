@@ -19,7 +19,7 @@ extern uint64 PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers);
 extern void PCachePoolSetDamagedHint(const PCachePool *pool, PCacheError *err);
 extern bool PCacheForgetHeader(const PCachePool *pool, const PCacheSuperblock *sb,
 							   uint64 slot);
-extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
+extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb, bool sparse,
 								  uint64 *lost, PCacheError *err);
 extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
 								PCacheError *err);

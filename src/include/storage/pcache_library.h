@@ -20,7 +20,6 @@
 #include "storage/buf_internals.h"
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_gate.h"
-#include "storage/pcache_resize.h"
 
 /* The pool has a server's headers as they are in its memory. */
 StaticAssertDecl(sizeof(BufferDescPadded) == PCACHE_HEADER_SIZE, "BufferDescPadded");
@@ -134,7 +133,8 @@ extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb,
 							  PCacheVerdict *verdict, bool *changed,
 							  PCacheError *err);
 extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
-							 const PCacheMediaReport *media, PCacheError *err);
+							 const PCacheMediaReport *media,
+							 const PCacheRangeList *holes, PCacheError *err);
 
 /* pcache_table.c */
 extern void PCacheInitializeHeaders(const PCachePool *pool,

@@ -95,6 +95,23 @@ unlink $node->data_dir . '/recovery.signal';
 $outcome = starts_right('a larger pool');
 is($outcome->{start}, 'cold', 'a larger pool: cold');
 like($outcome->{reason} // '', qr/^the pool is empty$/, 'a larger pool: for the right reason');
-
 $node->stop;
+
+# A start that keeps the pages makes it larger, and is killed on the way, or when it has.
+for my $case ([ '48MB', 'PCacheDescriptorStore', 'cold' ], [ '56MB', 'PCacheSuperblockAdopt', 'warm' ])
+{
+	my ($size, $function, $start) = @$case;
+	my $name = "$size, killed in $function";
+
+	$node->start;
+	$node->safe_psql('postgres', q{SELECT pg_prewarm('big')});
+	answers();
+	$node->stop;
+	set('shared_buffers', $size);
+	kill_start($node, $name, $function);
+	is(read_superblock($pool)->{state}, $start eq 'warm' ? STATE_CLEAN : STATE_ATTACHING, "$name: what the pool says");
+	$outcome = starts_right($name);
+	is($outcome->{start}, $start, "$name: $start") or diag($outcome->{reason});
+	$node->stop;
+}
 done_testing();

@@ -313,15 +313,8 @@ AttachPool(PCacheError *err)
 	}
 	headers_are_there = PCacheStart.post_mortem && PCacheStart.checked_generation == 0 &&
 		sb->capacity >= NBuffers && sb->slots_used <= NBuffers;
-	if (sb->capacity < NBuffers)
-	{
-		if (!PCacheMakeLarger(pool, sb, media, err))
-			return false;
-		/* no entry speaks of one any more, and blocks may lie elsewhere */
-		free(facts->holes.ranges);
-		memset(&facts->holes, 0, sizeof(facts->holes));
-		PCachePoolListHoles(pool, &facts->holes);
-	}
+	if (sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, &facts->holes, err))
+		return false;
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 	{
 		PCacheStart.found = sb->saved_pages;

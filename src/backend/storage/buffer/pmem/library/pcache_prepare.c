@@ -27,6 +27,7 @@
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_fs.h"
+#include "storage/pcache_grow.h"
 #include "storage/pcache_late_read.h"
 #include "storage/pcache_library.h"
 #include "storage/pcache_missing.h"
@@ -83,9 +84,8 @@ CreatePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
 
 /* The pool cannot be used as it is, as the verdict says: make it an empty one. */
 static bool
-ReformatPool(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
+ReformatPool(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity, PCacheError *err)
 {
-	uint64		capacity = PCacheReformatCapacity(pool, Max(NBuffers, pcache_size));
 	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
 
 	if (!PCachePoolMayFormat(pool, err))
@@ -132,69 +132,39 @@ MendPool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
 			(errmsg("persistent cache pool \"%s\" is incomplete: it has %llu of %llu bytes, or holes",
 					pool->path, (unsigned long long) pool->file_size,
 					(unsigned long long) sb->pool_size)));
-	if (!PCachePoolRestoreSize(pool, sb, &lost, err) || !PCachePoolMap(pool, err))
+	if (!PCachePoolRestoreSize(pool, sb, true, &lost, err) || !PCachePoolMap(pool, err))
 		return false;
 	PCacheStart.pages[PCACHE_PAGE_BAD_BLOCK] = lost;
 	return true;
 }
 
-/* Where the pages lie that PCacheMakeLarger() may keep. */
-typedef struct Blocks
-{
-	uint64		offset;
-	PCacheRangeList holes;
-} Blocks;
-
-/* A block that was never allocated is going to be, and would be taken for a page. */
-static bool
-IsAllocated(uint64 slot, void *arg)
-{
-	const Blocks *blocks = arg;
-
-	return !PCacheRangeOverlaps(&blocks->holes, blocks->offset + slot * BLCKSZ, BLCKSZ);
-}
-
 /*
  * The pool has become too small for shared_buffers: make it larger.  Only
  * pg_pcache clears bad blocks, which must not be met here.  On tmpfs the worker
- * allocates what is new.
+ * allocates what is new.  holes are those in the file.  If nothing of the pool is kept, it
+ * is made a new one.
  */
 bool
-PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
-				 const PCacheMediaReport *media, PCacheError *err)
+PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, const PCacheMediaReport *media,
+				 const PCacheRangeList *holes, PCacheError *err)
 {
 	uint64		old_capacity = sb->capacity;
-	uint32		state = sb->state;
-	Blocks		blocks = {.offset = sb->blocks_offset};
-	PCacheResize resize = {.media = media,.keep = IsAllocated,.arg = &blocks,.sparse = true};
+	uint64		capacity;
 	PCacheError why;
-	bool		done;
 
-	if (!PCachePoolMayGrow(pool, NBuffers, pcache_size, media, &resize.capacity, &why))
+	if (!PCachePoolMayGrow(pool, NBuffers, pcache_size, media, &capacity, &why))
 	{
 		PCacheSetTooSmall(pool, old_capacity, NBuffers, &why, err);
 		return false;
 	}
-	PCachePoolListHoles(pool, &blocks.holes);
-	done = PCachePoolResize(pool, sb, &resize, err);
-	free(blocks.holes.ranges);
-	if (!done)
+	if (PCacheStart.verdict.refusal == PCACHE_WARM ?
+		!PCachePoolGrow(pool, sb, capacity, holes, &PCacheStart.pages[PCACHE_PAGE_NOT_FITTING], err) :
+		!ReformatPool(pool, sb, capacity, err))
 		return false;
-
-	/*
-	 * Of a pool that is dirty and not kept, the headers are not moved, nor
-	 * are they any more where a pool of this size has them.
-	 */
-	sb->state = state == PCACHE_STATE_DIRTY ? PCACHE_STATE_EMPTY : state;
-	if (!PCacheSuperblockStore(&pool->map, sb))
-	{
-		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
-		return false;
-	}
 	ereport(LOG,
 			(errmsg("made persistent cache pool \"%s\" larger, from %llu to %llu blocks",
 					pool->path, (unsigned long long) old_capacity,
-					(unsigned long long) resize.capacity)));
+					(unsigned long long) capacity)));
 	return true;
 }
 
@@ -238,7 +208,7 @@ PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict
 	if (verdict->refusal == PCACHE_COLD_GEOMETRY && sb->state == PCACHE_STATE_EMPTY)
 		*verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
 	if (verdict->refusal != PCACHE_WARM)
-		return ReformatPool(pool, sb, err);
+		return ReformatPool(pool, sb, PCacheReformatCapacity(pool, Max(NBuffers, pcache_size)), err);
 	if (PCachePoolIsIncomplete(pool, sb->pool_size))
 		return MendPool(pool, sb, verdict, err);
 	*changed = false;

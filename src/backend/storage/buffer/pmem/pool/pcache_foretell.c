@@ -30,8 +30,8 @@
 #include "storage/pcache_foretell.h"
 #include "storage/pcache_format.h"
 #include "storage/pcache_fs.h"
+#include "storage/pcache_grow.h"
 #include "storage/pcache_missing.h"
-#include "storage/pcache_resize.h"
 #include "storage/pcache_setting.h"
 #include "storage/pcache_without.h"
 
@@ -249,19 +249,6 @@ RoomWillDo(const PCachePool *pool, uint64 size, PCacheError *err)
 	return false;
 }
 
-/*
- * Is there memory for what the start itself allocates?  The worker is left what a pool of
- * the right size lacks, but not if it was cut off, or becomes larger and has holes.
- */
-static bool
-MemoryWillDo(const PCachePool *pool, const PCacheSuperblock *sb, uint64 nbuffers,
-			 PCacheError *err)
-{
-	return (pool->file_size >= sb->pool_size && sb->capacity >= nbuffers) ||
-		!PCachePoolIsIncomplete(pool, sb->pool_size) ||
-		PCachePoolHasMemory(pool, sb->pool_size, err);
-}
-
 /* The pool will be formatted: can it be, and is there room? */
 static bool
 FormatWillDo(const PCachePool *pool, const PCacheNextConfig *config, PCacheError *err)
@@ -363,7 +350,6 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (formatted ?
 		FormatWillDo(pool, config, err) :
 		RoomWillDo(pool, sb->pool_size, err) &&
-		MemoryWillDo(pool, sb, config->nbuffers, err) &&
 		CapacityWillDo(pool, sb->capacity, config, facts->media, err))
 		*verdict = judged;
 	if (superblocks->source == PCACHE_SB_NONE && verdict->refusal == PCACHE_COLD_SUPERBLOCK)

@@ -146,7 +146,8 @@ FreeSlots(PCachePool *pool, const PCacheSuperblock *sb, uint64 start, uint64 end
 
 /*
  * The file of an open pool, which passed the geometry gate, is shorter than its
- * superblock says, or has holes: allocate what is missing.
+ * superblock says, or has holes: allocate what is missing, or with sparse, on tmpfs, all but
+ * the blocks.
  *
  * The pages there are lost.  Their slots are made free, durably, before there
  * is anything to be read in their place: so a crash in between leaves nothing
@@ -161,7 +162,7 @@ FreeSlots(PCachePool *pool, const PCacheSuperblock *sb, uint64 start, uint64 end
  * sealed pages were lost.  After an error the file is as long as it was.
  */
 bool
-PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
+PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb, bool sparse,
 					  uint64 *lost, PCacheError *err)
 {
 	bool		has_holes = PCachePoolHasHoles(pool);
@@ -192,7 +193,8 @@ PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb,
 		ok = false;
 	}
 	PCacheUnmap(&pool->map);
-	return ok && PCachePoolSetSize(pool, sb->pool_size, err);
+	return ok && PCachePoolSetSizeSparse(pool, sb->pool_size,
+										 sparse ? sb->blocks_offset : sb->pool_size, err);
 }
 
 /*

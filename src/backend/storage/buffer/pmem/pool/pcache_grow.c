@@ -1,0 +1,165 @@
+/*-------------------------------------------------------------------------
+ *
+ * pcache_grow.c
+ *	  Make a pool larger, and keep its pages.
+ *
+ * The server makes a pool larger that has become too small for shared_buffers.
+ *
+ * Copyright (c) 2026, the persistent-cache developers
+ *
+ * IDENTIFICATION
+ *	  src/backend/storage/buffer/pmem/pool/pcache_grow.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
+
+#include "storage/pcache_allocate.h"
+#include "storage/pcache_descriptor.h"
+#include "storage/pcache_grow.h"
+#include "storage/pcache_pool.h"
+
+/*
+ * May the server make an open pool large enough for nbuffers?  Not on an ordinary
+ * file system, where it creates none either; nor if there is no room, or if
+ * there are bad blocks.
+ *
+ * Sets *capacity to size, which is pcache.size, if that is larger and
+ * there is room for it.  All three are in blocks.  Sets err, to a detail and a
+ * hint, if it may not.
+ */
+bool
+PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
+				  const PCacheMediaReport *media, uint64 *capacity,
+				  PCacheError *err)
+{
+	PCacheGeometry g;
+
+	if (pool->fs_kind == PCACHE_FS_FILE)
+	{
+		PCacheSetError(err, _("On an ordinary file system, no pool is made larger."));
+		PCacheSetHint(err, _("Decrease \"shared_buffers\", or make a new pool with \"pg_pcache init --force\"."));
+		return false;
+	}
+	if (media->bad.n_ranges > 0)
+	{
+		PCacheSetError(err, _("The pool has bad blocks, so it is not made larger."));
+		PCacheSetHint(err, _("Run \"pg_pcache rebuild\" to clear them, or decrease \"shared_buffers\"."));
+		return false;
+	}
+	if (nbuffers > PCACHE_MAX_CAPACITY)
+	{
+		PCacheSetError(err, _("The persistent cache cannot have more than %d blocks."),
+					   PCACHE_MAX_CAPACITY);
+		PCacheSetHint(err, _("Decrease \"shared_buffers\"."));
+		return false;
+	}
+	*capacity = Min(Max(nbuffers, size), PCACHE_MAX_CAPACITY);
+	g = PCacheComputeGeometry(*capacity, pool->page_size);
+	if (PCachePoolHasRoom(pool, g.pool_size))
+		return true;
+	*capacity = nbuffers;
+	g = PCacheComputeGeometry(nbuffers, pool->page_size);
+	if (PCachePoolHasRoom(pool, g.pool_size))
+		return true;
+	if (errno == EFBIG)
+		PCacheSetError(err, _("The limit on the size of files does not let it become larger: the file needs %llu MB."),
+					   (unsigned long long) (g.pool_size >> 20));
+	else
+		PCacheSetError(err, _("There is no room to make it larger: the file needs %llu MB."),
+					   (unsigned long long) (g.pool_size >> 20));
+	PCachePoolSetRoomHint(pool, err);
+	return false;
+}
+
+/*
+ * Give an open pool, which is clean, and whose file has its full size, a larger capacity.
+ * holes are those in its file.  The pool is mapped afterwards.
+ *
+ * Ledger and buffer headers lie before the blocks, so they grow into them.  No block is
+ * moved: the one in slot s is in slot s - shift afterwards, and the first ones are given up.
+ * These are 1.6 % of what the pool grows by.
+ *
+ * The pool is durably "attaching" until all is stored that goes with the new size.  On tmpfs
+ * the blocks that are new are not allocated.  An entry that speaks of a hole is given up as
+ * well: where all of the file is allocated, that would look like a page.  Adds to *given_up
+ * how many pages were.
+ *
+ * Returns false with err filled in; unless that comes before the first store, the next start
+ * is cold.
+ */
+bool
+PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
+			   const PCacheRangeList *holes, uint64 *given_up, PCacheError *err)
+{
+	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
+	uint64		shift = (g.blocks_offset - sb->blocks_offset) / BLCKSZ;
+	uint64		n = sb->slots_used;
+	PCacheDescriptor *entries = malloc(Max(n, 1) * sizeof(PCacheDescriptor));
+	PCacheDescriptor *ledger;
+	PCacheDescriptor free_slot;
+
+	Assert(sb->state == PCACHE_STATE_CLEAN);
+	if (entries == NULL)
+	{
+		PCacheSetError(err, _("out of memory"));
+		return false;
+	}
+	/* those that can't be read come back damaged */
+	(void) PCacheReadDescriptors(pool->fd, 0, n, entries);
+	if (pool->map.base != NULL)
+		PCacheUnmap(&pool->map);
+	if (!PCachePoolSetSizeSparse(pool, Max(g.pool_size, pool->file_size), g.blocks_offset, err) ||
+		!PCachePoolMap(pool, err))
+	{
+		free(entries);
+		return false;
+	}
+	sb->state = PCACHE_STATE_ATTACHING;
+	if (!PCacheSuperblockStore(&pool->map, sb))
+		goto fail;
+
+	for (uint64 slot = 0; slot < n; slot++)
+	{
+		PCacheDescriptor *entry = &entries[slot];
+
+		if (!PCacheSeqIsSealed(entry->seq))
+			continue;
+		if (slot >= shift && PCacheDescriptorIsIntact(entry, slot) &&
+			!PCacheRangeOverlaps(holes, sb->blocks_offset + slot * BLCKSZ, BLCKSZ))
+		{
+			entry->slot = slot - shift;
+			entry->crc = PCacheDescriptorCrc(entry);
+			continue;
+		}
+		PCacheDescriptorSetFree(entry);
+		(*given_up)++;
+	}
+	n -= Min(n, shift);
+	ledger = (PCacheDescriptor *) (pool->map.base + PCACHE_DESCRIPTORS_OFFSET);
+	PCacheDescriptorSetFree(&free_slot);
+	for (uint64 slot = 0; slot < capacity; slot++)
+		PCacheDescriptorStore(&pool->map, &ledger[slot],
+							  slot < n ? &entries[slot + shift] : &free_slot);
+	if (!PCacheDrain(&pool->map))
+		goto fail;
+
+	sb->state = PCACHE_STATE_CLEAN;
+	sb->capacity = capacity;
+	sb->blocks_offset = g.blocks_offset;
+	sb->pool_size = pool->file_size;
+	sb->slots_used = n;
+	if (!PCacheSuperblockStore(&pool->map, sb))
+		goto fail;
+	free(entries);
+	return true;
+
+fail:
+	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
+	free(entries);
+	return false;
+}
