@@ -75,6 +75,7 @@ my $every_page = q{UPDATE m SET s = repeat('o', 500) WHERE id % 20 = 0; INSERT I
 my $write_wal = [ q{SELECT pg_logical_emit_message(true, 'test', 'its commit writes WAL') IS NOT NULL} => 't' ];
 my @row_changes = (
 	[ 'a row is inserted', q{INSERT INTO m VALUES (1, 1, 'new')}, 'heap_insert', 'XLogInsert', 'UnlockReleaseBuffer' ],
+	[ 'a row is changed on its page', q{UPDATE m SET s = 'h' WHERE id = 102}, 'heap_update', 'XLogInsert', 'LockBuffer' ],
 	[ 'a row is deleted', 'DELETE FROM m WHERE id = 102', 'heap_delete', 'XLogInsert', 'LockBuffer' ],
 	[ 'a row is locked', 'SELECT FROM m WHERE id = 102 FOR UPDATE', 'heap_lock_tuple', 'XLogInsert', 'LockBuffer' ],
 	[ 'rows are copied', q{COPY m FROM PROGRAM 'printf "1\\\\t1\\\\tnew\\\\n3\\\\t1\\\\tnew\\\\n"'}, 'heap_multi_insert', 'XLogInsert', 'UnlockReleaseBuffer' ],
