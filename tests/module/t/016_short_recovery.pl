@@ -175,13 +175,33 @@ append_to_file($node->data_dir . '/standby.signal', '');
 	is(shortened(start_outcome($node, $offset))->{young}, 0, 'a standby: no young pages');
 	$node->promote;
 }
-warm_pages($node);
-change_tables($node);
-kill_seen($node);
+
+# It was promoted in the middle of WAL, and has made no checkpoint since.  So that of the
+# timeline before leads to WAL that goes further than its own.
+$node->stop;
 {
-	# it is on another timeline than its last checkpoint, or has just had one
-	my $outcome = start_and_compare($node, 'promoted');
-	note('promoted: ' . join ' ', %{ shortened($outcome) });
+	my $copy = $node->basedir . '/before';
+	my $target;
+
+	system_or_bail('cp', '-a', $node->data_dir, $copy);
+	$node->start;
+	$node->safe_psql('postgres', $_) for 'SELECT pg_switch_wal()', q{UPDATE t_heap SET filler = 'replayed' WHERE id BETWEEN 1001 AND 1050};
+	$target = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+	$node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'test', repeat('x', 600000))});
+	kill_all($node);
+	system_or_bail('rm', '-rf', "$copy/pg_wal");
+	rename $node->data_dir . '/pg_wal', "$copy/pg_wal" or die;
+	exchange($node, $copy);
+	append_to_file($node->data_dir . '/recovery.signal', '');
+	$node->append_conf('postgresql.conf', "restore_command = 'false'\nrecovery_target_lsn = '$target'\nrecovery_target_action = pause");
+	$node->start;
+	$node->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'});
+	kill 'STOP', child($node->{_pid}, 'checkpointer');
+	$node->promote;
+	$node->safe_psql('postgres', q{UPDATE t_heap SET filler = 'promoted' WHERE id BETWEEN 1001 AND 1100});
+	kill_seen($node);
+	$node->adjust_conf('postgresql.conf', $_, undef) for qw(restore_command recovery_target_lsn recovery_target_action);
+	is(shortened(start_and_compare($node, 'promoted'))->{young}, 0, 'promoted: no young pages');
 }
 
 $node->stop;

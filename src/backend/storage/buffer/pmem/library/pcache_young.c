@@ -155,7 +155,8 @@ EndOfWal(WalPiece *piece, XLogRecPtr redo, XLogRecPtr written)
 /*
  * Let pages that are younger than the redo point be kept, if they may be at all: a
  * primary was killed while it was in production, on its present timeline, and this start
- * replays its WAL to the end.  The headers of its buffers are still in the pool.
+ * replays its WAL to the end.  The headers of its buffers are still in the pool.  The gates
+ * have found neither a backup_label nor a recovery.signal.
  */
 void
 PCacheAllowYoung(const PCacheLibraryFacts *start, PCachePageFacts *facts)
@@ -167,8 +168,7 @@ PCacheAllowYoung(const PCacheLibraryFacts *start, PCachePageFacts *facts)
 
 	if (pcache_recovery != PERSISTENT_CACHE_RECOVERY_SHORT || PCacheStart.power_lost ||
 		control->state != DB_IN_PRODUCTION || !XLogRecPtrIsInvalid(control->minRecoveryPoint) ||
-		start->signals.standby || start->signals.recovery || start->signals.backup_label ||
-		wal->timeline != piece.timeline)
+		start->signals.standby || wal->timeline != piece.timeline)
 		return;
 	PG_TRY();
 	{
