@@ -59,6 +59,7 @@ our @EXPORT = (
 	  wait_for_line
 	  kill_backend
 	  single_user
+	  shim
 	  on_machine
 	));
 
@@ -360,20 +361,28 @@ sub single_user
 	return;
 }
 
+# A shim of that name, built for LD_PRELOAD.
+my %shims;
+
+sub shim
+{
+	my ($name) = @_;
+
+	if (!defined $shims{$name})
+	{
+		$shims{$name} = PostgreSQL::Test::Utils::tempdir() . "/$name.so";
+		system_or_bail('cc', '-O2', '-shared', '-fPIC', '-o' => $shims{$name}, "$ENV{PCACHE_ROOT}/tests/module/shims/$name.c", '-ldl');
+	}
+	return $shims{$name};
+}
+
 # Run code on another machine than this one, as shims/machine.c has it, with the variables
 # that it reads.  A server that is started there stays there.
-my $machine;
-
 sub on_machine
 {
 	my ($variables, $code) = @_;
 
-	if (!defined $machine)
-	{
-		$machine = PostgreSQL::Test::Utils::tempdir() . '/machine.so';
-		system_or_bail('cc', '-O2', '-shared', '-fPIC', '-o' => $machine, "$ENV{PCACHE_ROOT}/tests/module/shims/machine.c", '-ldl');
-	}
-	local %ENV = (%ENV, %$variables, LD_PRELOAD => $machine);
+	local %ENV = (%ENV, %$variables, LD_PRELOAD => shim('machine'));
 	return $code->();
 }
 

@@ -55,6 +55,7 @@ our @EXPORT = qw(
   has_function
   stop_session
   stop_process
+  start_held
   start_until
   why_no_start_kills
   kill_start
@@ -294,33 +295,51 @@ sub idle_session
 
 =pod
 
-=item start_until(node, name, title, at => [steps])
+=item start_held(node, code)
 
-Start a node, whose recovery begins when gdb has attached to the process with that
-title ("startup", "checkpointer"), and return when this has been stopped at its place.
+Start a node, and call the code when its pool has been taken up, and before WAL is
+replayed.
 
 The startup process reads the progress of replication origins before it replays WAL.
 That file is a pipe meanwhile.
 
 =cut
 
-sub start_until
+sub start_held
 {
-	my ($node, $name, $title, %params) = @_;
+	my ($node, $code) = @_;
 	my $path = $node->data_dir . '/pg_logical/replorigin_checkpoint';
 	my $origins = slurp_file($path);
-	my ($gdb, $pipe);
+	my $pipe;
 
 	rename $path, "$path.real" or die;
 	mkfifo($path, 0600) or die;
 	start_nowait($node);
 	child($node, 'startup');
-	$gdb = attach($node, child($node, $title), $params{at});
+	$code->();
 	open $pipe, '>', $path or die;
 	binmode $pipe;
 	syswrite $pipe, $origins;
 	close $pipe;
 	rename "$path.real", $path or die;
+	return;
+}
+
+=pod
+
+=item start_until(node, name, title, at => [steps])
+
+Start a node, whose recovery begins when gdb has attached to the process with that
+title ("startup", "checkpointer"), and return when this has been stopped at its place.
+
+=cut
+
+sub start_until
+{
+	my ($node, $name, $title, %params) = @_;
+	my $gdb;
+
+	start_held($node, sub { $gdb = attach($node, child($node, $title), $params{at}) });
 	return reached($gdb, $name);
 }
 

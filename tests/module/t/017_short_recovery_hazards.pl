@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 
 use PCacheKilled;
 use PCacheModule;
+use PCacheMoment qw(start_held);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -140,6 +141,35 @@ $node->start;
 	my ($outcome, $short) = start_killed();
 	cmp_ok($short->{young}, '>=', 10, 'image of a young page: there are such pages');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM back'), '400', 'image of a young page: what comes after it is replayed');
+	$node->stop;
+}
+
+# ------------------------------------------------------------------------------------
+# WAL that the start has read is not there any more when redo comes to it.  So a page is ahead
+# of what can be replayed, and the server must not go on with it.
+
+{
+	my ($path, $at, $offset);
+	my $content = sub { my ($server) = @_; return $server->safe_psql('postgres', 'SELECT count(*), sum(length(s)) FROM m') };
+
+	$node->start;
+	$node->safe_psql('postgres', $_) for 'SELECT count(*) FROM m', 'CHECKPOINT', q{UPDATE m SET s = 'before' WHERE id % 2 = 0};
+	($path, $at) = split /\|/, $node->safe_psql('postgres', q{SELECT file_name, file_offset FROM pg_walfile_name_offset(pg_current_wal_insert_lsn())});
+	$node->safe_psql('postgres', q{UPDATE m SET s = 'after' WHERE id % 3 = 0});
+	kill_all($node);
+	$offset = log_offset($node);
+	start_held($node, sub { write_bytes($node->data_dir . "/pg_wal/$path", $at, "\0" x 4096) });
+	$node->wait_for_log(qr/database system is (?:shut down|ready to accept connections)|terminated by signal/, $offset);
+	my $log = slurp_file($node->logfile, $offset);
+	like($log, qr/persistent cache: [1-9]\d* of these pages are younger than the redo point/, 'WAL is changed: there are young pages');
+	like($log, qr/PANIC:  persistent cache: WAL ends at .*, but a page with LSN .* was kept/, 'WAL is changed: the server does not start');
+	unlike($log, qr/ready to accept connections/, 'WAL is changed: nobody connects');
+	kill_all($node);
+	my $right = oracle($node, code => $content);
+	$offset = log_offset($node);
+	$node->start;
+	is(start_outcome($node, $offset)->{start}, 'cold', 'WAL is changed: the next start is cold');
+	is($content->($node), $right, 'WAL is changed: the next start is right');
 	$node->stop;
 }
 
