@@ -4,9 +4,8 @@
  *	  pg_pcache drop: take the pool away again.
  *
  * All is looked at before anything is changed (dropplan.c).  Then, in this
- * order, and each step durably before the next one: what an interrupted "init
- * --force" left, the pool, and its directory if nothing else is in it.  On
- * persistent memory, files are overwritten before they are removed.
+ * order, and each step durably before the next one: what an interrupted creation
+ * left, the pool, and its directory if nothing else is in it.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -34,30 +33,6 @@ RemoveFromPool(const DropPlan *plan, const char *name)
 		pg_fatal("could not remove file \"%s/%s\": %m", plan->dir.path, name);
 	if (!PCacheDirSync(&plan->dir))
 		pg_fatal("could not fsync directory \"%s\": %m", plan->dir.path);
-}
-
-/*
- * Remove the pool, and overwrite it before that on persistent memory.  Until then
- * it has the name of a leftover: no server can take it for a pool, half of which
- * is zeros, and another drop finds it.
- */
-static void
-RemovePool(const PCacheOptions *options, const DropPlan *plan, uint64 *done,
-		   uint64 total)
-{
-	if (!plan->overwrite_pool)
-	{
-		RemoveFromPool(plan, PCACHE_POOL_FILE);
-		return;
-	}
-	if (renameat(plan->dir.fd, PCACHE_POOL_FILE, plan->dir.fd, PCACHE_POOL_FILE_OLD) < 0)
-		pg_fatal("could not rename file \"%s\" to \"%s/%s\": %m",
-				 plan->pool.path, plan->dir.path, PCACHE_POOL_FILE_OLD);
-	if (!PCacheDirSync(&plan->dir))
-		pg_fatal("could not fsync directory \"%s\": %m", plan->dir.path);
-	RebuildStep("drop-renamed");
-	OverwriteFile(options, plan->pool.fd, plan->pool.path, done, total);
-	RemoveFromPool(plan, PCACHE_POOL_FILE_OLD);
 }
 
 /*
@@ -89,19 +64,11 @@ RemoveDirectory(const DropPlan *plan, DropResult *result)
 static void
 CarryOut(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 {
-	uint64		done = 0;
-
-	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
-	{
-		if (plan->overwrite_leftover[i])
-			OverwriteFile(options, plan->leftover_fd[i], result->leftovers[i],
-						  &done, result->overwritten);
-		if (plan->leftover_fd[i] >= 0)
-			RemoveFromPool(plan, DropLeftoverNames[i]);
-	}
+	if (plan->leftover_fd >= 0)
+		RemoveFromPool(plan, PCACHE_POOL_FILE_TMP);
 	RebuildStep("drop-leftovers");
 	if (plan->pool.fd >= 0)
-		RemovePool(options, plan, &done, result->overwritten);
+		RemoveFromPool(plan, PCACHE_POOL_FILE);
 	RebuildStep("drop-pool");
 	if (plan->remove_directory)
 		RemoveDirectory(plan, result);
@@ -140,17 +107,6 @@ WarnOfImage(const PCacheOptions *options)
 	pg_log_warning_hint("It holds pages of the cluster.  Remove it, too, if you are not going to load it.");
 }
 
-static bool
-IsNothing(const DropPlan *plan, const DropResult *result)
-{
-	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
-	{
-		if (plan->leftover_fd[i] >= 0)
-			return false;
-	}
-	return plan->pool.fd < 0 && !plan->remove_directory;
-}
-
 /* A path, or nothing if it is "". */
 static FieldValue
 AsPath(const char *path)
@@ -176,14 +132,7 @@ PrintResult(const DropResult *result, const char *directory)
 	PrintField(NULL, "nothing_to_drop", AsBoolean(result->nothing));
 	PrintField(result->nothing ? NULL : "pool", "pool",
 			   Shown(AsPath(result->pool), result->pool[0] != '\0' ? result->pool : _("none")));
-	OpenArray("leftovers");
-	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
-	{
-		PrintField("leftover", NULL, AsString(result->leftovers[i]));
-		if (result->leftovers[i] != NULL)
-			Element(AsString(result->leftovers[i]));
-	}
-	CloseArray();
+	PrintField("leftover", "leftover", AsPath(result->leftover));
 	PrintField(result->nothing ? NULL : "directory", "directory",
 			   has_directory && !removed ?
 			   Shown(AsPath(result->directory),
@@ -191,8 +140,6 @@ PrintResult(const DropResult *result, const char *directory)
 			   AsPath(result->directory));
 	PrintField(NULL, "directory_removed", AsBoolean(removed));
 	PrintField(result->nothing ? NULL : "freed", "freed", AsBytes(result->freed));
-	PrintField(result->overwritten > 0 ? "overwritten" : NULL, "overwritten",
-			   AsBytes(result->overwritten));
 }
 
 int
@@ -203,7 +150,7 @@ DoDrop(const PCacheOptions *options)
 
 	PlanDrop(options, &plan, &result);
 	result.dry_run = options->dry_run;
-	result.nothing = IsNothing(&plan, &result);
+	result.nothing = plan.pool.fd < 0 && plan.leftover_fd < 0 && !plan.remove_directory;
 	if (!result.nothing && !options->dry_run)
 		CarryOut(options, &plan, &result);
 	if (!result.nothing)
@@ -214,11 +161,8 @@ DoDrop(const PCacheOptions *options)
 	BeginOutput(options);
 	PrintResult(&result, plan.directory);
 	EndOutput();
-	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
-	{
-		if (plan.leftover_fd[i] >= 0)
-			close(plan.leftover_fd[i]);
-	}
+	if (plan.leftover_fd >= 0)
+		close(plan.leftover_fd);
 	PCachePoolClose(&plan.pool);
 	PCacheDirClose(&plan.dir);
 	return 0;

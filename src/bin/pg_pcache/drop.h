@@ -22,21 +22,12 @@ typedef struct DropPlan
 	PCacheDir	dir;			/* the same, open if it exists */
 	PCachePool	pool;			/* open and locked, if there is one */
 	bool		is_untrusted;	/* nothing is looked at in the directory */
-	int			leftover_fd[DROP_MAX_LEFTOVERS];	/* locked; -1 if not to be
-													 * removed */
-	bool		overwrite_leftover[DROP_MAX_LEFTOVERS];
-	bool		overwrite_pool;
+	int			leftover_fd;	/* locked; -1 if not to be removed */
 	bool		remove_directory;
 } DropPlan;
 
 /* dropplan.c */
-extern const char *const DropLeftoverNames[DROP_MAX_LEFTOVERS];
 extern void PlanDrop(const PCacheOptions *options, DropPlan *plan,
 					 DropResult *result);
-
-/* overwrite.c */
-extern bool IsOnPersistentMemory(int fd);
-extern void OverwriteFile(const PCacheOptions *options, int fd, const char *path,
-						  uint64 *done, uint64 total);
 
 #endif							/* DROP_H */

@@ -3,7 +3,7 @@
  * dropplan.c
  *	  What does "pg_pcache drop" have to remove, and may it?
  *
- * Nothing is changed here, but the pool and its leftovers are locked from here
+ * Nothing is changed here, but the pool and what a creation left are locked from here
  * on.  Rule "only this data directory's pool is dropped" says whose pool is
  * removed.
  *
@@ -25,11 +25,6 @@
 
 #include "common/logging.h"
 #include "drop.h"
-
-/* What can be beside the pool. */
-const char *const DropLeftoverNames[DROP_MAX_LEFTOVERS] = {
-	PCACHE_POOL_FILE_TMP, PCACHE_POOL_FILE_OLD
-};
 
 /* Where is the pool? */
 static void
@@ -131,9 +126,6 @@ CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 	strlcpy(result->pool, plan->pool.path, sizeof(result->pool));
 	/* hugetlbfs also counts blocks of 512 bytes */
 	result->freed += (uint64) st.st_blocks * 512;
-	plan->overwrite_pool = IsOnPersistentMemory(plan->pool.fd);
-	if (plan->overwrite_pool)
-		result->overwritten += st.st_size;
 
 	PCacheReadSuperblocks(plan->pool.fd, &superblocks);
 	why = WhyForeign(plan, &superblocks);
@@ -157,53 +149,36 @@ CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
  * the pool is.
  */
 static void
-CheckLeftovers(const PCacheOptions *options, DropPlan *plan, DropResult *result)
+CheckLeftover(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 {
-	struct stat pool_st = {0};
+	char		path[MAXPGPATH];
+	PCacheError err;
+	struct stat st;
+	int			fd;
 
-	if (plan->pool.fd >= 0 && fstat(plan->pool.fd, &pool_st) < 0)
-		pg_fatal("could not stat file \"%s\": %m", plan->pool.path);
-	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
+	snprintf(path, sizeof(path), "%s/%s", plan->directory, PCACHE_POOL_FILE_TMP);
+	fd = PCacheDirOpenFile(&plan->dir, PCACHE_POOL_FILE_TMP,
+						   options->dry_run ? O_RDONLY : O_RDWR, path, &st, &err);
+	if (fd < 0 && errno == ENOENT)
+		return;
+	if (fd < 0 || !PCacheFileHasOneName(fd, path, &err))
+		FailWith(&err);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 	{
-		char		path[MAXPGPATH];
-		PCacheError err;
-		struct stat st;
-		bool		is_pool;
-		int			fd;
-
-		snprintf(path, sizeof(path), "%s/%s", plan->directory, DropLeftoverNames[i]);
-		fd = PCacheDirOpenFile(&plan->dir, DropLeftoverNames[i],
-							   options->dry_run ? O_RDONLY : O_RDWR, path,
-							   &st, &err);
-		if (fd < 0 && errno == ENOENT)
-			continue;
-		if (fd < 0 || !PCacheDirHasAllLinks(&plan->dir, fd, path, &err))
-			FailWith(&err);
-		is_pool = plan->pool.fd >= 0 && st.st_dev == pool_st.st_dev &&
-			st.st_ino == pool_st.st_ino;
-		if (!is_pool && flock(fd, LOCK_EX | LOCK_NB) < 0)
-		{
-			pg_log_error("could not lock file \"%s\": %m", path);
-			pg_log_error_hint("Is another pg_pcache creating a pool there?");
-			exit(EXIT_ERROR);
-		}
-		if (plan->pool.fd < 0 && !options->force)
-		{
-			close(fd);
-			pg_log_warning("file \"%s\" is left behind", path);
-			pg_log_warning_hint("Use %s to remove it, if nobody else needs it.", "--force");
-			continue;
-		}
-		plan->leftover_fd[i] = fd;
-		result->leftovers[i] = pg_strdup(path);
-		/* what is the pool under another name goes with that */
-		if (is_pool)
-			continue;
-		result->freed += (uint64) st.st_blocks * 512;
-		plan->overwrite_leftover[i] = IsOnPersistentMemory(fd);
-		if (plan->overwrite_leftover[i])
-			result->overwritten += st.st_size;
+		pg_log_error("could not lock file \"%s\": %m", path);
+		pg_log_error_hint("Is another pg_pcache creating a pool there?");
+		exit(EXIT_ERROR);
 	}
+	if (plan->pool.fd < 0 && !options->force)
+	{
+		close(fd);
+		pg_log_warning("file \"%s\" is left behind", path);
+		pg_log_warning_hint("Use %s to remove it, if nobody else needs it.", "--force");
+		return;
+	}
+	plan->leftover_fd = fd;
+	strlcpy(result->leftover, path, sizeof(result->leftover));
+	result->freed += (uint64) st.st_blocks * 512;
 }
 
 /* Is a name in the directory one that goes before the directory does? */
@@ -214,12 +189,7 @@ IsRemoved(const DropPlan *plan, const char *name)
 		return true;
 	if (strcmp(name, PCACHE_POOL_FILE) == 0)
 		return plan->pool.fd >= 0;
-	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
-	{
-		if (strcmp(name, DropLeftoverNames[i]) == 0)
-			return plan->leftover_fd[i] >= 0;
-	}
-	return false;
+	return strcmp(name, PCACHE_POOL_FILE_TMP) == 0 && plan->leftover_fd >= 0;
 }
 
 static bool
@@ -279,8 +249,7 @@ PlanDrop(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 	memset(plan, 0, sizeof(*plan));
 	plan->dir.fd = -1;
 	plan->pool.fd = -1;
-	for (int i = 0; i < DROP_MAX_LEFTOVERS; i++)
-		plan->leftover_fd[i] = -1;
+	plan->leftover_fd = -1;
 
 	plan->control = ReadControlFile(options);
 	RefuseRunningServer(options->pgdata);
@@ -288,7 +257,7 @@ PlanDrop(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 	if (plan->dir.fd >= 0)
 	{
 		CheckPool(options, plan, result);
-		CheckLeftovers(options, plan, result);
+		CheckLeftover(options, plan, result);
 		CheckDirectory(plan, result);
 	}
 }

@@ -41,75 +41,12 @@ typedef struct InitPlan
 	ControlFileData *control;
 } InitPlan;
 
-/*
- * What to undo, for a signal handler: each "made" is set before what it
- * speaks of is done, as undoing what was not done does no harm.  Only made_pool
- * comes after it, since the file may be another one's before.
- */
-static struct
-{
-	volatile sig_atomic_t made_directory;
-	volatile sig_atomic_t made_pool;
-	volatile sig_atomic_t kept_pool;
-	char		directory[MAXPGPATH];
-	size_t		existing_length;
-	int			dir_fd;			/* of the pool's directory */
-}			undo;
-
-/* Remove what was made so far, with async-signal-safe functions only. */
+/* From now on a signal removes the file that is not complete. */
 static void
-Undo(void)
+WatchPool(int dir_fd)
 {
-	if (undo.made_pool)
-	{
-		(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE_TMP, 0);
-		if (!undo.kept_pool)
-			(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE, 0);
-	}
-	if (undo.kept_pool)
-	{
-		/* if both are the same file still, renameat() does nothing */
-		(void) renameat(undo.dir_fd, PCACHE_POOL_FILE_OLD,
-						undo.dir_fd, PCACHE_POOL_FILE);
-		(void) unlinkat(undo.dir_fd, PCACHE_POOL_FILE_OLD, 0);
-	}
-	if (undo.made_directory)
-	{
-		/* from the directory upwards, cutting off one name after the other */
-		size_t		length = strlen(undo.directory);
-
-		while (length > undo.existing_length)
-		{
-			(void) rmdir(undo.directory);
-			while (length > 0 && undo.directory[length - 1] != '/')
-				length--;
-			while (length > 0 && undo.directory[length - 1] == '/')
-				length--;
-			undo.directory[length] = '\0';
-		}
-	}
-	undo.made_pool = undo.kept_pool = undo.made_directory = 0;
-}
-
-static void
-UndoAndDie(SIGNAL_ARGS)
-{
-	Undo();
-	/* die of the signal, as whoever sent it expects */
-	pqsignal(postgres_signal_arg, SIG_DFL);
-	raise(postgres_signal_arg);
-}
-
-static void
-UndoAtExit(void)
-{
-	Undo();
-}
-
-static void
-NotePoolMade(int dir_fd)
-{
-	undo.made_pool = 1;
+	WatchUnfinished(dir_fd, PCACHE_POOL_FILE_TMP);
+	NoteUnfinished(true);
 }
 
 static uint64
@@ -332,34 +269,6 @@ StopProgress(pid_t pid, uint64 total)
 	ReportProgress(total, total, true);
 }
 
-/* Have the old pool keep another name, until there is a new one. */
-static void
-KeepOldPool(InitPlan *plan)
-{
-	char		path[MAXPGPATH];
-	PCacheError err;
-	struct stat st;
-	int			fd;
-
-	snprintf(path, sizeof(path), "%s/%s", plan->directory, PCACHE_POOL_FILE_OLD);
-	fd = PCacheDirOpenFile(&plan->existing, PCACHE_POOL_FILE_OLD, O_RDONLY,
-						   path, &st, &err);
-	if (fd < 0 && errno != ENOENT)
-		FailWith(&err);
-	if (fd >= 0)
-	{
-		if (!PCacheDirHasAllLinks(&plan->existing, fd, path, &err))
-			FailWith(&err);
-		close(fd);
-		if (unlinkat(undo.dir_fd, PCACHE_POOL_FILE_OLD, 0) < 0)
-			pg_fatal("could not remove file \"%s\": %m", path);
-	}
-	if (linkat(undo.dir_fd, PCACHE_POOL_FILE, undo.dir_fd, PCACHE_POOL_FILE_OLD, 0) < 0)
-		pg_fatal("could not link file \"%s\" to \"%s\": %m",
-				 plan->old_pool.path, path);
-	undo.kept_pool = 1;
-}
-
 /* Make the old pool the new one. */
 static void
 ReuseOldPool(InitPlan *plan, PCachePool *pool, PCacheSuperblock *sb)
@@ -372,21 +281,6 @@ ReuseOldPool(InitPlan *plan, PCachePool *pool, PCacheSuperblock *sb)
 	*sb = superblocks.chosen;
 }
 
-static void
-MakeDirectory(InitPlan *plan)
-{
-	PCacheError err;
-
-	if (plan->existing.missing[0] == '\0')
-		return;
-
-	strlcpy(undo.directory, plan->directory, sizeof(undo.directory));
-	undo.existing_length = strlen(plan->existing.path);
-	undo.made_directory = 1;
-	if (!PCacheDirMakeMissing(&plan->existing, &err))
-		FailWith(&err);
-}
-
 /* Do it. */
 static void
 CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
@@ -397,47 +291,27 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 	pid_t		progress = 0;
 	bool		created;
 
-	atexit(UndoAtExit);
-	pqsignal(SIGINT, UndoAndDie);
-	pqsignal(SIGTERM, UndoAndDie);
-	pqsignal(SIGHUP, UndoAndDie);
-	/* a limit on the size of files is to be an error like any other */
-	pqsignal(SIGXFSZ, SIG_IGN);
-
-	MakeDirectory(plan);
-	undo.dir_fd = plan->existing.fd;
+	if (!PCacheDirMakeMissing(&plan->existing, &err))
+		FailWith(&err);
 	if (plan->in_place)
 		ReuseOldPool(plan, &pool, &sb);
 	else
 	{
-		if (plan->old_pool.fd >= 0)
-			KeepOldPool(plan);
 		if (options->progress)
-			progress = StartProgress(undo.dir_fd, result->geometry.pool_size);
-		PCachePoolFileMade = NotePoolMade;
+			progress = StartProgress(plan->existing.fd, result->geometry.pool_size);
+		PCachePoolFileMade = WatchPool;
 		created = PCachePoolCreate(plan->directory, plan->old_pool.fd >= 0, plan->capacity,
 								   plan->control->system_identifier,
 								   plan->control->catalog_version_no,
 								   &pool, &sb, &err);
 		if (progress != 0)
 			StopProgress(progress, result->geometry.pool_size);
+		/* it is complete, or was removed again */
+		NoteUnfinished(false);
 		if (!created)
-		{
-			/* it has removed what it made, and nothing else is ours */
-			undo.made_pool = 0;
 			FailWith(&err);
-		}
 		RebuildStep("init-created");
 	}
-
-	/* complete: nothing is undone any more */
-	pqsignal(SIGINT, SIG_DFL);
-	pqsignal(SIGTERM, SIG_DFL);
-	pqsignal(SIGHUP, SIG_DFL);
-	if (undo.kept_pool && unlinkat(undo.dir_fd, PCACHE_POOL_FILE_OLD, 0) < 0)
-		pg_log_warning("could not remove file \"%s/%s\": %m",
-					   plan->directory, PCACHE_POOL_FILE_OLD);
-	memset(&undo, 0, sizeof(undo));
 
 	result->geometry.pool_size = pool.file_size;
 	result->fs_kind = pool.fs_kind;

@@ -119,20 +119,17 @@ typedef struct InitResult
 	bool		huge_pages;		/* on tmpfs; not in a dry run */
 } InitResult;
 
-/* A pool can have left files under that many other names. */
-#define DROP_MAX_LEFTOVERS	2
-
 /* What was removed, or would be; each path is "" if there is no such thing. */
 typedef struct DropResult
 {
 	bool		dry_run;
 	bool		nothing;		/* none of the rest */
 	char		pool[MAXPGPATH];	/* of the file */
-	char	   *leftovers[DROP_MAX_LEFTOVERS];	/* likewise, or NULL */
+	char		leftover[MAXPGPATH];	/* likewise, of an interrupted
+										 * creation */
 	char		directory[MAXPGPATH];
 	const char *directory_stays;	/* why it is not removed, or NULL */
 	uint64		freed;			/* bytes */
-	uint64		overwritten;	/* likewise, on persistent memory */
 } DropResult;
 
 /* What a comparison of a page with its data file can say. */

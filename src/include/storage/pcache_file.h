@@ -21,7 +21,6 @@ extern int	PCacheDirOpenFile(const PCacheDir *dir, const char *name,
 							  PCacheError *err);
 extern bool PCacheFileIsWritable(int fd, const char *path, PCacheError *err);
 extern bool PCacheFileKeepFromGroup(int fd, const char *path, PCacheError *err);
-extern bool PCacheDirHasAllLinks(const PCacheDir *dir, int fd,
-								 const char *path, PCacheError *err);
+extern bool PCacheFileHasOneName(int fd, const char *path, PCacheError *err);
 
 #endif							/* PCACHE_FILE_H */

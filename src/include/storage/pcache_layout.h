@@ -56,7 +56,6 @@ PCacheCrc(const void *bytes, size_t len)
 
 #define PCACHE_POOL_FILE		"pool"
 #define PCACHE_POOL_FILE_TMP	"pool.tmp"	/* one that is being created */
-#define PCACHE_POOL_FILE_OLD	"pool.old"	/* one that is being replaced */
 
 /* Up to 2, which 1.0.0 had, there were no buffer headers in a pool. */
 #define PCACHE_FORMAT_VERSION	3

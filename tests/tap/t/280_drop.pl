@@ -186,7 +186,7 @@ SKIP:
 	skip 'pg_pcache cannot be killed at chosen steps in this build', 1 if !can_be_killed();
 	# step, what is left in the directory, and how a server starts then
 	for my $case (
-		[ 'init-created', 'pool.old pool' ],
+		[ 'init-created', 'pool' ],
 		[ 'drop-leftovers', 'pool', 'warm' ],
 		[ 'drop-pool', '', $created ],
 		[ 'drop-directory', undef, $created ])
@@ -227,48 +227,6 @@ SKIP:
 	}
 }
 
-# On persistent memory, what is removed is overwritten first.  In memory it is not.
-my ($bindir) = run_command([ 'pg_config', '--bindir' ]);
-for my $forced (slurp_file("$bindir/pg_pcache") =~ /pmem_flush/ ? 1 : (), 0)
-{
-	local $ENV{PMEM_IS_PMEM_FORCE} = $forced;
-	my $name = $forced ? 'persistent memory' : 'memory';
-
-	for my $step ('', $forced && can_be_killed() ? 'drop-renamed' : ())
-	{
-		my $at = $name . ($step && ", killed at $step");
-		my ($size, $before, $held);
-
-		add_pool($node, directory => "$root/top/pmem");
-		$node->start;
-		warm_up($node);
-		$node->stop;
-		set_mode($node, 'off');
-		$size = -s "$root/top/pmem/pool";
-		($rc, $out, $err) = pcache($node, 'drop', '--dry-run');
-		is(($out =~ /^overwritten: +(.*)$/m)[0] // 'nothing', $forced ? sprintf('%.2f MB', $size / 1024 ** 2) : 'nothing', "$at, --dry-run: says what is overwritten");
-
-		# a descriptor shows what is left of a file that was removed
-		open $held, '<:raw', "$root/top/pmem/pool" or die $!;
-		if ($step)
-		{
-			local $ENV{PG_PCACHE_KILL_AT} = $step;
-			is((pcache($node, 'drop'))[0], -9, "$at: killed");
-			is(contents("$root/top/pmem"), "pool.old:$size", "$at: no server takes that for a pool");
-			($rc, $out, $err) = pcache($node, 'drop');
-			like($err, qr/^pg_pcache: warning: file ".*\/pool\.old" is left behind\n.*hint: Use --force/, "$at: the next one tells of it");
-		}
-		($rc, $out, $err) = pcache($node, 'drop', '--json', '--progress', $step ? '--force' : ());
-		is($rc, 0, "$at: exit status");
-		is(decode_json($out)->{overwritten}, $forced ? $size : 0, "$at: says how much was overwritten");
-		like($err, $forced ? qr/^\d+\/\d+ MB \(100%\) done$/m : qr/^$/, "$at: progress");
-		is(contents("$root/top/pmem"), '', "$at: no file is left");
-		rmdir "$root/top/pmem";
-		is(read($held, $before, $size), $size, "$at: all of the file that was removed can be read");
-		is($before =~ tr/\0//c ? 'data' : 'zeros', $forced ? 'zeros' : 'data', "$at: is all that is in it");
-		close $held;
-	}
-}
 is(contents($root), 'top:' . -s "$root/top", 'nothing is left where the pools were');
 
 done_testing();

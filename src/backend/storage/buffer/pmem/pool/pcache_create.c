@@ -52,7 +52,7 @@ RemoveLeftover(const PCacheDir *dir, const char *path, PCacheError *err)
 	}
 	else if (!PCacheDirHas(dir, PCACHE_POOL_FILE_TMP, &st))
 		ok = true;				/* we have waited for who had that name */
-	else if (!PCacheDirHasAllLinks(dir, fd, path, err))
+	else if (!PCacheFileHasOneName(fd, path, err))
 		 /* err says so */ ;
 	else if (unlinkat(dir->fd, PCACHE_POOL_FILE_TMP, 0) < 0 && errno != ENOENT)
 		PCacheSetError(err, _("could not remove file \"%s\": %m"), path);

@@ -132,28 +132,19 @@ PCacheFileKeepFromGroup(int fd, const char *path, PCacheError *err)
 }
 
 /*
- * Has an open file no names but those of a pool in this directory?  While
- * "pg_pcache init --force" is at work, and if it was killed, the old pool has
- * two.  Sets err if not.
+ * Has an open file no other name, anywhere?  Sets err if it has.
  */
 bool
-PCacheDirHasAllLinks(const PCacheDir *dir, int fd, const char *path,
-					 PCacheError *err)
+PCacheFileHasOneName(int fd, const char *path, PCacheError *err)
 {
-	static const char *const names[] = {
-		PCACHE_POOL_FILE, PCACHE_POOL_FILE_TMP, PCACHE_POOL_FILE_OLD
-	};
 	struct stat st;
-	int			n = 0;
 
 	if (fstat(fd, &st) < 0)
 	{
 		PCacheSetError(err, _("could not stat file \"%s\": %m"), path);
 		return false;
 	}
-	for (int i = 0; i < lengthof(names); i++)
-		n += PCacheDirHas(dir, names[i], &st);
-	if (st.st_nlink <= Max(n, 1))
+	if (st.st_nlink <= 1)
 		return true;
 	PCacheSetError(err, _("persistent cache pool \"%s\" is the same file as another one: it has %llu links"),
 				   path, (unsigned long long) st.st_nlink);

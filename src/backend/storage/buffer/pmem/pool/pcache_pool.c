@@ -231,7 +231,7 @@ PCachePoolOpen(const char *directory, PCacheOpenMode mode,
 					   pool->path);
 		goto fail;
 	}
-	if (!PCacheDirHasAllLinks(&dir, pool->fd, pool->path, err) ||
+	if (!PCacheFileHasOneName(pool->fd, pool->path, err) ||
 		(mode == PCACHE_OPEN_WRITE &&
 		 !PCacheFileKeepFromGroup(pool->fd, pool->path, err)))
 		goto fail;
