@@ -110,8 +110,6 @@ static const HelpLine help_lines[] = {
 					 "                           planned_restart)\n")},
 	{"no-restart", VERB_SETUP,
 	gettext_noop("      --no-restart         with --apply: leave the restart to the administrator\n")},
-	{"image", VERB_STATUS | VERB_VERIFY,
-	gettext_noop("      --image=FILE         look at that image, and not at the pool\n")},
 	{"directory", VERB_STATUS | VERB_VERIFY,
 	gettext_noop("      --directory=DIR      look at the pool there\n")},
 	{"pages", VERB_VERIFY,

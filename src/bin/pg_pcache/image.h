@@ -50,16 +50,6 @@ typedef struct ImageBuffer
 	size_t		size;
 } ImageBuffer;
 
-/* What status and verify tell of an image. */
-typedef struct ImageInfo
-{
-	Image		image;
-	bool		verified;		/* the rest is known */
-	uint64		damaged_chunks;
-	uint64		damaged_pages;	/* in them */
-	PCacheVerdict verdict;		/* if it were loaded now */
-} ImageInfo;
-
 #define ImageAlign(size)	TYPEALIGN64(PCACHE_IMAGE_ALIGNMENT, (size))
 
 /* imagefile.c */
@@ -101,9 +91,5 @@ extern void ChunkDigest(const char *data, size_t size, uint8 *digest);
 extern void ImageDigest(const PCacheImageHeader *header,
 						const PCacheSuperblock *sb,
 						const PCacheImageEntry *entries, uint8 *digest);
-
-/* imageinfo.c */
-extern PCacheVerdict JudgeImage(const Rebuild *r, const Image *image);
-extern int	ShowImage(const PCacheOptions *options);
 
 #endif							/* IMAGE_H */

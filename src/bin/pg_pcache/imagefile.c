@@ -30,8 +30,7 @@ void
 LocateImage(const PCacheOptions *options, Image *image)
 {
 	char		directory[MAXPGPATH];
-	const char *given = options->image != NULL ? options->image :
-		options->to != NULL ? options->to : options->from;
+	const char *given = options->to != NULL ? options->to : options->from;
 	char	   *slash;
 	PCacheError err;
 

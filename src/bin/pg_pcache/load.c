@@ -426,6 +426,36 @@ LoadPages(Loading *l)
 		Discard(l);
 }
 
+/*
+ * Would the pool gates keep what is in the image, in a pool on media without any flaw?
+ * Of r only what the cluster tells is looked at, and which pool there is.
+ */
+static PCacheVerdict
+JudgeImage(const Rebuild *r, const Image *image)
+{
+	const PCacheSuperblock *pool = &r->superblocks.chosen;
+	const PCacheSuperblock *sb = &image->superblock;
+	PCacheVerdict verdict;
+	Judge		judge;
+
+	GatherClusterFacts(r, &judge);
+	judge.media.blocks = PCACHE_MEDIA_CLEAN;
+	judge.facts.media = &judge.media;
+	judge.facts.file_size = sb->pool_size;
+	verdict = PCachePoolGate(sb, &judge.facts);
+	if (verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_CLEAN)
+		return verdict;
+	if (verdict.refusal == PCACHE_WARM)
+		return PCacheRefuse(PCACHE_COLD_IMAGE,
+							_("it is not the image of a pool that was saved by a clean shutdown"));
+	if (PoolIsOurs(r) && pool->format_version == PCACHE_FORMAT_VERSION &&
+		memcmp(sb->pool_uuid, pool->pool_uuid, PCACHE_UUID_LEN) == 0 &&
+		pool->incarnation != 0 && sb->incarnation != pool->incarnation)
+		return PCacheRefuse(verdict.refusal,
+							_("the server has been run since it was saved (%s)"), verdict.why.message);
+	return verdict;
+}
+
 /* Load what is in the open image, if it would be kept. */
 static void
 LoadImage(Loading *l)

@@ -78,7 +78,6 @@ static const Option options_table[] = {
 	{"max-pause", 0, OPTION_STRING, AT(max_pause), VERB_RESTART},
 	{"on-failure", 0, OPTION_STRING, AT(on_failure), VERB_RESTART, "pgbouncer", VERB_RESTART},
 	{"pgbouncer", 0, OPTION_LIST, AT(pgbouncers), VERB_RESTART},
-	{"image", 0, OPTION_STRING, AT(image), VERB_STATUS | VERB_VERIFY},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
 	{"host", 'h', OPTION_STRING, AT(host), VERBS_THAT_CONNECT},
 	{"port", 'p', OPTION_STRING, AT(port), VERBS_THAT_CONNECT},

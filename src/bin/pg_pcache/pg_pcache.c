@@ -20,7 +20,6 @@
 #include "common/file_perm.h"
 #include "common/logging.h"
 #include "debian.h"
-#include "image.h"
 
 static const char *progname;
 
@@ -92,11 +91,10 @@ RunVerb(void *arg)
 		case VERB_SAVE:
 			return DoSave(options);
 		case VERB_STATUS:
-			return options->image != NULL ? ShowImage(options) : DoStatus(options);
+			return DoStatus(options);
 		case VERB_CHECK:
-			return DoVerify(options);
 		case VERB_VERIFY:
-			return options->image != NULL ? ShowImage(options) : DoVerify(options);
+			return DoVerify(options);
 	}
 	return EXIT_ERROR;			/* keep compiler quiet */
 }
@@ -137,8 +135,6 @@ main(int argc, char *argv[])
 	/* the working directory is going to change */
 	if (options.config_file != NULL)
 		options.config_file = make_absolute_path(options.config_file);
-	if (options.image != NULL)
-		options.image = make_absolute_path(options.image);
 	if (options.to != NULL)
 		options.to = make_absolute_path(options.to);
 	if (options.from != NULL)

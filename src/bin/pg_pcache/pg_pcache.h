@@ -75,8 +75,7 @@ typedef struct PCacheOptions
 	const char *config_file;	/* NULL if not given */
 	const char *directory;		/* likewise */
 	const char *size;			/* likewise */
-	const char *image;			/* likewise; absolute, as the next two */
-	const char *to;				/* likewise */
+	const char *to;				/* likewise; absolute, as the next one */
 	const char *from;			/* likewise */
 	const char *compress;		/* likewise */
 	const char *mode;			/* likewise */
