@@ -399,7 +399,7 @@ TestOtherFacts(void **state)
 	static void Fault##name(World *w) { __VA_ARGS__; }
 
 FAULT(Format, w->sb.format_version = 1)
-FAULT(Major, w->sb.pg_major = 17)
+FAULT(Major, w->sb.pg_major += 1)
 FAULT(Catalog, w->control.catalog_version_no++)
 FAULT(BlockSize, w->sb.block_size = 16384)
 FAULT(Capacity, w->sb.capacity = PG_UINT64_MAX)

@@ -169,8 +169,8 @@ TestForksAndPlaces(void **state)
 	snprintf(path, sizeof(path), "%s/16384", directory);
 	MakeFile(path, 40 * BLCKSZ);
 	/* of another version */
-	MakeDirectory("pg_tblspc/17000/PG_17_202406281/5");
-	MakeFile("pg_tblspc/17000/PG_17_202406281/5/16384", 50 * BLCKSZ);
+	MakeDirectory("pg_tblspc/17000/PG_14_202107181/5");
+	MakeFile("pg_tblspc/17000/PG_14_202107181/5/16384", 50 * BLCKSZ);
 
 	for (int pass = 0; pass < 2; pass++)
 	{
