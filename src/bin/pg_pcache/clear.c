@@ -34,29 +34,29 @@
  * give back.  The list is malloc'd.
  */
 static PCacheRangeList
-RangesToClear(const Rebuild *r)
+RangesToClear(const Cluster *c)
 {
-	const PCacheMediaReport *media = &r->judge.media;
+	const PCacheMediaReport *media = &c->judge.media;
 	PCacheRangeList list = {0};
 	struct statvfs vfs;
 	uint64		unit;
 
 	if (media->bad.n_ranges == 0 && !media->bad.truncated)
 		return list;
-	if (fstatvfs(r->pool.fd, &vfs) < 0)
-		pg_fatal("could not stat file system of \"%s\": %m", r->pool.path);
+	if (fstatvfs(c->pool.fd, &vfs) < 0)
+		pg_fatal("could not stat file system of \"%s\": %m", c->pool.path);
 	unit = Max(vfs.f_bsize, MIN_UNIT);
 
 	if (media->bad.truncated)
 	{
-		if (!r->options->reset)
+		if (!c->options->reset)
 		{
 			pg_log_error("persistent cache pool \"%s\" has too many bad blocks to list",
-						 r->pool.path);
+						 c->pool.path);
 			pg_log_error_hint("To clear all of it, use option %s.", "--reset");
 			exit(EXIT_ERROR);
 		}
-		PCacheRangeAdd(&list, 0, r->pool.file_size);
+		PCacheRangeAdd(&list, 0, c->pool.file_size);
 		return list;
 	}
 	for (uint32 i = 0; i < media->bad.n_ranges; i++)
@@ -65,7 +65,7 @@ RangesToClear(const Rebuild *r)
 		uint64		start = bad->offset - bad->offset % unit;
 		uint64		end = TYPEALIGN64(unit, bad->offset + bad->length);
 
-		end = Min(end, r->pool.file_size);
+		end = Min(end, c->pool.file_size);
 		if (start < end)
 			PCacheRangeAdd(&list, start, end - start);
 	}
@@ -95,9 +95,9 @@ OverlapsAny(const PCacheRangeList *list, uint64 offset, uint64 length)
  * before.  Their descriptors and headers are elsewhere, or are punched too.
  */
 static void
-FreeSlotsIn(Rebuild *r, const PCacheRangeList *list)
+FreeSlotsIn(Cluster *c, const PCacheRangeList *list)
 {
-	const PCacheSuperblock *sb = RebuildSuperblock(r);
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
 
 	for (uint32 i = 0; i < list->n_ranges; i++)
 	{
@@ -114,12 +114,12 @@ FreeSlotsIn(Rebuild *r, const PCacheRangeList *list)
 		{
 			if (!OverlapsAny(list, PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
 							 sizeof(PCacheDescriptor)))
-				FreeSlot(r, slot);
+				FreeSlot(c, slot);
 			if (!OverlapsAny(list, PCacheHeaderOffset(sb, slot), PCACHE_HEADER_SIZE))
-				ForgetHeader(r, slot);
+				ForgetHeader(c, slot);
 		}
 	}
-	DrainPool(r);
+	DrainPool(c);
 }
 
 /* What of the metadata in a range can still be read. */
@@ -131,7 +131,7 @@ typedef struct SavedSectors
 } SavedSectors;
 
 static SavedSectors
-SaveSectors(const Rebuild *r, const PCacheByteRange *range, uint64 limit)
+SaveSectors(const Cluster *c, const PCacheByteRange *range, uint64 limit)
 {
 	SavedSectors saved = {0};
 	uint64		end = Min(range->offset + range->length, limit);
@@ -143,8 +143,8 @@ SaveSectors(const Rebuild *r, const PCacheByteRange *range, uint64 limit)
 	saved.readable = pg_malloc0(saved.length / SECTOR_SIZE);
 	for (uint64 done = 0; done < saved.length; done += SECTOR_SIZE)
 		saved.readable[done / SECTOR_SIZE] =
-			!PCacheMediaRangeIsBad(&r->judge.media, range->offset + done, SECTOR_SIZE) &&
-			PCacheReadExact(r->pool.fd, saved.bytes + done, SECTOR_SIZE,
+			!PCacheMediaRangeIsBad(&c->judge.media, range->offset + done, SECTOR_SIZE) &&
+			PCacheReadExact(c->pool.fd, saved.bytes + done, SECTOR_SIZE,
 							range->offset + done);
 	return saved;
 }
@@ -180,43 +180,43 @@ FreeSavedSlots(const PCacheSuperblock *sb, const PCacheRangeList *list,
 }
 
 static void
-PutBackSectors(const Rebuild *r, const PCacheByteRange *range, SavedSectors *saved)
+PutBackSectors(const Cluster *c, const PCacheByteRange *range, SavedSectors *saved)
 {
 	for (uint64 done = 0; done < saved->length; done += SECTOR_SIZE)
 	{
 		if (saved->readable[done / SECTOR_SIZE])
-			PCacheMemcpyNodrain(&r->pool.map,
-								r->pool.map.base + range->offset + done,
+			PCacheMemcpyNodrain(&c->pool.map,
+								c->pool.map.base + range->offset + done,
 								saved->bytes + done, SECTOR_SIZE);
 	}
-	DrainPool(r);
+	DrainPool(c);
 }
 
 static void
-PunchAndAllocate(const Rebuild *r, const PCacheByteRange *range)
+PunchAndAllocate(const Cluster *c, const PCacheByteRange *range)
 {
 	int			rc;
 
 	do
 	{
-		rc = fallocate(r->pool.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		rc = fallocate(c->pool.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 					   range->offset, range->length);
 	} while (rc < 0 && errno == EINTR);
 	if (rc < 0)
 		pg_fatal("could not punch a hole of %llu bytes at offset %llu into file \"%s\": %m",
 				 (unsigned long long) range->length,
-				 (unsigned long long) range->offset, r->pool.path);
-	RebuildStep("punched");
+				 (unsigned long long) range->offset, c->pool.path);
+	Step("punched");
 	do
 	{
-		rc = posix_fallocate(r->pool.fd, range->offset, range->length);
+		rc = posix_fallocate(c->pool.fd, range->offset, range->length);
 	} while (rc == EINTR);
 	if (rc != 0)
 	{
 		errno = rc;
 		pg_fatal("could not allocate %llu bytes at offset %llu of file \"%s\": %m",
 				 (unsigned long long) range->length,
-				 (unsigned long long) range->offset, r->pool.path);
+				 (unsigned long long) range->offset, c->pool.path);
 	}
 }
 
@@ -225,18 +225,18 @@ PunchAndAllocate(const Rebuild *r, const PCacheByteRange *range)
  * cold: set this state in the superblocks that can be written to.
  */
 static void
-SetStateAvoiding(Rebuild *r, uint32 state)
+SetStateAvoiding(Cluster *c, uint32 state)
 {
 	const bool	bad[2] = {
-		PCacheMediaRangeIsBad(&r->judge.media, PCACHE_SUPERBLOCK_OFFSET,
+		PCacheMediaRangeIsBad(&c->judge.media, PCACHE_SUPERBLOCK_OFFSET,
 							  PCACHE_SUPERBLOCK_SIZE),
-		PCacheMediaRangeIsBad(&r->judge.media, PCACHE_COPY_OFFSET,
+		PCacheMediaRangeIsBad(&c->judge.media, PCACHE_COPY_OFFSET,
 							  PCACHE_SUPERBLOCK_SIZE),
 	};
 
-	RebuildSuperblock(r)->state = state;
-	if (!PCacheSuperblockStoreAvoiding(&r->pool.map, RebuildSuperblock(r), bad))
-		FailToWrite(r);
+	c->superblocks.chosen.state = state;
+	if (!PCacheSuperblockStoreAvoiding(&c->pool.map, &c->superblocks.chosen, bad))
+		FailToWrite(c);
 }
 
 /*
@@ -245,7 +245,7 @@ SetStateAvoiding(Rebuild *r, uint32 state)
  * last seen of the cluster is damaged as well.
  */
 static void
-RestoreNotes(const Rebuild *r, const PCacheByteRange *range, const SavedSectors *saved)
+RestoreNotes(const Cluster *c, const PCacheByteRange *range, const SavedSectors *saved)
 {
 	for (uint64 done = 0; done < saved->length; done += SECTOR_SIZE)
 	{
@@ -254,9 +254,9 @@ RestoreNotes(const Rebuild *r, const PCacheByteRange *range, const SavedSectors 
 
 		if (saved->readable[done / SECTOR_SIZE] || start >= end)
 			continue;
-		memset(r->pool.map.base + start, 0xFF, end - start);
-		if (!PCachePersist(&r->pool.map, r->pool.map.base + start, end - start))
-			FailToWrite(r);
+		memset(c->pool.map.base + start, 0xFF, end - start);
+		if (!PCachePersist(&c->pool.map, c->pool.map.base + start, end - start))
+			FailToWrite(c);
 	}
 }
 
@@ -267,80 +267,80 @@ RestoreNotes(const Rebuild *r, const PCacheByteRange *range, const SavedSectors 
  * what can be read is put back.  Each step leaves the pool valid.
  */
 void
-ClearBadBlocks(Rebuild *r)
+ClearBadBlocks(Cluster *c, RebuildResult *result)
 {
-	PCacheRangeList list = RangesToClear(r);
+	PCacheRangeList list = RangesToClear(c);
 	uint64		before = 0;
-	bool		usable = SuperblockIsUsable(r);
+	bool		usable = SuperblockIsUsable(c);
 
 	if (list.n_ranges == 0)
 		return;
-	for (uint32 i = 0; i < r->judge.media.bad.n_ranges; i++)
-		before += r->judge.media.bad.ranges[i].length;
-	r->result.bad_ranges = r->judge.media.bad.n_ranges;
-	r->result.bad_bytes = before;
-	if (r->options->dry_run)
+	for (uint32 i = 0; i < c->judge.media.bad.n_ranges; i++)
+		before += c->judge.media.bad.ranges[i].length;
+	result->bad_ranges = c->judge.media.bad.n_ranges;
+	result->bad_bytes = before;
+	if (c->options->dry_run)
 		return;
 
 	if (usable)
 	{
-		FreeSlotsIn(r, &list);
-		RebuildStep("slots-freed");
+		FreeSlotsIn(c, &list);
+		Step("slots-freed");
 	}
 	for (uint32 i = 0; i < list.n_ranges; i++)
 	{
 		const PCacheByteRange *range = &list.ranges[i];
-		bool		note = usable && !r->options->reset &&
+		bool		note = usable && !c->options->reset &&
 			RangesOverlap(range, PCACHE_SUSPECT_OFFSET, PCACHE_NOTES_END - PCACHE_SUSPECT_OFFSET);
-		uint32		state = RebuildSuperblock(r)->state;
+		uint32		state = c->superblocks.chosen.state;
 		SavedSectors saved;
 
 		if (note)
 		{
-			SetStateAvoiding(r, PCACHE_STATE_ATTACHING);
-			RebuildStep("marked-for-note");
+			SetStateAvoiding(c, PCACHE_STATE_ATTACHING);
+			Step("marked-for-note");
 		}
-		saved = SaveSectors(r, range, usable ? RebuildSuperblock(r)->blocks_offset : 0);
-		FreeSavedSlots(RebuildSuperblock(r), &list, range, &saved);
-		PunchAndAllocate(r, range);
-		RebuildStep("allocated");
-		if (!PCacheForgetMemoryErrors(&r->pool.map, range->offset, range->length))
-			FailToWrite(r);
-		RebuildStep("forgotten");
+		saved = SaveSectors(c, range, usable ? c->superblocks.chosen.blocks_offset : 0);
+		FreeSavedSlots(&c->superblocks.chosen, &list, range, &saved);
+		PunchAndAllocate(c, range);
+		Step("allocated");
+		if (!PCacheForgetMemoryErrors(&c->pool.map, range->offset, range->length))
+			FailToWrite(c);
+		Step("forgotten");
 		/* what is still bad must not be touched */
-		QueryMedia(&r->pool, &r->judge.media);
+		QueryMedia(&c->pool, &c->judge.media);
 		for (uint64 done = 0; done < saved.length; done += SECTOR_SIZE)
 		{
-			if (PCacheMediaRangeIsBad(&r->judge.media, range->offset + done, SECTOR_SIZE))
+			if (PCacheMediaRangeIsBad(&c->judge.media, range->offset + done, SECTOR_SIZE))
 			{
 				pg_log_error("could not clear bad blocks at offset %llu of persistent cache pool \"%s\"",
-							 (unsigned long long) (range->offset + done), r->pool.path);
+							 (unsigned long long) (range->offset + done), c->pool.path);
 				pg_log_error_hint("Create a pool on other media with \"pg_pcache init --force\".");
 				exit(EXIT_ERROR);
 			}
 		}
-		PutBackSectors(r, range, &saved);
-		RebuildStep("put-back");
+		PutBackSectors(c, range, &saved);
+		Step("put-back");
 		if (note)
 		{
-			RestoreNotes(r, range, &saved);
-			RebuildStep("note-restored");
-			SetStateAvoiding(r, state);
-			RebuildStep("unmarked-for-note");
+			RestoreNotes(c, range, &saved);
+			Step("note-restored");
+			SetStateAvoiding(c, state);
+			Step("unmarked-for-note");
 		}
 		pg_free(saved.bytes);
 		pg_free(saved.readable);
 	}
 	free(list.ranges);
 
-	for (uint32 i = 0; i < r->judge.media.bad.n_ranges; i++)
-		r->result.still_bad_bytes += r->judge.media.bad.ranges[i].length;
-	if (r->judge.media.bad.truncated)
-		r->result.still_bad_bytes = before;
-	if (r->result.still_bad_bytes > 0)
+	for (uint32 i = 0; i < c->judge.media.bad.n_ranges; i++)
+		result->still_bad_bytes += c->judge.media.bad.ranges[i].length;
+	if (c->judge.media.bad.truncated)
+		result->still_bad_bytes = before;
+	if (result->still_bad_bytes > 0)
 	{
 		pg_log_warning("%llu bytes of persistent cache pool \"%s\" are still bad",
-					   (unsigned long long) r->result.still_bad_bytes, r->pool.path);
+					   (unsigned long long) result->still_bad_bytes, c->pool.path);
 		pg_log_warning_detail("The server does not use the slots that they are in.");
 	}
 }

@@ -23,7 +23,6 @@
 #include "common/file_utils.h"
 #include "common/logging.h"
 #include "drop.h"
-#include "rebuild.h"
 #include "storage/pcache_image.h"
 
 static void
@@ -66,13 +65,13 @@ CarryOut(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 {
 	if (plan->leftover_fd >= 0)
 		RemoveFromPool(plan, PCACHE_POOL_FILE_TMP);
-	RebuildStep("drop-leftovers");
+	Step("drop-leftovers");
 	if (plan->pool.fd >= 0)
 		RemoveFromPool(plan, PCACHE_POOL_FILE);
-	RebuildStep("drop-pool");
+	Step("drop-pool");
 	if (plan->remove_directory)
 		RemoveDirectory(plan, result);
-	RebuildStep("drop-directory");
+	Step("drop-directory");
 
 	/* one that was started since found no lock to wait for on the way */
 	RefuseRunningServer(options->pgdata);

@@ -14,6 +14,19 @@
 
 #include "pg_pcache.h"
 
+/* What was removed, or would be; each path is "" if there is no such thing. */
+typedef struct DropResult
+{
+	bool		dry_run;
+	bool		nothing;		/* none of the rest */
+	char		pool[MAXPGPATH];	/* of the file */
+	char		leftover[MAXPGPATH];	/* likewise, of an interrupted
+										 * creation */
+	char		directory[MAXPGPATH];
+	const char *directory_stays;	/* why it is not removed, or NULL */
+	uint64		freed;			/* bytes */
+} DropResult;
+
 /* Everything that drop finds out before it starts. */
 typedef struct DropPlan
 {

@@ -25,15 +25,15 @@
  * exactly; while one runs, its buffers are the least.  Returns 0 if that is unknown.
  */
 static uint64
-CountNeeded(const Rebuild *r, uint64 size_kb)
+CountNeeded(const Cluster *c, uint64 size_kb)
 {
 	uint64		bytes = size_kb * 1024;
 	char	   *value;
 	uint64		needed = 0;
 
-	if (r->server_pid != 0)
-		return (Max(r->conf.nbuffers, 0) * BLCKSZ + bytes - 1) / bytes;
-	value = ReadSetting(r->options, "shared_memory_size_in_huge_pages");
+	if (c->server_pid != 0)
+		return (Max(c->conf.nbuffers, 0) * BLCKSZ + bytes - 1) / bytes;
+	value = ReadSetting(c->options, "shared_memory_size_in_huge_pages");
 	if (value != NULL && value[0] != '-')
 		needed = strtoull(value, NULL, 10);
 	free(value);
@@ -45,14 +45,14 @@ CountNeeded(const Rebuild *r, uint64 size_kb)
  * the server that runs has is not known exactly, so all that there are count then.
  */
 static uint64
-CountAvailable(const Rebuild *r, const PCacheHugePages *pages)
+CountAvailable(const Cluster *c, const PCacheHugePages *pages)
 {
 	uint64		of_pool = 0;
 	struct stat st;
 
-	if (r->server_pid != 0)
+	if (c->server_pid != 0)
 		return pages->reserved + pages->more;
-	if (r->pool.fd >= 0 && r->pool.fs_kind == PCACHE_FS_HUGETLBFS && fstat(r->pool.fd, &st) == 0)
+	if (c->pool.fd >= 0 && c->pool.fs_kind == PCACHE_FS_HUGETLBFS && fstat(c->pool.fd, &st) == 0)
 		of_pool = (uint64) st.st_blocks * 512 / (pages->size_kb * 1024);
 	return pages->unused + pages->more + of_pool;
 }
@@ -62,16 +62,16 @@ CountAvailable(const Rebuild *r, const PCacheHugePages *pages)
  * False if that is unknown.
  */
 bool
-HugePagesAreLacking(const Rebuild *r, PCacheError *err)
+HugePagesAreLacking(const Cluster *c, PCacheError *err)
 {
 	PCacheHugePages pages;
 	uint64		needed;
 	uint64		available;
 
-	if (!r->conf.needs_huge_pages || !PCacheReadHugePages(r->conf.huge_page_kb, &pages))
+	if (!c->conf.needs_huge_pages || !PCacheReadHugePages(c->conf.huge_page_kb, &pages))
 		return false;
-	needed = CountNeeded(r, pages.size_kb);
-	available = CountAvailable(r, &pages);
+	needed = CountNeeded(c, pages.size_kb);
+	available = CountAvailable(c, &pages);
 	if (needed <= available)
 		return false;
 	PCacheSetError(err, _("\"%s\" is \"on\", which takes %llu huge pages of %llu kB then, and there are %llu"),

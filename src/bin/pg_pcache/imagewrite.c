@@ -22,7 +22,6 @@
 #include "common/file_perm.h"
 #include "common/logging.h"
 #include "image.h"
-#include "rebuild.h"
 
 /* What there is under one of the two names of an image. */
 typedef struct Existing
@@ -211,7 +210,7 @@ CreateImage(Image *image, const char *pgdata, PCacheImageCompression compression
 	WatchUnfinished(image->dir.fd, name);
 	OpenTemporary(image, name);
 	LetGroupRead(image, pgdata);
-	RebuildStep("save-opened");
+	Step("save-opened");
 
 	memset(header, 0, sizeof(*header));
 	memcpy(header->magic, PCACHE_IMAGE_MAGIC_HEAD, PCACHE_MAGIC_LEN);
@@ -237,7 +236,7 @@ CreateImage(Image *image, const char *pgdata, PCacheImageCompression compression
 	 * complete
 	 */
 	StoreHeader(image);
-	RebuildStep("save-begun");
+	Step("save-begun");
 }
 
 /*
@@ -259,10 +258,10 @@ CompleteImage(Image *image, uint64 index_offset)
 		ftruncate(image->fd, header->image_size) < 0)
 		FailToWriteImage(image);
 	StoreHeader(image);
-	RebuildStep("save-written");
+	Step("save-written");
 	if (fsync(image->fd) < 0)
 		pg_fatal("could not fsync image \"%s\": %m", image->path);
-	RebuildStep("save-synced");
+	Step("save-synced");
 }
 
 /* Give a complete image its name. */
@@ -278,5 +277,5 @@ PublishImage(const Image *image)
 	NoteUnfinished(false);
 	if (!PCacheDirSync(&image->dir))
 		pg_fatal("could not fsync the directory of image \"%s\": %m", image->path);
-	RebuildStep("save-renamed");
+	Step("save-renamed");
 }

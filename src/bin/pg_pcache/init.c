@@ -28,7 +28,19 @@
 #include <unistd.h>
 
 #include "common/logging.h"
-#include "rebuild.h"
+#include "pg_pcache.h"
+
+typedef struct InitResult
+{
+	bool		dry_run;
+	bool		replaced;		/* there was a pool, --force replaced it */
+	char		directory[MAXPGPATH];
+	PCacheFsKind fs_kind;
+	PCacheGeometry geometry;
+	uint64		system_identifier;
+	uint8		pool_uuid[PCACHE_UUID_LEN]; /* not in a dry run */
+	bool		huge_pages;		/* on tmpfs; not in a dry run */
+} InitResult;
 
 /* Everything that init finds out before it starts. */
 typedef struct InitPlan
@@ -310,7 +322,7 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 		NoteUnfinished(false);
 		if (!created)
 			FailWith(&err);
-		RebuildStep("init-created");
+		Step("init-created");
 	}
 
 	result->geometry.pool_size = pool.file_size;

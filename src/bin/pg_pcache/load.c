@@ -22,16 +22,35 @@
 #include "common/logging.h"
 #include "image.h"
 #include "portability/instr_time.h"
-#include "rebuild.h"
 #include "workers.h"
 
 /* How many bytes a task allocates that loads nothing. */
 #define ALLOCATE_PER_TASK	(UINT64CONST(64) << 20)
 
+/* What was loaded, or would be. */
+typedef struct LoadResult
+{
+	bool		dry_run;
+	bool		already;		/* the pool needs no image */
+	bool		loaded;
+	bool		removed;		/* the image, afterwards */
+	char		pool[MAXPGPATH];	/* of the file */
+	char		image[MAXPGPATH];
+	uint64		image_size;		/* in bytes */
+	uint64		pages;
+	uint64		damaged_chunks;
+	uint64		damaged_pages;	/* in them */
+	uint64		bad_slots;		/* pages whose slot is on a bad block */
+	uint64		saved_pages;	/* by the server, when it was shut down */
+	PCacheVerdict verdict;
+	uint64		kept;			/* pages */
+	double		seconds;
+} LoadResult;
+
 /* Everything about a load on its way. */
 typedef struct Loading
 {
-	Rebuild		r;				/* the pool, and what it goes with */
+	Cluster		cluster;		/* the pool, and what it goes with */
 	PCacheCreation creation;
 	bool		creating;		/* the pool has a temporary name still */
 	Image		image;
@@ -54,20 +73,27 @@ typedef struct LoadWorker
 static void
 ConcludeByPool(Loading *l)
 {
-	ConcludeRebuild(&l->r);
-	l->result.verdict = l->r.result.verdict;
-	l->result.kept = l->r.result.kept;
+	Cluster    *c = &l->cluster;
+
+	l->result.verdict = ForetellChanged(c);
+
+	/*
+	 * pages are there also if the server cannot use them as it is configured
+	 * now
+	 */
+	if (c->scan.verdicts == NULL && AskPoolGates(c).refusal == PCACHE_WARM)
+		ScanPages(c, c->conf.nbuffers, false, &c->scan);
+	l->result.kept = c->scan.verdicts != NULL ? c->scan.counts[PCACHE_PAGE_KEPT] : 0;
 }
 
 /* Is the next start warm already?  Then all of the pool is to stay. */
 static bool
 PoolIsWarm(Loading *l)
 {
-	Rebuild    *r = &l->r;
+	Cluster    *c = &l->cluster;
 
-	if (r->opened == PCACHE_OPEN_MISSING || r->judge.verdict.refusal != PCACHE_WARM)
+	if (c->opened == PCACHE_OPEN_MISSING)
 		return false;
-	r->result.capacity = RebuildSuperblock(r)->capacity;
 	ConcludeByPool(l);
 	return l->result.kept > 0;
 }
@@ -79,24 +105,24 @@ PoolIsWarm(Loading *l)
 static void
 RefuseForeignPool(const Loading *l)
 {
-	const Rebuild *r = &l->r;
-	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	const Cluster *c = &l->cluster;
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
 	const uint8 *uuid = l->image.superblock.pool_uuid;
 	PCacheError err;
 
-	if (!PCachePoolMayFormat(&r->pool, &err))
+	if (!PCachePoolMayFormat(&c->pool, &err))
 		FailWith(&err);
-	if (PoolIsOurs(r) &&
+	if (PoolIsOurs(c) &&
 		(sb->state == PCACHE_STATE_EMPTY ||
 		 memcmp(sb->pool_uuid, uuid, PCACHE_UUID_LEN) == 0))
 		return;
-	pg_log_error("persistent cache pool \"%s\" is not the one that was saved", r->pool.path);
-	if (r->superblocks.source == PCACHE_SB_NONE)
+	pg_log_error("persistent cache pool \"%s\" is not the one that was saved", c->pool.path);
+	if (c->superblocks.source == PCACHE_SB_NONE)
 		pg_log_error_detail("Its superblock is damaged, so the cluster it belongs to is not known.");
-	else if (!PoolIsOurs(r))
+	else if (!PoolIsOurs(c))
 		pg_log_error_detail("It belongs to another cluster, with system identifier %llu; this one has %llu.",
 							(unsigned long long) sb->system_identifier,
-							(unsigned long long) r->control->system_identifier);
+							(unsigned long long) c->control->system_identifier);
 	else
 		pg_log_error_detail("Its UUID is %s; that of the image is %s.",
 							FormatUuid(sb->pool_uuid), FormatUuid(uuid));
@@ -108,17 +134,17 @@ RefuseForeignPool(const Loading *l)
 static void
 PlanPool(Loading *l, PCacheMissing *plan)
 {
-	Rebuild    *r = &l->r;
-	PCacheNextConfig config = NextConfig(&r->conf);
+	Cluster    *c = &l->cluster;
+	PCacheNextConfig config = NextConfig(&c->conf);
 
-	if (r->opened != PCACHE_OPEN_MISSING)
+	if (c->opened != PCACHE_OPEN_MISSING)
 	{
 		RefuseForeignPool(l);
 		return;
 	}
-	if (!PCacheMayCreateMissing(r->directory, config.size, config.nbuffers, plan,
-								&r->open_error))
-		FailWith(&r->open_error);
+	if (!PCacheMayCreateMissing(c->directory, config.size, config.nbuffers, plan,
+								&c->open_error))
+		FailWith(&c->open_error);
 }
 
 /* From now on a signal removes the file, whose memory is still to be allocated. */
@@ -136,33 +162,33 @@ WatchPool(int dir_fd)
 static void
 CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
 {
-	Rebuild    *r = &l->r;
+	Cluster    *c = &l->cluster;
 	PCacheError err;
 
-	if (r->opened == PCACHE_OPEN_MISSING)
+	if (c->opened == PCACHE_OPEN_MISSING)
 	{
 		PCachePoolFileMade = WatchPool;
 		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, &err) ||
 			!PCachePoolBeginCreate(&l->creation, plan->directory, false, true,
 								   Max(plan->capacity, capacity),
-								   r->control->system_identifier,
-								   r->control->catalog_version_no, &r->pool,
-								   RebuildSuperblock(r), &err))
+								   c->control->system_identifier,
+								   c->control->catalog_version_no, &c->pool,
+								   &c->superblocks.chosen, &err))
 		{
 			/* it has removed what there was */
 			NoteUnfinished(false);
 			FailWith(&err);
 		}
 		l->creating = true;
-		ResolvePath(plan->directory, r->directory);
+		ResolvePath(plan->directory, c->directory);
 	}
 	else
 	{
-		MapPool(r);
-		EmptyPool(&r->pool, &r->superblocks, r->control, capacity);
+		MapPool(c);
+		EmptyPool(&c->pool, &c->superblocks, c->control, capacity);
 	}
-	r->superblocks.source = PCACHE_SB_FIRST;
-	RebuildStep("load-created");
+	c->superblocks.source = PCACHE_SB_FIRST;
+	Step("load-created");
 }
 
 /* Give a pool that was created its name. */
@@ -181,7 +207,7 @@ FinishPool(Loading *l)
 	}
 	NoteUnfinished(false);
 	l->creating = false;
-	RebuildStep("load-named");
+	Step("load-named");
 }
 
 /*
@@ -191,20 +217,19 @@ FinishPool(Loading *l)
 static bool
 MakePool(Loading *l, const PCacheMissing *plan)
 {
-	Rebuild    *r = &l->r;
+	Cluster    *c = &l->cluster;
 	const PCacheSuperblock *saved = &l->image.superblock;
-	PCacheSuperblock *sb = RebuildSuperblock(r);
-	const PCacheVerdict *verdict = &r->judge.verdict;
+	PCacheSuperblock *sb = &c->superblocks.chosen;
 
-	CreatePool(l, plan, r->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
+	CreatePool(l, plan, c->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
-	JudgePool(r);
-	PCacheMediaRememberDimms(&r->judge.media, sb);
+	GatherPoolFacts(c);
+	l->result.verdict = AskPoolGates(c);
+	PCacheMediaRememberDimms(&c->judge.media, sb);
 	sb->state = PCACHE_STATE_ATTACHING;
-	StoreSuperblock(r);
-	RebuildStep("load-marked");
-	l->result.verdict = *verdict;
-	return verdict->refusal == PCACHE_WARM;
+	StoreSuperblock(c);
+	Step("load-marked");
+	return l->result.verdict.refusal == PCACHE_WARM;
 }
 
 /*
@@ -214,8 +239,8 @@ MakePool(Loading *l, const PCacheMissing *plan)
 static bool
 AllocateSlots(const Loading *l, const PCacheImageEntry *entry, PCacheError *err)
 {
-	const PCachePool *pool = &l->r.pool;
-	uint64		blocks = l->r.superblocks.chosen.blocks_offset;
+	const PCachePool *pool = &l->cluster.pool;
+	uint64		blocks = l->cluster.superblocks.chosen.blocks_offset;
 	uint64		offset = blocks + entry->first_slot * BLCKSZ;
 	uint64		end = offset + (uint64) l->image.header.slots_per_chunk * BLCKSZ;
 
@@ -228,10 +253,10 @@ AllocateSlots(const Loading *l, const PCacheImageEntry *entry, PCacheError *err)
 
 /* Put the pages of a chunk into their slots. */
 static void
-StorePages(const Rebuild *r, LoadWorker *worker, const PCacheImageEntry *entry)
+StorePages(const Cluster *c, LoadWorker *worker, const PCacheImageEntry *entry)
 {
-	const PCacheSuperblock *sb = &r->superblocks.chosen;
-	const PCacheMapping *map = &r->pool.map;
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
+	const PCacheMapping *map = &c->pool.map;
 	const PCacheDescriptor *descs = (PCacheDescriptor *) worker->raw.data;
 	const char *pages = worker->raw.data + ChunkPagesOffset(entry->n_pages);
 	char	   *blocks = map->base + sb->blocks_offset;
@@ -246,13 +271,13 @@ StorePages(const Rebuild *r, LoadWorker *worker, const PCacheImageEntry *entry)
 	{
 		uint64		slot = descs[i].slot;
 
-		if (SlotIsBad(r, sb, slot))
+		if (SlotIsBad(c, sb, slot))
 		{
 			worker->bad_slots++;
 			continue;
 		}
 		PCacheMemcpyNodrain(map, blocks + slot * BLCKSZ, pages + (size_t) i * BLCKSZ, BLCKSZ);
-		PCacheDescriptorStore(map, MappedDescriptor(r, slot), &descs[i]);
+		PCacheDescriptorStore(map, MappedDescriptor(c, slot), &descs[i]);
 		worker->pages++;
 	}
 }
@@ -261,13 +286,13 @@ StorePages(const Rebuild *r, LoadWorker *worker, const PCacheImageEntry *entry)
 static uint64
 BytesBehindChunks(const Loading *l, uint64 *offset)
 {
-	const PCacheSuperblock *sb = &l->r.superblocks.chosen;
+	const PCacheSuperblock *sb = &l->cluster.superblocks.chosen;
 
 	if (!l->creating)
 		return 0;
 	*offset = TYPEALIGN64(PCACHE_ALIGNMENT,
 						  sb->blocks_offset + l->image.superblock.slots_used * BLCKSZ);
-	return l->r.pool.file_size - Min(*offset, l->r.pool.file_size);
+	return l->cluster.pool.file_size - Min(*offset, l->cluster.pool.file_size);
 }
 
 /* Allocate a part of what is behind the chunks' slots. */
@@ -280,7 +305,7 @@ AllocateRest(Work *work, uint64 number)
 	uint64		done = number * ALLOCATE_PER_TASK;
 	PCacheError err;
 
-	if (!PCachePoolAllocate(&l->r.pool, offset + done, Min(ALLOCATE_PER_TASK, length - done), &err))
+	if (!PCachePoolAllocate(&l->cluster.pool, offset + done, Min(ALLOCATE_PER_TASK, length - done), &err))
 		FailWork(work, "%s", err.message);
 }
 
@@ -297,13 +322,13 @@ LoadChunk(Work *work, uint64 number, void *state)
 	if (ReadChunk(&l->image, entry, &worker->stored, &worker->raw, why, sizeof(why)))
 	{
 		if (AllocateSlots(l, entry, &err))
-			StorePages(&l->r, worker, entry);
+			StorePages(&l->cluster, worker, entry);
 		else
 			FailWork(work, "%s", err.message);
 	}
 	else
 	{
-		if (l->r.options->strict)
+		if (l->cluster.options->strict)
 			FailWork(work, _("chunk %llu of image \"%s\" %s"), (unsigned long long) number,
 					 l->image.path, why);
 		else
@@ -313,7 +338,7 @@ LoadChunk(Work *work, uint64 number, void *state)
 		worker->damaged_pages += entry->n_pages;
 	}
 	NoteProgress(work, (uint64) entry->n_pages * BLCKSZ);
-	RebuildStep("load-chunk");
+	Step("load-chunk");
 }
 
 /* The tasks that only allocate come first, while other threads read already. */
@@ -344,8 +369,8 @@ EndWorker(Work *work, void *state)
 	LoadWorker *worker = state;
 
 	/* what this thread has flushed nobody else can wait for */
-	if (!PCacheDrain(&l->r.pool.map))
-		FailWork(work, _("could not write persistent cache pool \"%s\": %m"), l->r.pool.path);
+	if (!PCacheDrain(&l->cluster.pool.map))
+		FailWork(work, _("could not write persistent cache pool \"%s\": %m"), l->cluster.pool.path);
 	l->result.pages += worker->pages;
 	l->result.damaged_chunks += worker->damaged_chunks;
 	l->result.damaged_pages += worker->damaged_pages;
@@ -358,12 +383,12 @@ EndWorker(Work *work, void *state)
 static void
 FillPool(Loading *l)
 {
-	Rebuild    *r = &l->r;
+	Cluster    *c = &l->cluster;
 	uint64		offset = 0;
 	Work		work = {
-		.n_workers = r->options->jobs,
+		.n_workers = c->options->jobs,
 		.total_bytes = l->image.header.n_pages * BLCKSZ,
-		.progress = r->options->progress,
+		.progress = c->options->progress,
 		.state_size = sizeof(LoadWorker),
 		.begin = BeginWorker,
 		.task = LoadTask,
@@ -375,38 +400,38 @@ FillPool(Loading *l)
 	work.n_tasks = l->n_allocations + l->image.header.n_chunks;
 	if (!DoWork(&work))
 		pg_fatal("%s", work.failure);
-	DrainPool(r);
-	RebuildStep("load-filled");
-	CheckClusterUnchanged(r->options, r->control);
+	DrainPool(c);
+	Step("load-filled");
+	CheckClusterUnchanged(c->options, c->control);
 	/* saved_pages stays: the server tells what of it is missing */
-	RebuildSuperblock(r)->state = PCACHE_STATE_CLEAN;
-	StoreSuperblock(r);
+	c->superblocks.chosen.state = PCACHE_STATE_CLEAN;
+	StoreSuperblock(c);
 	FinishPool(l);
-	RebuildStep("load-done");
+	Step("load-done");
 }
 
 /* The image is of no use any more: once the server runs it is a stale one. */
 static void
 Discard(Loading *l)
 {
-	if (l->r.options->keep)
+	if (l->cluster.options->keep)
 		return;
 	if (!RemoveImage(&l->image))
 		pg_log_warning("could not remove image \"%s\": %m", l->image.path);
 	else
 		l->result.removed = true;
-	RebuildStep("load-removed");
+	Step("load-removed");
 }
 
 /* Load pages, which would be kept. */
 static void
 LoadPages(Loading *l)
 {
-	Rebuild    *r = &l->r;
+	Cluster    *c = &l->cluster;
 	PCacheMissing plan;
 
 	PlanPool(l, &plan);
-	if (r->options->dry_run)
+	if (c->options->dry_run)
 	{
 		l->result.pages = l->image.header.n_pages;
 		return;
@@ -420,7 +445,6 @@ LoadPages(Loading *l)
 	}
 	FillPool(l);
 	l->result.loaded = true;
-	r->result.capacity = RebuildSuperblock(r)->capacity;
 	ConcludeByPool(l);
 	if (ExitStatus(&l->result.verdict) != EXIT_COLD)
 		Discard(l);
@@ -428,17 +452,17 @@ LoadPages(Loading *l)
 
 /*
  * Would the pool gates keep what is in the image, in a pool on media without any flaw?
- * Of r only what the cluster tells is looked at, and which pool there is.
+ * Of c only what the cluster tells is looked at, and which pool there is.
  */
 static PCacheVerdict
-JudgeImage(const Rebuild *r, const Image *image)
+JudgeImage(const Cluster *c, const Image *image)
 {
-	const PCacheSuperblock *pool = &r->superblocks.chosen;
+	const PCacheSuperblock *pool = &c->superblocks.chosen;
 	const PCacheSuperblock *sb = &image->superblock;
 	PCacheVerdict verdict;
 	Judge		judge;
 
-	GatherClusterFacts(r, &judge);
+	GatherClusterFacts(c, &judge);
 	judge.media.blocks = PCACHE_MEDIA_CLEAN;
 	judge.facts.media = &judge.media;
 	judge.facts.file_size = sb->pool_size;
@@ -448,7 +472,7 @@ JudgeImage(const Rebuild *r, const Image *image)
 	if (verdict.refusal == PCACHE_WARM)
 		return PCacheRefuse(PCACHE_COLD_IMAGE,
 							_("it is not the image of a pool that was saved by a clean shutdown"));
-	if (PoolIsOurs(r) && pool->format_version == PCACHE_FORMAT_VERSION &&
+	if (PoolIsOurs(c) && pool->format_version == PCACHE_FORMAT_VERSION &&
 		memcmp(sb->pool_uuid, pool->pool_uuid, PCACHE_UUID_LEN) == 0 &&
 		pool->incarnation != 0 && sb->incarnation != pool->incarnation)
 		return PCacheRefuse(verdict.refusal,
@@ -460,21 +484,21 @@ JudgeImage(const Rebuild *r, const Image *image)
 static void
 LoadImage(Loading *l)
 {
-	const Rebuild *r = &l->r;
+	const Cluster *c = &l->cluster;
 	PCacheVerdict *verdict = &l->result.verdict;
 	PCacheError why;
 
 	l->result.image_size = l->image.header.image_size;
 	l->result.saved_pages = l->image.superblock.saved_pages;
-	*verdict = JudgeConfiguration(&r->conf);
+	*verdict = JudgeConfiguration(&c->conf);
 	if (verdict->refusal == PCACHE_OFF)
 		return;
-	if (!SettingsAllowPool(r, &verdict->why))
+	if (!SettingsAllowPool(c, &verdict->why))
 	{
 		verdict->refusal = PCACHE_UNAVAILABLE;
 		return;
 	}
-	*verdict = JudgeImage(r, &l->image);
+	*verdict = JudgeImage(c, &l->image);
 	why = verdict->why;
 	if (verdict->refusal != PCACHE_WARM)
 		snprintf(verdict->why.message, sizeof(why.message), _("image \"%s\": %s"),
@@ -525,7 +549,7 @@ DoLoad(const PCacheOptions *options)
 {
 	Loading		l = {0};
 	LoadResult *result = &l.result;
-	Rebuild    *r = &l.r;
+	Cluster    *c = &l.cluster;
 	ImageOpened opened;
 	PCacheError err;
 	instr_time	start;
@@ -535,10 +559,10 @@ DoLoad(const PCacheOptions *options)
 	result->dry_run = options->dry_run;
 	LocateImage(options, &l.image);
 	strlcpy(result->image, l.image.path, sizeof(result->image));
-	OpenAndJudge(options, r);
-	if (r->opened == PCACHE_OPEN_MISSING)
-		snprintf(r->pool.path, sizeof(r->pool.path), "%s/%s", r->directory, PCACHE_POOL_FILE);
-	strlcpy(result->pool, r->pool.path, sizeof(result->pool));
+	OpenCluster(options, c);
+	if (c->opened == PCACHE_OPEN_MISSING)
+		snprintf(c->pool.path, sizeof(c->pool.path), "%s/%s", c->directory, PCACHE_POOL_FILE);
+	strlcpy(result->pool, c->pool.path, sizeof(result->pool));
 
 	if (PoolIsWarm(&l))
 		result->already = true;
@@ -549,7 +573,7 @@ DoLoad(const PCacheOptions *options)
 	else
 		LoadImage(&l);
 	CloseImage(&l.image);
-	PCachePoolClose(&r->pool);
+	PCachePoolClose(&c->pool);
 
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pages.c
- *	  Pages of the pool and of the data files, one against the other.
+ *	  pg_pcache verify --pages: pages of the pool against those of the data files.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -20,10 +20,14 @@
 #include <unistd.h>
 
 #include "access/htup_details.h"
+#include "common/logging.h"
 #include "pg_pcache.h"
 #include "storage/bufpage.h"
 #include "storage/checksum.h"
 #include "storage/checksum_impl.h"
+
+/* Pages that are named one by one; the others are only counted. */
+#define MAX_PAGES_TOLD	20
 
 /* Hint bits of a heap tuple, within the second byte of t_infomask. */
 #define HINT_BITS \
@@ -34,6 +38,14 @@
 #else
 #define HINT_BYTE	(offsetof(HeapTupleHeaderData, t_infomask) + 1)
 #endif
+
+/* An open segment of a relation fork; fd is -1 if there is none. */
+typedef struct SegmentFile
+{
+	int			fd;
+	RelPathStr	path;			/* of the fork */
+	uint32		segment;
+} SegmentFile;
 
 static bool
 IsAllZeros(const PGIOAlignedBlock *page)
@@ -60,7 +72,7 @@ HeaderIsSane(const PageHeaderData *header)
  * Would the server refuse this page of a data file for its checksum?  block_number is
  * that within the relation fork.
  */
-bool
+static bool
 ChecksumIsWrong(PGIOAlignedBlock *page, uint32 block_number, bool checksums)
 {
 	const PageHeaderData *header = (const PageHeaderData *) page->data;
@@ -178,7 +190,7 @@ LsnFits(const PGIOAlignedBlock *page, const PCacheDescriptor *desc)
  * checksum is valid only in the file: it is set in a copy of the page, when that is
  * written.
  */
-PageComparison
+static PageComparison
 ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 			 const PCacheDescriptor *desc, bool checksums)
 {
@@ -219,7 +231,7 @@ ComparePages(const PGIOAlignedBlock *cached, PGIOAlignedBlock *stored,
 	return PAGE_IMPOSSIBLE;
 }
 
-void
+static void
 CloseSegment(SegmentFile *file)
 {
 	if (file->fd >= 0)
@@ -228,7 +240,7 @@ CloseSegment(SegmentFile *file)
 }
 
 /* The file of the relation fork that a page belongs to, its first segment. */
-RelPathStr
+static RelPathStr
 RelationPath(const PCacheDescriptor *desc)
 {
 	RelFileLocator rlocator = {
@@ -267,11 +279,85 @@ OpenSegment(SegmentFile *file, const PCacheDescriptor *desc)
  * PGDATA.  Remembers the last segment that was open, in *file.  Returns false
  * with errno set (0: beyond its end).
  */
-bool
+static bool
 ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
 				  PGIOAlignedBlock *page)
 {
 	return OpenSegment(file, desc) &&
 		PCacheReadExact(file->fd, page->data, BLCKSZ,
 						(off_t) (desc->block_number % RELSEG_SIZE) * BLCKSZ);
+}
+
+/*
+ * Power was lost.  May the file have what came after the redo point, which redo repeats from
+ * an image or on top of the page that is kept?  If power was lost in the middle of the write,
+ * a part of it.
+ */
+static bool
+MayBeWrittenAfter(PGIOAlignedBlock *stored, const PCacheDescriptor *desc,
+				  XLogRecPtr redo, bool checksums)
+{
+	const PageHeaderData *header = (const PageHeaderData *) stored->data;
+
+	return PageXLogRecPtrGet(header->pd_lsn) >= redo ||
+		ChecksumIsWrong(stored, desc->block_number, checksums);
+}
+
+/*
+ * Compare each page that will be kept with what its data file has.  By read(),
+ * so that a bad block is an error, of one page.
+ */
+void
+ComparePool(const Cluster *c, PageComparisons *result)
+{
+	const PCacheOptions *options = c->options;
+	const PageScan *scan = &c->scan;
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
+	SegmentFile file = {.fd = -1};
+	bool		by_sums = PCacheSourceOf(sb, PCacheWasOtherBoot(sb)) == PCACHE_SOURCE_SUMS;
+	PGIOAlignedBlock cached;
+	PGIOAlignedBlock stored;
+	int			n_told = 0;
+
+	for (uint64 slot = 0; slot < scan->slots; slot++)
+	{
+		PCacheDescriptor desc;
+		PageComparison comparison;
+
+		if (options->progress && slot % 1024 == 0)
+			ReportProgress(slot * BLCKSZ, scan->slots * BLCKSZ, false);
+		if (scan->verdicts[slot] != PCACHE_PAGE_KEPT ||
+			!PCacheReadLedger(c->pool.fd, sb, scan->generation, slot, 1, &desc))
+			continue;
+		if (!PCacheReadExact(c->pool.fd, cached.data, BLCKSZ,
+							 sb->blocks_offset + slot * BLCKSZ) ||
+			!ReadRelationBlock(&file, &desc, &stored))
+			comparison = PAGE_UNREADABLE;
+		else
+			comparison = ComparePages(&cached, &stored, &desc,
+									  c->control->data_checksum_version != 0);
+		if (comparison == PAGE_IMPOSSIBLE && by_sums &&
+			MayBeWrittenAfter(&stored, &desc, scan->redo, c->control->data_checksum_version != 0))
+			comparison = PAGE_OLDER;
+		result->counts[comparison]++;
+
+		if (comparison == PAGE_IMPOSSIBLE || comparison == PAGE_UNREADABLE ||
+			comparison == PAGE_STORED_CHECKSUM)
+		{
+			if (n_told++ < MAX_PAGES_TOLD)
+				pg_log_error("page in slot %llu: %s: %s, block %u",
+							 (unsigned long long) slot,
+							 PageComparisonName(comparison),
+							 RelationPath(&desc).str,
+							 desc.block_number);
+		}
+	}
+	if (n_told > MAX_PAGES_TOLD)
+		pg_log_error_detail(ngettext("There is %d more such page.",
+									 "There are %d more such pages.",
+									 n_told - MAX_PAGES_TOLD),
+							n_told - MAX_PAGES_TOLD);
+	if (options->progress)
+		ReportProgress(scan->slots * BLCKSZ, scan->slots * BLCKSZ, true);
+	CloseSegment(&file);
 }

@@ -93,6 +93,7 @@ RunVerb(void *arg)
 		case VERB_STATUS:
 			return DoStatus(options);
 		case VERB_CHECK:
+			return DoCheck(options);
 		case VERB_VERIFY:
 			return DoVerify(options);
 	}

@@ -3,9 +3,8 @@
  * pg_pcache.h
  *	  Declarations shared by the verbs of pg_pcache.
  *
- * A verb finds out, or does, what it is about and fills a struct declared
- * here; printing that struct, as text or as JSON, is at the end of the verb's own
- * file, see output.c.
+ * A verb has a file of its own: it finds out, or does, what it is about, and prints
+ * that at the end, as text or as JSON (output.c).
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -106,31 +105,6 @@ typedef struct PCacheOptions
 	bool		help;			/* never set once options are parsed */
 } PCacheOptions;
 
-typedef struct InitResult
-{
-	bool		dry_run;
-	bool		replaced;		/* there was a pool, --force replaced it */
-	char		directory[MAXPGPATH];
-	PCacheFsKind fs_kind;
-	PCacheGeometry geometry;
-	uint64		system_identifier;
-	uint8		pool_uuid[PCACHE_UUID_LEN]; /* not in a dry run */
-	bool		huge_pages;		/* on tmpfs; not in a dry run */
-} InitResult;
-
-/* What was removed, or would be; each path is "" if there is no such thing. */
-typedef struct DropResult
-{
-	bool		dry_run;
-	bool		nothing;		/* none of the rest */
-	char		pool[MAXPGPATH];	/* of the file */
-	char		leftover[MAXPGPATH];	/* likewise, of an interrupted
-										 * creation */
-	char		directory[MAXPGPATH];
-	const char *directory_stays;	/* why it is not removed, or NULL */
-	uint64		freed;			/* bytes */
-} DropResult;
-
 /* What a comparison of a page with its data file can say. */
 typedef enum PageComparison
 {
@@ -143,15 +117,10 @@ typedef enum PageComparison
 	NUM_PAGE_COMPARISONS
 } PageComparison;
 
-typedef struct StatusResult
+typedef struct PageComparisons
 {
-	int			server_pid;		/* 0 if no server is running */
-	PCachePool	pool;
-	PCacheSuperblocks superblocks;
-	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
-	uint64		listed;			/* pages */
-	uint64		damaged;		/* likewise */
-} StatusResult;
+	uint64		counts[NUM_PAGE_COMPARISONS];
+} PageComparisons;
 
 /* The configuration of the next start; each may be unknown. */
 typedef struct Configuration
@@ -172,13 +141,12 @@ typedef struct Configuration
 	bool		allow_unknown_minor;
 } Configuration;
 
-/* Facts for the gates; see JudgePool(). */
+/* Facts for the gates; see GatherPoolFacts(). */
 typedef struct Judge
 {
 	PCacheGateFacts facts;
 	PCacheMediaReport media;
 	bool		drop_unlogged;	/* the next start resets unlogged relations */
-	PCacheVerdict verdict;		/* of the pool gates */
 } Judge;
 
 /* What the page gates say of all slots. */
@@ -193,48 +161,11 @@ typedef struct PageScan
 	uint64		generation;		/* likewise */
 } PageScan;
 
-typedef struct VerifyResult
-{
-	PCacheVerdict verdict;
-	char		pool[MAXPGPATH];	/* of the file */
-	uint64		memory_limit;	/* for check: of the control group, in bytes */
-	bool		killed_known;	/* in mode always: counts is about */
-	PCacheVerdict killed;		/* the start after processes were killed */
-	PCacheVerdict power_lost;	/* the start after power was lost; likewise */
-	bool		is_listed;		/* what it may keep is in the ledger */
-	uint64		listed;			/* how many pages that is */
-	bool		scanned;		/* the rest was counted */
-	uint64		slots;			/* looked at */
-	uint64		saved;			/* pages that the pool ought to hold */
-	uint64		counts[PCACHE_NUM_PAGE_VERDICTS];
-	bool		compared;		/* --pages: the rest was counted */
-	uint64		comparisons[NUM_PAGE_COMPARISONS];
-} VerifyResult;
-
-typedef struct RebuildResult
-{
-	bool		dry_run;
-	char		pool[MAXPGPATH];	/* of the file */
-	bool		superblock_restored;
-	bool		copy_restored;
-	uint32		bad_ranges;
-	uint64		bad_bytes;
-	uint64		still_bad_bytes;
-	uint64		cut_off_bytes;	/* that the file was short of */
-	uint64		formatted;		/* descriptors */
-	uint64		lost;			/* of them, to bad blocks or cut off */
-	bool		reset;
-	uint64		capacity;		/* in blocks */
-	uint64		file_size;
-	PCacheVerdict verdict;		/* not in a dry run, as what follows */
-	uint64		kept;			/* pages */
-} RebuildResult;
-
 /*
- * A pool, what it goes with, and what a verb does to it.  OpenAndJudge() fills
+ * The cluster that a verb is about, and its pool.  OpenCluster() fills
  * in all up to judge.
  */
-typedef struct Rebuild
+typedef struct Cluster
 {
 	const PCacheOptions *options;
 	const ControlFileData *control;
@@ -252,53 +183,7 @@ typedef struct Rebuild
 	Judge		judge;
 	PageScan	scan;			/* before anything was changed, of all slots;
 								 * if the superblock is usable */
-	RebuildResult result;
-} Rebuild;
-
-/* What was saved, or would be. */
-typedef struct SaveResult
-{
-	bool		dry_run;
-	bool		host_stays;		/* --if-host-stops: the rest is not known */
-	PCacheVerdict verdict;		/* warm if there is something to save */
-	char		pool[MAXPGPATH];	/* of the file */
-	char		image[MAXPGPATH];
-	uint32		compression;	/* PCacheImageCompression */
-	uint64		saved_pages;	/* that the pool ought to hold */
-	uint64		pages;			/* of them, in the image */
-	uint64		unreadable;		/* likewise, not in it */
-	uint64		image_size;		/* in bytes; not in a dry run */
-	uint64		raw_size;		/* likewise, of its chunks uncompressed */
-	double		seconds;
-} SaveResult;
-
-/* What was loaded, or would be. */
-typedef struct LoadResult
-{
-	bool		dry_run;
-	bool		already;		/* the pool needs no image */
-	bool		loaded;
-	bool		removed;		/* the image, afterwards */
-	char		pool[MAXPGPATH];	/* of the file */
-	char		image[MAXPGPATH];
-	uint64		image_size;		/* in bytes */
-	uint64		pages;
-	uint64		damaged_chunks;
-	uint64		damaged_pages;	/* in them */
-	uint64		bad_slots;		/* pages whose slot is on a bad block */
-	uint64		saved_pages;	/* by the server, when it was shut down */
-	PCacheVerdict verdict;
-	uint64		kept;			/* pages */
-	double		seconds;
-} LoadResult;
-
-/* An open segment of a relation fork; fd is -1 if there is none. */
-typedef struct SegmentFile
-{
-	int			fd;
-	RelPathStr	path;			/* of the fork */
-	uint32		segment;
-} SegmentFile;
+} Cluster;
 
 /* What there is to tell, in the two forms of the output; see output.c. */
 typedef struct FieldValue
@@ -311,6 +196,7 @@ typedef struct FieldValue
 #define NUM_END_SIGNALS		4
 
 /* One file each: the verbs, which return the exit status */
+extern int	DoCheck(const PCacheOptions *options);
 extern int	DoDrop(const PCacheOptions *options);
 extern int	DoInit(const PCacheOptions *options);
 extern int	DoLoad(const PCacheOptions *options);
@@ -377,37 +263,48 @@ extern const char *ServerArguments(const PCacheOptions *options);
 extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* hugepages.c */
-extern bool HugePagesAreLacking(const Rebuild *r, PCacheError *err);
+extern bool HugePagesAreLacking(const Cluster *c, PCacheError *err);
 
-/* judge.c */
+/* open.c */
 extern void ReadLiveSuperblocks(const PCachePool *pool,
 								PCacheSuperblocks *superblocks);
+extern void OpenCluster(const PCacheOptions *options, Cluster *c);
+
+/* judge.c */
 extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
-extern void GatherClusterFacts(const Rebuild *r, Judge *judge);
-extern void JudgePool(Rebuild *r);
-extern bool PoolIsOurs(const Rebuild *r);
-extern bool SettingsAllowPool(const Rebuild *r, PCacheError *err);
-extern PCacheVerdict ForetellStart(const Rebuild *r);
-extern void OpenAndJudge(const PCacheOptions *options, Rebuild *r);
+extern void GatherClusterFacts(const Cluster *c, Judge *judge);
+extern void GatherPoolFacts(Cluster *c);
+extern bool PoolIsOurs(const Cluster *c);
+extern bool SettingsAllowPool(const Cluster *c, PCacheError *err);
+extern PCacheVerdict AskPoolGates(const Cluster *c);
+extern PCacheVerdict ForetellStart(const Cluster *c, PCacheNextEvent event);
+extern PCacheVerdict Foretell(Cluster *c);
+extern PCacheVerdict ForetellChanged(Cluster *c);
 
 /* scan.c */
-extern void ScanPages(const Rebuild *r, int64 nbuffers, bool progress,
+extern void ScanPages(const Cluster *c, int64 nbuffers, bool progress,
 					  PageScan *scan);
 extern PCacheVerdict JudgePages(const PCacheSuperblock *sb,
 								const PageScan *scan);
 extern void FreeScan(PageScan *scan);
 
 /* pages.c */
-extern bool ChecksumIsWrong(PGIOAlignedBlock *page, uint32 block_number,
-							bool checksums);
-extern RelPathStr RelationPath(const PCacheDescriptor *desc);
-extern PageComparison ComparePages(const PGIOAlignedBlock *cached,
-								   PGIOAlignedBlock *stored,
-								   const PCacheDescriptor *desc,
-								   bool checksums);
-extern bool ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
-							  PGIOAlignedBlock *page);
-extern void CloseSegment(SegmentFile *file);
+extern void ComparePool(const Cluster *c, PageComparisons *result);
+
+/* poolio.c */
+extern void Step(const char *name);
+extern bool SuperblockIsUsable(const Cluster *c);
+extern PCacheDescriptor *MappedDescriptor(const Cluster *c, uint64 slot);
+pg_noreturn extern void FailToWrite(const Cluster *c);
+extern void DrainPool(const Cluster *c);
+extern void StoreSuperblock(Cluster *c);
+extern void MapPool(Cluster *c);
+extern bool SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot);
+extern void FreeSlot(const Cluster *c, uint64 slot);
+extern void ForgetHeader(const Cluster *c, uint64 slot);
+extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);
+extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
+					  const ControlFileData *control, uint64 capacity);
 
 /* report.c */
 pg_noreturn extern void FailWith(const PCacheError *err);
@@ -425,7 +322,13 @@ extern int	ExitStatus(const PCacheVerdict *verdict);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
 /* verify.c */
-extern PCacheVerdict ForetellRestart(const PCacheOptions *options, Rebuild *r);
+extern PCacheVerdict ForetellOrFail(Cluster *c);
+extern void PrintCounts(const PageScan *scan);
+extern void PrintScan(const PageScan *scan);
+extern void PrintPool(const Cluster *c);
+
+/* check.c */
+extern PCacheVerdict ForetellRestart(const PCacheOptions *options, Cluster *c);
 
 /* unfinished.c */
 extern void WatchUnfinished(int dir_fd, const char *name);

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "common/logging.h"
-#include "rebuild.h"
+#include "pg_pcache.h"
 
 /*
  * A point at which the tool may be killed.  For tests of exactly that:
@@ -27,7 +27,7 @@
  * and PG_PCACHE_TRACE_STEPS=1 tells which there are.
  */
 void
-RebuildStep(const char *name)
+Step(const char *name)
 {
 #ifdef USE_INJECTION_POINTS
 	static int	count = 0;
@@ -44,13 +44,6 @@ RebuildStep(const char *name)
 #endif
 }
 
-/* The one that is on media, or is about to be. */
-PCacheSuperblock *
-RebuildSuperblock(Rebuild *r)
-{
-	return &r->superblocks.chosen;
-}
-
 /* Is there a superblock, and of our format? */
 static bool
 IsKnown(const PCacheSuperblocks *superblocks)
@@ -61,42 +54,42 @@ IsKnown(const PCacheSuperblocks *superblocks)
 
 /* Is the superblock one that we can go on with? */
 bool
-SuperblockIsUsable(const Rebuild *r)
+SuperblockIsUsable(const Cluster *c)
 {
-	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
 
-	return IsKnown(&r->superblocks) &&
-		PCacheGeometryGate(sb, r->pool.file_size).refusal == PCACHE_WARM;
+	return IsKnown(&c->superblocks) &&
+		PCacheGeometryGate(sb, c->pool.file_size).refusal == PCACHE_WARM;
 }
 
 /* A slot's descriptor in the mapped pool. */
 PCacheDescriptor *
-MappedDescriptor(const Rebuild *r, uint64 slot)
+MappedDescriptor(const Cluster *c, uint64 slot)
 {
-	return (PCacheDescriptor *) (r->pool.map.base + PCACHE_DESCRIPTORS_OFFSET) + slot;
+	return (PCacheDescriptor *) (c->pool.map.base + PCACHE_DESCRIPTORS_OFFSET) + slot;
 }
 
 /* What was to be stored could not be, with errno set. */
 void
-FailToWrite(const Rebuild *r)
+FailToWrite(const Cluster *c)
 {
-	pg_fatal("could not write persistent cache pool \"%s\": %m", r->pool.path);
+	pg_fatal("could not write persistent cache pool \"%s\": %m", c->pool.path);
 }
 
 /* Wait until all stores are durable. */
 void
-DrainPool(const Rebuild *r)
+DrainPool(const Cluster *c)
 {
-	if (!PCacheDrain(&r->pool.map))
-		FailToWrite(r);
+	if (!PCacheDrain(&c->pool.map))
+		FailToWrite(c);
 }
 
 /* Store both superblocks, durably. */
 void
-StoreSuperblock(Rebuild *r)
+StoreSuperblock(Cluster *c)
 {
-	if (!PCacheSuperblockStore(&r->pool.map, RebuildSuperblock(r)))
-		FailToWrite(r);
+	if (!PCacheSuperblockStore(&c->pool.map, &c->superblocks.chosen))
+		FailToWrite(c);
 }
 
 /*
@@ -107,18 +100,18 @@ StoreSuperblock(Rebuild *r)
  * there until it is.
  */
 void
-MapPool(Rebuild *r)
+MapPool(Cluster *c)
 {
-	PCacheSuperblock *sb = RebuildSuperblock(r);
+	PCacheSuperblock *sb = &c->superblocks.chosen;
 	PCacheError err;
 
-	if (r->pool.map.base != NULL)
+	if (c->pool.map.base != NULL)
 		return;
-	if (PCachePoolHasHoles(&r->pool) &&
-		((IsKnown(&r->superblocks) && !PCachePoolMarkEmpty(&r->pool, sb, &err)) ||
-		 !PCachePoolSetSize(&r->pool, r->pool.file_size, &err)))
+	if (PCachePoolHasHoles(&c->pool) &&
+		((IsKnown(&c->superblocks) && !PCachePoolMarkEmpty(&c->pool, sb, &err)) ||
+		 !PCachePoolSetSize(&c->pool, c->pool.file_size, &err)))
 		FailWith(&err);
-	if (!PCachePoolMap(&r->pool, &err))
+	if (!PCachePoolMap(&c->pool, &err))
 		FailWith(&err);
 }
 
@@ -136,9 +129,9 @@ SetPoolSize(PCachePool *pool, uint64 size)
 
 /* Can a slot, once it is mended, be used? */
 bool
-SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot)
+SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot)
 {
-	const PCacheMediaReport *media = &r->judge.media;
+	const PCacheMediaReport *media = &c->judge.media;
 
 	return PCacheMediaRangeIsBad(media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
 		PCacheMediaRangeIsBad(media,
@@ -148,12 +141,12 @@ SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot)
 
 /* Make a slot free, as far as the caller's drain is concerned. */
 void
-FreeSlot(const Rebuild *r, uint64 slot)
+FreeSlot(const Cluster *c, uint64 slot)
 {
 	PCacheDescriptor desc;
 
 	PCacheDescriptorSetFree(&desc);
-	PCacheDescriptorStore(&r->pool.map, MappedDescriptor(r, slot), &desc);
+	PCacheDescriptorStore(&c->pool.map, MappedDescriptor(c, slot), &desc);
 }
 
 /*
@@ -161,10 +154,10 @@ FreeSlot(const Rebuild *r, uint64 slot)
  * the headers.
  */
 void
-ForgetHeader(const Rebuild *r, uint64 slot)
+ForgetHeader(const Cluster *c, uint64 slot)
 {
-	if (!PCacheForgetHeader(&r->pool, &r->superblocks.chosen, slot))
-		FailToWrite(r);
+	if (!PCacheForgetHeader(&c->pool, &c->superblocks.chosen, slot))
+		FailToWrite(c);
 }
 
 /* Of a pool with that many blocks, on this one's file system. */
@@ -194,18 +187,18 @@ EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 		FailWith(&err);
 	/* otherwise, if there is no room, all is as it was */
 	SetPoolSize(pool, Max(g.pool_size, pool->file_size));
-	RebuildStep("reset-allocated");
+	Step("reset-allocated");
 	if (known && !cut_off && !PCachePoolMarkEmpty(pool, sb, &err))
 		FailWith(&err);
 	if (known)
-		RebuildStep("reset-marked");
+		Step("reset-marked");
 	if (g.pool_size < pool->file_size)
 		SetPoolSize(pool, g.pool_size);
-	RebuildStep("reset-sized");
+	Step("reset-sized");
 	(void) PCachePoolUseHugePages(pool);
 	if (!PCachePoolFormat(pool, capacity, control->system_identifier,
 						  control->catalog_version_no, sb, &err))
 		FailWith(&err);
 	superblocks->source = PCACHE_SB_FIRST;
-	RebuildStep("reset-formatted");
+	Step("reset-formatted");
 }

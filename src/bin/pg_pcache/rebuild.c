@@ -29,18 +29,18 @@
  * insists, and then none of its pages is worth anything.
  */
 static void
-CheckIdentity(const Rebuild *r)
+CheckIdentity(const Cluster *c)
 {
-	const PCacheSuperblock *sb = &r->superblocks.chosen;
-	const PCacheOptions *options = r->options;
-	bool		known = r->superblocks.source != PCACHE_SB_NONE;
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
+	const PCacheOptions *options = c->options;
+	bool		known = c->superblocks.source != PCACHE_SB_NONE;
 	char		detail[1024];
 
-	if (known && sb->system_identifier != r->control->system_identifier)
+	if (known && sb->system_identifier != c->control->system_identifier)
 		snprintf(detail, sizeof(detail),
 				 _("It belongs to another cluster, with system identifier %llu; this one has %llu."),
 				 (unsigned long long) sb->system_identifier,
-				 (unsigned long long) r->control->system_identifier);
+				 (unsigned long long) c->control->system_identifier);
 	else if (!known)
 		snprintf(detail, sizeof(detail),
 				 _("Its superblock is damaged, so the cluster it belongs to is not known."));
@@ -50,7 +50,7 @@ CheckIdentity(const Rebuild *r)
 	if (options->force && options->reset)
 		return;
 	pg_log_error("persistent cache pool \"%s\" does not go with this data directory",
-				 r->pool.path);
+				 c->pool.path);
 	pg_log_error_detail("%s", detail);
 	pg_log_error_hint("To make it an empty pool of this cluster, use options %s and %s.",
 					  "--reset", "--force");
@@ -58,43 +58,43 @@ CheckIdentity(const Rebuild *r)
 }
 
 static void
-RefuseUnusable(const Rebuild *r)
+RefuseUnusable(const Cluster *c)
 {
-	const PCacheSuperblock *sb = &r->superblocks.chosen;
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
 
-	if (SuperblockIsUsable(r) || r->options->reset)
+	if (SuperblockIsUsable(c) || c->options->reset)
 		return;
-	pg_log_error("persistent cache pool \"%s\" cannot be repaired", r->pool.path);
-	if (r->superblocks.source == PCACHE_SB_NONE)
+	pg_log_error("persistent cache pool \"%s\" cannot be repaired", c->pool.path);
+	if (c->superblocks.source == PCACHE_SB_NONE)
 		pg_log_error_detail("Both superblocks are damaged.  The first one: %s.  The copy: %s.",
-							r->superblocks.first_error.message,
-							r->superblocks.copy_error.message);
+							c->superblocks.first_error.message,
+							c->superblocks.copy_error.message);
 	else if (sb->format_version != PCACHE_FORMAT_VERSION)
 		pg_log_error_detail("It has format version %u; this program has %u.",
 							sb->format_version, PCACHE_FORMAT_VERSION);
 	else
-		pg_log_error_detail("%s", PCacheGeometryGate(sb, r->pool.file_size).why.message);
+		pg_log_error_detail("%s", PCacheGeometryGate(sb, c->pool.file_size).why.message);
 	pg_log_error_hint("To make it an empty pool, use option %s.", "--reset");
 	exit(EXIT_ERROR);
 }
 
 /* What the pool is to be able to hold. */
 static uint64
-ChooseCapacity(const Rebuild *r)
+ChooseCapacity(const Cluster *c)
 {
 	uint64		capacity;
 
-	if (SuperblockIsUsable(r))
-		return r->superblocks.chosen.capacity;
-	capacity = PCacheCapacityFor(r->pool.file_size);
+	if (SuperblockIsUsable(c))
+		return c->superblocks.chosen.capacity;
+	capacity = PCacheCapacityFor(c->pool.file_size);
 
 	/*
 	 * one of an older format may be too short by what the new one needs
 	 * beside blocks, and one that was cut off by more
 	 */
-	if (r->conf.nbuffers >= 0 && capacity < (uint64) r->conf.nbuffers &&
-		PCachePoolHasRoom(&r->pool, GeometryFor(&r->pool, r->conf.nbuffers).pool_size))
-		capacity = r->conf.nbuffers;
+	if (c->conf.nbuffers >= 0 && capacity < (uint64) c->conf.nbuffers &&
+		PCachePoolHasRoom(&c->pool, GeometryFor(&c->pool, c->conf.nbuffers).pool_size))
+		capacity = c->conf.nbuffers;
 	if (capacity == 0)
 	{
 		pg_log_error("could not determine the size of the pool");
@@ -104,36 +104,110 @@ ChooseCapacity(const Rebuild *r)
 	return capacity;
 }
 
-/* What the next start will make of it now. */
-void
-ConcludeRebuild(Rebuild *r)
+/* Is this descriptor one that has to be formatted? */
+static bool
+IsDamaged(PCachePageVerdict verdict)
 {
-	RebuildResult *result = &r->result;
-	PCacheVerdict *verdict = &result->verdict;
-	PCacheVerdict foretold;
-
-	PCacheReadSuperblocks(r->pool.fd, &r->superblocks);
-	JudgePool(r);
-	*verdict = r->judge.verdict;
-	if (verdict->refusal == PCACHE_WARM)
+	switch (verdict)
 	{
-		PageScan	scan;
-
-		ScanPages(r, r->conf.nbuffers, false, &scan);
-		result->kept = scan.counts[PCACHE_PAGE_KEPT];
-		*verdict = JudgePages(RebuildSuperblock(r), &scan);
-		FreeScan(&scan);
+		case PCACHE_PAGE_CRC:
+		case PCACHE_PAGE_TAG:
+		case PCACHE_PAGE_BAD_BLOCK:
+		case PCACHE_PAGE_DUPLICATE:
+			return true;
+		default:
+			/* sound, even if the next start has no use for it */
+			return false;
 	}
-	/* whatever is in it, can the server use it? */
-	foretold = ForetellStart(r);
-	if (verdict->refusal == PCACHE_WARM || foretold.refusal == PCACHE_UNAVAILABLE ||
-		foretold.refusal == PCACHE_REFUSED)
-		*verdict = foretold;
-	/* that is no failure of ours */
-	if (verdict->refusal == PCACHE_REFUSED)
-		verdict->refusal = PCACHE_UNAVAILABLE;
-	if (verdict->refusal == PCACHE_WARM || ModeIsOff(&r->conf))
-		*verdict = JudgeConfiguration(&r->conf);
+}
+
+/*
+ * Format the descriptors that the page gates found damaged.
+ *
+ * Of two with the same tag none is right, and each would be believed if only
+ * the other one were gone: then the pool must be cold meanwhile.
+ */
+static void
+FormatDamaged(Cluster *c, RebuildResult *result)
+{
+	const PageScan *scan = &c->scan;
+	PCacheSuperblock *sb = &c->superblocks.chosen;
+	uint32		state = sb->state;
+	bool		twins = scan->counts[PCACHE_PAGE_DUPLICATE] > 0;
+
+	for (int verdict = 0; verdict < PCACHE_NUM_PAGE_VERDICTS; verdict++)
+	{
+		if (IsDamaged(verdict))
+			result->formatted += scan->counts[verdict];
+	}
+	result->lost = scan->counts[PCACHE_PAGE_BAD_BLOCK];
+	if (c->options->dry_run || result->formatted == 0)
+		return;
+
+	if (twins)
+	{
+		sb->state = PCACHE_STATE_ATTACHING;
+		StoreSuperblock(c);
+		Step("marked-for-twins");
+	}
+	for (uint64 slot = 0; slot < scan->slots; slot++)
+	{
+		if (IsDamaged(scan->verdicts[slot]) && !SlotIsBad(c, sb, slot))
+		{
+			FreeSlot(c, slot);
+			ForgetHeader(c, slot);
+			Step("slot-formatted");
+		}
+	}
+	DrainPool(c);
+	Step("slots-formatted");
+	if (twins)
+	{
+		sb->state = state;
+		StoreSuperblock(c);
+		Step("unmarked");
+	}
+}
+
+/* Bad blocks, descriptors and superblocks of a pool that can be repaired. */
+static void
+Repair(Cluster *c, RebuildResult *result)
+{
+	bool		dry_run = c->options->dry_run;
+	bool		usable = SuperblockIsUsable(c);
+	uint64		lost;
+	PCacheError err;
+
+	if (usable)
+		result->cut_off_bytes = c->superblocks.chosen.pool_size - c->pool.file_size;
+	if (usable && !dry_run && !c->options->reset &&
+		(result->cut_off_bytes > 0 || PCachePoolHasHoles(&c->pool)))
+	{
+		if (!PCachePoolRestoreSize(&c->pool, &c->superblocks.chosen, false, &lost, &err))
+			FailWith(&err);
+		Step("size-restored");
+	}
+	result->superblock_restored = usable && !c->superblocks.first_intact;
+	result->copy_restored = usable && !c->superblocks.copy_intact;
+	if (!dry_run)
+		MapPool(c);
+	ClearBadBlocks(c, result);
+	if (!usable || c->options->reset)
+		return;
+	if (!dry_run && result->bad_ranges > 0)
+	{
+		PCacheSuperblocks now;
+
+		PCacheReadSuperblocks(c->pool.fd, &now);
+		result->superblock_restored |= !now.first_intact;
+		result->copy_restored |= !now.copy_intact;
+	}
+	if (!dry_run && (result->superblock_restored || result->copy_restored))
+	{
+		StoreSuperblock(c);
+		Step("superblock-restored");
+	}
+	FormatDamaged(c, result);
 }
 
 static void
@@ -180,48 +254,52 @@ PrintResult(const RebuildResult *result)
 int
 DoRebuild(const PCacheOptions *options)
 {
-	Rebuild		r = {0};
+	Cluster		c = {0};
+	RebuildResult result = {0};
 	PCacheError err;
 	uint64		capacity;
 
-	OpenAndJudge(options, &r);
-	if (r.opened == PCACHE_OPEN_MISSING)
+	OpenCluster(options, &c);
+	if (c.opened == PCACHE_OPEN_MISSING)
 	{
-		PCacheSetHint(&r.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool."));
-		FailWith(&r.open_error);
+		PCacheSetHint(&c.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool."));
+		FailWith(&c.open_error);
 	}
-	strlcpy(r.result.pool, r.pool.path, sizeof(r.result.pool));
-	CheckIdentity(&r);
+	strlcpy(result.pool, c.pool.path, sizeof(result.pool));
+	CheckIdentity(&c);
 	if (options->reset &&
-		!PCachePoolMayFormat(&r.pool, &err))
+		!PCachePoolMayFormat(&c.pool, &err))
 		FailWith(&err);
-	RefuseUnusable(&r);
-	capacity = ChooseCapacity(&r);
+	RefuseUnusable(&c);
+	capacity = ChooseCapacity(&c);
 
-	r.result.dry_run = options->dry_run;
-	r.result.reset = options->reset;
-	r.result.capacity = capacity;
-	if (SuperblockIsUsable(&r))
+	result.dry_run = options->dry_run;
+	result.reset = options->reset;
+	result.capacity = capacity;
+	if (SuperblockIsUsable(&c))
 	{
 		/* all slots: verdicts beyond shared_buffers matter, too */
-		ScanPages(&r, -1, false, &r.scan);
+		ScanPages(&c, -1, false, &c.scan);
 	}
 
-	Repair(&r);
+	Repair(&c, &result);
 	if (options->reset && !options->dry_run)
-		EmptyPool(&r.pool, &r.superblocks, r.control, capacity);
-	r.judge.facts.file_size = r.pool.file_size;
-	r.result.file_size = options->dry_run ? GeometryFor(&r.pool, capacity).pool_size :
-		r.pool.file_size;
+		EmptyPool(&c.pool, &c.superblocks, c.control, capacity);
+	c.judge.facts.file_size = c.pool.file_size;
+	result.file_size = options->dry_run ? GeometryFor(&c.pool, capacity).pool_size :
+		c.pool.file_size;
 	if (!options->dry_run)
-		ConcludeRebuild(&r);
+	{
+		result.verdict = ForetellChanged(&c);
+		result.kept = c.scan.verdicts != NULL ? c.scan.counts[PCACHE_PAGE_KEPT] : 0;
+	}
 
 	BeginOutput(options);
-	PrintResult(&r.result);
+	PrintResult(&result);
 	EndOutput();
-	PCachePoolClose(&r.pool);
+	PCachePoolClose(&c.pool);
 
 	if (options->dry_run || options->reset)
 		return EXIT_WARM;
-	return ExitStatus(&r.result.verdict);
+	return ExitStatus(&result.verdict);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * rebuild.h
- *	  What the verbs share that change a pool.
+ *	  What rebuild.c and clear.c share.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -14,31 +14,25 @@
 
 #include "pg_pcache.h"
 
-/* poolio.c */
-extern void RebuildStep(const char *name);
-extern PCacheSuperblock *RebuildSuperblock(Rebuild *r);
-extern bool SuperblockIsUsable(const Rebuild *r);
-extern PCacheDescriptor *MappedDescriptor(const Rebuild *r, uint64 slot);
-pg_noreturn extern void FailToWrite(const Rebuild *r);
-extern void DrainPool(const Rebuild *r);
-extern void StoreSuperblock(Rebuild *r);
-extern void MapPool(Rebuild *r);
-extern bool SlotIsBad(const Rebuild *r, const PCacheSuperblock *sb, uint64 slot);
-extern void FreeSlot(const Rebuild *r, uint64 slot);
-extern void ForgetHeader(const Rebuild *r, uint64 slot);
-extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);
-extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
-					  const ControlFileData *control, uint64 capacity);
+typedef struct RebuildResult
+{
+	bool		dry_run;
+	char		pool[MAXPGPATH];	/* of the file */
+	bool		superblock_restored;
+	bool		copy_restored;
+	uint32		bad_ranges;
+	uint64		bad_bytes;
+	uint64		still_bad_bytes;
+	uint64		cut_off_bytes;	/* that the file was short of */
+	uint64		formatted;		/* descriptors */
+	uint64		lost;			/* of them, to bad blocks or cut off */
+	bool		reset;
+	uint64		capacity;		/* in blocks */
+	uint64		file_size;
+	PCacheVerdict verdict;		/* not in a dry run, as what follows */
+	uint64		kept;			/* pages */
+} RebuildResult;
 
-/* rebuild.c */
-extern void ConcludeRebuild(Rebuild *r);
-
-/* clear.c */
-extern void ClearBadBlocks(Rebuild *r);
-
-/* repair.c */
-extern bool IsDamaged(PCachePageVerdict verdict);
-extern void Repair(Rebuild *r);
-
+extern void ClearBadBlocks(Cluster *c, RebuildResult *result);
 
 #endif							/* REBUILD_H */

@@ -96,9 +96,9 @@ Check(Restart *restart)
 	double		begin = NowMs();
 
 	ProgressOf(restart, _("check"));
-	restart->forecast = ForetellRestart(options, &restart->r);
+	restart->forecast = ForetellRestart(options, &restart->cluster);
 	restart->server.pgdata = options->pgdata;
-	restart->server.pid = restart->r.server_pid;
+	restart->server.pid = restart->cluster.server_pid;
 	if (restart->server.pid == 0)
 	{
 		pg_log_error("there is no server to restart: none is running in data directory \"%s\"", options->pgdata);

@@ -92,7 +92,7 @@ typedef struct Pooler
 typedef struct Restart
 {
 	const PCacheOptions *options;
-	Rebuild		r;
+	Cluster		cluster;
 	PCacheVerdict forecast;
 	ConnParams	params;
 	PGconn	   *conn;			/* to the server; NULL if there is none */

@@ -20,13 +20,29 @@
 #include "common/logging.h"
 #include "image.h"
 #include "portability/instr_time.h"
-#include "rebuild.h"
 #include "workers.h"
+
+/* What was saved, or would be. */
+typedef struct SaveResult
+{
+	bool		dry_run;
+	bool		host_stays;		/* --if-host-stops: the rest is not known */
+	PCacheVerdict verdict;		/* warm if there is something to save */
+	char		pool[MAXPGPATH];	/* of the file */
+	char		image[MAXPGPATH];
+	uint32		compression;	/* PCacheImageCompression */
+	uint64		saved_pages;	/* that the pool ought to hold */
+	uint64		pages;			/* of them, in the image */
+	uint64		unreadable;		/* likewise, not in it */
+	uint64		image_size;		/* in bytes; not in a dry run */
+	uint64		raw_size;		/* likewise, of its chunks uncompressed */
+	double		seconds;
+} SaveResult;
 
 /* Everything about a save on its way. */
 typedef struct Saving
 {
-	Rebuild		r;				/* the pool, and what it goes with */
+	Cluster		cluster;		/* the pool, and what it goes with */
 	Image		image;
 	uint64		next_offset;	/* in the image; of the next chunk */
 	SaveResult	result;			/* counted when a worker ends */
@@ -54,7 +70,7 @@ HostStops(void)
 
 	/* the exit status says no more than that the state is not "running" */
 	fflush(NULL);
-	pipe = popen("systemctl is-system-running 2>/dev/null", "r");
+	pipe = popen("systemctl is-system-running 2>/dev/null", "c");
 	if (pipe == NULL)
 		pg_fatal("could not execute command \"%s\": %m", "systemctl");
 	if (fgets(state, sizeof(state), pipe) == NULL)
@@ -93,17 +109,17 @@ ReadPages(const Saving *s, SaveWorker *worker, uint32 n)
 
 	for (uint32 i = 0; i < n; i += run)
 	{
-		uint64		offset = s->r.superblocks.chosen.blocks_offset + (uint64) descs[i].slot * BLCKSZ;
+		uint64		offset = s->cluster.superblocks.chosen.blocks_offset + (uint64) descs[i].slot * BLCKSZ;
 		bool		all;
 
 		/* neighbours in one go, and one by one if that fails */
 		for (run = 1; i + run < n && descs[i + run].slot == descs[i].slot + run;)
 			run++;
-		all = PCacheReadExact(s->r.pool.fd, pages + (size_t) kept * BLCKSZ,
+		all = PCacheReadExact(s->cluster.pool.fd, pages + (size_t) kept * BLCKSZ,
 							  (size_t) run * BLCKSZ, offset);
 		for (uint32 j = 0; j < run; j++)
 		{
-			if (!all && !PCacheReadExact(s->r.pool.fd, pages + (size_t) kept * BLCKSZ, BLCKSZ,
+			if (!all && !PCacheReadExact(s->cluster.pool.fd, pages + (size_t) kept * BLCKSZ, BLCKSZ,
 										 offset + (uint64) j * BLCKSZ))
 			{
 				worker->unreadable++;
@@ -127,7 +143,7 @@ SaveChunk(Work *work, uint64 number, void *state)
 	const PCacheImageHeader *header = &image->header;
 	PCacheImageEntry *entry = &image->entries[number];
 	uint64		first = number * header->slots_per_chunk;
-	uint32		n_slots = Min(header->slots_per_chunk, s->r.superblocks.chosen.slots_used - first);
+	uint32		n_slots = Min(header->slots_per_chunk, s->cluster.superblocks.chosen.slots_used - first);
 	PCacheDescriptor *saved = (PCacheDescriptor *) worker->raw.data;
 	ImageBuffer *out = &worker->raw;
 	size_t		raw_size;
@@ -135,10 +151,10 @@ SaveChunk(Work *work, uint64 number, void *state)
 	uint32		n = 0;
 
 	/* what the gates have read may be another page's by now only by an error */
-	(void) PCacheReadDescriptors(s->r.pool.fd, first, n_slots, worker->descs);
+	(void) PCacheReadDescriptors(s->cluster.pool.fd, first, n_slots, worker->descs);
 	for (uint32 i = 0; i < n_slots; i++)
 	{
-		if (s->r.scan.verdicts[first + i] == PCACHE_PAGE_KEPT &&
+		if (s->cluster.scan.verdicts[first + i] == PCACHE_PAGE_KEPT &&
 			PCacheDescriptorIsIntact(&worker->descs[i], first + i))
 			saved[n++] = worker->descs[i];
 	}
@@ -173,7 +189,7 @@ SaveChunk(Work *work, uint64 number, void *state)
 	}
 	worker->pages += n;
 	worker->raw_size += raw_size;
-	RebuildStep("save-chunk");
+	Step("save-chunk");
 }
 
 static void
@@ -224,14 +240,14 @@ static void
 Save(Saving *s)
 {
 	Image	   *image = &s->image;
-	uint64		slots_used = s->r.superblocks.chosen.slots_used;
+	uint64		slots_used = s->cluster.superblocks.chosen.slots_used;
 	uint32		n_chunks = (slots_used + PCACHE_IMAGE_SLOTS_PER_CHUNK - 1) / PCACHE_IMAGE_SLOTS_PER_CHUNK;
 	uint32		n = 0;
 	Work		work = {
-		.n_workers = s->r.options->jobs,
+		.n_workers = s->cluster.options->jobs,
 		.n_tasks = n_chunks,
 		.total_bytes = slots_used * BLCKSZ,
-		.progress = s->r.options->progress,
+		.progress = s->cluster.options->progress,
 		.state_size = sizeof(SaveWorker),
 		.begin = BeginWorker,
 		.task = SaveChunk,
@@ -239,9 +255,9 @@ Save(Saving *s)
 		.arg = s,
 	};
 
-	CreateImage(image, s->r.options->pgdata, s->result.compression, &s->r.superblocks.chosen,
+	CreateImage(image, s->cluster.options->pgdata, s->result.compression, &s->cluster.superblocks.chosen,
 				n_chunks);
-	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET + s->r.scan.counts[PCACHE_PAGE_KEPT] * BLCKSZ);
+	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET + s->cluster.scan.counts[PCACHE_PAGE_KEPT] * BLCKSZ);
 	s->next_offset = PCACHE_IMAGE_CHUNKS_OFFSET;
 	if (!DoWork(&work))
 		pg_fatal("%s", work.failure);
@@ -262,7 +278,7 @@ Save(Saving *s)
 	 * who was started with the cache off meanwhile would not have waited for
 	 * us
 	 */
-	CheckClusterUnchanged(s->r.options, s->r.control);
+	CheckClusterUnchanged(s->cluster.options, s->cluster.control);
 	PublishImage(image);
 	s->result.image_size = image->header.image_size;
 	CloseImage(image);
@@ -272,26 +288,28 @@ Save(Saving *s)
 static bool
 IsWorthSaving(Saving *s)
 {
-	Rebuild    *r = &s->r;
+	Cluster    *c = &s->cluster;
 	PCacheVerdict *verdict = &s->result.verdict;
 
-	strlcpy(s->result.pool, r->pool.fd >= 0 ? r->pool.path : r->directory,
+	strlcpy(s->result.pool, c->pool.fd >= 0 ? c->pool.path : c->directory,
 			sizeof(s->result.pool));
-	if (r->opened == PCACHE_OPEN_MISSING)
-		*verdict = PCacheRefuse(PCACHE_UNAVAILABLE, "%s", r->open_error.message);
-	else if (ModeIsOff(&r->conf))
-		*verdict = JudgeConfiguration(&r->conf);
-	else if (r->judge.verdict.refusal != PCACHE_WARM)
-		*verdict = r->judge.verdict;
-	else if (r->superblocks.chosen.state != PCACHE_STATE_CLEAN)
-		*verdict = PCacheRefuse(PCACHE_COLD_DIRTY,
-								_("the server was not shut down cleanly, and memory that is loaded does not tell what was in change"));
+	if (c->opened == PCACHE_OPEN_MISSING)
+		*verdict = PCacheRefuse(PCACHE_UNAVAILABLE, "%s", c->open_error.message);
+	else if (ModeIsOff(&c->conf))
+		*verdict = JudgeConfiguration(&c->conf);
+	else
+	{
+		*verdict = AskPoolGates(c);
+		if (verdict->refusal == PCACHE_WARM && c->superblocks.chosen.state != PCACHE_STATE_CLEAN)
+			*verdict = PCacheRefuse(PCACHE_COLD_DIRTY,
+									_("the server was not shut down cleanly, and memory that is loaded does not tell what was in change"));
+	}
 	if (verdict->refusal != PCACHE_WARM)
 		return false;
 	/* all slots: what the next start will have room for is not known here */
-	ScanPages(r, -1, false, &r->scan);
-	s->result.saved_pages = r->scan.saved;
-	*verdict = JudgePages(&r->superblocks.chosen, &r->scan);
+	ScanPages(c, -1, false, &c->scan);
+	s->result.saved_pages = c->scan.saved;
+	*verdict = JudgePages(&c->superblocks.chosen, &c->scan);
 	return verdict->refusal == PCACHE_WARM;
 }
 
@@ -361,17 +379,17 @@ DoSave(const PCacheOptions *options)
 		LocateImage(options, &s.image);
 		strlcpy(result->image, s.image.path, sizeof(result->image));
 		RefusePgdata(options, &s.image);
-		OpenAndJudge(options, &s.r);
+		OpenCluster(options, &s.cluster);
 		if (IsWorthSaving(&s))
 		{
-			result->pages = s.r.scan.counts[PCACHE_PAGE_KEPT];
+			result->pages = s.cluster.scan.counts[PCACHE_PAGE_KEPT];
 			if (!options->dry_run)
 			{
 				result->pages = 0;
 				Save(&s);
 			}
 		}
-		PCachePoolClose(&s.r.pool);
+		PCachePoolClose(&s.cluster.pool);
 	}
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);

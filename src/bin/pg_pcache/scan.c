@@ -60,11 +60,11 @@ HashSeed(void)
  * what will be kept.
  */
 void
-ScanPages(const Rebuild *r, int64 nbuffers, bool progress, PageScan *scan)
+ScanPages(const Cluster *c, int64 nbuffers, bool progress, PageScan *scan)
 {
-	const PCachePool *pool = &r->pool;
-	const PCacheSuperblock *sb = &r->superblocks.chosen;
-	const Judge *judge = &r->judge;
+	const PCachePool *pool = &c->pool;
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
+	const Judge *judge = &c->judge;
 	PCachePageFacts facts = {0};
 	uint64		slots_used = sb->slots_used;
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
@@ -151,4 +151,5 @@ void
 FreeScan(PageScan *scan)
 {
 	pg_free(scan->verdicts);
+	scan->verdicts = NULL;
 }

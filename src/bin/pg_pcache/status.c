@@ -22,6 +22,16 @@
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
+typedef struct StatusResult
+{
+	int			server_pid;		/* 0 if no server is running */
+	PCachePool	pool;
+	PCacheSuperblocks superblocks;
+	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
+	uint64		listed;			/* pages */
+	uint64		damaged;		/* likewise */
+} StatusResult;
+
 static void
 PrintCheckpoint(const char *label, const char *key, const PCacheCheckpoint *checkpoint)
 {

@@ -82,6 +82,9 @@ for my $case ([ '48MB', 6144 ], [ '30000kB', 3750 ], [ '0', undef ], [ '8MB', un
 # the command of the hint does it
 $node->append_conf('postgresql.conf', 'pcache.size = 48MB');
 is((pcache($node, 'init', '--force'))[0], 0, 'the command of the hint');
+is(start_and_compare($node, 'a new pool')->{start}, 'cold', '... and the start is cold once');
+warm_pages($node);
+$node->stop;
 is(verify_json($node)->{hint}, undef, '... nothing to tell any more');
 $node->append_conf('postgresql.conf', 'pcache.size = 30MB');
 like(verify_json($node)->{hint} // '', qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache init --force"/, 'a pool that is larger');
