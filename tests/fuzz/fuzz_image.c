@@ -134,12 +134,18 @@ static uint64 n_exits[N_KINDS][2][4];	/* by kind, and whether one that was
 extern bool __real_ReadImage(const Image *image, char *data, size_t size, uint64 offset);
 extern bool __wrap_ReadImage(const Image *image, char *data, size_t size, uint64 offset);
 
-/* How imagechunk.c reads: only chunks. */
+/* imagehead.c reads the head and the index, and imagechunk.c only chunks. */
 bool
 __wrap_ReadImage(const Image *image, char *data, size_t size, uint64 offset)
 {
-	FuzzExpect(offset >= PCACHE_IMAGE_CHUNKS_OFFSET && offset <= image->header.index_offset &&
-			   size <= image->header.index_offset - offset);
+	const PCacheImageHeader *header = &image->header;
+	bool		is_head = offset == 0 && size == PCACHE_IMAGE_CHUNKS_OFFSET;
+	bool		is_index = offset == header->index_offset &&
+		size == ImageAlign(header->n_chunks * sizeof(PCacheImageEntry));
+
+	FuzzExpect(is_head || is_index ||
+			   (offset >= PCACHE_IMAGE_CHUNKS_OFFSET && offset <= header->index_offset &&
+				size <= header->index_offset - offset));
 	return __real_ReadImage(image, data, size, offset);
 }
 

@@ -54,12 +54,16 @@ typedef struct ImageBuffer
 
 /* imagefile.c */
 extern void LocateImage(const PCacheOptions *options, Image *image);
-extern ImageOpened OpenImage(Image *image, PCacheError *err);
+extern ImageOpened OpenImageFile(Image *image, PCacheError *err);
 extern void CloseImage(Image *image);
 extern bool RemoveImage(Image *image);
+extern ImageBuffer AllocateImageBuffer(size_t size);
 extern bool ReadImage(const Image *image, char *data, size_t size, uint64 offset);
 extern bool WriteImage(const Image *image, const char *data, size_t size,
 					   uint64 offset);
+
+/* imagehead.c */
+extern ImageOpened OpenImage(Image *image, PCacheError *err);
 
 /* imagewrite.c */
 extern void CreateImage(Image *image, const char *pgdata,
@@ -69,7 +73,6 @@ extern void CompleteImage(Image *image, uint64 index_offset);
 extern void PublishImage(const Image *image);
 
 /* imagechunk.c */
-extern ImageBuffer AllocateImageBuffer(size_t size);
 extern void AllocateChunkBuffers(const Image *image, ImageBuffer *raw,
 								 ImageBuffer *stored);
 extern PCacheImageCompression ParseCompression(const char *name);
@@ -85,8 +88,6 @@ extern bool ExpandChunk(uint32 compression, const ImageBuffer *stored,
 extern bool ReadChunk(const Image *image, const PCacheImageEntry *entry,
 					  ImageBuffer *stored, ImageBuffer *raw, char *why,
 					  size_t why_size);
-
-/* imagedigest.c */
 extern void ChunkDigest(const char *data, size_t size, uint8 *digest);
 extern void ImageDigest(const PCacheImageHeader *header,
 						const PCacheSuperblock *sb,

@@ -1,7 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * imagechunk.c
- *	  The chunks of an image: compress, expand, and judge them.
+ *	  The chunks of an image: compress, expand, digest, and judge them.
+ *
+ * A digest in the header stands for all of the image.  It tells what is damaged, and
+ * not who has made it: an image is trusted as a pool is, because nobody else may write
+ * to the file, nor exchange it, see OpenImageFile().
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -19,22 +23,13 @@
 #include <zstd.h>
 #endif
 
+#include "common/cryptohash.h"
 #include "common/logging.h"
+#include "common/sha2.h"
 #include "image.h"
 
 /* The fastest one: what is saved is pages, and the host is going down. */
 #define ZSTD_LEVEL	1
-
-ImageBuffer
-AllocateImageBuffer(size_t size)
-{
-	ImageBuffer buffer = {.size = ImageAlign(size)};
-
-	errno = posix_memalign((void **) &buffer.data, PCACHE_IMAGE_ALIGNMENT, buffer.size);
-	if (errno != 0)
-		pg_fatal("could not allocate memory: %m");
-	return buffer;
-}
 
 /* For chunks of this image, uncompressed and as they are stored. */
 void
@@ -169,6 +164,55 @@ ExpandChunk(uint32 compression, const ImageBuffer *stored, size_t stored_size,
 		default:
 			return false;
 	}
+}
+
+StaticAssertDecl(PCACHE_DIGEST_LEN == PG_SHA256_DIGEST_LENGTH, "PCACHE_DIGEST_LEN");
+
+/* What is digested together. */
+typedef struct Piece
+{
+	const void *data;
+	size_t		size;
+} Piece;
+
+/* Compute the SHA-256 of some pieces.  Exits if that fails; from any thread. */
+static void
+Digest(const Piece *pieces, int n, uint8 *digest)
+{
+	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA256);
+	bool		done = ctx != NULL && pg_cryptohash_init(ctx) >= 0;
+
+	for (int i = 0; i < n && done; i++)
+		done = pg_cryptohash_update(ctx, pieces[i].data, pieces[i].size) >= 0;
+	if (!done || pg_cryptohash_final(ctx, digest, PCACHE_DIGEST_LEN) < 0)
+		pg_fatal("could not compute a SHA-256: %s", pg_cryptohash_error(ctx));
+	pg_cryptohash_free(ctx);
+}
+
+/* The digest of a chunk as it is stored. */
+void
+ChunkDigest(const char *data, size_t size, uint8 *digest)
+{
+	const Piece piece = {data, size};
+
+	Digest(&piece, 1, digest);
+}
+
+/*
+ * The digest that an image with this header, superblock and index has to have in
+ * its header.
+ */
+void
+ImageDigest(const PCacheImageHeader *header, const PCacheSuperblock *sb,
+			const PCacheImageEntry *entries, uint8 *digest)
+{
+	const Piece pieces[] = {
+		{header, offsetof(PCacheImageHeader, digest)},
+		{sb, sizeof(*sb)},
+		{entries, header->n_chunks * sizeof(*entries)},
+	};
+
+	Digest(pieces, lengthof(pieces), digest);
 }
 
 /* Are these descriptors those of different slots of the chunk's range? */

@@ -293,7 +293,7 @@ CheckOptions(const PCacheOptions *options)
 
 /*
  * Parse the command line; argv0 and progname are set.  Exits with a message if
- * it makes no sense, and with the help if that is asked for.
+ * it makes no sense, unless help is asked for.
  */
 void
 ParseOptions(int argc, char *argv[], PCacheOptions *options)
@@ -343,9 +343,8 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 
 	if (options->help)
 	{
-		ShowHelp(options->progname,
-				 optind < argc ? FindVerb(options, argv[optind]) : 0);
-		exit(0);
+		options->verb = optind < argc ? FindVerb(options, argv[optind]) : 0;
+		return;
 	}
 	options->verb = FindVerb(options, optind < argc ? argv[optind++] : "status");
 	if (options->verb == VERB_SETUP && optind < argc && options->cluster == NULL)

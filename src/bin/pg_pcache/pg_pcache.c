@@ -114,21 +114,18 @@ main(int argc, char *argv[])
 	options.argv0 = argv[0];
 	options.progname = progname;
 
-	if (argc > 1)
+	if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
 	{
-		if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0)
-		{
-			ShowHelp(progname, 0);
-			exit(0);
-		}
-		if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
-		{
-			puts("pg_pcache (PostgreSQL) " PG_VERSION);
-			exit(0);
-		}
+		puts("pg_pcache (PostgreSQL) " PG_VERSION);
+		exit(0);
 	}
 
 	ParseOptions(argc, argv, &options);
+	if (options.help)
+	{
+		ShowHelp(progname, options.verb);
+		exit(0);
+	}
 
 	pqsignal(SIGBUS, DieOfBusError);
 	/* a file that is too large is an error that can be told (EFBIG) */

@@ -37,6 +37,9 @@
 #define EXIT_COLD		2
 #define EXIT_UNKNOWN	3
 
+/* What shared_preload_libraries must have. */
+#define LIBRARY_NAME	"pg_pcache"
+
 /* shared_buffers has the same limits. */
 #define MIN_CAPACITY	16
 #define MAX_CAPACITY	(INT_MAX / 2)
@@ -102,7 +105,7 @@ typedef struct PCacheOptions
 	bool		force;
 	bool		json;
 	bool		progress;
-	bool		help;			/* never set once options are parsed */
+	bool		help;			/* verb is 0 for that of all of them */
 } PCacheOptions;
 
 /* What a comparison of a page with its data file can say. */
@@ -239,13 +242,24 @@ extern bool FileExists(const char *directory, const char *name);
 extern void ResolvePath(const char *path, char *resolved);
 extern uint64 ParseSize(const char *size, const char *option);
 
-/* config.c */
-extern void AskWithServerArguments(const PCacheOptions *options);
+/* postgres.c */
+extern const char *FindPostgres(const PCacheOptions *options);
+extern int	ServerVersion(void);
+extern bool PreloadsByItself(void);
+extern char *LibraryFile(const PCacheOptions *options);
+extern void AskWithArguments(const char *arguments);
+extern char *DefaultOf(const char *name);
 extern bool AskPostgres(const PCacheOptions *options, const char *directory,
 						const char *config_file, int n,
 						const char *const names[], char *values[]);
-extern bool PreloadsByItself(void);
-extern char *LibraryFile(const PCacheOptions *options);
+
+/* locate.c */
+extern void LocateCluster(PCacheOptions *options);
+extern const char *ServerArguments(const PCacheOptions *options);
+extern const char *LocateConfigFile(const PCacheOptions *options);
+
+/* config.c */
+extern void AskWithServerArguments(const PCacheOptions *options);
 extern void RequireReadableConfiguration(void);
 extern char *ReadPoolDirectory(const PCacheOptions *options);
 extern void ReadSettings(const PCacheOptions *options, int n,
@@ -256,11 +270,6 @@ extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 extern PCacheVerdict JudgeConfiguration(const Configuration *conf);
 extern bool ModeIsOff(const Configuration *conf);
 extern PCacheNextConfig NextConfig(const Configuration *conf);
-
-/* locate.c */
-extern void LocateCluster(PCacheOptions *options);
-extern const char *ServerArguments(const PCacheOptions *options);
-extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* hugepages.c */
 extern bool HugePagesAreLacking(const Cluster *c, PCacheError *err);
