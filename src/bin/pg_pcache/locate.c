@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
+#include "common/file_perm.h"
 #include "common/logging.h"
 #include "fe_utils/string_utils.h"
 #include "debian.h"
@@ -81,6 +82,32 @@ LocateCluster(PCacheOptions *options)
 		pg_log_info("using data directory \"%s\" of the configuration in \"%s\"",
 					datadir, options->datadir);
 	options->datadir = datadir;
+}
+
+/* Find the data directory, and go by its permissions from here on. */
+void
+UseDataDirectory(PCacheOptions *options)
+{
+	const char *pgdata = options->datadir;
+	char		resolved[PATH_MAX];
+	struct stat st;
+
+	if (realpath(pgdata, resolved) == NULL)
+		pg_fatal("could not access directory \"%s\": %m", pgdata);
+	if (stat(resolved, &st) < 0)
+		pg_fatal("could not stat \"%s\": %m", resolved);
+	if (!S_ISDIR(st.st_mode))
+		pg_fatal("\"%s\" is not a directory", pgdata);
+	/* leave room for what is appended to it */
+	if (strlen(resolved) >= MAXPGPATH - 64)
+		pg_fatal("directory name \"%s\" is too long", resolved);
+	strlcpy(options->pgdata, resolved, sizeof(options->pgdata));
+	PCacheDirPgdata = options->pgdata;
+
+	if (!GetDataDirectoryCreatePerm(options->pgdata))
+		pg_fatal("could not read permissions of directory \"%s\": %m",
+				 options->pgdata);
+	umask(pg_mode_mask);
 }
 
 /* Get the next word of postmaster.opts, where each but the first is in quotes. */

@@ -12,12 +12,9 @@
  */
 #include "postgres_fe.h"
 
-#include <limits.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file_perm.h"
 #include "common/logging.h"
 #include "debian.h"
 
@@ -38,32 +35,6 @@ DieOfBusError(SIGNAL_ARGS)
 	if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
 		_exit(EXIT_ERROR);
 	_exit(EXIT_ERROR);
-}
-
-/* Find the data directory, and go by its permissions from here on. */
-void
-UseDataDirectory(PCacheOptions *options)
-{
-	const char *pgdata = options->datadir;
-	char		resolved[PATH_MAX];
-	struct stat st;
-
-	if (realpath(pgdata, resolved) == NULL)
-		pg_fatal("could not access directory \"%s\": %m", pgdata);
-	if (stat(resolved, &st) < 0)
-		pg_fatal("could not stat \"%s\": %m", resolved);
-	if (!S_ISDIR(st.st_mode))
-		pg_fatal("\"%s\" is not a directory", pgdata);
-	/* leave room for what is appended to it */
-	if (strlen(resolved) >= MAXPGPATH - 64)
-		pg_fatal("directory name \"%s\" is too long", resolved);
-	strlcpy(options->pgdata, resolved, sizeof(options->pgdata));
-	PCacheDirPgdata = options->pgdata;
-
-	if (!GetDataDirectoryCreatePerm(options->pgdata))
-		pg_fatal("could not read permissions of directory \"%s\": %m",
-				 options->pgdata);
-	umask(pg_mode_mask);
 }
 
 /* Do what a verb does to a cluster, for its user.  Returns the exit status. */

@@ -213,7 +213,6 @@ extern int	DoVerify(const PCacheOptions *options);
 
 /* pg_pcache.c */
 extern int	RunVerb(void *arg);
-extern void UseDataDirectory(PCacheOptions *options);
 
 /* options.c */
 extern void ParseOptions(int argc, char *argv[], PCacheOptions *options);
@@ -255,6 +254,7 @@ extern bool AskPostgres(const PCacheOptions *options, const char *directory,
 
 /* locate.c */
 extern void LocateCluster(PCacheOptions *options);
+extern void UseDataDirectory(PCacheOptions *options);
 extern const char *ServerArguments(const PCacheOptions *options);
 extern const char *LocateConfigFile(const PCacheOptions *options);
 
@@ -326,8 +326,6 @@ extern const char *StateName(uint32 state);
 extern const char *ModeName(uint32 mode);
 extern const char *PageComparisonName(PageComparison comparison);
 extern const char *FormatKept(uint64 kept, uint64 saved);
-extern void PrintVerdict(const PCacheVerdict *verdict, const char *if_warm);
-extern int	ExitStatus(const PCacheVerdict *verdict);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
 /* verify.c */
@@ -365,5 +363,7 @@ extern FieldValue AsLsn(XLogRecPtr lsn);
 extern FieldValue AsIdentifier(uint64 identifier);
 extern FieldValue Shown(FieldValue value, const char *text);
 extern const char *SnakeCase(const char *name);
+extern void PrintVerdict(const PCacheVerdict *verdict, const char *if_warm);
+extern int	ExitStatus(const PCacheVerdict *verdict);
 
 #endif							/* PG_PCACHE_H */

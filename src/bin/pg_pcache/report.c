@@ -170,65 +170,6 @@ FormatKept(uint64 kept, uint64 saved)
 					(unsigned long long) kept, (unsigned long long) saved);
 }
 
-typedef struct Outcome
-{
-	const char *name;
-	const char *title;
-	int			exit_status;
-} Outcome;
-
-/* What a verdict comes to. */
-static const Outcome *
-OutcomeOf(const PCacheVerdict *verdict)
-{
-	static const Outcome warm = {"warm", "WARM", EXIT_WARM};
-	static const Outcome cold = {"cold", "COLD", EXIT_COLD};
-	static const Outcome none = {"none", "NONE", EXIT_ERROR};
-	static const Outcome unknown = {"unknown", "UNKNOWN", EXIT_UNKNOWN};
-
-	switch (verdict->refusal)
-	{
-		case PCACHE_WARM:
-			return &warm;
-		case PCACHE_REFUSED:
-			return &none;
-		case PCACHE_UNKNOWN_CONFIGURATION:
-			return &unknown;
-		default:
-			return &cold;
-	}
-}
-
-/*
- * Print what the next start will be, and why if it is not warm.  The text has that only
- * if if_warm, which is what it says of a warm one, is not NULL.
- */
-void
-PrintVerdict(const PCacheVerdict *verdict, const char *if_warm)
-{
-	const Outcome *outcome = OutcomeOf(verdict);
-	bool		is_warm = verdict->refusal == PCACHE_WARM;
-	const char *hint = verdict->why.hint[0] != '\0' ? verdict->why.hint : NULL;
-
-	PrintField(NULL, "next_start", AsString(outcome->name));
-	PrintField(NULL, "reason",
-			   AsString(is_warm ? NULL : SnakeCase(PCacheRefusalName(verdict->refusal))));
-	PrintField(NULL, "detail", AsString(is_warm ? NULL : verdict->why.message));
-	PrintField(NULL, "hint", AsString(hint));
-	if (if_warm != NULL)
-		Text("next start: %s%s %s\n", outcome->title, is_warm ? "," : ":",
-			 is_warm ? if_warm : verdict->why.message);
-	if (hint != NULL)
-		Text(_("hint: %s\n"), hint);
-}
-
-/* What a verb exits with that tells of the next start. */
-int
-ExitStatus(const PCacheVerdict *verdict)
-{
-	return OutcomeOf(verdict)->exit_status;
-}
-
 /*
  * Report progress, in bytes, at most once a second.  Modelled on
  * pg_checksums.
