@@ -31,9 +31,6 @@
 #define SIZE_UNITS_HINT \
 	"Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\"."
 
-/* As many links as the kernel follows. */
-#define MAX_SYMLINKS	40
-
 /* Read pg_control, and refuse a cluster that is not one of ours. */
 ControlFileData *
 ReadControlFile(const PCacheOptions *options)
@@ -202,68 +199,15 @@ FileExists(const char *directory, const char *name)
 	return false;
 }
 
-static void
-CheckedJoin(char *result, const char *directory, const char *name)
-{
-	/* only the root directory ends in a slash */
-	const char *slash = directory[strlen(directory) - 1] == '/' ? "" : "/";
-
-	if (snprintf(result, MAXPGPATH, "%s%s%s", directory, slash, name) >= MAXPGPATH)
-		pg_fatal("file name \"%s/%s\" is too long", directory, name);
-}
-
-static void
-ResolvePathStep(const char *path, char *resolved, int depth)
-{
-	char		real[PATH_MAX];
-	char		parent[MAXPGPATH];
-	char		target[MAXPGPATH];
-	ssize_t		len;
-
-	if (realpath(path, real) != NULL)
-	{
-		if (strlcpy(resolved, real, MAXPGPATH) >= MAXPGPATH)
-			pg_fatal("file name \"%s\" is too long", real);
-		return;
-	}
-	if (errno != ENOENT || depth >= MAX_SYMLINKS)
-		pg_fatal("could not access directory \"%s\": %m", path);
-
-	if (strlcpy(parent, path, sizeof(parent)) >= sizeof(parent))
-		pg_fatal("file name \"%s\" is too long", path);
-	get_parent_directory(parent);
-
-	len = readlink(path, target, sizeof(target) - 1);
-	if (len >= 0)
-	{
-		/* a link to something that does not exist */
-		char		absolute[MAXPGPATH];
-
-		target[len] = '\0';
-		if (is_absolute_path(target))
-			strlcpy(absolute, target, sizeof(absolute));
-		else
-			CheckedJoin(absolute, parent, target);
-		canonicalize_path(absolute);
-		ResolvePathStep(absolute, resolved, depth + 1);
-	}
-	else
-	{
-		char		real_parent[MAXPGPATH];
-
-		ResolvePathStep(parent, real_parent, depth);
-		CheckedJoin(resolved, real_parent, last_dir_separator(path) + 1);
-	}
-}
-
-/*
- * Like realpath(3), of a path that need not exist.  The path must be
- * absolute and canonical; resolved has MAXPGPATH bytes.
- */
+/* What --directory names, as an absolute path; directory has MAXPGPATH bytes. */
 void
-ResolvePath(const char *path, char *resolved)
+TakeDirectory(const char *given, char *directory)
 {
-	ResolvePathStep(path, resolved, 0);
+	if (strlcpy(directory, given, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
+		pg_fatal("directory name \"%s\" is too long", given);
+	canonicalize_path(directory);
+	if (!is_absolute_path(directory))
+		pg_fatal("persistent cache directory location must be an absolute path");
 }
 
 /*

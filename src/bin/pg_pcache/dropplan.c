@@ -42,11 +42,7 @@ ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 		pg_log_error_hint("Give the directory of the pool with %s.", "--directory");
 		exit(EXIT_ERROR);
 	}
-	if (strlcpy(plan->directory, directory, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
-		pg_fatal("directory name \"%s\" is too long", directory);
-	canonicalize_path(plan->directory);
-	if (!is_absolute_path(plan->directory))
-		pg_fatal("persistent cache directory location must be an absolute path");
+	TakeDirectory(directory, plan->directory);
 	free(configured);
 
 	switch (PCacheDirOpen(plan->directory, &plan->dir, &err))

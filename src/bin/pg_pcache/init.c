@@ -84,34 +84,16 @@ ChooseCapacity(const PCacheOptions *options)
 }
 
 /*
- * Decide where the pool will be, and find out how much of its directory is
- * there already.
+ * Find out how much of a directory is there already, and its path without links, which
+ * has MAXPGPATH bytes.
  */
 static void
-ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
+ResolveDirectory(const char *directory, PCacheDir *existing, char *resolved)
 {
-	char		directory[MAXPGPATH];
-	char	   *configured = ReadSetting(options, PCacheSetting("directory"));
+	char		path[MAXPGPATH];
 	PCacheError err;
 
-	if (options->directory != NULL)
-	{
-		if (strlcpy(directory, options->directory, MAXPGPATH) >= MAXPGPATH)
-			pg_fatal("directory name \"%s\" is too long", options->directory);
-		canonicalize_path(directory);
-		if (!is_absolute_path(directory))
-			pg_fatal("persistent cache directory location must be an absolute path");
-	}
-	else
-	{
-		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
-		RequireReadableConfiguration();
-		canonicalize_path(directory);
-		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
-			FailWith(&err);
-	}
-
-	switch (PCacheDirOpenExisting(directory, &plan->existing, &err))
+	switch (PCacheDirOpenExisting(directory, existing, &err))
 	{
 		case PCACHE_DIR_OK:
 			break;
@@ -120,10 +102,47 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		case PCACHE_DIR_UNTRUSTED:
 			FailWith(&err);
 	}
-	snprintf(directory, sizeof(directory), "%s/%s",
-			 plan->existing.path, plan->existing.missing);
-	canonicalize_path(directory);
-	strlcpy(plan->directory, directory, sizeof(plan->directory));
+	snprintf(path, sizeof(path), "%s/%s", existing->path, existing->missing);
+	canonicalize_path(path);
+	strlcpy(resolved, path, MAXPGPATH);
+}
+
+/* The server would not use a pool in another directory than its own. */
+static void
+RefuseOtherDirectory(const char *configured, const char *directory)
+{
+	char		resolved[MAXPGPATH];
+	PCacheDir	existing;
+
+	ResolveDirectory(configured, &existing, resolved);
+	PCacheDirClose(&existing);
+	if (strcmp(directory, resolved) == 0)
+		return;
+	pg_log_error("\"%s\" is \"%s\", so the server would not use a pool in \"%s\"",
+				 PCacheSetting("directory"), configured, directory);
+	pg_log_error_hint("Leave out %s, or change the setting.", "--directory");
+	exit(EXIT_ERROR);
+}
+
+/* Decide where the pool will be. */
+static void
+ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
+{
+	char		directory[MAXPGPATH];
+	char	   *configured = ReadSetting(options, PCacheSetting("directory"));
+	PCacheError err;
+
+	if (options->directory != NULL)
+		TakeDirectory(options->directory, directory);
+	else
+	{
+		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
+		RequireReadableConfiguration();
+		canonicalize_path(directory);
+		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
+			FailWith(&err);
+	}
+	ResolveDirectory(directory, &plan->existing, plan->directory);
 	if (strlen(plan->directory) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", plan->directory);
 	if (strchr(plan->directory, '\n') != NULL ||
@@ -131,19 +150,8 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		pg_fatal("directory name \"%s\" contains a newline or carriage return character",
 				 plan->directory);
 
-	if (configured != NULL)
-	{
-		char		resolved[MAXPGPATH];
-
-		ResolvePath(configured, resolved);
-		if (strcmp(plan->directory, resolved) != 0)
-		{
-			pg_log_error("\"%s\" is \"%s\", so the server would not use a pool in \"%s\"",
-						 PCacheSetting("directory"), configured, plan->directory);
-			pg_log_error_hint("Leave out %s, or change the setting.", "--directory");
-			exit(EXIT_ERROR);
-		}
-	}
+	if (options->directory != NULL && configured != NULL)
+		RefuseOtherDirectory(configured, plan->directory);
 	free(configured);
 	if (PCacheIsInside(plan->directory, options->pgdata))
 	{

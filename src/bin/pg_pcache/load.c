@@ -180,7 +180,7 @@ CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
 			FailWith(&err);
 		}
 		l->creating = true;
-		ResolvePath(plan->directory, c->directory);
+		strlcpy(c->directory, c->pool.directory, sizeof(c->directory));
 	}
 	else
 	{

@@ -46,25 +46,20 @@ ReadLiveSuperblocks(const PCachePool *pool, PCacheSuperblocks *superblocks)
 static void
 FindPoolDirectory(Cluster *c)
 {
-	const char *given = c->options->directory;
+	PCacheError err;
 
-	if (given == NULL)
-		strlcpy(c->directory, c->conf.directory != NULL ? c->conf.directory : "", MAXPGPATH);
-	else if (strlcpy(c->directory, given, MAXPGPATH) >= MAXPGPATH - PCACHE_PATH_RESERVE)
-		pg_fatal("directory name \"%s\" is too long", given);
-	canonicalize_path(c->directory);
-	/* verify and check tell how the server starts without one */
-	if (given == NULL)
+	if (c->options->directory != NULL)
 	{
-		PCacheError err;
-
-		RequireReadableConfiguration();
-		if ((c->options->verb & VERBS_THAT_FORETELL) == 0 &&
-			!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &err))
-			FailWith(&err);
+		TakeDirectory(c->options->directory, c->directory);
+		return;
 	}
-	else if (!is_absolute_path(c->directory))
-		pg_fatal("persistent cache directory location must be an absolute path");
+	strlcpy(c->directory, c->conf.directory != NULL ? c->conf.directory : "", MAXPGPATH);
+	canonicalize_path(c->directory);
+	RequireReadableConfiguration();
+	/* verify and check tell how the server starts without one */
+	if ((c->options->verb & VERBS_THAT_FORETELL) == 0 &&
+		!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &err))
+		FailWith(&err);
 }
 
 /* errno says why. */

@@ -238,7 +238,7 @@ extern void RefuseRunningServer(const char *pgdata);
 extern void CheckClusterUnchanged(const PCacheOptions *options,
 								  const ControlFileData *before);
 extern bool FileExists(const char *directory, const char *name);
-extern void ResolvePath(const char *path, char *resolved);
+extern void TakeDirectory(const char *given, char *directory);
 extern uint64 ParseSize(const char *size, const char *option);
 
 /* postgres.c */

@@ -352,10 +352,7 @@ PrintResult(const SaveResult *result)
 static void
 RefusePgdata(const PCacheOptions *options, const Image *image)
 {
-	char		pgdata[MAXPGPATH];
-
-	ResolvePath(options->pgdata, pgdata);
-	if (!PCacheIsInside(image->dir.path, pgdata))
+	if (!PCacheIsInside(image->dir.path, options->pgdata))
 		return;
 	pg_log_error("image \"%s\" would be inside the data directory", image->path);
 	pg_log_error_hint("Base backups would copy it.  Choose another place with option %s.", "--to");

@@ -201,11 +201,7 @@ FindDirectory(const PCacheOptions *options, const StatusResult *result,
 			  char *directory)
 {
 	if (options->directory != NULL)
-	{
-		if (strlcpy(directory, options->directory, MAXPGPATH) >= MAXPGPATH - 64)
-			pg_fatal("directory name \"%s\" is too long", options->directory);
-		canonicalize_path(directory);
-	}
+		TakeDirectory(options->directory, directory);
 	else
 	{
 		char	   *configured;
