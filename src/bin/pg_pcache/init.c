@@ -51,6 +51,7 @@ typedef struct InitPlan
 	bool		in_place;		/* no room for both */
 	uint64		capacity;
 	ControlFileData *control;
+	Configuration conf;
 } InitPlan;
 
 /* From now on a signal removes the file that is not complete. */
@@ -62,18 +63,15 @@ WatchPool(int dir_fd)
 }
 
 static uint64
-ChooseCapacity(const PCacheOptions *options)
+ChooseCapacity(const PCacheOptions *options, const Configuration *conf)
 {
-	int64		size;
-	int64		nbuffers;
 	int64		blocks;
 
 	if (options->size != NULL)
 		return ParseSize(options->size, "--size");
 
 	/* as the server does */
-	ReadSizes(options, &size, &nbuffers);
-	blocks = Max(size, nbuffers);
+	blocks = Max((int64) conf->pool_size, conf->nbuffers);
 	if (blocks <= 0)
 	{
 		pg_log_error("could not determine the size of the pool");
@@ -129,7 +127,7 @@ static void
 ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 {
 	char		directory[MAXPGPATH];
-	char	   *configured = ReadSetting(options, PCacheSetting("directory"));
+	const char *configured = plan->conf.directory;
 	PCacheError err;
 
 	if (options->directory != NULL)
@@ -152,7 +150,6 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 
 	if (options->directory != NULL && configured != NULL)
 		RefuseOtherDirectory(configured, plan->directory);
-	free(configured);
 	if (PCacheIsInside(plan->directory, options->pgdata))
 	{
 		pg_log_error("directory \"%s\" is inside the data directory",
@@ -344,15 +341,12 @@ CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
 
 /* What shared_preload_libraries has to be, or NULL if it is. */
 static char *
-PreloadLibraries(const PCacheOptions *options)
+PreloadLibraries(const Configuration *conf)
 {
-	Configuration conf;
-
-	ReadConfiguration(options, &conf);
-	if (conf.preloaded)
+	if (conf->preloaded)
 		return NULL;
-	return conf.libraries == NULL || conf.libraries[0] == '\0' ? pg_strdup("pg_pcache") :
-		psprintf("%s, pg_pcache", conf.libraries);
+	return conf->libraries == NULL || conf->libraries[0] == '\0' ? pg_strdup("pg_pcache") :
+		psprintf("%s, pg_pcache", conf->libraries);
 }
 
 static void
@@ -401,10 +395,11 @@ DoInit(const PCacheOptions *options)
 
 	plan.control = ReadControlFile(options);
 	RefuseRunningServer(options->pgdata);
+	ReadConfiguration(options, &plan.conf);
 	ChooseDirectory(options, &plan);
 	CheckOldPool(options, &plan);
 	CheckDirectory(&plan);
-	plan.capacity = ChooseCapacity(options);
+	plan.capacity = ChooseCapacity(options, &plan.conf);
 	CheckSpace(&plan, &result);
 
 	result.dry_run = options->dry_run;
@@ -428,7 +423,7 @@ DoInit(const PCacheOptions *options)
 	}
 
 	BeginOutput(options);
-	PrintResult(&result, PreloadLibraries(options));
+	PrintResult(&result, PreloadLibraries(&plan.conf));
 	EndOutput();
 	return 0;
 }
