@@ -17,7 +17,7 @@
 
 #include <fcntl.h>
 
-#include "access/xlog.h"
+#include "access/xlogmethod.h"
 #include "storage/fd.h"
 
 /*
@@ -28,13 +28,14 @@
 #define USE_WAL_OPEN_DIRECT 1
 #endif
 
-/* If not, detail (XLOG_METHOD_DETAIL_LEN bytes) says why. */
-extern bool XLogDirectWorks(char *detail);
-
+/* For the table in xlogmethod.c, which says what they are for. */
+extern bool XLogDirectWorks(void);
 extern void XLogDirectSegmentOpened(int flags);
-extern void XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
-								 char *buffers, int nbuffers, int first,
-								 int npages, bool partial, uint32 startoffset);
+extern bool XLogDirectWritePages(XLogMethodControl *ctl,
+								 int fd, XLogSegNo segno, TimeLineID tli,
+								 char *buffers, int nbuffers,
+								 int first, int npages, uint32 startoffset,
+								 XLogRecPtr written, XLogRecPtr end);
 
 /*
  * A WAL buffer is needed, and the page in it, which ends at page_end, must be

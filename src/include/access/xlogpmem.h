@@ -15,42 +15,29 @@
 #ifndef XLOGPMEM_H
 #define XLOGPMEM_H
 
-#include "access/xlogdefs.h"
-
-extern PGDLLIMPORT bool XLogPmemUndrained;
-
-/* If not, detail (XLOG_METHOD_DETAIL_LEN bytes) says why. */
-extern bool XLogPmemWorks(char *detail);
+#include "access/xlogmethod.h"
 
 /*
- * Copy WAL into a segment; what is copied is durable after XLogPmemDrain().
- * fd is the open segment.  False: nothing was done, the segment cannot be
- * mapped, write() it.  Call with WALWriteLock held, or in the walreceiver.
- *
- * XLogPmemWritePages() is for whole WAL buffers: pages starts at startoffset
- * in the segment; of these, WAL up to "written" was written before, and WAL
- * up to "end" is to be written.
+ * For the table in xlogmethod.c, which says what they are for.  What is written
+ * is durable after XLogPmemDrain().  If a segment cannot be mapped, nothing is
+ * written, and the result is false.
  */
-extern bool XLogPmemCopy(int fd, XLogSegNo segno, TimeLineID tli,
-						 const char *bytes, uint32 offset, Size len);
-extern bool XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
-							   const char *pages, uint32 startoffset,
+extern bool XLogPmemWorks(void);
+extern void XLogPmemSegmentOpened(int flags);
+extern bool XLogPmemWritePages(XLogMethodControl *ctl,
+							   int fd, XLogSegNo segno, TimeLineID tli,
+							   char *buffers, int nbuffers,
+							   int first, int npages, uint32 startoffset,
 							   XLogRecPtr written, XLogRecPtr end);
-extern bool XLogPmemIsDrained(void);
-extern void XLogPmemDrainSlow(void);
+extern bool XLogPmemWrite(XLogMethodControl *ctl,
+						  int fd, XLogSegNo segno, TimeLineID tli,
+						  const char *bytes, Size len, uint32 offset);
+extern void XLogPmemDrain(void);
 
-extern void XLogPmemSegmentOpened(void);
+/* Mappings, which no other method has. */
 extern void XLogPmemSegmentsRemoved(void);
 extern void XLogPmemReleaseMappings(void);
 extern bool ProcessBarrierXLogPmem(void);
 extern bool XLogPmemPrepareNextSegment(void);
-
-/* Wait until what this process copied is durable. */
-static inline void
-XLogPmemDrain(void)
-{
-	if (unlikely(XLogPmemUndrained))
-		XLogPmemDrainSlow();
-}
 
 #endif							/* XLOGPMEM_H */

@@ -4,7 +4,7 @@
  *	  A shim to preload: a kernel that is difficult about direct I/O.
  *
  *	 WAL_DIRECT_LOG		file that gets a line for each file that is opened, and
- *						each write, with O_DIRECT or below pg_wal:
+ *						each write, with O_DIRECT, below pg_wal, or for a trial:
  *						"open PATH FLAGS" (1: direct, 2: synced)
  *						"write PATH OFFSET LENGTH PIECES FLAGS RESULT"
  *	 WAL_DIRECT_FAULT	file whose first word says what happens to direct I/O;
@@ -14,7 +14,7 @@
  *		align			the kernel wants 64 kB
  *		silent			it goes through the page cache, and the kernel says so
  *		full			nothing can be written (ENOSPC)
- *		full_trial		the trial file cannot be written (ENOSPC)
+ *		full_trial		trial files cannot be written (ENOSPC), also those of pmem
  *		short			writes are too short, by any multiple of 512 bytes, or
  *						are interrupted
  *		futile			no write gets further than 512 bytes
@@ -184,18 +184,20 @@ pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset)
 	path_len = readlink(link, path, sizeof(path) - 1);
 	path[path_len > 0 ? path_len : 0] = '\0';
 	if (iovcnt > MAX_PIECES ||
-		(!(flags & O_DIRECT) && strstr(path, "/pg_wal/") == NULL))
+		(!(flags & O_DIRECT) && strstr(path, "/pg_wal/") == NULL &&
+		 strstr(path, "/xlogtemp.") == NULL))
 		return real(fd, iov, iovcnt, offset);
 	for (int i = 0; i < iovcnt; i++)
 		len += iov[i].iov_len;
 
 	limit = len;
-	if (!(flags & O_DIRECT))
+	if (strstr(path, "/xlogtemp.") != NULL && fault_is("full_trial"))
+		fail = ENOSPC;
+	else if (!(flags & O_DIRECT))
 		;
 	else if (fault_is("no_write"))
 		fail = EINVAL;
-	else if (fault_is("full") ||
-			 (strstr(path, "xlogtemp.direct") != NULL && fault_is("full_trial")))
+	else if (fault_is("full"))
 		fail = ENOSPC;
 	else if (fault_is("futile"))
 		limit = 512;

@@ -28,6 +28,7 @@ removed_segments();
 without_fsync();
 not_mappable();
 bus_error();
+full_disk();
 test_fsync();
 drains();
 done_testing();
@@ -358,6 +359,30 @@ sub bus_error
 	cmp_ok($at // 0, '>=', $offset - 8192, '... and the place');
 	$node->{_pid} = undef;
 	unlink $node->data_dir . '/postmaster.pid';
+	return;
+}
+
+# A full file system says nothing of what it can do, so a server that used it
+# before starts; one that did not keeps its method.
+sub full_disk
+{
+	my $shim = `pg_config --pkglibdir` =~ s/\n//r . '/wal_direct.so';
+	my $fault = pool_root() . '/fault';
+	my $node = new_wal_node('full');
+	my $offset;
+
+	append_to_file($fault, 'full_trial');
+	local $ENV{WAL_DIRECT_FAULT} = $fault;
+	local $ENV{LD_PRELOAD} = $shim;
+	ok($node->start(fail_ok => 1), 'a full file system is no reason not to start');
+	$node->safe_psql('postgres', 'CREATE TABLE t AS SELECT 1');
+	switch_method($node, 'fdatasync');
+	$offset = log_offset($node);
+	$node->adjust_conf('postgresql.conf', 'wal_sync_method', 'pmem');
+	$node->reload;
+	$node->wait_for_log(qr/$message.*No space left on device/s, $offset);
+	is($node->safe_psql('postgres', 'SHOW wal_sync_method'), 'fdatasync', '... but one not to begin with it');
+	$node->stop;
 	return;
 }
 

@@ -19,12 +19,11 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
-#include "access/xlogmethod.h"
+#include "access/xlogdirect.h"
 #include "common/file_utils.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_iovec.h"
-#include "storage/pg_shmem.h"
 #include "utils/wait_event.h"
 
 /* So many writes in a row may be too short to get us on by a page. */
@@ -32,31 +31,6 @@
 
 /* Is the segment that XLogWrite() has open written with O_DSYNC? */
 static bool open_segment_is_synced = false;
-
-/*
- * Why can't files in pg_wal be opened for direct I/O?  For messages; errno
- * tells what the attempt said.
- */
-static void
-ExplainRefusal(char *detail)
-{
-	char		mount[MAXPGPATH];
-	char		type[NAMEDATALEN];
-	char		options[MAXPGPATH];
-
-	if (errno != EINVAL)
-		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
-				 _("Could not write to a file in \"%s\" with direct I/O: %m."),
-				 XLOGDIR);
-	else if (XLogMethodFindMount(XLOGDIR, mount, type, options))
-		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
-				 _("The file system mounted at \"%s\" (type %s, options \"%s\") does not allow direct I/O in units of %d bytes."),
-				 mount, type, options, XLOG_BLCKSZ);
-	else
-		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
-				 _("Its file system does not allow direct I/O in units of %d bytes."),
-				 XLOG_BLCKSZ);
-}
 
 /*
  * Does the kernel want another alignment than WAL buffers and segments have?
@@ -84,27 +58,15 @@ AlignmentServes(int fd)
 
 /*
  * Can files in pg_wal be written with direct I/O?
- *
- * Whoever has found it possible says so in shared memory, so that of the
- * processes that learn of a new configuration only the postmaster, which is
- * the first one, tries it.
  */
 bool
-XLogDirectWorks(char *detail)
+XLogDirectWorks(void)
 {
-	static bool found_possible = false; /* children inherit it */
 	char		path[MAXPGPATH];
 	PGAlignedXLogBlock page;
 	int			fd;
-	bool		possible = false;
+	bool		works = false;
 	int			save_errno;
-
-	/* the system logger is not attached to shared memory */
-	if (UsedShmemSegAddr != NULL && XLogMethodCtl != NULL &&
-		XLogMethodCtl->direct_possible)
-		found_possible = true;
-	if (found_possible)
-		return true;
 
 	/* after a crash it is removed like an unfinished segment */
 	snprintf(path, sizeof(path), XLOGDIR "/xlogtemp.direct.%d", (int) getpid());
@@ -116,7 +78,7 @@ XLogDirectWorks(char *detail)
 	{
 		/* if write doesn't set errno, assume no disk space */
 		errno = ENOSPC;
-		possible = pg_pwrite(fd, page.data, XLOG_BLCKSZ, 0) == XLOG_BLCKSZ;
+		works = pg_pwrite(fd, page.data, XLOG_BLCKSZ, 0) == XLOG_BLCKSZ;
 	}
 	save_errno = errno;
 	if (fd >= 0)
@@ -124,21 +86,8 @@ XLogDirectWorks(char *detail)
 	/* some file systems create the file even if they refuse to open it */
 	unlink(path);
 
-	if (possible)
-	{
-		found_possible = true;
-		if (UsedShmemSegAddr != NULL && XLogMethodCtl != NULL)
-			XLogMethodCtl->direct_possible = true;
-		return true;
-	}
-
-	/* A full disk must not keep a server down that has used it before. */
-	if ((save_errno == ENOSPC || save_errno == EDQUOT) &&
-		wal_sync_method == WAL_SYNC_METHOD_OPEN_DIRECT)
-		return true;
-	errno = save_errno;
-	ExplainRefusal(detail);
-	return false;
+	errno = save_errno == EINVAL ? 0 : save_errno;
+	return works;
 }
 
 /*
@@ -153,21 +102,20 @@ XLogDirectSegmentOpened(int flags)
 }
 
 /*
- * Write WAL buffers "first" to "first + npages - 1" to an open segment; behind
- * the last of the nbuffers buffers comes the first one again.  startoffset is
- * the place in the segment of the first of these pages.  All of them are
- * written by one system call, unless the kernel writes less than it is told.
+ * Write WAL buffers, see XLogMethodWritePages().  All of them are written by one
+ * system call, unless the kernel writes less than it is told.
  *
  * If the last page is partial, a copy of it is written, because others may
  * insert into it meanwhile.  Whoever computes a checksum of what it writes, be
  * it the file system or the device, must not see it change.
  *
- * Call with WALWriteLock held, in a critical section.  Errors are PANIC.
+ * Errors are PANIC.
  */
-void
-XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
+bool
+XLogDirectWritePages(XLogMethodControl *ctl,
+					 int fd, XLogSegNo segno, TimeLineID tli,
 					 char *buffers, int nbuffers, int first, int npages,
-					 bool partial, uint32 startoffset)
+					 uint32 startoffset, XLogRecPtr written_before, XLogRecPtr end)
 {
 	Size		len = npages * (Size) XLOG_BLCKSZ;
 	Size		until_wrap = Min(npages, nbuffers - first) * (Size) XLOG_BLCKSZ;
@@ -177,13 +125,14 @@ XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 	PGAlignedXLogBlock copy;
 	Size		done = 0;
 	int			futile = 0;
+	bool		partial = end % XLOG_BLCKSZ != 0;
 
 	Assert(npages > 0 && npages <= nbuffers);
 	Assert((uintptr_t) buffers % XLOG_BLCKSZ == 0);
 	Assert(startoffset % XLOG_BLCKSZ == 0);
 
 	if (!open_segment_is_synced)
-		XLogMethodCtl->unsynced = true;
+		ctl->unsynced = true;
 
 	pieces[npieces].iov_base = from;
 	pieces[npieces++].iov_len = until_wrap;
@@ -248,4 +197,5 @@ XLogDirectWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 					 errhint("If the file system no longer allows direct I/O, choose another \"wal_sync_method\".") : 0));
 		}
 	}
+	return true;
 }

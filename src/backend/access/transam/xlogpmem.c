@@ -21,8 +21,7 @@
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#include "access/xlogdrain.h"
-#include "access/xlogmethod.h"
+#include "access/xlogpmem.h"
 #include "common/file_utils.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -45,7 +44,7 @@ typedef struct SegmentMapping
 } SegmentMapping;
 
 /* Has this process copied WAL without draining it yet? */
-bool		XLogPmemUndrained = false;
+static bool undrained = false;
 
 static SegmentMapping mappings[MAX_MAPPINGS];
 static int	num_mappings = 0;
@@ -63,9 +62,6 @@ static bool current_known = false;
 static XLogSegNo current_segno;
 static TimeLineID current_tli;
 
-/* pg_wal was found to be on persistent memory; children inherit that. */
-static bool directory_checked = false;
-
 /* What SIGBUS did before we cared: somebody else may have a handler, too. */
 static struct sigaction previous_sigbus;
 
@@ -76,54 +72,32 @@ static const PCacheMapping pmem = {.kind = PCACHE_PERSIST_PMEM};
  * tells.
  */
 bool
-XLogPmemWorks(char *detail)
+XLogPmemWorks(void)
 {
 	char		path[MAXPGPATH];
-	char		mount[MAXPGPATH];
-	char		type[NAMEDATALEN];
-	char		options[MAXPGPATH];
 	PCacheMapping map = {0};
 	int			fd;
-	int			map_errno = 0;
-
-	if (directory_checked)
-		return true;
+	bool		works = false;
+	int			save_errno = 0;
 
 	/* after a crash it is removed like an unfinished segment */
 	snprintf(path, sizeof(path), XLOGDIR "/xlogtemp.pmem.%d", (int) getpid());
 	unlink(path);
-	errno = 0;
 	fd = BasicOpenFile(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | PG_BINARY);
 	if (fd < 0)
-		map_errno = errno;
+		return false;
+	if (pg_pwrite_zeros(fd, XLOG_BLCKSZ, 0) != XLOG_BLCKSZ ||
+		!PCacheMap(path, false, &map))
+		save_errno = errno;
 	else
 	{
-		if (pg_pwrite_zeros(fd, XLOG_BLCKSZ, 0) != XLOG_BLCKSZ ||
-			!PCacheMap(path, false, &map))
-			map_errno = errno;
-		else
-		{
-			directory_checked = (map.kind == PCACHE_PERSIST_PMEM);
-			PCacheUnmap(&map);
-		}
-		close(fd);
-		unlink(path);
+		works = map.kind == PCACHE_PERSIST_PMEM;
+		PCacheUnmap(&map);
 	}
-	if (directory_checked)
-		return true;
-
-	errno = map_errno;
-	if (errno != 0)
-		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
-				 _("Could not create and map a file in \"%s\": %m."), XLOGDIR);
-	else if (XLogMethodFindMount(XLOGDIR, mount, type, options))
-		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
-				 _("The file system mounted at \"%s\" (type %s, options \"%s\") does not allow mappings with MAP_SYNC."),
-				 mount, type, options);
-	else
-		snprintf(detail, XLOG_METHOD_DETAIL_LEN,
-				 _("Its file system does not allow mappings with MAP_SYNC."));
-	return false;
+	close(fd);
+	unlink(path);
+	errno = save_errno;
+	return works;
 }
 
 /*
@@ -306,14 +280,15 @@ UseSegment(int fd, XLogSegNo segno, TimeLineID tli)
 
 /* Copy into the current segment; for whole cache lines if they are "lines". */
 static inline void
-CopyToCurrent(uint32 offset, const char *bytes, Size len, bool lines)
+CopyToCurrent(XLogMethodControl *ctl, uint32 offset, const char *bytes, Size len,
+			  bool lines)
 {
 	char	   *dest = current->map.base + offset;
 
 	Assert(offset + len <= current->map.length);
 	if (enableFsync)
 	{
-		XLogPmemUndrained = true;
+		undrained = true;
 		if (lines)
 			PCacheStreamNodrain(&pmem, dest, bytes, len);
 		else
@@ -322,26 +297,27 @@ CopyToCurrent(uint32 offset, const char *bytes, Size len, bool lines)
 	else
 	{
 		/* fsync may be switched on later */
-		XLogMethodCtl->unsynced = true;
+		ctl->unsynced = true;
 		memcpy(dest, bytes, len);
 	}
 }
 
 bool
-XLogPmemCopy(int fd, XLogSegNo segno, TimeLineID tli,
-			 const char *bytes, uint32 offset, Size len)
+XLogPmemWrite(XLogMethodControl *ctl, int fd, XLogSegNo segno, TimeLineID tli,
+			  const char *bytes, Size len, uint32 offset)
 {
 	if (!UseSegment(fd, segno, tli))
 		return false;
-	CopyToCurrent(offset, bytes, len, false);
+	CopyToCurrent(ctl, offset, bytes, len, false);
 	return true;
 }
 
 bool
-XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
-				   const char *pages, uint32 startoffset,
-				   XLogRecPtr written, XLogRecPtr end)
+XLogPmemWritePages(XLogMethodControl *ctl, int fd, XLogSegNo segno, TimeLineID tli,
+				   char *buffers, int nbuffers, int first, int npages,
+				   uint32 startoffset, XLogRecPtr written, XLogRecPtr end)
 {
+	const char *pages = buffers + first * (Size) XLOG_BLCKSZ;
 	XLogRecPtr	pages_start;
 	XLogRecPtr	start;
 	XLogRecPtr	last_page = end - end % XLOG_BLCKSZ;
@@ -363,11 +339,11 @@ XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 	 * not be fetched from the media.
 	 */
 	start = Max(pages_start, written);
-	start -= start % (start - start % XLOG_BLCKSZ == XLogMethodCtl->pmem_whole_page ?
+	start -= start % (start - start % XLOG_BLCKSZ == ctl->pmem_whole_page ?
 					  PCACHE_CACHE_LINE : XLOG_BLCKSZ);
-	if (end != last_page && last_page != XLogMethodCtl->pmem_whole_page)
+	if (end != last_page && last_page != ctl->pmem_whole_page)
 	{
-		XLogMethodCtl->pmem_whole_page = last_page;
+		ctl->pmem_whole_page = last_page;
 		end = last_page + XLOG_BLCKSZ;
 	}
 	else
@@ -376,7 +352,7 @@ XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 
 	io_start = pgstat_prepare_io_time(track_wal_io_timing);
 	pgstat_report_wait_start(WAIT_EVENT_WAL_WRITE);
-	CopyToCurrent(startoffset + (start - pages_start),
+	CopyToCurrent(ctl, startoffset + (start - pages_start),
 				  pages + (start - pages_start), len, true);
 	pgstat_report_wait_end();
 
@@ -386,28 +362,21 @@ XLogPmemWritePages(int fd, XLogSegNo segno, TimeLineID tli,
 }
 
 void
-XLogPmemDrainSlow(void)
+XLogPmemDrain(void)
 {
+	if (likely(!undrained))
+		return;
 	pgstat_report_wait_start(WAIT_EVENT_WAL_SYNC);
-	if (WalDrainHook != NULL)
-		WalDrainHook();
 	(void) PCacheDrain(&pmem);	/* cannot fail */
 	pgstat_report_wait_end();
-	XLogPmemUndrained = false;
-}
-
-/* Does WAL become durable by a drain now?  See xlogdrain.h. */
-bool
-XLogPmemIsDrained(void)
-{
-	return wal_sync_method == WAL_SYNC_METHOD_PMEM && enableFsync;
+	undrained = false;
 }
 
 /*
  * A segment was opened for writing: find out anew what file it is.
  */
 void
-XLogPmemSegmentOpened(void)
+XLogPmemSegmentOpened(int flags)
 {
 	ForgetCurrent();
 }
