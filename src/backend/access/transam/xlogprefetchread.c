@@ -210,6 +210,27 @@ NextRead(XLogRecPtr replayed)
 	return read;
 }
 
+/*
+ * The buffer that has a block, or InvalidBuffer.  It is not pinned, so the answer
+ * may be outdated when the caller gets it.
+ */
+static Buffer
+FindBlock(const RelFileLocator *rlocator, ForkNumber forknum, BlockNumber blkno)
+{
+	BufferTag	tag;
+	uint32		hashcode;
+	LWLock	   *partition_lock;
+	int			buf_id;
+
+	InitBufferTag(&tag, rlocator, forknum, blkno);
+	hashcode = BufTableHashCode(&tag);
+	partition_lock = BufMappingPartitionLock(hashcode);
+	LWLockAcquire(partition_lock, LW_SHARED);
+	buf_id = BufTableLookup(&tag, hashcode);
+	LWLockRelease(partition_lock);
+	return buf_id + 1;
+}
+
 PrefetchBufferResult
 XLogPrefetchReadBlock(SMgrRelation reln, DecodedBkpBlock *block,
 					  XLogRecPtr lsn, XLogRecPtr replayed)
@@ -221,8 +242,8 @@ XLogPrefetchReadBlock(SMgrRelation reln, DecodedBkpBlock *block,
 		XLogRecPtrIsInvalid(noted_from) || noted_from > replayed)
 		return PrefetchSharedBuffer(reln, block->forknum, block->blkno);
 
-	result.recent_buffer = BufTableFindBlock(&reln->smgr_rlocator.locator,
-											 block->forknum, block->blkno) + 1;
+	result.recent_buffer = FindBlock(&reln->smgr_rlocator.locator,
+									 block->forknum, block->blkno);
 	if (BufferIsValid(result.recent_buffer))
 		return result;
 
