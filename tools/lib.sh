@@ -84,6 +84,9 @@ apt_get() {
 	apt-get -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false \
 		-o Acquire::AllowWeakRepositories=false -o Acquire::AllowDowngradeToInsecureRepositories=false "$@"
 }
+apt_update() { apt_get update -q </dev/null || warn "apt-get update failed; trying with the lists at hand"; }
+# apt_install [OPTION]... PACKAGE...: without a question, and without what they recommend
+apt_install() { DEBIAN_FRONTEND=noninteractive apt_get install -y -q --no-install-recommends "$@" </dev/null; }
 
 # warn_expired LISTS: say which archive's Release in this directory of apt's has expired.
 # apt is silent where Acquire::Check-Valid-Until is off, and what is newer is missing then.

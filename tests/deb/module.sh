@@ -8,6 +8,7 @@
 
 pool=/srv/pcache
 db=postgres
+. "$ROOT/tests/deb/stock.sh"
 
 # Debian's unit starts a server without capabilities.  The root of the namespace has ambient
 # ones, which pg_ctlcluster would leave to the server, and pg_pcache could not look at it then.
@@ -27,10 +28,6 @@ library_on() {
 		pcache.directory = '$pool'
 	CONF
 }
-# all_rows: of the table, in one number
-all_rows() { sql "SELECT count(*) || ' ' || sum(hashtextextended(t::text, 0)) FROM t"; }
-# last_start: how the last one was, and whether it has kept pages
-last_start() { sql "SELECT last_start || ', ' || CASE WHEN kept > 2500 THEN 'the table is kept' ELSE kept || ' pages kept' END FROM pg_pcache_pool"; }
 # warm WHEN: was the last start, and nothing has been read since?
 warm() {
 	grep 'persistent cache' "$root$cluster_log" || true
@@ -40,15 +37,7 @@ warm() {
 	# A session has told its counters once it is gone.
 	is "$1: no block of the table was read from its file" "$(sql "SELECT heap_blks_read || ' ' || (heap_blks_hit > 2500) FROM pg_statio_user_tables WHERE relname = 't'")" "0 true"
 }
-# tells NAME STATUS PATTERN VERB...: pg_pcache's exit status, and what it prints
-tells() {
-	local name=$1 status=$2 pattern=$3 out rc=0
-	shift 3
-	out=$(inside_as postgres "$bin/pg_pcache" -D "$pgdata" "$@" 2>&1) || rc=$?
-	printf '%s\n' "$out" >>"$log"
-	is "$name: exit status" $rc "$status"
-	ok "$name: the answer" bash -c 'echo "$2" && grep -qE "$1" <<<"$2"' tells "$pattern" "$out"
-}
+program() { inside_as postgres "$bin/pg_pcache" -D "$pgdata" "$@"; }
 # beside_another_version: a release of Debian has one version of PostgreSQL, so that of the
 # other package is this one, with a program that tells its arguments
 beside_another_version() {
@@ -129,10 +118,7 @@ for ver in $versions; do
 	must inside pg_createcluster "$ver" main -- --data-checksums
 	printf '%s\n' 'autovacuum = off' 'shared_buffers = 128MB' >"$root$conf/test.conf"
 	must cluster start
-	sql "CREATE TABLE t AS SELECT i, repeat('x', 1000) AS filler FROM generate_series(1, 20000) i; CREATE EXTENSION pg_pcache" >>"$log"
-	sql 'VACUUM (FREEZE) t' >>"$log"
-	rows=$(all_rows)
-	ok "$package: there is a table" grep -q '^20000 ' <<<"$rows"
+	make_table "$package"
 	library_on
 	tells "$package: check, before the first restart" 2 'COLD' check
 	must cluster restart

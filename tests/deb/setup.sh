@@ -13,6 +13,7 @@ service=postgresql@$ver-main.service
 mount_point=/srv/pcache/$ver-main
 unit='/etc/systemd/system/srv-pcache-'$ver'\x2dmain.mount'
 . "$ROOT/tests/deb/systemd.sh"
+. "$ROOT/tests/deb/stock.sh"
 
 must apt install systemd dbus "postgresql-$ver"
 must apt install "/$(cd "$root/" && ls "debs/postgresql-$ver-pcache"_*.deb)"
@@ -24,20 +25,10 @@ say "systemd $(inside systemctl --version | awk 'NR == 1 {print $2}') runs, Post
 inside mkdir -p /sys/kernel/mm/transparent_hugepage
 inside sh -c 'echo "always within_size advise [never] deny force" >/sys/kernel/mm/transparent_hugepage/shmem_enabled'
 
-# tells NAME STATUS PATTERN ARGUMENT...: by root, pg_pcache's exit status and what it prints
-tells() {
-	local name=$1 status=$2 pattern=$3 rc=0
-	shift 3
-	out=$(inside "$bin/pg_pcache" "$@" 2>&1) || rc=$?
-	printf '%s\n' "$out" >>"$log"
-	is "$name: exit status" $rc "$status"
-	ok "$name: the answer" bash -c 'echo "$2" && grep -qE "$1" <<<"$2"' tells "$pattern" "$out"
-}
+program() { inside "$bin/pg_pcache" "$@"; }
 owner() { inside stat -c '%U %a' "$1" 2>/dev/null || true; }
 mounted() { inside findmnt -n -o "${2:-FSTYPE}" "$1" 2>/dev/null || true; }
 pool() { sql 'SELECT mode || $$ $$ || pool FROM pg_pcache_pool'; }
-last_start() { sql "SELECT last_start || ', ' || CASE WHEN kept > 2500 THEN 'the table is kept' ELSE kept || ' pages kept' END FROM pg_pcache_pool"; }
-rows() { sql "SELECT count(*) || ' ' || sum(hashtextextended(t::text, 0)) FROM t"; }
 # marks: what must not change when nothing is to be done
 marks() { inside sh -c 'stat -c "%n %i %Y" "$1" "$2"; head -n 1 "$3/postmaster.pid"' marks "$unit" "$conf/pcache.conf" "$pgdata"; }
 # traces INSTANCE: what a call has left
@@ -52,10 +43,7 @@ make_cluster() {
 	printf '%s\n' 'autovacuum = off' 'shared_buffers = 128MB' >"$root$conf/test.conf"
 	inside chown postgres: "$conf/test.conf"
 	must inside systemctl start "postgresql@$ver-$1.service"
-	sql "CREATE TABLE t AS SELECT i, repeat('x', 1000) AS filler FROM generate_series(1, 20000) i; CREATE EXTENSION pg_pcache" >>"$log"
-	sql 'VACUUM (FREEZE) t' >>"$log"
-	data=$(rows)
-	ok "$1: there is a table" grep -q '^20000 ' <<<"$data"
+	make_table "$1"
 }
 
 # ---------------------------------------------------------------- a cluster gets its pool
@@ -80,14 +68,14 @@ is "apply: who can change what was written" "$(owner "$unit"), $(owner "$conf/pc
 is "apply: the unit is enabled" "$(inside systemctl is-enabled "${unit##*/}")" enabled
 ok "apply: systemd finds nothing wrong with it" inside systemd-analyze verify --man=no "${unit##*/}"
 is "apply: the pool is in use" "$(pool)" "planned_restart $mount_point/pool"
-is "apply: the data is the same" "$(rows)" "$data"
+is "apply: the data is the same" "$(all_rows)" "$rows"
 before=$(marks)
 tells "apply, once more" 0 'Nothing was to be done' setup --apply --cluster "$ver/main"
 is "apply, once more: nothing has changed" "$(marks)" "$before"
 
 must inside systemctl restart "$service"
 is "restarted by systemd: warm" "$(last_start)" 'warm, the table is kept'
-is "restarted: the data is the same" "$(rows)" "$data"
+is "restarted: the data is the same" "$(all_rows)" "$rows"
 tells "as JSON" 0 '"uses_pool": true' setup "$ver/main" --apply --json
 ok "as JSON: it can be read" perl -MJSON::PP -e 'decode_json($ARGV[0])->{configuration}{write} == 0 or die' "$out"
 
@@ -123,12 +111,12 @@ before=$(stat -c %i "$root$conf/pcache.conf")
 tells "the mode stays" 0 '' setup "$ver/main" --apply --no-restart
 is "the mode stays: the file, too" "$(stat -c %i "$root$conf/pcache.conf")" "$before"
 must inside systemctl restart "$service"
-is "a boot: the data before" "$(rows)" "$data"
+is "a boot: the data before" "$(all_rows)" "$rows"
 shut
 boot || must false "systemd does not boot again"
 is "a boot: the mount comes with the server" "$(active "$service") $(mounted "$mount_point") $(owner "$mount_point")" 'active tmpfs postgres 700'
 is "a boot: the pool" "$(pool) $(sql 'SELECT last_start FROM pg_pcache_pool')" "always $mount_point/pool cold"
-is "a boot: the data is the same" "$(rows)" "$data"
+is "a boot: the data is the same" "$(all_rows)" "$rows"
 inside sh -c 'mkdir -p /sys/kernel/mm/transparent_hugepage; echo "[never] deny" >/sys/kernel/mm/transparent_hugepage/shmem_enabled'
 must inside systemctl restart "$service"
 is "a boot, and a restart: warm" "$(last_start)" 'warm, the table is kept'
@@ -140,7 +128,7 @@ service=postgresql@$ver-other.service
 # as_before NAME: nothing is left, and the server that was there runs
 as_before() {
 	is "$1: no trace of it" "$(traces other)" ''
-	is "$1: the server runs" "$(active "$service") $(sql 'SHOW shared_preload_libraries') $(rows)" "active  $data"
+	is "$1: the server runs" "$(active "$service") $(sql 'SHOW shared_preload_libraries') $(all_rows)" "active  $rows"
 }
 fails() { # NAME PATTERN
 	tells "$1" 1 "$2" setup "$ver/other" --apply
