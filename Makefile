@@ -194,7 +194,7 @@ check-image: ## the image of "make image" as a container: new clusters, secrets,
 check-clones: ## clones in places of all kinds (root): make finds a way in each, or says why there is none; FULL=--full: builds and suites in each
 	@tests/clones/run $(FULL) || [ $$? -eq 77 ]
 
-check-monitoring: all ## what is in monitoring/, with a server and the programs that read it: queries, rules, alerts, lines of the log
+check-monitoring: all ## what is in docs/monitoring/, with a server and the programs that read it: queries, rules, alerts, lines of the log
 	@$(RUN) tests/monitoring/run
 
 check-unit: all ## CMocka tests

@@ -202,7 +202,7 @@ tracked_files() {
 }
 
 # What the programs and packages are made of.
-packaged=(VERSION LICENSE CHANGELOG.md CONTRIBUTING.md README.md SECURITY.md contrib doc docs monitoring packaging patches src systemd
+packaged=(VERSION LICENSE CHANGELOG.md CONTRIBUTING.md README.md SECURITY.md contrib doc docs packaging patches src
 	tools/build-deb tools/check-updates tools/ndctl-setup)
 
 # our_version [--committed]: the number in VERSION for the commit with that tag; for

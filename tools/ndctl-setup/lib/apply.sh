@@ -678,7 +678,7 @@ keep_unit() {
 # Debian's package has the template where systemd looks for it.
 keep_template() {
 	local file
-	for file in "${HERE%/*/*}/systemd/pg-pcache@.service" /usr/lib/systemd/system/pg-pcache@.service; do
+	for file in "${HERE%/*/*}/packaging/systemd/pg-pcache@.service" /usr/lib/systemd/system/pg-pcache@.service; do
 		if [ -r "$file" ]; then
 			printf '%s\n' "$file"
 			return
