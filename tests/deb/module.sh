@@ -90,10 +90,12 @@ for ver in $versions; do
 	must apt install "$deb"
 	is "$package: the server stays" "$(version_of "postgresql-$ver")" "$stock"
 	is "$package: dpkg finds no broken package" "$(inside dpkg --audit 2>&1)" ''
-	is "$package: its files" "$(owned_by "$package" | tr '\n' ' ')" "$(printf '%s ' \
+	is "$package: its files" "$(owned_by "$package" | grep -vE "^/usr/share/doc/$package/(docs|src|packaging|[A-Z]+\.md)" | tr '\n' ' ')" "$(printf '%s ' \
 		"/usr/lib/postgresql/$ver/bin/pg_pcache" "/usr/lib/postgresql/$ver/lib/pg_pcache.so" \
-		"/usr/share/doc/$package/"{changelog.gz,copyright,operations.md,reference.html} "/usr/share/postgresql-$ver-pcache/pg_pcache" \
+		"/usr/share/doc/$package/"{changelog.gz,copyright,reference.html} "/usr/share/postgresql-$ver-pcache/pg_pcache" \
 		"/usr/share/postgresql/$ver/extension/pg_pcache"{--1.0--1.1.sql,--1.1.sql,.control} "/usr/share/postgresql/$ver/man/man1/pg_pcache.1.gz")"
+	ok "$package: the guides are there, and what they link to" inside sh -c 'cd "/usr/share/doc/$1/docs" &&
+		head -c 1 operations.md ../README.md ../CHANGELOG.md benchmarks.md monitoring/rules.yml ../src/backend/storage/buffer/pmem/README ../packaging/systemd/pg-pcache@.service >/dev/null' guides "$package"
 	is "$package: files of it that were there before" "$(owned_by "$package" | comm -12 - "$scratch/files.before")" ''
 	is "$package: files of the server that differ from its packages" "$(inside dpkg -V "postgresql-$ver" "postgresql-client-$ver" 2>&1 | grep -v ' /usr/share/\(doc\|man\|locale\)/' || true)" ''
 	for lib in libpmem1 libndctl6 libxxhash0; do

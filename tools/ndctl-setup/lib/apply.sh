@@ -718,7 +718,7 @@ keep_text() { # DATA-DIRECTORY IMAGE
 		Environment=SAVE_OPTIONS=*) line="Environment=\"SAVE_OPTIONS=--to ${2//%/%%}\"" ;;
 		TimeoutStartSec=*) line=TimeoutStartSec=$((${FIELDS[$STEP.load_seconds]:-} + 60)) ;;
 		TimeoutStopSec=*) line=TimeoutStopSec=${FIELDS[$STEP.save_seconds]:-} ;;
-		Exec*) line=${line//\/usr\/lib\/postgresql\/18\/bin\/pg_pcache/${bin//%/%%}} ;;
+		Exec*) line=${line//\/usr\/bin\/pg_pcache/${bin//%/%%}} ;;
 		WantedBy=*) line=WantedBy=${SETTINGS[service]:-} ;;
 		esac
 		printf '%s\n' "$line"
