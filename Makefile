@@ -145,7 +145,7 @@ demo-server: all ## the same with the patched server
 bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="outage restart" selects, QUICK=1, LONG=1
 	@tools/bench/run
 
-bench-report: ## docs/benchmarks.md of what make bench has measured
+bench-report: ## the second part of docs/benchmarks.md, of what make bench has measured
 	@tools/bench/report
 
 bench-wal: all ## wal_sync_method = pmem against fdatasync; see tools/bench/wal
