@@ -42,7 +42,7 @@ else
 .PHONY: all help deps deps-demo deps-check deps-docs fetch tree build docs vanilla deb deb-hotset deb-module rpm image image-server repo install dist port release demo demo-server bench bench-report bench-wal
 .PHONY: check check-server check-abi check-series check-fuzz check-wal-suites check-torture check-stress check-walk check-differential check-pg-suites check-powercut check-mutants check-world check-ndctl-setup check-systemd check-pool-attack check-fresh check-deb check-repo check-vm check-lint check-warnings check-places check-dist check-meson check-patroni check-containers check-outside check-image check-clones check-monitoring check-unit check-module check-tap check-regress check-regress-short check-hotset installcheck
 .PHONY: module install-module installcheck-module compile_commands.json
-.PHONY: refresh-patches clean-tree clean distclean
+.PHONY: upstream refresh-patches clean-tree clean distclean
 
 all: build ## fetch, verify, patch, build, install into build/pgsql (as root: deps first)
 
@@ -274,6 +274,9 @@ check-hotset: all vanilla ## contrib/pg_hotset, for the patched and the unpatche
 installcheck: all vanilla ## TAP and short regression run against the installation in PREFIX
 	@test -x "$(PREFIX)/bin/postgres" || { echo 'usage: make installcheck PREFIX=/where/it/is/installed' >&2; exit 1; }
 	@tools/check tap regress-short
+
+upstream: tree ## what docs/upstream.md offers to PostgreSQL, as git format-patch has it, in build/upstream
+	@$(RUN) tools/upstream
 
 refresh-patches: ## regenerate patches/18 from the commits in build/postgres
 	@tools/refresh-patches
