@@ -108,16 +108,6 @@ contents() {
 load() { user "$BIN/pgbench" -n -c 2 -t "${1:-50}" postgres >/dev/null 2>&1; }
 # grep that must find nothing ("! grep" would not end a job)
 none() { if grep "$@"; then return 1; fi; }
-# on_node N: does that node have as much shared memory as the pool is large?  The
-# numa_maps of a process only count the pages that it has touched.
-on_node() {
-	local pool shmem
-	numastat -m | grep -E '^ +Node|^Shmem '
-	pool=$(($(stat -c %b /pmem/pg/cache/pool/pool) / 2))
-	shmem=$(sed -n 's/.*Shmem: *\([0-9]*\) kB/\1/p' "/sys/devices/system/node/node$1/meminfo")
-	echo "$shmem kB on node $1, the pool has $pool kB"
-	[ "$shmem" -ge "$pool" ]
-}
 # What the DIMMs are divided into.
 namespaces() { ndctl list -N -v | jq -rs 'flatten[] | "\(.mode) \(.size) node \(.numa_node)"' | sort; }
 # The machine address of a byte of a file on fsdax, as the page tables say.

@@ -14,9 +14,8 @@ verb_apply() {
 	check_user
 	require_trusted "${SETTINGS[mount_root]:-}" "--mount-root=DIR names another directory"
 	require_trusted "$ETC" "only root should be able to change what is there"
-	if [ "${SETTINGS[profile]:-}" = memory-tier ]; then require_trusted_program; fi
 	if [ -n "${SETTINGS[keep_over_reboot]:-}" ]; then require_trusted_template; fi
-	if [ "${SETTINGS[boot]:-}" = systemd ] || [ "${SETTINGS[profile]:-}" = memory-tier ]; then
+	if [ "${SETTINGS[boot]:-}" = systemd ]; then
 		require_trusted "${SETTINGS[unit_dir]:-}" "--unit-dir=DIR names another directory"
 	fi
 	plan=$(make_plan)
@@ -78,7 +77,6 @@ run_step() {
 	filesystem) step_filesystem ;;
 	mount) step_mount ;;
 	memory-mount) step_memory_mount ;;
-	system-ram) step_system_ram ;;
 	directory) step_directory "${FIELDS[$STEP.path]:-}" ;;
 	cluster) step_cluster ;;
 	check-map-sync) step_check_map_sync ;;
@@ -141,8 +139,6 @@ step_namespace() {
 	case $mode in
 	fsdax) args=(--mode=fsdax --map=dev --align=2M) ;;
 	sector) args=(--mode=sector --sector-size=4096) ;;
-	# The kernel's data about the pages lie elsewhere once it is memory: none are kept here.
-	devdax) args=(--mode=devdax --map=mem --align=2M) ;;
 	esac
 	case $via in
 	create) args+=(--region="$region" --name="$name" --size="${FIELDS[$STEP.size]:-}" --uuid="$uuid") ;;
@@ -157,7 +153,7 @@ step_namespace() {
 	change "namespace:$name" "$(undo_object namespace name "$name" region "$region" via "$via" dev "$existing" uuid "$uuid")" \
 		ndctl create-namespace "${args[@]}"
 	[ "$DRY_RUN" -eq 0 ] || {
-		[ "$mode" = devdax ] || change - '' wipefs -q -a "$(device_of "ns:$name")"
+		change - '' wipefs -q -a "$(device_of "ns:$name")"
 		return 0
 	}
 	if [ "$via" = reconfigure ]; then
@@ -165,7 +161,6 @@ step_namespace() {
 		found=$(ndctl list -N -i | jq -r --arg dev "$existing" '(if type == "array" then .[] else . end) | select(.dev == $dev) | .uuid // empty')
 		state_put "namespace:$name" "$(undo_object namespace name "$name" region "$region" via "$via" dev "$existing" uuid "$uuid" found_uuid "$found")" '' true
 	fi
-	[ "$mode" != devdax ] || return 0
 	dev=$(device_of "ns:$name")
 	# What an earlier owner of this place left is no file system of ours.
 	change - '' wipefs -q -a "$dev"
@@ -259,70 +254,6 @@ make_mount_point() {
 
 # ---------------------------------------------------------------- memory
 
-# dax_now DEVICE: "STATE NODE MOVABLE USERS", of which USERS may be empty
-dax_now() {
-	local devices
-	devices=$(dax_devices) || exit 1
-	jq -r --arg dev "$1" '.[] | select(.dev == $dev) | "\(.now) \(.node) \(.movable) \(.users | join(", "))"' <<<"$devices"
-}
-
-# What the kernel does with new memory by itself
-online_policy() { cat "$SYS/devices/system/memory/auto_online_blocks" 2>/dev/null || echo offline; }
-
-# A device is made memory by daxctl, and movable, so that it can be taken back.
-# Where the kernel brings new memory online by itself, daxctl refuses without
-# --force, and the memory would not be movable: then the policy is another one
-# for that moment.
-step_system_ram() {
-	local what key before dev undo uuid policy_file policy force=() now='' node movable users
-	what=${FIELDS[$STEP.device]:-} key=${FIELDS[$STEP.key]:-} before=${FIELDS[$STEP.before]:-} uuid=${FIELDS[$STEP.uuid]:-}
-	dev=$(dax_device_of "$what")
-	if [[ $what == ns:* ]]; then
-		uuid=$(recorded "namespace:${what#ns:}" found_uuid)
-		[ -n "$uuid" ] || uuid=$(recorded "namespace:${what#ns:}" uuid)
-	fi
-	if [[ $dev == "{"* ]]; then
-		now=devdax users=''
-	else
-		read -r now node movable users < <(dax_now "$dev") || true
-		[ -n "$now" ] || die "there is no dax device $dev" "daxctl list -D -R -i"
-	fi
-	undo=$(undo_object dax dev "$dev" uuid "$uuid" node "${FIELDS[$STEP.node]:-}" size "${FIELDS[$STEP.size]:-}" before "$before" region "${FIELDS[$STEP.region]:-}")
-	policy_file=$SYS/devices/system/memory/auto_online_blocks
-	policy=$(recorded online-policy before)
-	if [ "$now" = devdax ]; then
-		[ -z "$users" ] || die "$dev is open in process $users" "stop it, then run apply again"
-		if [ -n "$policy" ] || [ "$(online_policy)" != offline ]; then force=(--force); fi
-		case ${policy:-$(online_policy)} in
-		offline | online_movable) ;;
-		*)
-			policy=${policy:-$(online_policy)}
-			change online-policy "$(undo_object policy file "$policy_file" before "$policy")" set_value "$policy_file" online_movable
-			;;
-		esac
-		change "$key" "$undo" daxctl reconfigure-device --mode=system-ram "${force[@]}" "$dev"
-	elif [ "$now" = offline ] || { [ "$now" = partly ] && [ "$before" != partly ]; }; then
-		change "$key" "$undo" daxctl online-memory "$dev"
-	elif [ "$DRY_RUN" -eq 0 ] && ! is_finished "$key"; then
-		state_put "$key" "$undo" '' true
-	fi
-	if [ -n "$policy" ]; then
-		change - '' set_value "$policy_file" "$policy"
-		[ "$DRY_RUN" -eq 1 ] || state_drop online-policy
-	fi
-	[ "$DRY_RUN" -eq 1 ] || check_dax "$dev" "${FIELDS[$STEP.node]:-}" "$before"
-}
-
-# check_dax DEVICE NODE BEFORE: daxctl's exit status does not always tell
-check_dax() {
-	local now='' node movable
-	read -r now node movable _ < <(dax_now "$1") || true
-	[ "$now" = online ] || { [ "$now" = partly ] && [ "$3" = partly ]; } ||
-		die "the memory of $1 is not online: ${now:-there is no such device}" "daxctl list -D -R -i; the kernel's messages (dmesg) tell more"
-	[ "$node" = "$2" ] || die "$1 is on node $node, not on $2" "undo takes it back"
-	[ "$movable" != false ] || warn "$1 is not movable: it can be taken back by a boot of the host only"
-}
-
 # The server's user owns it: after a boot of the host, when it is empty, the
 # server makes the pool's directory there again.
 memory_options() {
@@ -333,7 +264,6 @@ memory_options() {
 	tmpfs)
 		options+=,huge=within_size
 		! kernel_has 6 4 || options+=,noswap
-		[ -z "${FIELDS[$STEP.policy]:-}" ] || options+=,mpol=${FIELDS[$STEP.policy]:-}
 		;;
 	hugetlbfs) options+=,pagesize=2M ;;
 	esac
@@ -352,13 +282,9 @@ huge_pages_wanted() {
 }
 
 step_memory_mount() {
-	local where type wanted got more=()
+	local where type wanted got
 	where=${FIELDS[$STEP.where]:-} type=${FIELDS[$STEP.type]:-}
 	if is_mounted "$where"; then return 0; fi
-	if [ -n "${FIELDS[$STEP.policy]:-}" ]; then
-		check_free
-		more=(policy "${FIELDS[$STEP.policy]:-}" nodes "${FIELDS[$STEP.nodes]:-}" pool_size "${FIELDS[$STEP.pool_size]:-}")
-	fi
 	make_mount_point "$where"
 	if [ "$type" = hugetlbfs ]; then
 		grep -qE '^Hugepagesize: +2048 kB' "$PROC/meminfo" ||
@@ -369,17 +295,7 @@ step_memory_mount() {
 		[ "$DRY_RUN" -eq 1 ] || [ "$got" -ge "$wanted" ] ||
 			die "$got huge pages of 2 MB could be reserved, $wanted are needed" "boot the host and repeat apply at once, or make --cache-size smaller"
 	fi
-	change "mount:$where" "$(undo_object mount where "$where" type "$type" dax false "${more[@]}")" mount -t "$type" -o "$(memory_options)" "$type" "$where"
-}
-
-# Where the policy is strict, what does not fit is not put elsewhere: processes are killed.
-check_free() {
-	local short
-	[ "$DRY_RUN" -eq 0 ] || return 0
-	short=$(nodes | jq -r --arg nodes "${FIELDS[$STEP.nodes]:-}" --argjson size "${FIELDS[$STEP.size]:-}" '
-		. as $all | ($nodes | split(" ")) as $n | $n[] | select(($all[.].free // 0) * ($n | length) < $size)
-		| "node \(.) has \(($all[.].free // 0) / 1048576 | floor) MB free"' | head -n 1)
-	[ -z "$short" ] || die "$short, and the mount is to have $((${FIELDS[$STEP.size]:-} / 1048576)) MB" "--cache-size=SIZE makes it smaller"
+	change "mount:$where" "$(undo_object mount where "$where" type "$type" dax false)" mount -t "$type" -o "$(memory_options)" "$type" "$where"
 }
 
 # A directory of the server's user, which nobody else may enter.
@@ -551,61 +467,17 @@ in_fstab() { # MOUNT-POINT: is there a line for it?
 	return 1
 }
 
-# What makes the devices memory again at boot runs as root: nobody else may change it.
-require_trusted_program() {
-	local file
-	require_trusted "$LIB" "copy $HERE to where only root can change it, for example /usr/local/lib, and start it from there: it runs at each boot"
-	for file in "$HERE/ndctl-setup" "$LIB"/*; do
-		require_by_root "$file" program "copy it to where only root can change it: it runs at each boot"
-	done
-}
-
-online_unit() { printf 'ndctl-setup-%s.service\n' "${SETTINGS[name]:-}"; }
-
-# The unit that the mounts of memory-tier wait for, and do without only if it succeeds
-online_text() { # MOUNT...
-	local program=$HERE/ndctl-setup units
-	# systemd would take it for several words, or for a variable
-	[[ $program$STATE_FILE != *[[:space:]\$\"]* ]] || die "$program and $STATE_FILE cannot be named in a unit" "use paths without spaces"
-	units=$(for where in "$@"; do unit_name "$where"; done | paste -sd ' ')
-	cat <<END
-# Written by ndctl-setup; "ndctl-setup undo" removes it.
-[Unit]
-Description=Dax devices as memory for PostgreSQL: ${SETTINGS[name]:-}
-DefaultDependencies=no
-RequiresMountsFor=${program//%/%%} ${STATE_FILE//%/%%}
-After=systemd-remount-fs.service systemd-modules-load.service
-Before=$units
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=${program//%/%%} online --name=${SETTINGS[name]:-} --state=${STATE_FILE//%/%%}
-TimeoutStartSec=10min
-END
-}
-
 step_boot() {
-	local where source type options text file service online='' mounts required='' wanted=''
+	local where source type options text file service required='' wanted=''
 	service=${SETTINGS[service]:-}
 	for ((STEP = 1; STEP <= STEPS; STEP++)); do
 		[ "${FIELDS[$STEP.kind]:-} ${FIELDS[$STEP.type]:-}" != "memory-mount hugetlbfs" ] || boot_huge_pages
-		[ "${FIELDS[$STEP.kind]:-}" != system-ram ] || online=$(online_unit)
 	done
-	if [ -n "$online" ]; then
-		mapfile -t mounts < <(boot_mounts | cut -d ' ' -f 1)
-		file=${SETTINGS[unit_dir]:-}/$online
-		text=$(online_text "${mounts[@]}")
-		if [ "$(cat "$file" 2>/dev/null)" != "$text" ]; then
-			change "unit:$file" "$(undo_object unit file "$file")" write_file "$file" "$text"
-			units_changed
-		fi
-	fi
 	while read -r where source type options; do
 		# Without its pool the server starts all the same, but not without WAL or data.
 		if [ "${where##*/}" = cache ]; then wanted=$(unit_name "$where"); else required+=" $where"; fi
 		if [ "${SETTINGS[boot]:-}" = fstab ]; then
-			text="$source $where $type $options,nofail,x-systemd.before=$service${online:+,x-systemd.requires=$online} 0 0"
+			text="$source $where $type $options,nofail,x-systemd.before=$service 0 0"
 			! in_fstab "$where" || continue
 			change "fstab:$where" "$(undo_object line file "$ETC/fstab" line "$text")" add_line "$ETC/fstab" "$text"
 		else
@@ -614,9 +486,7 @@ step_boot() {
 			text="# Written by ndctl-setup; \"ndctl-setup undo\" removes it.
 [Unit]
 Description=PostgreSQL on persistent memory: $where
-Before=$service${online:+
-Requires=$online
-After=$online}
+Before=$service
 
 [Mount]
 What=$source

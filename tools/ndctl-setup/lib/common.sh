@@ -328,9 +328,6 @@ add_line() {
 	printf '%s\n' "$text" >>"$1"
 }
 
-# set_value FILE VALUE: of the kernel's; called through change.
-set_value() { printf '%s\n' "$2" >"$1"; }
-
 program() { # program NAME: of the server's, with its path
 	local bindir
 	bindir=${SETTINGS[bindir]:-}
@@ -358,32 +355,23 @@ device_of() {
 	case $1 in
 	lv:*) printf '/dev/%s\n' "$name" ;;
 	ns:*)
-		name=$(namespace_device "$name" block) || return
+		name=$(namespace_device "$name") || return
 		printf '/dev/%s\n' "$name"
 		;;
 	esac
 }
 
-# dax_device_of WHAT: "ns:NAME" or the device itself, as a name
-dax_device_of() {
-	case $1 in
-	ns:*) namespace_device "${1#ns:}" dax ;;
-	*) printf '%s\n' "$1" ;;
-	esac
-}
-
-# namespace_device NAME block|dax: prints its name below /dev; in a dry run, {NAME}
-# if it does not exist yet
+# namespace_device NAME: prints its name below /dev; in a dry run, {NAME} if it does not
+# exist yet
 namespace_device() {
-	local dev where=.blockdev
-	[ "$2" = block ] || where='.chardev // .daxregion.devices[0].chardev'
-	dev=$(ndctl_namespace "$1" "$where")
+	local dev
+	dev=$(ndctl_namespace "$1" .blockdev)
 	if [ -n "$dev" ]; then
 		printf '%s\n' "$dev"
 	elif [ "$DRY_RUN" -eq 1 ]; then
 		printf '{%s}\n' "$1"
 	else
-		die "namespace $1 has no $2 device" "is it enabled? ndctl list -N -i -v"
+		die "namespace $1 has no block device" "is it enabled? ndctl list -N -i -v"
 	fi
 }
 

@@ -3,10 +3,7 @@
 # config     what the user asked for, sizes in bytes, null for "you choose"
 # inventory  lib/inventory.sh
 # state      what an earlier apply recorded; its namespaces are ours to use
-# plan       {profile, ok, refusals, warnings, regions, places, steps, conf, notes};
-#            profile memory-tier: devices, too
-
-include "dax";
+# plan       {profile, ok, refusals, warnings, regions, places, steps, conf, notes}
 
 def MiB: 1048576;
 def GiB: 1073741824;
@@ -38,15 +35,8 @@ def is_seed:
 
 def forced($object): ($c.force_destroy | index($object)) != null;
 
-# Dax devices, and what we did with them.  A namespace in mode devdax is used as
-# it is, by its device's name.
-($c.profile == "memory-tier") as $tier
-| (if $tier then all_devices($inv.dax; $inv.ndctl; $inv.dax_users) else [] end) as $all_devices
-| [$records[] | select(.undo.kind == "dax") | .undo + {key}] as $device_records
-| found($device_records; $all_devices) as $our_devices
-
 # What ndctl called them before version 60
-| def mode_today: {"memory": "fsdax", "dax": "devdax"}[.] // .;
+def mode_today: {"memory": "fsdax", "dax": "devdax"}[.] // .;
 
 # Is what was stored safe when the power goes?
 def power_of($bus; $r):
@@ -124,8 +114,7 @@ def contents_of($dev):
   # A namespace without labels is nobody's choice: only what lies on it counts.
   | [$ns[] | . as $n | select(is_ours | not)
      | (contents_of(.blockdev // "none")
-        + (if any($all_devices[]; .namespace == $n.dev) then []
-           elif $via == "create" or ((.mode != "raw") and ($via != "adopt")) then
+        + (if $via == "create" or ((.mode != "raw") and ($via != "adopt")) then
              [{code: "namespace", object: .dev, message: "\(.dev)\(if (.name // "") != "" then " \"\(.name)\"" else "" end) (\([.mode, (select((.size // 0) > 0) | .size | human), (select(.state == "disabled") | "disabled, so that what it holds cannot be seen"), (select((.badblock_count // 0) > 0) | "\(.badblock_count) bad blocks")] | join(", "))) exists on \($r.dev)"}]
            else [] end)) as $what
      | select($what | length > 0)
@@ -139,7 +128,7 @@ def contents_of($dev):
   | ([$occupied[].what[], $stray[]]) as $occupants
   | all($stray[]; forced(.object)) as $stray_freed
   | power_of($bus; $r) as $power
-  | ([(if $power.safe == "no" and ($c.accept_volatile or $tier | not) then
+  | ([(if $power.safe == "no" and ($c.accept_volatile | not) then
 	{code: "not-power-safe", object: .dev, message: "\(.dev) (\($bus.provider)) does not survive loss of power: \($power.why)",
 	 hint: "profile dram does not need it; --accept-volatile uses it nevertheless, with mode planned_restart"} else empty end),
       ($modules[] | module_faults),
@@ -147,7 +136,7 @@ def contents_of($dev):
       (select(.state != "disabled") | namespace_faults($r; $ns; $via; ($stray | length) > 0))]) as $faults
   | {
       dev, provider: $bus.provider, size, dimms: $dimms, ways: ([$dimms | length, 1] | max),
-      numa_node: (.numa_node // -1), target_node: (.target_node // -1), domain: (.persistence_domain // "unknown"),
+      numa_node: (.numa_node // -1), domain: (.persistence_domain // "unknown"),
       align: ([(.align // 0), 2 * MiB * ([$dimms | length, 1] | max)] | max),
       via: $via,
       # Why it is not used, and what only has to be said of it
@@ -162,7 +151,7 @@ def contents_of($dev):
                (.max_available_extent // .available_size // 0)
                + ([$occupied[] | select(.freed) | .size] | add // 0)
              elif any($occupied[]; .freed | not) then 0
-             elif any($ns[]; is_ours or (.dev as $n | any($all_devices[]; .namespace == $n))) then 0
+             elif any($ns[]; is_ours) then 0
              elif ($ns | length) > 0 then $ns[0].size // .size
              else .size end),
       occupied: $occupied, stray: $stray, occupants: $occupants,
@@ -305,45 +294,10 @@ def mirror($p; $least):
 | (if $c.cache_size != null then namespace_for_file($c.cache_size; 2 * MiB) else null end) as $cache_ns
 | ([256 * MiB, least_for_fs] | max) as $least
 
-# Dax devices.  A set-up that got as far as its mount keeps those that it has.
-# Otherwise: those that were named, or all volatile ones, or persistent memory.
-| ([$records[] | select(.undo.kind == "mount" and .undo.nodes != null) | .undo] | first) as $tier_mount
-| [$all_devices[] | . as $d
-   | ([$our_devices[] | select(.device.dev == $d.dev) | .record] | first) as $record
-   | . + {now: now, $record,
-	own: (.uuid as $u | $u != null and ($our_uuids | index($u)) != null),
-	here: ($c.numa_node == null or .node == $c.numa_node)}
-   # It may hold somebody's data.
-   | .occupied = ((.volatile or .own) | not) and .now == "devdax" and $record == null and (forced(.dev) | not)] as $devices
-| (if $tier_mount != null then [$devices[] | select(.record != null and (.own | not))]
-   elif ($c.dax_devices | length) > 0 then [$devices[] | select(.dev as $d | $c.dax_devices | index($d) != null)]
-   else
-	[$devices[] | select(.here and .volatile and (.disabled | not))]
-	| if length > 0 and $c.cache_region == null then .
-	  else [$devices[] | select(.here and ((.volatile or .own or .occupied or .disabled) | not)
-		and ($c.cache_region == null or .region == $c.cache_region))] end
-   end) as $chosen
-| ($tier and $tier_mount == null and ($c.dax_devices | length) == 0 and all($chosen[]; .volatile | not)) as $from_regions
+# With the pool, which has more than its pages.
+| def mount_for($pool): $pool * 1.02 + 16 * MiB | roundup(floor; 2 * MiB);
 
-# The kernel takes whole blocks of memory.  Its data about them (64 bytes a page)
-# may lie in them.
-| ($inv.memory_block // 1) as $memory_block
-| def as_memory($bytes): if $inv.memmap_on_memory == true then $bytes * 63 / 64 | floor else $bytes end;
-  def blocks_in($size; $aligned): as_memory([rounddown($size; $memory_block) - (if $aligned and $size % $memory_block == 0 then 0 else $memory_block end), 0] | max);
-  # What a mount may have of memory that nobody else uses, and the reverse.
-  def mount_in($bytes): [rounddown($bytes * 31 / 32 - 64 * MiB | floor; 2 * MiB), 0] | max;
-  def memory_for($mount): ($mount + 64 * MiB) * 32 / 31 | ceil;
-  # With the pool, which has more than its pages.
-  def mount_for($pool): $pool * 1.02 + 16 * MiB | roundup(floor; 2 * MiB);
-  def pool_in($mount): [rounddown(($mount - 18 * MiB) / 1.02 | floor; 2 * MiB), 0] | max;
-[$regions[] | select($from_regions and .usable and (.dimms | length) > 0 and ($c.cache_region == null or .dev == $c.cache_region)
-	and ($c.numa_node == null or .target_node == $c.numa_node) and .free >= 256 * MiB + 2 * $memory_block)] as $rooms
-| ([$chosen[].node, $rooms[].target_node] | unique | length) as $tier_nodes
-# A node's part of it.
-| (if $c.cache_size == null then null
-   else memory_for(mount_for($c.cache_size)) / ([$tier_nodes, 1] | max) * 64 / 63 + 2 * $memory_block | ceil end) as $tier_need
-
-| {free: (reduce $regions[] as $r ({}; .[$r.dev] = $r.free)), places: [], refusals: [], shared: false}
+{free: (reduce $regions[] as $r ({}; .[$r.dev] = $r.free)), places: [], refusals: [], shared: false}
 | if $c.profile == "performance" then
 	place({name: "\($n)-cache", role: "cache", mode: "fsdax", size: $cache_ns, least: $least, leave: $wal_ns, pin: $c.cache_region})
 	| if (.refusals | length) > 0 then . else
@@ -367,47 +321,16 @@ def mirror($p; $least):
 	place({name: "\($n)-cache", role: "cache", mode: "fsdax", size: ($cache_ns // ($largest / 2 | floor)), least: $least, pin: $c.cache_region})
 	| place({name: "\($n)-wal", role: "wal", mode: "fsdax", size: $wal_ns, least: $least, pin: $c.wal_region})
 	| place({name: "\($n)-data", role: "data", mode: "fsdax", size: $c.data_size, least: $least, pin: $c.data_region})
-  elif $tier then
-	# What an earlier run made, and what there is room for.
-	reduce ([$records[] | select(.undo.kind == "namespace") | .undo.name | select(ours(.) != null)] | unique)[] as $name (.;
-		place({name: $name, role: "tier", mode: "devdax"}))
-	| reduce $rooms[] as $r (.;
-		"\($n)-\($r.dev)" as $name
-		| if any(.places[]; .name == $name) then . else
-			([$r.align, $memory_block] | max) as $align
-			| place({name: $name, role: "tier", mode: "devdax", pin: $r.dev,
-				size: ([rounddown($r.free; $align), (if $tier_need == null then $r.free else roundup($tier_need; $align) end)] | min)})
-		  end)
   else . end
 | . as $alloc
 | ($alloc.places | map(. as $p | . + {dimms: region($p.region).dimms,
-	numa_node: (if .mode == "devdax" then region($p.region).target_node else region($p.region).numa_node end)})) as $places
+	numa_node: region($p.region).numa_node})) as $places
 | ([$places[] | select(.role == "cache") ] | first // null) as $cache_place
-| ($c.profile | IN("local-redundancy", "dram", "memory-tier")) as $in_dram
+| ($c.profile | IN("local-redundancy", "dram")) as $in_dram
 | (if $cache_place != null then region($cache_place.region) else null end) as $cache_region
-
-# What is to become memory, or is it: "ns:NAME" for a namespace of ours, as elsewhere.
-| ([$chosen[] | {device: .dev, key: (.record.key // "system-ram:\(.dev)"), before: (.record.before // .now), node, size,
-	uuid: (.uuid // ""), region: (.region // ""), volatile,
-	bytes: (if .mode == "system-ram" and (.record.before // .now) != "devdax"
-		then (if .now == "offline" then .total else .online end) as $blocks
-			| if $blocks == null then blocks_in(.size; .volatile) else as_memory($blocks * $memory_block) end
-		else blocks_in(.size; .volatile) end)}]
-   + [$places[] | select(.role == "tier") | {device: "ns:\(.name)", key: "system-ram:ns:\(.name)", before: "devdax", node: .numa_node, size,
-	uuid: "", region, volatile: false, bytes: blocks_in(.size; false)}]) as $tier_devices
-| ([$tier_devices[].node] | unique) as $nodes
-# On each node.  Others may use what was memory before.
-| [$nodes[] | . as $node
-   | ([$tier_devices[] | select(.node == $node and (.before | IN("online", "partly"))) | .bytes] | add // 0) as $shared
-   | ([$tier_devices[] | select(.node == $node and (.before | IN("online", "partly") | not)) | .bytes] | add // 0)
-     + ([$shared, (if $shared > 0 then ($inv.nodes[$node | tostring].free // $shared) else 0 end)] | min)] as $node_bytes
-# Interleaved, each has the same part: beyond that pages would go to other nodes.
-| mount_in((($node_bytes | min) // 0) * ($nodes | length)) as $tier_mount_size
 
 # The pool's size: what was asked for, else what its file system has room for.
 | (if $c.cache_size != null then $c.cache_size
-   elif $tier_mount != null then ($tier_mount.pool_size | tonumber)
-   elif $tier then pool_in($tier_mount_size)
    elif $in_dram then rounddown(($inv.memory_total // 0) / 4 | floor; 2 * MiB)
    elif $cache_place == null then 0
    else file_in_namespace($cache_place.size - (if $alloc.shared then $wal_ns else 0 end)) end) as $pool_size
@@ -425,47 +348,17 @@ def mirror($p; $least):
    + (if $cache_place != null and $c.cache_size != null and ($cache_place.present // false) == false
 	and file_in_namespace($cache_place.size) < $pool_size then
 	[{code: "no-room", object: "cache", message: "a pool of \($pool_size | human) does not fit into \($cache_place.size | human) on \($cache_place.region)", hint: "--cache-size=\(file_in_namespace($cache_place.size) / MiB | floor)MB fits"}] else [] end)
-   + (if $tier | not then [] else
-	[$c.dax_devices[] as $d | select(all($devices[]; .dev != $d))
-	 | {code: "no-such-device", object: $d, message: "there is no dax device \($d)", hint: "devices: \([$devices[].dev] | join(", "))"}]
-	+ [$c.dax_devices[] as $d | $devices[] | select(.dev == $d and $tier_mount != null and .record == null)
-	 | {code: "other-devices", object: $d, message: "\($n) is set up without \($d)", hint: "undo first"}]
-	+ [$our_devices[] | select($tier_mount != null and .device == null) | .record
-	 | {code: "device-gone", object: .dev, message: "\(.dev) (\(.size | tonumber | human), node \(.node)), which \($n) is set up with, is not there", hint: "daxctl list -D -R -i"}]
-	+ [$our_devices[] | select(.device != null and (.device.node | tostring) != .record.node)
-	 | {code: "other-node", object: .device.dev, message: "\(.device.dev) is on node \(.device.node), and was on node \(.record.node) when it was set up", hint: "undo first"}]
-	+ [$chosen[] | select(.disabled) | {code: "disabled", object: .dev, message: "\(.dev) is disabled", hint: "daxctl enable-device \(.dev)"}]
-	+ [$chosen[] | select(.now == "devdax") | .users[] as $user
-	 | {code: "in-use", object: .dev, message: "\(.dev) is open in process \($user)", hint: "stop it, or name other devices with --dax-devices: a process that has it mapped is killed (SIGBUS) when its memory becomes the system\u0027s"}]
-	+ [$devices[] | select(.occupied and (.dev as $d | $tier_devices | length == 0 or any($chosen[]; .dev == $d)))
-	 | {code: "devdax", object: .dev, message: "\(.dev) (\(.namespace // "persistent")\(if .name != "" then " \"\(.name)\"" else "" end), \(.size | human)) may hold data",
-	    hint: "--force-destroy=\(.dev) uses it as memory, and destroys what it holds"}]
-	+ (if ($tier_devices | length) > 0 then [] else
-	   [$regions[] | .occupants[] | select(forced(.object) | not) | . + {hint: "--force-destroy=\(.object) destroys it, with all that is in it"}]
-	   + [{code: "no-room", object: "cache", message: "there is no dax device\(if $c.numa_node != null then " on node \($c.numa_node)" else "" end) that can be used, and no region with room for one",
-	     hint: (if ($devices | length) == 0 and ($regions | length) == 0 then "daxctl list -D -R -i shows none; profile dram works without"
-		else "nodes: \([($devices[] | "\(.dev) \(.node)"), ($regions[] | "\(.dev) \(.target_node)")] | join(", "))" end)}] end)
-	+ [$tier_devices[] | select(.node < 0) | {code: "no-node", object: .device, message: "\(.device) has no NUMA node of its own",
-	   hint: "the firmware says which node it is (SRAT); a kernel with CONFIG_NUMA is needed"}]
-	+ (if $tier_mount == null and ($nodes | length) > 1 and ($nodes | node_policy) == null then
-	   [{code: "nodes", object: ($nodes | map(tostring) | join(",")), message: "nodes \($nodes | map(tostring) | join(", ")) are no range, and mount options take no list",
-	     hint: "--numa-node=N, or --dax-devices with devices on neighbouring nodes"}] else [] end)
-	+ (if $tier_mount == null and ($tier_devices | length) > 0 and (mount_for($pool_size) > $tier_mount_size or $pool_size < 2 * MiB) then
-	   [{code: "no-room", object: "cache", message: "a pool of \($pool_size | human) does not fit into what node \($nodes | map(tostring) | join(", ")) can have for it, \($tier_mount_size | human)",
-	     hint: (if pool_in($tier_mount_size) >= 2 * MiB then "--cache-size=\(pool_in($tier_mount_size) / MiB | floor)MB fits" else "others use the memory: numastat -m" end)}] else [] end)
-      end)
    # Of an earlier run, or chosen by name, and not to be used as they are now
    + [$records[] | select(.undo.kind == "namespace") | .undo as $u | ours($u.name)
 	| (select(. != null and .disabled) | {code: "disabled", object: .dev, message: "\(.dev), which \($n) is set up with, is disabled", hint: "ndctl enable-namespace \(.dev)"}),
 	  (select(. == null) | $regions[] | select(.dev == $u.region) | .faults[] | select(.code | IN("locked", "disabled")))]
-   + [$chosen[] | select(.region != null and .record == null) | .region as $r | region($r).faults[]]
    + (if any($inv.ndctl[].regions[]?.namespaces[]?; .mode | IN("memory", "dax"))
 	and any($places[]; (.present | not) and region(.region).via != "adopt") then
 	[{code: "old-ndctl", object: "ndctl", message: "this ndctl is older than version 60, and cannot make namespaces of mode fsdax or devdax", hint: "install a newer ndctl"}] else [] end)
    + [$inv.cluster | select(.running == true)
 	| {code: "server-running", object: $c.pgdata, message: "a server runs on \($c.pgdata)", hint: "stop it first: pg_ctl -D \($c.pgdata) stop -m fast"}]
    + [$c.force_destroy[] as $f
-	| select(any($regions[].occupants[]; .object == $f) or any($devices[]; .dev == $f and (.volatile | not)) | not)
+	| select(any($regions[].occupants[]; .object == $f) | not)
 	| {code: "no-such-object", object: $f, message: "--force-destroy=\($f) names nothing that is in the way", hint: "give the exact name that a refusal shows"}]
    + [[$c.cache_region, $c.wal_region, $c.data_region, $c.mirror_regions[]] | .[] | select(. != null) as $r
 	| select($region_names | index($r) == null)
@@ -474,7 +367,6 @@ def mirror($p; $least):
 
 | ([$places[].region] | unique) as $used
 | ([$regions[] | select(.dev as $d | $used | index($d) != null) |
-	(select($tier) | .power_safe = "not asked for"), select($tier | not) |
 	(select(.power_safe == "unknown") | {code: "domain-unknown", object: .dev, message: "\(.dev): \(.power_why)"}),
 	(select(.power_safe == "no") | {code: "not-power-safe", object: .dev, message: "\(.dev): \(.power_why)"}),
 	(.faults[] | select(.code == "unhealthy") | {code: "health", object, message, command: "ndctl list -DH -d \(.object)"}),
@@ -484,17 +376,7 @@ def mirror($p; $least):
    + ([$places[].numa_node] | unique | if length > 1 and ($c.profile | IN("performance", "replicated")) then
 	[{code: "numa", object: "places", message: "cache, WAL and data are on different NUMA nodes: \(map(tostring) | join(", "))"}] else [] end)
    + (if $alloc.shared then [{code: "shared", object: $cache_place.region, message: "cache and WAL share one file system: without labels \($cache_place.region) holds one namespace"}] else [] end)
-   + [$devices[] | select(.disabled and .here and ($tier_mount == null) and ($c.dax_devices | length) == 0)
-	| {code: "disabled", object: .dev, message: "\(.dev) is disabled, and is not used", command: "daxctl enable-device \(.dev)"}]
-   + [$chosen[] | select(.movable == false and (.now | IN("online", "partly")))
-	| {code: "not-movable", object: .dev, message: "\(.dev) is online, but not movable: the kernel may have its own data there, which nothing takes away", command: "daxctl offline-memory \(.dev) && daxctl online-memory \(.dev)"}]
-   + [$chosen[] | select(.now == "partly" and .record.before != "devdax")
-	| {code: "partly-online", object: .dev, message: "\(.online) of \(.total) memory blocks of \(.dev) are online", command: "daxctl online-memory \(.dev)"}]
-   + [$nodes[] | . as $node | $inv.nodes[tostring] | select(. != null)
-	| ([$all_devices[] | select(.node == $node and .mode == "system-ram") | (.online // (.size / $memory_block | ceil)) * $memory_block] | add // 0) as $dax
-	| select(.cpus or .total > $dax)
-	| {code: "mixed-node", object: ($node | tostring), message: "node \($node) \(if .cpus then "has CPUs" else "has other memory, too" end): what is bound to it may lie in ordinary memory", command: "numactl --hardware"}]
-   + (if $in_dram and ($tier | not) and $pool_size > ($inv.memory_total // 0) then
+   + (if $in_dram and $pool_size > ($inv.memory_total // 0) then
 	[{code: "memory", object: "cache", message: "the cache (\($pool_size | human)) is larger than memory (\(($inv.memory_total // 0) | human))"}] else [] end)
    + (if $keep and $image_seconds > $most_save_seconds then
 	[{code: "slow-image", object: "image", message: "at 100 MB/s it takes \($image_seconds / 60 | floor) minutes to save the cache, and a reboot leaves \($most_save_seconds / 60) minutes for that", command: "docs/reboot.md"}] else [] end)
@@ -529,9 +411,7 @@ def mirror($p; $least):
     | $halves[0].role as $role
     | {kind: "mirror", vg: "\($n)_vg", lv: $role, halves: [$halves[].name]},
       fs_steps("lv:\($n)_vg/\($role)"; $role; false)),
-   ($tier_devices[] | {kind: "system-ram", device, key, before, node, size, uuid, region}),
-   (select($in_dram) | {kind: "memory-mount", type: $c.memory, where: $cache_mount, size: $dram_size}
-    + (if $tier then {policy: ($tier_mount.policy // ($nodes | node_policy)), nodes: ($nodes | map(tostring) | join(" ")), pool_size: $pool_size} else {} end)),
+   (select($in_dram) | {kind: "memory-mount", type: $c.memory, where: $cache_mount, size: $dram_size}),
    {kind: "directory", path: "\($cache_mount)/pool"},
    {kind: "cluster", waldir: $wal_dir, data: $data_dir},
    ($places[] | select(.mode == "fsdax") | {kind: "check-map-sync", directory: "\($root)/\(.role)", required: (region(.region).power_safe != "no")}),
@@ -555,18 +435,13 @@ def mirror($p; $least):
       + (if $wal_dir != null then ["max_wal_size = \(rounddown($wal_file * 0.6 | floor; MiB) | setting)",
 	"min_wal_size = \([32 * MiB, rounddown($wal_file / 5 | floor; MiB)] | max | setting)"] else [] end)
       + (if $c.profile == "replicated" then ["wal_level = replica", "synchronous_commit = on", "synchronous_standby_names = '*'"] else [] end)),
-   notes: ((if any($tier_devices[]; .volatile | not) then ["What is in the cache is written to persistent memory, and is still there when the host is turned off."] else [] end)
-	+ (([$tier_devices[] | select(.before == "devdax") | .size] | add // 0) as $new
-	   | if $new > 0 and $inv.memmap_on_memory != true then ["The kernel takes \($new / 64 | human) of DRAM for page structures of the new memory."] else [] end)
-	+ (if $c.profile == "replicated" then ["No local redundancy: set up a standby on another host (pg_basebackup -R), with the same profile.",
+   notes: ((if $c.profile == "replicated" then ["No local redundancy: set up a standby on another host (pg_basebackup -R), with the same profile.",
 			"Until a synchronous standby is connected commits wait: set synchronous_standby_names last."]
 	elif $c.profile == "performance" then ["WAL is on one set of DIMMs: when it fails, commits since the last archived segment are lost. See profile cache-redundant-wal."]
 	else [] end)
-	+ ([$regions[] | select($c.profile != "dram" and ($tier | not) and .usable and .free >= $least and (.dev as $d | $used | index($d) == null))]
+	+ ([$regions[] | select($c.profile != "dram" and .usable and .free >= $least and (.dev as $d | $used | index($d) == null))]
 	   | if length == 0 then [] else
 		["Not used: \(map("\(.dev), \(.free | human)") | join("; ")). \(if all($regions[]; (.dimms | length) == 1) and length > 1 then
 		"Each DIMM is a region of its own. Interleaved, those of a socket are one region; the vendor\u0027s tool or the firmware changes that, and all that is stored is lost. Otherwise, " else "" end)--cache-region, --wal-region and --data-region place each part, and another --name sets up another cluster."] end)
 	+ (if $inv.selinux == true then ["SELinux is on: a service may use what lies there only after: semanage fcontext -a -t postgresql_db_t \u0027\($root)(/.*)?\u0027 && restorecon -R \($root)"] else [] end))
   }
-  + (if $tier then {devices: [$devices[] | . as $d | {dev, size, node, mode, state: (if .disabled then "disabled" else .now end), volatile, namespace, movable, users, occupied,
-	used: any($tier_devices[]; .device == $d.dev or ($d.own and .device == "ns:\($d.name)"))}]} else {} end)

@@ -16,13 +16,12 @@ alignment_of() {
 }
 
 mount_state() {
-	local where=$1 dax=$2 policy=$3 found
+	local where=$1 dax=$2 found
 	found=$(findmnt -rn -M "$where" -o SOURCE,FSTYPE,OPTIONS 2>/dev/null | head -n 1)
-	jq -nc --arg where "$where" --argjson dax "$dax" --arg policy "$policy" --arg found "$found" '
+	jq -nc --arg where "$where" --argjson dax "$dax" --arg found "$found" '
 		($found | split(" ")) as $f
 		| {where: $where, mounted: ($found != ""), device: ($f[0] // ""), type: ($f[1] // ""), wants_dax: $dax,
-		   dax: (($f[2] // "") | split(",") | any(. == "dax" or . == "dax=always")),
-		   wants_policy: $policy, policy: ([($f[2] // "") | split(",")[] | select(startswith("mpol=")) | ltrimstr("mpol=")] | first // "")}'
+		   dax: (($f[2] // "") | split(",") | any(. == "dax" or . == "dax=always"))}'
 }
 
 mirror_state() {
@@ -35,18 +34,14 @@ mirror_state() {
 }
 
 verb_status() {
-	local state mounts='[]' mirrors='[]' files='[]' devices='[]' step f result list pgdata
+	local state mounts='[]' mirrors='[]' files='[]' step f result list pgdata
 	[ -e "$STATE_FILE" ] || die "nothing was set up under the name ${SETTINGS[name]:-}: there is no $STATE_FILE" "ndctl-setup apply --profile=..."
 	state=$(state_read)
 	load_config .config "$STATE_FILE"
 	list=$(ndctl_json list -B -D -H -R -N -M -i -v) || exit 1
 	while IFS= read -r step; do
-		mounts=$(jq -c --argjson m "$(mount_state "$(jq -r .where <<<"$step")" "$(jq .dax <<<"$step")" "$(jq -r .policy <<<"$step")")" '. + [$m]' <<<"$mounts")
-	done < <(jq -c '.records[].undo | select(.kind == "mount") | {where, dax: (.dax == "true"), policy: (.policy // "")}' <<<"$state")
-	if jq -e 'any(.records[]; .undo.kind == "dax")' <<<"$state" >/dev/null; then
-		need daxctl daxctl
-		devices=$(our_dax_devices) || exit 1
-	fi
+		mounts=$(jq -c --argjson m "$(mount_state "$(jq -r .where <<<"$step")" "$(jq .dax <<<"$step")")" '. + [$m]' <<<"$mounts")
+	done < <(jq -c '.records[].undo | select(.kind == "mount") | {where, dax: (.dax == "true")}' <<<"$state")
 	while IFS= read -r f; do
 		mirrors=$(jq -c --argjson m "$(mirror_state "$f")" '. + [$m]' <<<"$mirrors")
 	done < <(jq -r '.records[].undo | select(.kind == "lv") | "\(.vg)/\(.lv)"' <<<"$state")
@@ -58,14 +53,14 @@ verb_status() {
 		jq -r '.records[].undo | select(.kind == "pool") | .directory + "/pool"' <<<"$state"
 		server_reads find "$pgdata/pg_wal/" -maxdepth 1 -type f -regex '.*/[0-9A-F]+' -name '????????????????????????' 2>/dev/null | sort | head -n 4
 	)
-	result=$(jq -n --argjson state "$state" --argjson list "$list" --argjson mounts "$mounts" --argjson mirrors "$mirrors" --argjson files "$files" --argjson devices "$devices" \
+	result=$(jq -n --argjson state "$state" --argjson list "$list" --argjson mounts "$mounts" --argjson mirrors "$mirrors" --argjson files "$files" \
 		--argjson node "$(server_node "$pgdata")" '
 		[$state.records[].undo | select(.kind == "namespace")] as $ours
 		| [$list[] | .dimms as $d | .regions[]? | . as $r | .namespaces[]? | . as $n
 		   | $ours[] | . as $o
 		   | select(([$n.uuid, $n.raw_uuid] | any(. != null and (. == $o.uuid or . == $o.found_uuid))) or ($o.via == "adopt" and $o.dev == $n.dev))
 		   | {name: $o.name, dev: $n.dev, mode: $n.mode, size: $n.size, region: $r.dev, numa_node: ($r.numa_node // -1),
-		      enabled: ($n.state != "disabled" and ($n.blockdev != null or $n.mode == "devdax")), blockdev: ($n.blockdev // null),
+		      enabled: ($n.state != "disabled" and $n.blockdev != null), blockdev: ($n.blockdev // null),
 		      bad_blocks: ($n.badblock_count // 0), region_bad_blocks: ($r.badblock_count // 0),
 		      domain: ($r.persistence_domain // "unknown"), dimms: [$r.mappings[]?.dimm]}] as $ns
 		# Also of a region that is disabled, and shows no namespaces.
@@ -78,10 +73,7 @@ verb_status() {
 		      last_shutdown: (.health.shutdown_state // null), media_temperature: (.health.temperature_celsius // null),
 		      flags: [to_entries[] | select((.key | startswith("flag_")) and .value == true) | .key | ltrimstr("flag_")]}] as $dimms
 		| ([$ours[].name] - [$ns[].name]) as $gone
-		| "ndctl-setup online --name=\($state.config.name)" as $online
 		| {name: $state.config.name, profile: $state.config.profile, namespaces: $ns, dimms: $dimms, mounts: $mounts, mirrors: $mirrors, files: $files,
-		   devices: [$devices[] | {name: .record.dev, wanted_node: (.record.node | tonumber), dev: null, mode: null, node: null, online: null, total: null, movable: null}
-			+ (.device // {} | with_entries(select(.key | IN("dev", "mode", "node", "online", "total", "movable"))))],
 		   unfinished: [$state.records[] | select(.done | not) | .key],
 		   warnings: (
 		   [$gone[] | {code: "namespace-gone", message: "namespace \(.) is not there", command: "ndctl list -N -D -i"}]
@@ -96,16 +88,6 @@ verb_status() {
 		   + [$dimms[] | select(.health | IN("ok", "unknown") | not) | {code: "dimm-health", message: "DIMM \(.dev) is \(.health)", command: "ndctl list -D -H -d \(.dev)"}]
 		   + [$dimms[] | select(.last_shutdown == "dirty") | {code: "unsafe-shutdown", message: "DIMM \(.dev) was not shut down safely (\(.unsafe_shutdowns) times so far)", command: "pg_pcache verify"}]
 		   + [$mounts[] | select(.mounted | not) | {code: "not-mounted", message: "\(.where) is not mounted", command: "mount \(.where)"}]
-		   + [$mounts[] | select(.mounted and .wants_policy != "" and .policy != .wants_policy) | {code: "wrong-policy",
-		       message: "\(.where) is mounted with \(if .policy == "" then "no memory policy" else "mpol=" + .policy end), not with mpol=\(.wants_policy): its pages may lie in other memory",
-		       command: "stop the server, then: umount \(.where) && mount \(.where) (the cache is cold then)"}]
-		   + [$devices[] | select(.device == null) | .record | {code: "device-gone", message: "\(.dev), of \(.size | tonumber / 1048576 | floor) MiB on node \(.node), is not there", command: "daxctl list -D -R -i"}]
-		   + [$devices[] | .record as $r | .device | select(. != null)
-		      | (select((.node | tostring) != $r.node) | {code: "wrong-node", message: "\(.dev) is on node \(.node), and the cache is bound to node \($r.node)", command: "stop the server, then: ndctl-setup undo, and apply"}),
-		        (select(.now == "devdax") | {code: "not-system-ram", message: "\(.dev) is not memory of the system", command: $online}),
-		        (select(.now == "offline" or (.now == "partly" and $r.before != "partly")) | {code: "offline", message: "\(.online) of \(.total) memory blocks of \(.dev) are online", command: $online}),
-		        (select(.movable == false and (.now | IN("online", "partly"))) | {code: "not-movable", message: "\(.dev) is not movable: the kernel may have its own data there, which nothing takes away",
-		          command: "with the server stopped and the mount away: daxctl offline-memory \(.dev) && daxctl online-memory \(.dev)"})]
 		   + [$mounts[] | select(.mounted and .wants_dax and (.dax | not)) | {code: "no-dax", message: "\(.where) is mounted without DAX", command: "umount \(.where) && mount \(.where)"}]
 		   + [$mirrors[] | select(.there | not) | {code: "mirror-gone", message: "\(.lv) is not there", command: "vgchange -ay \(.lv | split("/")[0])"}]
 		   + [$mirrors[] | select(.missing) | {code: "mirror-half-gone", message: "one half of \(.lv) is missing", command: "replace the DIMM, create the namespace again, then: vgextend \(.lv | split("/")[0]) DEVICE && lvconvert --repair -y \(.lv)"}]
@@ -123,8 +105,7 @@ verb_status() {
 		"\(.name), profile \(.profile)",
 		(.namespaces[] | "  namespace  \(.name): \(.dev), \(.mode), \(.size | mib), \(.region), node \(.numa_node), \(.bad_blocks) bad blocks, \(.dimms | join(" "))"),
 		(.dimms[] | "  DIMM       \(.dev): health \(.health), unsafe shutdowns \(.unsafe_shutdowns // "unknown")\(if (.flags | length) > 0 then ", " + (.flags | join(" ")) else "" end)"),
-		(.mounts[] | "  mount      \(.where): \(if .mounted then "\(.device), \(.type)\(if .dax then ", DAX" else "" end)\(if .policy != "" then ", mpol=" + .policy else "" end)" else "not mounted" end)"),
-		(.devices[] | "  device     \(.dev // .name): \(if .dev == null then "not there" else "\(.mode), node \(.node)\(if .total != null then ", \(.online) of \(.total) memory blocks online" else "" end)" end)"),
+		(.mounts[] | "  mount      \(.where): \(if .mounted then "\(.device), \(.type)\(if .dax then ", DAX" else "" end)" else "not mounted" end)"),
 		(.mirrors[] | "  mirror     \(.lv): \(if .there then "\(.in_sync) % in sync\(if .health != "" then ", " + .health else "" end)" else "not there" end)"),
 		(.files[] | "  file       \(.file): \(.bytes | mib), \(.extents) extents, \(.huge_pages) of \(.possible) huge pages"),
 		(if (.warnings | length) == 0 then "no warnings" else (.warnings[] | "warning: \(.message)\n    \(.command)") end)' <<<"$result"

@@ -17,7 +17,7 @@ verb_undo() {
 	# shellcheck disable=SC2016 # jq's variables
 	load_config '.config + {force_destroy: $now.force_destroy}' --argjson now "$CONFIG" "$STATE_FILE"
 	[ "$DRY_RUN" -eq 1 ] || check_user
-	stored=$(state_read | jq -r '[.records[].undo | select(.kind | IN("namespace", "dax")) | .region | select(. != "")] | unique | join(", ")')
+	stored=$(state_read | jq -r '[.records[].undo | select(.kind == "namespace") | .region | select(. != "")] | unique | join(", ")')
 	if server_runs "${SETTINGS[pgdata]:-}"; then die "a server runs on ${SETTINGS[pgdata]:-}" "pg_ctl -D ${SETTINGS[pgdata]:-} stop -m fast"; fi
 	check_undo
 	for ((n = ${#KEYS[@]} - 1; n >= 0; n--)); do
@@ -97,40 +97,6 @@ undo_lv() {
 	lv=$(field "$1" vg)/$(field "$1" lv)
 	! lvs "$lv" >/dev/null 2>&1 || quietly lvremove -q -y "$lv"
 }
-
-# It is as it was before: not memory, or not online.
-undo_dax() {
-	local dev now=''
-	[ "$DRY_RUN" -eq 1 ] || need daxctl daxctl
-	dev=$(our_dax_devices | jq -r --arg dev "$(field "$1" dev)" --arg uuid "$(field "$1" uuid)" --arg size "$(field "$1" size)" --arg node "$(field "$1" node)" '
-		.[] | select(.record | .dev == $dev and .uuid == $uuid and .size == $size and .node == $node) | .device.dev // empty')
-	if [ -z "$dev" ]; then
-		warn "$(field "$1" dev) is not there any more"
-		return 0
-	fi
-	read -r now _ < <(dax_now "$dev") || true
-	# shellcheck disable=SC2034 # for change()
-	HINT="others may use this memory (numastat -m), or the kernel: stop them and repeat undo, or do so after a boot of the host, when it is not memory yet"
-	case $(field "$1" before) in
-	devdax)
-		case $now in online | partly) quietly daxctl offline-memory "$dev" ;; esac
-		[ "$now" = devdax ] || quietly daxctl reconfigure-device --mode=devdax "$dev"
-		;;
-	offline) case $now in online | partly) quietly daxctl offline-memory "$dev" ;; esac ;;
-	esac
-	# shellcheck disable=SC2034
-	HINT=''
-	if [ "$DRY_RUN" -eq 0 ]; then
-		read -r now _ < <(dax_now "$dev") || true
-		case $(field "$1" before):$now in
-		devdax:devdax | offline:devdax | offline:offline | online:* | partly:*) ;;
-		*) die "$dev is still memory ($now)" "daxctl list -D -R -i; the kernel's messages (dmesg) tell more" ;;
-		esac
-	fi
-}
-
-# What the kernel does with new memory, if a step was cut off in between.
-undo_policy() { quietly set_value "$(field "$1" file)" "$(field "$1" before)"; }
 
 # The signature goes, so that nobody finds it when the place is used again.
 undo_filesystem() {
