@@ -21,9 +21,7 @@
 
 #include "access/xlog_internal.h"
 #include "pcache_media_internal.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_harvest.h"
-#include "storage/pcache_suspect.h"
+#include "storage/pcache_pool.h"
 
 /*
  * Files are in memory: the functions that the linker puts before the real

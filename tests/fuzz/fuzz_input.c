@@ -21,7 +21,7 @@
 #include "access/xlog_internal.h"
 #include "common/hashfn.h"
 #include "port/pg_crc32c.h"
-#include "storage/pcache_fs.h"
+#include "storage/pcache_pool.h"
 
 void
 FuzzFail(const char *condition, const char *file, int line)

@@ -12,7 +12,7 @@
  */
 #include "postgres_fe.h"
 
-#include "storage/pcache_cgroup.h"
+#include "storage/pcache_pool.h"
 
 #include "unit.h"
 

@@ -15,7 +15,7 @@
  */
 #include "postgres_fe.h"
 
-#include "storage/pcache_file.h"
+#include "storage/pcache_pool.h"
 
 #include "unit.h"
 

@@ -14,7 +14,7 @@
 #include "postgres_fe.h"
 
 #include "storage/bufpage.h"
-#include "storage/pcache_suspect.h"
+#include "storage/pcache_pool.h"
 
 #include "unit.h"
 

@@ -18,9 +18,7 @@
 #include "unit.h"
 
 #include "catalog/pg_tablespace_d.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_harvest.h"
-#include "storage/pcache_sum.h"
+#include "storage/pcache_pool.h"
 
 #define LINE			PCACHE_CACHE_LINE
 #define CAPACITY		16

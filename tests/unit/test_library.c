@@ -18,11 +18,7 @@
 
 #include "unit.h"
 
-#include "storage/pcache_find.h"
-#include "storage/pcache_foretell.h"
-#include "storage/pcache_format.h"
 #include "storage/pcache_gate.h"
-#include "storage/pcache_harvest.h"
 #include "storage/pcache_pool.h"
 
 /* Ledger, headers and blocks follow each other, each at a huge page's boundary. */

@@ -36,10 +36,8 @@
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_harvest.h"
 #include "storage/pcache_library.h"
-#include "storage/pcache_sum.h"
+#include "storage/pcache_pool.h"
 
 #define N_ACTORS		3
 

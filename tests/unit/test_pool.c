@@ -16,13 +16,8 @@
  */
 #include "postgres_fe.h"
 
-#include "storage/pcache_allocate.h"
-#include "storage/pcache_create.h"
-#include "storage/pcache_file.h"
-#include "storage/pcache_foretell.h"
-#include "storage/pcache_format.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_grow.h"
+#include "storage/pcache_gate.h"
+#include "storage/pcache_pool.h"
 
 #include "unit.h"
 

@@ -17,9 +17,7 @@
 
 #include "unit.h"
 
-#include "storage/pcache_fs.h"
-#include "storage/pcache_power.h"
-#include "storage/pcache_sum.h"
+#include "storage/pcache_pool.h"
 
 #undef USE_LIBPMEM
 #define PCachePowerRuleFor	RuleWithoutLibpmem

@@ -22,9 +22,7 @@
 
 #include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_cgroup.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_harvest.h"
+#include "storage/pcache_pool.h"
 
 typedef struct CheckResult
 {

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 #include "pg_pcache.h"
-#include "storage/pcache_huge.h"
+#include "storage/pcache_pool.h"
 
 /*
  * How many huge pages of that size will shared memory take?  A server that is down tells

@@ -19,7 +19,7 @@
 
 #include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_late_read.h"
+#include "storage/pcache_pool.h"
 
 #ifdef USE_INJECTION_POINTS
 /*
@@ -129,7 +129,7 @@ GatherPoolFacts(Cluster *c)
 
 /*
  * Does the configuration let the server use a pool in that place?  No pool is used
- * if a read could go on after its server, see pcache_late_read.c.
+ * if a read could go on after its server, see pcache_setting.c.
  */
 bool
 SettingsAllowPool(const Cluster *c, PCacheError *err)

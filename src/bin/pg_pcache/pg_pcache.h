@@ -18,18 +18,8 @@
 #include "common/logging.h"
 #include "fe_utils/connect_utils.h"
 #include "fe_utils/simple_list.h"
-#include "storage/pcache_allocate.h"
-#include "storage/pcache_create.h"
-#include "storage/pcache_file.h"
-#include "storage/pcache_find.h"
-#include "storage/pcache_foretell.h"
-#include "storage/pcache_format.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_harvest.h"
-#include "storage/pcache_missing.h"
-#include "storage/pcache_size.h"
-#include "storage/pcache_suspect.h"
-#include "storage/pcache_without.h"
+#include "storage/pcache_gate.h"
+#include "storage/pcache_pool.h"
 
 /* Exit status; see usage(). */
 #define EXIT_WARM		0

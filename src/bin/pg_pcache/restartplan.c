@@ -23,7 +23,7 @@
 
 #include "common/logging.h"
 #include "restart.h"
-#include "storage/pcache_cgroup.h"
+#include "storage/pcache_pool.h"
 
 /* What a process may have of each, at most. */
 #define MAX_PROC_SIZE	(2 * 1024 * 1024)

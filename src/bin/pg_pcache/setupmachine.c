@@ -23,7 +23,7 @@
 #include "common/string.h"
 #include "lib/stringinfo.h"
 #include "setup.h"
-#include "storage/pcache_cgroup.h"
+#include "storage/pcache_pool.h"
 
 #define MEMINFO			"/proc/meminfo"
 #define MOUNTINFO		"/proc/self/mountinfo"

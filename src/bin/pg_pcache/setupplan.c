@@ -18,7 +18,7 @@
 
 #include "lib/stringinfo.h"
 #include "setup.h"
-#include "storage/pcache_cgroup.h"
+#include "storage/pcache_pool.h"
 
 #define GIGABYTE	(UINT64CONST(1) << 30)
 #define MEGABYTE	(UINT64CONST(1) << 20)

@@ -18,7 +18,7 @@
 #include "access/xlog_internal.h"
 #include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_power.h"
+#include "storage/pcache_pool.h"
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 

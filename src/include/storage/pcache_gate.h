@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_gate.h
- *	  The gates that decide what in the pool can be trusted, and the facts
- *	  that they look at.
+ *	  What a start looks at, what it makes of that, and how the next one will be.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -13,12 +12,9 @@
 #ifndef PCACHE_GATE_H
 #define PCACHE_GATE_H
 
-#include "storage/pcache_descriptor.h"
-#include "storage/pcache_media.h"
-#include "storage/pcache_memory_error.h"
 #include "storage/pcache_pool.h"
-#include "storage/pcache_relsize.h"
-#include "storage/pcache_witness.h"
+
+/* pcache_gate.c: pool gates and page gates */
 
 /* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
 #define GIST_BUILD_LSN	1
@@ -92,7 +88,7 @@ typedef struct PCacheGateFacts
 	bool		read_errors_ignored;	/* see pcache_server.c */
 	uint64		pool_device;	/* which file the pool is */
 	uint64		pool_inode;
-	uint64		rolled_back_at; /* see pcache_prepared.c */
+	uint64		rolled_back_at; /* see pcache_replay.c */
 	bool		not_synced;		/* fsync was off */
 
 	/* For pools that are in use after an unclean stop */
@@ -187,5 +183,55 @@ extern void PCacheSetPageFacts(PCachePageFacts *facts,
 							   const PCacheGateFacts *gate_facts);
 extern bool PCacheHostRestarted(const PCacheSuperblock *sb,
 								const PCacheGateFacts *facts);
+
+/* pcache_foretell.c: how the next start will be */
+
+/* What comes before the start. */
+typedef enum PCacheNextEvent
+{
+	PCACHE_NEXT_NOTHING,		/* the server is down */
+	PCACHE_NEXT_RESTART,		/* the running server is shut down cleanly */
+	PCACHE_NEXT_RESTART_APART,	/* likewise, but this is not its pool */
+	PCACHE_NEXT_CRASH,			/* all its processes die */
+	PCACHE_NEXT_HOST_CRASH,		/* so does the host */
+} PCacheNextEvent;
+
+/* The settings of that start. */
+typedef struct PCacheNextConfig
+{
+	int			mode;			/* PersistentCacheMode */
+	uint64		size;			/* pcache.size, in blocks */
+	uint64		nbuffers;		/* shared_buffers; 0 if unknown */
+	bool		cold_on_media_unknown;
+	bool		required;		/* pcache.required */
+	int			server_version; /* as PG_VERSION_NUM, 0 if unknown */
+	bool		allow_unknown_minor;
+} PCacheNextConfig;
+
+extern void PCacheForetellMissing(const char *directory,
+								  const PCacheNextConfig *config,
+								  const PCacheError *open_error,
+								  PCacheVerdict *verdict);
+extern void PCacheForetellPool(const PCachePool *pool,
+							   const PCacheSuperblocks *superblocks,
+							   const PCacheGateFacts *facts,
+							   const PCacheNextConfig *config,
+							   PCacheNextEvent event,
+							   PCacheVerdict *verdict);
+extern void PCacheForetellWithout(const PCacheNextConfig *config,
+								  PCacheVerdict *verdict);
+extern bool PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err);
+extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
+							uint64 system_identifier, PCacheError *err);
+extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
+							  const PCacheMediaReport *media, uint64 nbuffers,
+							  bool always, PCacheError *err);
+extern PCacheVerdict PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
+									  uint64 system_identifier,
+									  const PCacheVerdict *verdict);
+extern void PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err);
+extern void PCacheSetTooSmall(const PCachePool *pool, uint64 capacity,
+							  uint64 nbuffers, const PCacheError *why,
+							  PCacheError *err);
 
 #endif							/* PCACHE_GATE_H */

@@ -18,7 +18,6 @@
 #include "datatype/timestamp.h"
 #include "portability/instr_time.h"
 #include "storage/buf_internals.h"
-#include "storage/pcache_foretell.h"
 #include "storage/pcache_gate.h"
 
 /* The pool has a server's headers as they are in its memory. */
@@ -113,10 +112,6 @@ extern uint64 PCacheMicrosecondsSince(instr_time start);
 extern void PCacheOpenForServer(void);
 extern void PCacheStartServer(void);
 
-/* pcache_gather.c */
-extern bool PCacheGatherLibraryFacts(const PCachePool *pool,
-									 PCacheLibraryFacts *facts, PCacheError *err);
-extern void PCacheForgetLibraryFacts(PCacheLibraryFacts *facts);
 
 /* pcache_memory.c */
 extern void PCacheTurnHugePagesOff(void);
@@ -184,11 +179,9 @@ extern void PCacheNoteCrash(void);
 extern void PCacheForgetDeaths(void);
 extern void PCacheWatchDeaths(void);
 
-/* pcache_dbase.c */
-extern void PCacheWrapRedo(void);
+/* pcache_replay.c */
+extern void PCacheWatchReplay(void);
 
-/* pcache_prepared.c */
-extern void PCacheWatchPrepared(void);
 
 /* pcache_server.c */
 extern bool PCacheServerHasOwnCache(PCacheError *err);
@@ -208,6 +201,9 @@ extern bool PCacheWorkerIsRegistered(PCacheError *err);
 extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
 
 /* pcache_tell.c */
+extern bool PCacheGatherLibraryFacts(const PCachePool *pool,
+									 PCacheLibraryFacts *facts, PCacheError *err);
+extern void PCacheForgetLibraryFacts(PCacheLibraryFacts *facts);
 extern void PCacheForetellThisStart(PCacheLibraryFacts *facts,
 									PCacheVerdict *verdict);
 

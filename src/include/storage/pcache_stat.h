@@ -15,7 +15,7 @@
 
 #include "common/relpath.h"
 #include "datatype/timestamp.h"
-#include "storage/pcache_foretell.h"
+#include "storage/pcache_gate.h"
 #include "storage/relfilelocator.h"
 
 typedef struct PersistentCacheStats

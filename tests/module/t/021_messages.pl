@@ -87,7 +87,7 @@ warm_pages($node);
 $node->stop;
 is(verify_json($node)->{hint}, undef, '... nothing to tell any more');
 $node->append_conf('postgresql.conf', 'pcache.size = 30MB');
-like(verify_json($node)->{hint} // '', qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache init --force"/, 'a pool that is larger');
+like((pcache($node, 'status'))[2], qr/The pool has room for 6144 blocks, and "pcache.size" asks for 3840\.  Run "pg_pcache init --force"/, 'a pool that is larger');
 $node->append_conf('postgresql.conf', 'pcache.size = 0');
 
 # ---------------------------------------------------------------- a pool of 1.0.0

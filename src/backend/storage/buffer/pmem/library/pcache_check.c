@@ -25,11 +25,8 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/pcache_descriptor.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_harvest.h"
 #include "storage/pcache_library.h"
-#include "storage/pcache_witness.h"
+#include "storage/pcache_pool.h"
 #include "utils/timestamp.h"
 
 /* What a process claims at once, 32 MB of pages, and how many are worth one more. */

@@ -25,9 +25,8 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
-#include "storage/pcache_memory_error.h"
 #include "storage/pcache_library.h"
-#include "storage/pcache_suspect.h"
+#include "storage/pcache_pool.h"
 
 #define ALTERNATE_STACK_SIZE	65536
 

@@ -23,9 +23,8 @@
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/pcache.h"
-#include "storage/pcache_descriptor.h"
-#include "storage/pcache_harvest.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_pool.h"
 #include "utils/timestamp.h"
 
 #define PREFETCH_DISTANCE	16

@@ -29,10 +29,8 @@
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
-#include "storage/pcache_descriptor.h"
-#include "storage/pcache_harvest.h"
 #include "storage/pcache_library.h"
-#include "storage/pcache_sum.h"
+#include "storage/pcache_pool.h"
 
 /* So many slots are visited between two looks at the time. */
 #define SLOTS_PER_STEP		32

@@ -21,9 +21,8 @@
 #include <unistd.h>
 
 #include "storage/bufmgr.h"
-#include "storage/pcache_allocate.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_pool.h"
 #include "storage/pg_shmem.h"
 #include "utils/guc.h"
 

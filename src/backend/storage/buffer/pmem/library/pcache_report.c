@@ -14,9 +14,8 @@
 
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_library.h"
-#include "storage/pcache_size.h"
+#include "storage/pcache_pool.h"
 
 void
 PCacheReportError(int elevel, const PCacheError *err)

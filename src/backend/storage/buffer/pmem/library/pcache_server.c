@@ -19,7 +19,7 @@
 #include "port/pg_bitutils.h"
 #include "postmaster/postmaster.h"
 #include "storage/bufmgr.h"
-#include "storage/pcache_foretell.h"
+#include "storage/pcache_gate.h"
 #include "storage/pcache_library.h"
 #include "utils/guc_tables.h"
 

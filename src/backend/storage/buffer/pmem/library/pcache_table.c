@@ -20,7 +20,6 @@
 
 #include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
-#include "storage/pcache_descriptor.h"
 #include "storage/pcache_library.h"
 #include "storage/pcache_pool.h"
 

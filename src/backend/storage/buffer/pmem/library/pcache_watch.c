@@ -25,9 +25,8 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
-#include "storage/pcache_file.h"
 #include "storage/pcache_library.h"
-#include "storage/pcache_witness.h"
+#include "storage/pcache_pool.h"
 #include "utils/wait_event.h"
 
 /*

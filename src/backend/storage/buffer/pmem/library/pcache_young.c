@@ -25,8 +25,8 @@
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "storage/pcache.h"
-#include "storage/pcache_harvest.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_pool.h"
 
 /* WAL is read in pieces of so many bytes, for so many microseconds at most. */
 #define BYTES_PER_READ		(256 * 1024)

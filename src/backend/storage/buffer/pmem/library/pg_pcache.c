@@ -22,8 +22,8 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/pcache.h"
-#include "storage/pcache_find.h"
 #include "storage/pcache_library.h"
+#include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
 #include "utils/guc.h"
 
@@ -199,9 +199,8 @@ _PG_init(void)
 	shmem_startup_hook = StartSharedMemory;
 	if (pcache_mode == PERSISTENT_CACHE_OFF)
 		return;
-	PCacheWrapRedo();
 	PCacheShortenRedo();
-	PCacheWatchPrepared();
+	PCacheWatchReplay();
 	PCacheWatchSettings();
 	PCacheWatchDeaths();
 	PCacheRegisterWorker();

@@ -27,9 +27,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "storage/pcache_allocate.h"
-#include "storage/pcache_cgroup.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)

@@ -16,7 +16,7 @@
 #include "postgres_fe.h"
 #endif
 
-#include "storage/pcache_cgroup.h"
+#include "storage/pcache_pool.h"
 
 /* What a version of control groups calls its files. */
 typedef struct Names

@@ -18,8 +18,7 @@
 
 #include "catalog/pg_tablespace_d.h"
 #include "storage/block.h"
-#include "storage/pcache_descriptor.h"
-#include "storage/pcache_error.h"
+#include "storage/pcache_pool.h"
 
 /*
  * CRC-32C over all but seq, which changes without the rest.  So it tells

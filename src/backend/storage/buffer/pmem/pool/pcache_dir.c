@@ -27,8 +27,7 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
-#include "storage/pcache_dir.h"
-#include "storage/pcache_owner.h"
+#include "storage/pcache_pool.h"
 
 /* As many links as the kernel follows. */
 #define MAX_SYMLINKS	40

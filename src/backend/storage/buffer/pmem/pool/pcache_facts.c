@@ -23,10 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/pcache_allocate.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_gate.h"
-#include "storage/pcache_suspect.h"
+#include "storage/pcache_pool.h"
 
 /* The settings each of which gives recovery a target, unless it is "". */
 const char *const PCacheRecoveryTargets[PCACHE_N_RECOVERY_TARGETS] = {

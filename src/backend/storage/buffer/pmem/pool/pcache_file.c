@@ -20,9 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/pcache_dir.h"
-#include "storage/pcache_file.h"
-#include "storage/pcache_owner.h"
+#include "storage/pcache_pool.h"
 
 /* Is that file the one that the directory has by this name? */
 bool

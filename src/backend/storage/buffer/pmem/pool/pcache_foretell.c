@@ -23,17 +23,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "storage/pcache_allocate.h"
-#include "storage/pcache_cgroup.h"
-#include "storage/pcache_file.h"
-#include "storage/pcache_find.h"
-#include "storage/pcache_foretell.h"
-#include "storage/pcache_format.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_grow.h"
-#include "storage/pcache_missing.h"
+#include "storage/pcache_gate.h"
+#include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
-#include "storage/pcache_without.h"
 
 /* The minor releases that the tests have run with, beside the one compiled for. */
 static const int tried_minors[] = {150018, 150020, 160002, 170012, 180006};

@@ -18,10 +18,6 @@
 
 #include <time.h>
 
-#include "storage/pcache_allocate.h"
-#include "storage/pcache_descriptor.h"
-#include "storage/pcache_format.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
 

@@ -25,8 +25,7 @@
 #include <unistd.h>
 
 #include "common/string.h"
-#include "storage/pcache_dir.h"
-#include "storage/pcache_fs.h"
+#include "storage/pcache_pool.h"
 
 /* From statfs(2); <linux/magic.h> is not everywhere. */
 #define TMPFS_SUPER_MAGIC		0x01021994

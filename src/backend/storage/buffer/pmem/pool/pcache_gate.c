@@ -24,11 +24,8 @@
 
 #include "access/xlogdefs.h"
 #include "storage/bufpage.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_gate.h"
-#include "storage/pcache_harvest.h"
-#include "storage/pcache_power.h"
-#include "storage/pcache_suspect.h"
+#include "storage/pcache_pool.h"
 
 static const PCacheVerdict warm = {PCACHE_WARM};
 
@@ -380,7 +377,7 @@ GateRecovery(const PCacheGateFacts *facts)
 
 /*
  * May a page have the hint that a transaction was aborted, which is not so on the timeline
- * that recovery is going to follow?  See pcache_prepared.c.
+ * that recovery is going to follow?  See pcache_replay.c.
  */
 static PCacheVerdict
 GatePrepared(const PCacheGateFacts *facts)
@@ -604,7 +601,7 @@ PCacheSetPageFacts(PCachePageFacts *facts, const PCacheSuperblock *sb,
  * becomes of the WAL: a hint about a transaction is set when its commit is durable, or
  * when the page's own LSN is beyond that commit, which then is before redo.  One that a
  * transaction was aborted is set at once, and true of each timeline but for two cases that
- * pcache_prepared.c notes: without its WAL it is aborted as well.  Whether the files and WAL
+ * pcache_replay.c notes: without its WAL it is aborted as well.  Whether the files and WAL
  * were put back to where that was not yet so, the gates have asked.
  * An index's hint that an entry is dead may be set before the commit is durable, but
  * with the page locked until it is dirty.  A page that is locked or dirty has no entry,

@@ -23,11 +23,7 @@
 #include "postgres_fe.h"
 #endif
 
-#include "storage/pcache_descriptor.h"
-#include "storage/pcache_error.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_harvest.h"
-#include "storage/pcache_sum.h"
+#include "storage/pcache_pool.h"
 
 /* Does everything that a pool says of its headers lie in a header? */
 bool

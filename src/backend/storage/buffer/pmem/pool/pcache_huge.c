@@ -16,8 +16,7 @@
 #include "postgres_fe.h"
 #endif
 
-#include "storage/pcache_cgroup.h"
-#include "storage/pcache_huge.h"
+#include "storage/pcache_pool.h"
 
 static bool
 ReadCount(uint64 size_kb, const char *name, uint64 *count)

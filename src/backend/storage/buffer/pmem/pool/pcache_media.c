@@ -40,8 +40,7 @@
 #endif
 
 #include "pcache_media_internal.h"
-#include "storage/pcache_dir.h"
-#include "storage/pcache_fs.h"
+#include "storage/pcache_pool.h"
 
 #ifdef __linux__
 

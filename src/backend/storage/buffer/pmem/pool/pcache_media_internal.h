@@ -14,7 +14,7 @@
 
 #include <sys/stat.h>
 
-#include "storage/pcache_media.h"
+#include "storage/pcache_pool.h"
 
 struct fiemap;
 

@@ -17,7 +17,7 @@
 #endif
 
 #include "pcache_media_internal.h"
-#include "storage/pcache_memory_error.h"
+#include "storage/pcache_pool.h"
 
 /*
  * Names for answers, as seen by SQL and JSON; not translated.

@@ -25,8 +25,6 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
-#include "storage/pcache_file.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
 

@@ -21,9 +21,7 @@
 #include "postgres_fe.h"
 #endif
 
-#include "storage/pcache_fs.h"
-#include "storage/pcache_power.h"
-#include "storage/pcache_sum.h"
+#include "storage/pcache_pool.h"
 
 static PCachePowerRule
 Cold(PCacheError *why, const char *message, const char *hint)

@@ -19,7 +19,7 @@
 #include "postgres_fe.h"
 #endif
 
-#include "storage/pcache_range.h"
+#include "storage/pcache_pool.h"
 
 /*
  * Append a range, in bytes.  A list that is full, or for which there is no

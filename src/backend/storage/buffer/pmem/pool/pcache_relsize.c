@@ -26,7 +26,7 @@
 #include "common/logging.h"
 #endif
 #include "storage/pcache_layout.h"
-#include "storage/pcache_relsize.h"
+#include "storage/pcache_pool.h"
 
 typedef struct RelSizeKey
 {

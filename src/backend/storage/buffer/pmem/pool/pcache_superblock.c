@@ -23,9 +23,7 @@
 #include <time.h>
 
 #include "port.h"
-#include "storage/pcache_error.h"
-#include "storage/pcache_fs.h"
-#include "storage/pcache_superblock.h"
+#include "storage/pcache_pool.h"
 
 void
 PCacheSuperblockSetCrc(PCacheSuperblock *sb)

@@ -18,11 +18,7 @@
 
 #include <unistd.h>
 
-#include "storage/pcache_cgroup.h"
-#include "storage/pcache_format.h"
-#include "storage/pcache_fs.h"
 #include "storage/pcache_pool.h"
-#include "storage/pcache_without.h"
 
 /*
  * An open pool, which is ours and which the caller has locked, is of no use to

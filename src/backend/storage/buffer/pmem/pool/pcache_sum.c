@@ -1,16 +1,19 @@
 /*-------------------------------------------------------------------------
  *
- * pcache_sum_xxhash.c
+ * pcache_sum.c
  *	  The sum by which a page is recognized after power was lost, by libxxhash.
  *
  * It has to tell a page that is all there from one that lacks some cache lines, and
  * from an older version of it.  Nobody who could make two pages with one sum could
  * not store a wrong page, with its sum, just as well.
  *
+ * Without libxxhash no page has a sum.  A start after a loss of power is cold then,
+ * unless the platform saves the CPU caches.
+ *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pool/pcache_sum_xxhash.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_sum.c
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +23,7 @@
 #include "postgres_fe.h"
 #endif
 
-#include "storage/pcache_sum.h"
+#include "storage/pcache_pool.h"
 
 #ifdef USE_XXHASH
 
@@ -39,6 +42,21 @@ PCacheSumOf(const char *page)
 	uint64		sum = XXH3_64bits(page, BLCKSZ);
 
 	return sum != 0 ? sum : 1;
+}
+
+#else							/* !USE_XXHASH */
+
+bool
+PCacheHasSums(void)
+{
+	return false;
+}
+
+/* Nobody has made one, so this fits none. */
+uint64
+PCacheSumOf(const char *page)
+{
+	return 0;
 }
 
 #endif							/* USE_XXHASH */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * pcache_find.c
- *	  In which directory is the pool of a cluster?
+ * pcache_setting.c
+ *	  Settings with which a pool can be used: its directory, and how the server reads.
  *
  * Server and pg_pcache ask this, so that a program never judges or repairs
  * another pool than the one that the next start will open.
@@ -9,7 +9,7 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/backend/storage/buffer/pmem/pool/pcache_find.c
+ *	  src/backend/storage/buffer/pmem/pool/pcache_setting.c
  *
  *-------------------------------------------------------------------------
  */
@@ -22,8 +22,7 @@
 #include <limits.h>
 
 #include "port.h"
-#include "storage/pcache_dir.h"
-#include "storage/pcache_find.h"
+#include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
 
 /*
@@ -101,5 +100,37 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 	PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
 				   directory);
 	PCacheSetHint(err, _("Choose a directory outside."));
+	return false;
+}
+
+/*
+ * Is "data" among the words of debug_io_direct?  None of the other words
+ * contains it.
+ */
+static bool
+IsDirectForData(const char *debug_io_direct)
+{
+	for (const char *p = debug_io_direct; *p != '\0'; p++)
+	{
+		if (pg_strncasecmp(p, "data", strlen("data")) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does no read outlive its process, with these values of the settings
+ * io_method and debug_io_direct?  If one may, returns false, with the error.
+ * A setting that the server does not know is NULL.
+ */
+bool
+PCacheReadsEndWithProcess(const char *io_method, const char *debug_io_direct,
+						  PCacheError *err)
+{
+	if (io_method == NULL || debug_io_direct == NULL ||
+		pg_strcasecmp(io_method, "io_uring") != 0 || !IsDirectForData(debug_io_direct))
+		return true;
+	PCacheSetError(err, _("a persistent cache cannot be used with \"io_method\" = \"io_uring\" and \"debug_io_direct\" = \"data\", because a read that a killed server has started may still overwrite a page of the next one"));
+	PCacheSetHint(err, _("Set \"io_method\" to \"worker\" or \"sync\", or remove \"data\" from \"debug_io_direct\"."));
 	return false;
 }
