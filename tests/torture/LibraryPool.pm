@@ -14,7 +14,7 @@ LibraryPool - what a server with the library has left in its pool when it was ki
 
 =head1 DESCRIPTION
 
-The library's rule for such pages (JudgeEntry() in pool/pcache_gate.c), made once more
+The library's rule for such pages (JudgeEntry() in pool/pcache_judge.c), made once more
 of the files, without the library: which pages a start is to keep, and whether each of
 them is what its file has at that moment.  The latter is more than recovery asks for,
 since redo may mend a page that is wrong.

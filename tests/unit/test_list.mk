@@ -11,4 +11,4 @@ $(OUT)/test_list: test_list.c unit.h interleave.h $(LIBRARY)/pcache_list.c $(wil
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) $(if $(SANITIZE),-fno-sanitize=address) $(CPPFLAGS) -UFRONTEND -U_FORTIFY_SOURCE \
 		-I$(LIBRARY) -ffunction-sections -fdata-sections -Wl,--gc-sections -o $@ $< \
-		$(PMEM)/pool/pcache_gate.c $(PMEM)/pool/pcache_range.c -lcmocka $(PGPORT_SRV) -lm
+		$(PMEM)/pool/pcache_judge.c $(PMEM)/pool/pcache_range.c -lcmocka $(PGPORT_SRV) -lm

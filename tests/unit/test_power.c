@@ -17,18 +17,28 @@
 
 #include "unit.h"
 
-#include "storage/pcache_pool.h"
+#include "storage/pcache_gate.h"
 
 #undef USE_LIBPMEM
 #define PCachePowerRuleFor	RuleWithoutLibpmem
 #define PCachePowerRuleName	NameWithoutLibpmem
+#define PCachePowerGate	GateWithoutLibpmem
+#define PCacheHostRestarted	HostRestartedWithoutLibpmem
 #define Cold	ColdWithoutLibpmem
+#define RefuseWithoutRule	RefuseWithoutLibpmem
+#define GatePower	GatePowerWithoutLibpmem
+#define warm	warm_without_libpmem
 extern PCachePowerRule RuleWithoutLibpmem(const PCachePowerFacts *facts, PCacheError *why);
 extern const char *NameWithoutLibpmem(PCachePowerRule rule);
 #include "pcache_power.c"
 #undef PCachePowerRuleFor
 #undef PCachePowerRuleName
+#undef PCachePowerGate
+#undef PCacheHostRestarted
 #undef Cold
+#undef RefuseWithoutRule
+#undef GatePower
+#undef warm
 
 #define USE_LIBPMEM 1
 #include "pcache_power.c"

@@ -14,14 +14,14 @@
 
 #include "storage/pcache_pool.h"
 
-/* pcache_gate.c: pool gates and page gates */
+/* pcache_verdict.c: what a start makes of a pool, and why */
 
 /* The LSN of pages in a GiST index that is being built (GistBuildLSN). */
 #define GIST_BUILD_LSN	1
 
 /*
  * What a start makes of the pool.  PCACHE_COLD_* is for what the gates can say: the
- * first one that is shut decides, and the whole pool is dropped; pcache_gate.c has the
+ * first one that is shut decides, and the whole pool is dropped; PCachePoolGate() has the
  * order.
  */
 typedef enum PCacheRefusal
@@ -74,6 +74,9 @@ typedef struct PCacheVerdict
 	PCacheError why;
 } PCacheVerdict;
 
+extern PCacheVerdict PCacheRefuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
+extern const char *PCacheRefusalName(PCacheRefusal refusal);
+
 /* All that the pool gates look at beside the superblock. */
 typedef struct PCacheGateFacts
 {
@@ -116,7 +119,6 @@ extern void PCacheSetRecovery(PCacheGateFacts *facts,
 							  bool has_target);
 
 /* pcache_gate.c */
-extern PCacheVerdict PCacheRefuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
 extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
 										uint64 file_size);
 extern PCacheVerdict PCacheHoleGate(bool head_is_lost);
@@ -126,7 +128,8 @@ extern PCacheVerdict PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
 										   const PCacheGateFacts *facts);
 extern PCacheVerdict PCacheEmptyGate(bool was_clean, uint64 found,
 									 uint64 kept);
-extern const char *PCacheRefusalName(PCacheRefusal refusal);
+
+/* pcache_judge.c */
 
 /* Page gates, asked for each slot of a pool that passed the pool gates. */
 typedef enum PCachePageVerdict
@@ -153,6 +156,8 @@ typedef enum PCachePageVerdict
 	PCACHE_NUM_PAGE_VERDICTS
 } PCachePageVerdict;
 
+extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
+
 typedef struct PCachePageFacts
 {
 	bool		drop_unlogged;	/* recovery resets unlogged relations */
@@ -177,12 +182,30 @@ extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 extern bool PCacheYoungGate(const PCacheDescriptor *desc,
 							const struct PageHeaderData *page, uint32 slot,
 							const PCachePageFacts *facts);
-extern const char *PCachePageVerdictName(PCachePageVerdict verdict);
 extern void PCacheSetPageFacts(PCachePageFacts *facts,
 							   const PCacheSuperblock *sb,
 							   const PCacheGateFacts *gate_facts);
+
+/* pcache_power.c: what survives a loss of power */
+
+/* What a server runs with, as far as it matters when power is lost. */
+typedef struct PCachePowerFacts
+{
+	PCacheFsKind fs_kind;		/* of the pool */
+	PCachePersistenceDomain domain;
+	bool		cold_on_media_unknown;
+	bool		fsync;
+	bool		logs_hints;		/* data checksums or wal_log_hints */
+	bool		logs_all;		/* wal_level is not minimal */
+} PCachePowerFacts;
+
+extern PCachePowerRule PCachePowerRuleFor(const PCachePowerFacts *facts,
+										  PCacheError *why);
+extern const char *PCachePowerRuleName(PCachePowerRule rule);
 extern bool PCacheHostRestarted(const PCacheSuperblock *sb,
 								const PCacheGateFacts *facts);
+extern PCacheVerdict PCachePowerGate(const PCacheSuperblock *sb,
+									 const PCacheGateFacts *facts);
 
 /* pcache_foretell.c: how the next start will be */
 

@@ -653,23 +653,6 @@ extern void PCacheHarvestLsn(PCacheDescriptor *entry, const PageHeaderData *page
 extern bool PCacheReadLedger(int fd, const PCacheSuperblock *sb, uint64 generation,
 							 uint32 first, uint32 n, PCacheDescriptor *entries);
 
-/* pcache_power.c: what survives a loss of power */
-
-/* What a server runs with, as far as it matters when power is lost. */
-typedef struct PCachePowerFacts
-{
-	PCacheFsKind fs_kind;		/* of the pool */
-	PCachePersistenceDomain domain;
-	bool		cold_on_media_unknown;
-	bool		fsync;
-	bool		logs_hints;		/* data checksums or wal_log_hints */
-	bool		logs_all;		/* wal_level is not minimal */
-} PCachePowerFacts;
-
-extern PCachePowerRule PCachePowerRuleFor(const PCachePowerFacts *facts,
-										  PCacheError *why);
-extern const char *PCachePowerRuleName(PCachePowerRule rule);
-
 /* pcache_without.c: memory for the server's own buffers */
 
 extern bool PCachePoolGiveBack(PCachePool *pool, PCacheError *err);

@@ -8,6 +8,7 @@
  * answer is taken from the platform that it does not give.  Where it is not known what
  * the platform saves, a ledger does no harm: a page is believed by its sum.
  *
+ *
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
@@ -21,7 +22,7 @@
 #include "postgres_fe.h"
 #endif
 
-#include "storage/pcache_pool.h"
+#include "storage/pcache_gate.h"
 
 static PCachePowerRule
 Cold(PCacheError *why, const char *message, const char *hint)
@@ -89,4 +90,91 @@ PCachePowerRuleName(PCachePowerRule rule)
 			return "headers";
 	}
 	return "unknown";
+}
+
+static const PCacheVerdict warm = {PCACHE_WARM};
+
+/* Was the host restarted since the pool was in use? */
+bool
+PCacheHostRestarted(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	return PCacheBootIsAnother(sb->fs_kind, sb->boot_id, facts->boot_id);
+}
+
+/* Did the memory below the pool survive what the host went through? */
+static PCacheVerdict
+GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	char		why[256];
+
+	if (!PCacheHostRestarted(sb, facts))
+		return warm;
+	if (sb->fs_kind != PCACHE_FS_FSDAX)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the pool was not on persistent memory"));
+	if (facts->media->domain == PCACHE_DOMAIN_NONE)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the platform does not save what was flushed to the DIMMs"));
+	if (facts->media->domain == PCACHE_DOMAIN_UNKNOWN && facts->cold_on_media_unknown)
+		return PCacheRefuse(PCACHE_COLD_MEDIA_UNKNOWN,
+							_("it is not known whether the platform saves what was flushed to the DIMMs"));
+	switch (PCacheMediaCompareDimms(sb, facts->media, why, sizeof(why)))
+	{
+		case PCACHE_DIMMS_SAME:
+			break;
+		case PCACHE_DIMMS_UNKNOWN:
+			if (facts->cold_on_media_unknown)
+				return PCacheRefuse(PCACHE_COLD_MEDIA_UNKNOWN,
+									_("it is not known whether the DIMMs were shut down safely: %s"), why);
+			break;
+		case PCACHE_DIMMS_MOVED:
+		case PCACHE_DIMMS_REPLACED:
+			return PCacheRefuse(PCACHE_COLD_POWER,
+								_("the DIMMs were not shut down safely: %s"), why);
+	}
+	return warm;
+}
+
+/* There is nothing to go by.  Say why, as far as it still shows. */
+static PCacheVerdict
+RefuseWithoutRule(const PCacheSuperblock *sb, const PCacheGateFacts *facts, bool logs_hints)
+{
+	PCachePowerFacts power = {
+		.fs_kind = sb->fs_kind,
+		.domain = facts->media->domain,
+		.cold_on_media_unknown = facts->cold_on_media_unknown,
+		.fsync = true,
+		.logs_hints = logs_hints,
+		.logs_all = facts->control->wal_level != 0,
+	};
+	PCacheError why;
+
+	if (PCachePowerRuleFor(&power, &why) == PCACHE_POWER_COLD)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the server was not shut down cleanly (%s)"),
+							why.message);
+	return PCacheRefuse(PCACHE_COLD_POWER,
+						_("the host was restarted, and the server was not shut down cleanly"));
+}
+
+/* The server was in use when power was lost.  Is there something to go by? */
+PCacheVerdict
+PCachePowerGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	const ControlFileData *control = facts->control;
+	bool		logs_hints = control->data_checksum_version != 0 || control->wal_log_hints;
+
+	if (sb->power_rule == PCACHE_POWER_COLD)
+		return RefuseWithoutRule(sb, facts, logs_hints);
+	if (facts->not_synced)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and files may not have been synced, because \"fsync\" was off"));
+	/* a hint that is not logged may be missing in the file */
+	if (!logs_hints)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and hint bits were not logged"));
+	if (sb->power_rule == PCACHE_POWER_HEADERS && facts->media->domain != PCACHE_DOMAIN_CPU_CACHE)
+		return PCacheRefuse(PCACHE_COLD_POWER,
+							_("the host was restarted, and the platform does not say any more that it saves the CPU caches"));
+	return GatePower(sb, facts);
 }
