@@ -17,10 +17,12 @@
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "storage/pcache_pool.h"
-#include "storage/pcache_stat.h"
+#include "storage/bufmgr.h"
+#include "storage/pcache_library.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
 /* Number of output arguments (columns) of each function that returns rows */
@@ -30,6 +32,9 @@
 #define PG_PCACHE_RELATIONS_COLS	5
 #define PG_PCACHE_NEXT_START_COLS	4
 #define PG_PCACHE_MAX_COLS			PG_PCACHE_POOL_COLS /* maximum of above */
+
+/* A scan can be interrupted after so many buffers. */
+#define SLOTS_PER_INTERRUPT			65536
 
 /* A row's columns, which are filled in from left to right. */
 typedef struct Row
@@ -129,7 +134,7 @@ AppendKey(StringInfo json, const char *name)
 
 /* The reasons, named as by pg_pcache verify --json, with their counts. */
 static Datum
-DroppedByReason(const PersistentCacheStats *stats)
+DroppedByReason(void)
 {
 	StringInfoData json;
 	const char *separator = "";
@@ -142,7 +147,7 @@ DroppedByReason(const PersistentCacheStats *stats)
 			continue;
 		appendStringInfo(&json, "%s\"", separator);
 		AppendKey(&json, PCachePageVerdictName(i));
-		appendStringInfo(&json, "\": " UINT64_FORMAT, stats->pages[i]);
+		appendStringInfo(&json, "\": " UINT64_FORMAT, PCacheStart.pages[i]);
 		separator = ", ";
 	}
 	appendStringInfoChar(&json, '}');
@@ -169,30 +174,30 @@ AddRoom(Row *row, const char *path)
 }
 
 static void
-AddLastStart(Row *row, const PersistentCacheStats *stats)
+AddLastStart(Row *row)
 {
 	uint64		dropped = 0;
-	bool		warm = stats->start.refusal == PCACHE_WARM;
+	bool		warm = PCacheStart.verdict.refusal == PCACHE_WARM;
 
 	AddText(row, warm ? "warm" : "cold");
-	AddDatum(row, TimestampTzGetDatum(stats->started_at));
-	AddDetail(row, warm ? "" : PCacheRefusalName(stats->start.refusal));
-	AddDetail(row, stats->start.why.message);
+	AddDatum(row, TimestampTzGetDatum(PCacheStart.started_at));
+	AddDetail(row, warm ? "" : PCacheRefusalName(PCacheStart.verdict.refusal));
+	AddDetail(row, PCacheStart.verdict.why.message);
 
 	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
 	{
 		if (i != PCACHE_PAGE_KEPT && i != PCACHE_PAGE_FREE)
-			dropped += stats->pages[i];
+			dropped += PCacheStart.pages[i];
 	}
-	AddDatum(row, Int64GetDatum(stats->pages[PCACHE_PAGE_KEPT]));
+	AddDatum(row, Int64GetDatum(PCacheStart.pages[PCACHE_PAGE_KEPT]));
 	AddDatum(row, Int64GetDatum(dropped));
-	AddDatum(row, DroppedByReason(stats));
-	AddDatum(row, Int32GetDatum(stats->retired));
-	AddDatum(row, Float8GetDatum(stats->startup_usec / 1000.0));
-	AddDatum(row, Float8GetDatum(stats->rebuild_usec / 1000.0));
-	AddDatum(row, Int64GetDatum(stats->younger));
-	AddDatum(row, Int64GetDatum(stats->redo_skipped));
-	AddDatum(row, Int64GetDatum(stats->redo_called));
+	AddDatum(row, DroppedByReason());
+	AddDatum(row, Int32GetDatum(PCacheStart.retired));
+	AddDatum(row, Float8GetDatum(PCacheStart.startup_usec / 1000.0));
+	AddDatum(row, Float8GetDatum(PCacheStart.rebuild_usec / 1000.0));
+	AddDatum(row, Int64GetDatum(PCacheStart.young));
+	AddDatum(row, Int64GetDatum(PCacheLibrary->redo_skipped));
+	AddDatum(row, Int64GetDatum(PCacheLibrary->redo_called));
 }
 
 /* The pool is configured, and the server runs without it. */
@@ -204,25 +209,28 @@ AddUnavailable(Row *row)
 	AddText(row, PCacheRefusalName(PCACHE_UNAVAILABLE));
 	AddDatum(row, TimestampTzGetDatum(PgStartTime));
 	AddText(row, PCacheRefusalName(PCACHE_UNAVAILABLE));
-	AddDetail(row, PersistentCacheUnavailable());
+	AddDetail(row, PCacheWhyUnavailable());
 }
 
 static void
-AddMedia(Row *row, const PersistentCacheStats *stats)
+AddMedia(Row *row)
 {
-	const PCacheMediaSummary *media = &stats->media;
+	const PCacheMediaReport *media = &PCacheStart.media;
+	uint64		bad_bytes = 0;
 	char		health[PCACHE_MEDIA_HEALTH_LEN];
 
-	if (media->checked_at == 0)
+	if (PCacheStart.media_checked == 0)
 		return;
 
-	AddDatum(row, TimestampTzGetDatum(media->checked_at));
+	AddDatum(row, TimestampTzGetDatum(PCacheStart.media_checked));
 	AddText(row, PCacheMediaAnswerName(media->blocks));
 	AddDetail(row, media->blocks_why);
-	if (media->blocks == PCACHE_MEDIA_UNKNOWN || media->bad_truncated)
+	for (uint32 i = 0; i < media->bad.n_ranges; i++)
+		bad_bytes += media->bad.ranges[i].length;
+	if (media->blocks == PCACHE_MEDIA_UNKNOWN || media->bad.truncated)
 		AddNull(row);
 	else
-		AddDatum(row, Int64GetDatum(media->bad_bytes));
+		AddDatum(row, Int64GetDatum(bad_bytes));
 	AddText(row, PCacheMediaAnswerName(media->dimms_state));
 	AddDetail(row, media->dimms_why);
 	if (media->n_dimms == 0)
@@ -230,8 +238,8 @@ AddMedia(Row *row, const PersistentCacheStats *stats)
 	else
 		AddText(row, PCacheMediaHealthText(media->health, health, sizeof(health)));
 	AddText(row, PCachePersistenceDomainName(media->domain));
-	AddText(row, PCachePowerRuleName(stats->superblock.power_rule));
-	AddDetail(row, stats->power_cold.message);
+	AddText(row, PCachePowerRuleName(PCacheLibrary->superblock.power_rule));
+	AddDetail(row, PCacheStart.power_cold.message);
 }
 
 /*
@@ -244,29 +252,80 @@ Datum
 pg_pcache_pool(PG_FUNCTION_ARGS)
 {
 	Row			row;
-	PersistentCacheStats *stats;
 
 	InitRow(&row);
-	AddText(&row, PersistentCacheModeName());
+	AddText(&row, !PCacheIsPreloaded ? "off" : GetConfigOption("pcache.mode", false, false));
 	AddDatum(&row, Int32GetDatum(NBuffers));
-	if (!PersistentCacheEnabled())
+	if (!PCacheStart.in_use)
 	{
-		if (PersistentCacheUnavailable() != NULL)
+		if (PCacheWhyUnavailable() != NULL)
 			AddUnavailable(&row);
 		PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
 	}
 
-	stats = palloc(sizeof(PersistentCacheStats));
-	PersistentCacheGetStats(stats);
-	AddText(&row, stats->path);
-	AddText(&row, PCacheFsKindName(stats->superblock.fs_kind));
-	AddDatum(&row, Int64GetDatum(stats->superblock.capacity));
-	AddDatum(&row, Int64GetDatum(stats->superblock.pool_size));
-	AddRoom(&row, stats->path);
-	AddText(&row, StateName(stats->superblock.state));
-	AddLastStart(&row, stats);
-	AddMedia(&row, stats);
+	AddText(&row, PCacheThePool.path);
+	AddText(&row, PCacheFsKindName(PCacheLibrary->superblock.fs_kind));
+	AddDatum(&row, Int64GetDatum(PCacheLibrary->superblock.capacity));
+	AddDatum(&row, Int64GetDatum(PCacheLibrary->superblock.pool_size));
+	AddRoom(&row, PCacheThePool.path);
+	AddText(&row, StateName(PCacheLibrary->superblock.state));
+	AddLastStart(&row);
+	AddMedia(&row);
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));
+}
+
+/* A relation fork: the first four fields of a buffer's tag */
+typedef struct ForkKey
+{
+	Oid			spc_oid;
+	Oid			db_oid;
+	Oid			rel_number;
+	int32		fork;
+} ForkKey;
+
+StaticAssertDecl(sizeof(ForkKey) == offsetof(BufferTag, blockNum), "ForkKey");
+
+typedef struct ForkCount
+{
+	ForkKey		key;
+	uint32		buffers;
+} ForkCount;
+
+/*
+ * Count the cached pages of each relation fork.
+ *
+ * A header is read without its lock, so a page that is replaced just now may be
+ * counted for a relation that it does not belong to.  It is a statistic only.
+ */
+static HTAB *
+CountForks(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(ForkKey),.entrysize = sizeof(ForkCount)};
+	HTAB	   *counts = hash_create("relations in shared buffers", 1024, &ctl,
+									 HASH_ELEM | HASH_BLOBS);
+	ForkCount  *count = NULL;
+
+	for (int slot = 0; slot < NBuffers; slot++)
+	{
+		BufferDesc *buf = GetBufferDescriptor(slot);
+		uint32		state = pg_atomic_read_u32(&buf->state);
+		ForkKey		key;
+		bool		found;
+
+		if (slot % SLOTS_PER_INTERRUPT == 0)
+			CHECK_FOR_INTERRUPTS();
+		if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID))
+			continue;
+		memcpy(&key, &buf->tag, sizeof(key));
+		if (count == NULL || memcmp(&count->key, &key, sizeof(key)) != 0)
+		{
+			count = hash_search(counts, &key, HASH_ENTER, &found);
+			if (!found)
+				count->buffers = 0;
+		}
+		count->buffers++;
+	}
+	return counts;
 }
 
 /*
@@ -278,26 +337,28 @@ Datum
 pg_pcache_relations(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	PersistentCacheRelation *relations;
-	uint32		n;
+	HTAB	   *counts;
+	ForkCount  *count;
+	HASH_SEQ_STATUS scan;
 
 	InitMaterializedSRF(fcinfo, 0);
 	CheckColumns(rsinfo->setDesc, PG_PCACHE_RELATIONS_COLS);
-	relations = PersistentCacheGetRelations(&n);
-	for (uint32 i = 0; i < n; i++)
+	counts = CountForks();
+	hash_seq_init(&scan, counts);
+	while ((count = hash_seq_search(&scan)) != NULL)
 	{
-		const PersistentCacheRelation *relation = &relations[i];
 		Row			row;
 
 		InitRow(&row);
-		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.relNumber));
-		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.spcOid));
-		AddDatum(&row, ObjectIdGetDatum(relation->rlocator.dbOid));
-		AddDatum(&row, Int16GetDatum(relation->fork));
-		AddDatum(&row, Int64GetDatum(relation->buffers));
+		AddDatum(&row, ObjectIdGetDatum(count->key.rel_number));
+		AddDatum(&row, ObjectIdGetDatum(count->key.spc_oid));
+		AddDatum(&row, ObjectIdGetDatum(count->key.db_oid));
+		AddDatum(&row, Int16GetDatum(count->key.fork));
+		AddDatum(&row, Int64GetDatum(count->buffers));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc,
 							 row.values, row.nulls);
 	}
+	hash_destroy(counts);
 	return (Datum) 0;
 }
 
@@ -327,7 +388,7 @@ pg_pcache_next_start(PG_FUNCTION_ARGS)
 	Row			row;
 	PCacheVerdict verdict;
 
-	PersistentCacheNextStart(GetEvent(text_to_cstring(PG_GETARG_TEXT_PP(0))), &verdict);
+	PCacheNextStart(GetEvent(text_to_cstring(PG_GETARG_TEXT_PP(0))), &verdict);
 
 	InitRow(&row);
 	AddDatum(&row, BoolGetDatum(verdict.refusal == PCACHE_WARM));

@@ -86,7 +86,8 @@ typedef struct PCacheLibraryStart
 	uint64		startup_usec;
 	uint64		rebuild_usec;
 	uint64		judge_usec;		/* if post mortem */
-	PCacheMediaSummary media;
+	PCacheMediaReport media;
+	TimestampTz media_checked;	/* 0: never asked */
 } PCacheLibraryStart;
 
 /* What a start goes by, or the answer about the next one, beside the superblocks. */
@@ -201,11 +202,13 @@ extern bool PCacheWorkerIsRegistered(PCacheError *err);
 extern PGDLLEXPORT void pg_pcache_worker_main(Datum arg);
 
 /* pcache_tell.c */
+extern const char *PCacheWhyUnavailable(void);
 extern bool PCacheGatherLibraryFacts(const PCachePool *pool,
 									 PCacheLibraryFacts *facts, PCacheError *err);
 extern void PCacheForgetLibraryFacts(PCacheLibraryFacts *facts);
 extern void PCacheForetellThisStart(PCacheLibraryFacts *facts,
 									PCacheVerdict *verdict);
+extern void PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict);
 
 /* pcache_report.c */
 extern void PCacheReportError(int elevel, const PCacheError *err);

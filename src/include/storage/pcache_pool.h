@@ -20,7 +20,6 @@
 
 #include "catalog/pg_control.h"
 #include "common/relpath.h"
-#include "datatype/timestamp.h"
 #include "storage/bufpage.h"
 #include "storage/pcache_layout.h"
 #include "storage/pcache_persist.h"
@@ -418,22 +417,6 @@ typedef struct PCacheMediaReport
 	char		namespace_name[PCACHE_MEDIA_NAME_LEN];	/* of the first leaf */
 	char		region_name[PCACHE_MEDIA_NAME_LEN];
 } PCacheMediaReport;
-
-/* What was last heard of the media, without the list of bad ranges. */
-typedef struct PCacheMediaSummary
-{
-	TimestampTz checked_at;		/* 0: never asked */
-	PCacheMediaAnswer blocks;
-	char		blocks_why[PCACHE_MEDIA_WHY_LEN];
-	uint32		bad_ranges;
-	uint64		bad_bytes;
-	bool		bad_truncated;	/* there are more */
-	PCacheMediaAnswer dimms_state;
-	char		dimms_why[PCACHE_MEDIA_WHY_LEN];
-	uint32		n_dimms;
-	uint32		health;			/* PCACHE_DIMM_ flags */
-	PCachePersistenceDomain domain;
-} PCacheMediaSummary;
 
 typedef enum PCacheDimmComparison
 {

@@ -137,24 +137,6 @@ PCacheOpenForServer(void)
 		PCacheTurnHugePagesOff();
 }
 
-static void
-SummarizeMedia(const PCacheMediaReport *report, PCacheMediaSummary *summary)
-{
-	memset(summary, 0, sizeof(*summary));
-	summary->checked_at = GetCurrentTimestamp();
-	summary->blocks = report->blocks;
-	strlcpy(summary->blocks_why, report->blocks_why, sizeof(summary->blocks_why));
-	summary->bad_ranges = report->bad.n_ranges;
-	for (uint32 i = 0; i < report->bad.n_ranges; i++)
-		summary->bad_bytes += report->bad.ranges[i].length;
-	summary->bad_truncated = report->bad.truncated;
-	summary->dimms_state = report->dimms_state;
-	strlcpy(summary->dimms_why, report->dimms_why, sizeof(summary->dimms_why));
-	summary->n_dimms = report->n_dimms;
-	summary->health = report->health;
-	summary->domain = report->domain;
-}
-
 /*
  * Make the pool ours: from here on a crash before the server is ready will show.  If its
  * ledger is believed, and stays as it is, it is still that of the last stop, and has as many
@@ -277,7 +259,7 @@ AttachPool(PCacheError *err)
 		if (!PCacheGatherLibraryFacts(pool, &start_facts, err))
 			return false;
 	}
-	SummarizeMedia(media, &PCacheStart.media);
+	PCacheStart.media_checked = GetCurrentTimestamp();
 	if (!PCacheMediaWillDo(pool, sb, media, NBuffers, pcache_mode == PERSISTENT_CACHE_ALWAYS, err))
 		return false;
 	gate_facts->file_size = pool->file_size;
@@ -379,8 +361,9 @@ AttachOrGiveUp(void)
 		PCacheSetError(&PCacheStart.verdict.why, "%s", error->message);
 	}
 	PG_END_TRY();
-	/* a crash restart has others */
-	PCacheForgetLibraryFacts(&start_facts);
+	/* a crash restart has others; what is known of the media is for the views */
+	PCacheStart.media = start_facts.media;
+	memset(&start_facts, 0, sizeof(start_facts));
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);
 }
@@ -429,6 +412,7 @@ PCacheStartServer(void)
 	if (!was_opened)
 		OpenPool();
 	foretold = PCacheStart.verdict;
+	PCacheMediaReportFree(&PCacheStart.media);
 	memset(&PCacheStart, 0, sizeof(PCacheStart));
 	PCacheStart.verdict = foretold;
 	INSTR_TIME_SET_CURRENT(start);

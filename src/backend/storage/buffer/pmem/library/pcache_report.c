@@ -70,7 +70,7 @@ ListDropped(StringInfo dropped)
 static void
 LogPlace(void)
 {
-	const PCacheMediaSummary *media = &PCacheStart.media;
+	const PCacheMediaReport *media = &PCacheStart.media;
 
 	if (PCacheThePool.fs_kind == PCACHE_FS_FILE)
 		ereport(WARNING,

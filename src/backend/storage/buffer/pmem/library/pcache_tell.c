@@ -19,123 +19,20 @@
 #include "storage/pcache_library.h"
 #include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
-#include "storage/pcache_stat.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
 
-/* A scan can be interrupted after so many buffers. */
-#define SLOTS_PER_INTERRUPT	65536
-
-/* Does this server have its shared buffers in the pool? */
-bool
-PersistentCacheEnabled(void)
-{
-	return PCacheStart.in_use;
-}
-
-/* Why not, although it is configured?  NULL if it does, or is not. */
+/*
+ * Why has this server not its shared buffers in the pool, although it is configured?  NULL if it
+ * has, or is not.
+ */
 const char *
-PersistentCacheUnavailable(void)
+PCacheWhyUnavailable(void)
 {
 	if (!PCacheIsPreloaded)
 		return _("pg_pcache is not in \"shared_preload_libraries\"");
 	if (PCacheLibrary == NULL && pcache_mode != PERSISTENT_CACHE_OFF)
 		return _("another library in \"shared_preload_libraries\" does not call the hooks of pg_pcache");
 	return PCacheStart.verdict.refusal == PCACHE_UNAVAILABLE ? PCacheStart.verdict.why.message : NULL;
-}
-
-const char *
-PersistentCacheModeName(void)
-{
-	return !PCacheIsPreloaded ? "off" : GetConfigOption("pcache.mode", false, false);
-}
-
-/* All that is known of the cache.  Only if PersistentCacheEnabled(). */
-void
-PersistentCacheGetStats(PersistentCacheStats *stats)
-{
-	memset(stats, 0, sizeof(*stats));
-	strlcpy(stats->path, PCacheThePool.path, sizeof(stats->path));
-	stats->superblock = PCacheLibrary->superblock;
-	stats->media = PCacheStart.media;
-	stats->start = PCacheStart.verdict;
-	stats->started_at = PCacheStart.started_at;
-	memcpy(stats->pages, PCacheStart.pages, sizeof(stats->pages));
-	stats->retired = PCacheStart.retired;
-	stats->startup_usec = PCacheStart.startup_usec;
-	stats->rebuild_usec = PCacheStart.rebuild_usec;
-	stats->younger = PCacheStart.young;
-	stats->redo_skipped = PCacheLibrary->redo_skipped;
-	stats->redo_called = PCacheLibrary->redo_called;
-	stats->power_cold = PCacheStart.power_cold;
-}
-
-/* A relation fork: the first four fields of a buffer's tag */
-typedef struct ForkKey
-{
-	Oid			spc_oid;
-	Oid			db_oid;
-	Oid			rel_number;
-	int32		fork;
-} ForkKey;
-
-StaticAssertDecl(sizeof(ForkKey) == offsetof(BufferTag, blockNum), "ForkKey");
-
-typedef struct ForkCount
-{
-	ForkKey		key;
-	uint32		buffers;
-} ForkCount;
-
-/*
- * Count the cached pages of each relation fork.  Returns a palloc'd array of *n
- * entries, in no particular order.
- *
- * A header is read without its lock, so a page that is replaced just now may be
- * counted for a relation that it does not belong to.  It is a statistic only.
- */
-PersistentCacheRelation *
-PersistentCacheGetRelations(uint32 *n)
-{
-	HASHCTL		ctl = {.keysize = sizeof(ForkKey),.entrysize = sizeof(ForkCount)};
-	HTAB	   *counts = hash_create("relations in shared buffers", 1024, &ctl,
-									 HASH_ELEM | HASH_BLOBS);
-	ForkCount  *count = NULL;
-	HASH_SEQ_STATUS scan;
-	PersistentCacheRelation *result;
-
-	for (int slot = 0; slot < NBuffers; slot++)
-	{
-		BufferDesc *buf = GetBufferDescriptor(slot);
-		uint32		state = pg_atomic_read_u32(&buf->state);
-		ForkKey		key;
-		bool		found;
-
-		if (slot % SLOTS_PER_INTERRUPT == 0)
-			CHECK_FOR_INTERRUPTS();
-		if ((state & (BM_VALID | BM_TAG_VALID)) != (BM_VALID | BM_TAG_VALID))
-			continue;
-		memcpy(&key, &buf->tag, sizeof(key));
-		if (count == NULL || memcmp(&count->key, &key, sizeof(key)) != 0)
-		{
-			count = hash_search(counts, &key, HASH_ENTER, &found);
-			if (!found)
-				count->buffers = 0;
-		}
-		count->buffers++;
-	}
-
-	result = palloc0(sizeof(*result) * Max(hash_get_num_entries(counts), 1));
-	*n = 0;
-	hash_seq_init(&scan, counts);
-	while ((count = hash_seq_search(&scan)) != NULL)
-	{
-		memcpy(&result[*n].rlocator, &count->key, sizeof(result->rlocator));
-		result[*n].fork = count->key.fork;
-		result[(*n)++].buffers = count->buffers;
-	}
-	hash_destroy(counts);
-	return result;
 }
 
 /*
@@ -222,7 +119,7 @@ PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheVerdict *verdict)
  * if one waits for a restart, the answer says which.
  */
 void
-PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
+PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	static const char *const settings[] = {
 		"pcache.mode", "pcache.directory", "pcache.size", "pcache.required", "shared_buffers"
@@ -247,7 +144,7 @@ PersistentCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	{
 		*verdict = PCacheStart.verdict;
 		if (PCacheLibrary == NULL)
-			PCacheSetError(&verdict->why, "%s", PersistentCacheUnavailable());
+			PCacheSetError(&verdict->why, "%s", PCacheWhyUnavailable());
 		verdict->refusal = PCACHE_REFUSED;
 		PCacheForetellWithout(&config, verdict);
 	}

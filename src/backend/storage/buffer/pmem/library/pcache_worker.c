@@ -27,7 +27,6 @@
 #include "storage/pmsignal.h"
 #include "storage/pcache_library.h"
 #include "storage/pcache_pool.h"
-#include "storage/pcache_stat.h"
 #include "storage/pg_shmem.h"
 #include "utils/guc.h"
 
@@ -237,7 +236,7 @@ pg_pcache_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	if (PCacheLibrary == NULL)
 		ereport(WARNING,
-				(errmsg_internal("%s", PersistentCacheUnavailable()),
+				(errmsg_internal("%s", PCacheWhyUnavailable()),
 				 errdetail("The server runs without the persistent cache."),
 				 errhint("Put \"pg_pcache\" at the end of \"shared_preload_libraries\".")));
 	TellAgain();

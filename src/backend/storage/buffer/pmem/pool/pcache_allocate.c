@@ -130,16 +130,24 @@ PCachePoolIsIncomplete(const PCachePool *pool, uint64 size)
 /*
  * Is there a hole between the superblocks and the descriptors?  What was there
  * may have been a reason not to believe the pool.
+ *
+ * Each page is asked for.  To look for the next hole would go through all that is allocated
+ * behind.  Where the kernel does not tell, which is so on hugetlbfs, it is lost.
  */
 bool
 PCachePoolHeadIsLost(const PCachePool *pool)
 {
-	uint64		start;
-	uint64		end;
-
-	return PCachePoolHasHoles(pool) &&
-		PCachePoolNextHole(pool, PCACHE_NOTES_OFFSET, &start, &end) &&
-		start < PCACHE_DESCRIPTORS_OFFSET;
+	if (!PCachePoolHasHoles(pool))
+		return false;
+	if (pool->fs_kind == PCACHE_FS_HUGETLBFS)
+		return true;
+	for (uint64 at = PCACHE_NOTES_OFFSET;
+		 at < Min(PCACHE_DESCRIPTORS_OFFSET, pool->file_size); at += PCACHE_SUPERBLOCK_SIZE)
+	{
+		if (lseek(pool->fd, at, SEEK_DATA) != (off_t) at)
+			return true;
+	}
+	return false;
 }
 
 /*
