@@ -252,9 +252,5 @@ extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb
 extern PCacheVerdict PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
 									  uint64 system_identifier,
 									  const PCacheVerdict *verdict);
-extern void PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err);
-extern void PCacheSetTooSmall(const PCachePool *pool, uint64 capacity,
-							  uint64 nbuffers, const PCacheError *why,
-							  PCacheError *err);
 
 #endif							/* PCACHE_GATE_H */

@@ -98,7 +98,7 @@ PCacheRangeOverlaps(const PCacheRangeList *list, uint64 offset, uint64 length)
 		 list->ranges[i].offset - offset < length);
 }
 
-/* pcache_cgroup.c: how much memory a control group may use */
+/* pcache_cgroup.c: how much memory a control group, and the machine, have for a pool */
 
 #define PCACHE_CGROUP_ROOT	"/sys/fs/cgroup"
 
@@ -122,6 +122,9 @@ extern bool PCacheReadNumber(const char *path, const char *name, uint64 *number)
 extern PCacheCgroup PCacheReadCgroup(const char *groups, const char *root);
 extern bool PCacheMemoryWillDo(uint64 lacking, uint64 size, const char *groups,
 							   PCacheError *err);
+
+extern bool PCacheReservationCounts(void);
+extern bool PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err);
 
 /* pcache_huge.c: how many huge pages the machine has */
 
@@ -599,9 +602,10 @@ extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 
 /* pcache_grow.c: has it the capacity that the settings ask for? */
 
-extern bool PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers,
-							  uint64 size, const PCacheMediaReport *media,
-							  uint64 *capacity, PCacheError *err);
+extern bool PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity,
+							  uint64 nbuffers, uint64 size,
+							  const PCacheMediaReport *media, uint64 *capacity,
+							  PCacheError *err);
 extern bool PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 						   const PCacheRangeList *holes, uint64 *given_up,
 						   PCacheError *err);
@@ -635,11 +639,5 @@ extern void PCacheSetFreeBecause(PCacheDescriptor *entry, uint8 why);
 extern void PCacheHarvestLsn(PCacheDescriptor *entry, const PageHeaderData *page);
 extern bool PCacheReadLedger(int fd, const PCacheSuperblock *sb, uint64 generation,
 							 uint32 first, uint32 n, PCacheDescriptor *entries);
-
-/* pcache_without.c: memory for the server's own buffers */
-
-extern bool PCachePoolGiveBack(PCachePool *pool, PCacheError *err);
-extern bool PCacheReservationCounts(void);
-extern bool PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err);
 
 #endif							/* PCACHE_POOL_H */

@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
@@ -66,23 +67,36 @@ IsCrashRestart(void)
 }
 
 /*
- * The server runs without its pool.  If that is ours, and in memory, it gives this back.
- * A start that was cut off is forgotten, so that the next one uses the pool again.
+ * The server runs without its pool.  If that is ours, and in memory, it gives this back: what
+ * is in it is worthless once such a server has run.  It stays there, empty, and the next start
+ * allocates it again.  A start that was cut off is forgotten, so that the next one uses the pool
+ * again.  The pool is not mapped afterwards.
  */
 static void
 GiveBack(PCachePool *pool)
 {
 	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
 	PCacheSuperblock *sb = &superblocks->chosen;
+	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
+	bool		in_memory = PCacheFsIsMemory(pool->fs_kind) && pool->file_size > size;
 	PCacheError err;
 
+	if (pool->map.base != NULL)
+		PCacheUnmap(&pool->map);
 	PCacheReadSuperblocks(pool->fd, superblocks);
 	if (superblocks->source != PCACHE_SB_NONE &&
 		sb->format_version == PCACHE_FORMAT_VERSION &&
 		sb->system_identifier == GetSystemIdentifier() &&
-		((sb->starts_from != 0 && !PCachePoolMarkEmpty(pool, sb, &err)) ||
-		 !PCachePoolGiveBack(pool, &err)))
-		PCacheReportError(LOG, &err);
+		(in_memory || sb->starts_from != 0))
+	{
+		if (!PCachePoolMarkEmpty(pool, sb, &err))
+			PCacheReportError(LOG, &err);
+		else if (in_memory && ftruncate(pool->fd, size) < 0)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not truncate file \"%s\" to %llu MB: %m",
+							pool->path, (unsigned long long) (size >> 20))));
+	}
 	pfree(superblocks);
 }
 

@@ -143,13 +143,9 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, const PCacheMediaReport
 {
 	uint64		old_capacity = sb->capacity;
 	uint64		capacity;
-	PCacheError why;
 
-	if (!PCachePoolMayGrow(pool, NBuffers, pcache_size, media, &capacity, &why))
-	{
-		PCacheSetTooSmall(pool, old_capacity, NBuffers, &why, err);
+	if (!PCachePoolMayGrow(pool, old_capacity, NBuffers, pcache_size, media, &capacity, err))
 		return false;
-	}
 	if (PCacheStart.verdict.refusal == PCACHE_WARM ?
 		!PCachePoolGrow(pool, sb, capacity, holes, &PCacheStart.pages[PCACHE_PAGE_NOT_FITTING], err) :
 		!ReformatPool(pool, sb, capacity, err))

@@ -169,3 +169,39 @@ PCacheMemoryWillDo(uint64 lacking, uint64 size, const char *groups, PCacheError 
 	}
 	return true;
 }
+
+/* Does memory count as used when it is reserved (vm.overcommit_memory = 2)? */
+bool
+PCacheReservationCounts(void)
+{
+	uint64		mode;
+
+	return PCacheReadNumber("/proc/sys/vm/overcommit_memory", "", &mode) && mode == 2;
+}
+
+/*
+ * May the server reserve so many bytes of shared memory, although it will not use all of
+ * them, and may a pool on tmpfs get what it lacks?  Both count with
+ * vm.overcommit_memory = 2, where the server would not start otherwise.
+ */
+bool
+PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err)
+{
+	uint64		limit;
+	uint64		committed;
+	uint64		free_kb;
+
+	if (!PCacheReservationCounts() ||
+		!PCacheReadNumber("/proc/meminfo", "CommitLimit:", &limit) ||
+		!PCacheReadNumber("/proc/meminfo", "Committed_AS:", &committed))
+		return true;
+	free_kb = limit - Min(limit, committed);
+	if ((reserved + lacking) / 1024 <= free_kb)
+		return true;
+	PCacheSetError(err, _("\"vm.overcommit_memory\" is 2, and %llu MB can be reserved: too little for %llu MB of shared memory, which the server reserves beside its pool, and %llu MB that the pool lacks"),
+				   (unsigned long long) (free_kb >> 10),
+				   (unsigned long long) (reserved >> 20),
+				   (unsigned long long) (lacking >> 20));
+	PCacheSetHint(err, _("Increase \"vm.overcommit_ratio\", decrease \"shared_buffers\", or use a pool on hugetlbfs."));
+	return false;
+}

@@ -91,27 +91,6 @@ PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
 	return *verdict;
 }
 
-/* Too much of the pool's media is bad. */
-void
-PCacheSetUnusableMedia(const PCachePool *pool, PCacheError *err)
-{
-	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
-				   pool->path);
-	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\", or set \"%s\" to \"off\"."),
-				  PCacheSetting("mode"));
-}
-
-/* A pool with this capacity is too small, and why says why it cannot grow. */
-void
-PCacheSetTooSmall(const PCachePool *pool, uint64 capacity, uint64 nbuffers,
-				  const PCacheError *why, PCacheError *err)
-{
-	PCacheSetError(err, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
-				   pool->path, (unsigned long long) capacity,
-				   (unsigned long long) nbuffers);
-	PCacheSetHint(err, "%s  %s", why->message, why->hint);
-}
-
 static bool
 VersionWillDo(const PCacheNextConfig *config, PCacheError *err)
 {
@@ -151,22 +130,6 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 		return;
 	*verdict = PCacheRefuse(PCACHE_COLD_NEW,
 							_("there is no pool yet, and the server will create it"));
-}
-
-/* Can the pool have as many blocks as shared_buffers? */
-static bool
-CapacityWillDo(const PCachePool *pool, uint64 capacity,
-			   const PCacheNextConfig *config, const PCacheMediaReport *media,
-			   PCacheError *err)
-{
-	PCacheError why;
-	uint64		larger;
-
-	if (capacity >= config->nbuffers ||
-		PCachePoolMayGrow(pool, config->nbuffers, config->size, media, &larger, &why))
-		return true;
-	PCacheSetTooSmall(pool, capacity, config->nbuffers, &why, err);
-	return false;
 }
 
 /*
@@ -227,7 +190,10 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	if (PCacheMediaIsUsable(media, always) && retired <= nbuffers / 2 &&
 		!(sb != NULL && PCacheMediaRangeIsBad(media, 0, sb->blocks_offset)))
 		return true;
-	PCacheSetUnusableMedia(pool, err);
+	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
+				   pool->path);
+	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\", or set \"%s\" to \"off\"."),
+				  PCacheSetting("mode"));
 	return false;
 }
 
@@ -292,17 +258,25 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 	return verdict;
 }
 
-/* The same as PCacheForetellPool(), for a verdict that says so far that it is refused. */
-static void
-ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
-			   const PCacheGateFacts *facts, const PCacheNextConfig *config,
-			   PCacheNextEvent event, PCacheVerdict *verdict)
+/*
+ * How will the start with an open pool be?  facts are those of now, and
+ * superblocks are what is on media now.  If the server runs, it must be its own
+ * pool, unless event is PCACHE_NEXT_NOTHING or PCACHE_NEXT_RESTART_APART.  The
+ * page gates are not asked.
+ */
+void
+PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
+				   const PCacheGateFacts *facts, const PCacheNextConfig *config,
+				   PCacheNextEvent event, PCacheVerdict *verdict)
 {
 	const PCacheSuperblock *sb = &superblocks->chosen;
 	PCacheError *err = &verdict->why;
 	PCacheVerdict judged;
 	struct stat st;
+	uint64		larger;
 	bool		formatted;
+
+	verdict->refusal = PCACHE_REFUSED;
 
 	/* it is open for reading only */
 	if (!VersionWillDo(config, err) ||
@@ -342,25 +316,12 @@ ForetellOpened(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (formatted ?
 		FormatWillDo(pool, config, err) :
 		RoomWillDo(pool, sb->pool_size, err) &&
-		CapacityWillDo(pool, sb->capacity, config, facts->media, err))
+		(sb->capacity >= config->nbuffers ||
+		 PCachePoolMayGrow(pool, sb->capacity, config->nbuffers, config->size, facts->media,
+						   &larger, err)))
 		*verdict = judged;
 	if (superblocks->source == PCACHE_SB_NONE && verdict->refusal == PCACHE_COLD_SUPERBLOCK)
 		PCachePoolSetDamagedHint(pool, err);
-}
-
-/*
- * How will the start with an open pool be?  facts are those of now, and
- * superblocks are what is on media now.  If the server runs, it must be its own
- * pool, unless event is PCACHE_NEXT_NOTHING or PCACHE_NEXT_RESTART_APART.  The
- * page gates are not asked.
- */
-void
-PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
-				   const PCacheGateFacts *facts, const PCacheNextConfig *config,
-				   PCacheNextEvent event, PCacheVerdict *verdict)
-{
-	verdict->refusal = PCACHE_REFUSED;
-	ForetellOpened(pool, superblocks, facts, config, event, verdict);
 }
 
 /*

@@ -21,55 +21,72 @@
 #include "storage/pcache_setting.h"
 
 /*
- * May the server make an open pool large enough for nbuffers?  Not on an ordinary
- * file system, where it creates none either; nor if there is no room, or if
- * there are bad blocks.
- *
- * Sets *capacity to size, which is pcache.size, if that is larger and
- * there is room for it.  All three are in blocks.  Sets err, to a detail and a
- * hint, if it may not.
+ * Why is an open pool not made large enough for nbuffers?  why says it, as a detail and a hint.
+ * Returns false, and sets *capacity, if it is.
  */
-bool
-PCachePoolMayGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
-				  const PCacheMediaReport *media, uint64 *capacity,
-				  PCacheError *err)
+static bool
+IsNotToGrow(const PCachePool *pool, uint64 nbuffers, uint64 size,
+			const PCacheMediaReport *media, uint64 *capacity, PCacheError *why)
 {
-	PCacheGeometry g;
+	uint64		capacities[] = {Max(nbuffers, Min(size, PCACHE_MAX_CAPACITY)), nbuffers};
+	uint64		file_size = 0;
 
 	if (pool->fs_kind == PCACHE_FS_FILE)
 	{
-		PCacheSetError(err, _("On an ordinary file system, no pool is made larger."));
-		PCacheSetHint(err, _("Decrease \"shared_buffers\", or make a new pool with \"pg_pcache init --force\"."));
-		return false;
+		PCacheSetError(why, _("On an ordinary file system, no pool is made larger."));
+		PCacheSetHint(why, _("Decrease \"shared_buffers\", or make a new pool with \"pg_pcache init --force\"."));
+		return true;
 	}
 	if (media->bad.n_ranges > 0)
 	{
-		PCacheSetError(err, _("The pool has bad blocks, so it is not made larger."));
-		PCacheSetHint(err, _("Run \"pg_pcache rebuild\" to clear them, or decrease \"shared_buffers\"."));
-		return false;
+		PCacheSetError(why, _("The pool has bad blocks, so it is not made larger."));
+		PCacheSetHint(why, _("Run \"pg_pcache rebuild\" to clear them, or decrease \"shared_buffers\"."));
+		return true;
 	}
 	if (nbuffers > PCACHE_MAX_CAPACITY)
 	{
-		PCacheSetError(err, _("The persistent cache cannot have more than %d blocks."),
+		PCacheSetError(why, _("The persistent cache cannot have more than %d blocks."),
 					   PCACHE_MAX_CAPACITY);
-		PCacheSetHint(err, _("Decrease \"shared_buffers\"."));
-		return false;
+		PCacheSetHint(why, _("Decrease \"shared_buffers\"."));
+		return true;
 	}
-	*capacity = Min(Max(nbuffers, size), PCACHE_MAX_CAPACITY);
-	g = PCacheComputeGeometry(*capacity, pool->page_size);
-	if (PCachePoolHasRoom(pool, g.pool_size))
-		return true;
-	*capacity = nbuffers;
-	g = PCacheComputeGeometry(nbuffers, pool->page_size);
-	if (PCachePoolHasRoom(pool, g.pool_size))
-		return true;
+	for (int i = 0; i < lengthof(capacities); i++)
+	{
+		*capacity = capacities[i];
+		file_size = PCacheComputeGeometry(*capacity, pool->page_size).pool_size;
+		if (PCachePoolHasRoom(pool, file_size))
+			return false;
+	}
 	if (errno == EFBIG)
-		PCacheSetError(err, _("The limit on the size of files does not let it become larger: the file needs %llu MB."),
-					   (unsigned long long) (g.pool_size >> 20));
+		PCacheSetError(why, _("The limit on the size of files does not let it become larger: the file needs %llu MB."),
+					   (unsigned long long) (file_size >> 20));
 	else
-		PCacheSetError(err, _("There is no room to make it larger: the file needs %llu MB."),
-					   (unsigned long long) (g.pool_size >> 20));
-	PCachePoolSetRoomHint(pool, err);
+		PCacheSetError(why, _("There is no room to make it larger: the file needs %llu MB."),
+					   (unsigned long long) (file_size >> 20));
+	PCachePoolSetRoomHint(pool, why);
+	return true;
+}
+
+/*
+ * An open pool with this capacity is too small for nbuffers.  May the server make it larger?
+ * Not on an ordinary file system, where it creates none either; nor if there is no room, or if
+ * there are bad blocks.
+ *
+ * Sets *capacity to size, which is pcache.size, if that is larger and there is room for it, or
+ * else to nbuffers.  All of them are in blocks.  Returns false with err filled in if it may not.
+ */
+bool
+PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity, uint64 nbuffers, uint64 size,
+				  const PCacheMediaReport *media, uint64 *capacity, PCacheError *err)
+{
+	PCacheError why;
+
+	if (!IsNotToGrow(pool, nbuffers, size, media, capacity, &why))
+		return true;
+	PCacheSetError(err, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
+				   pool->path, (unsigned long long) old_capacity,
+				   (unsigned long long) nbuffers);
+	PCacheSetHint(err, "%s  %s", why.message, why.hint);
 	return false;
 }
 
