@@ -16,80 +16,12 @@
  */
 #include "postgres_fe.h"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include "common/logging.h"
-#include "pgbouncer.h"
-#include "restartwatch.h"
-
-/* A pooler that is there takes a connection within that time, unless its string says another. */
-#define CONNECT_SECONDS	"5"
+#include "restart.h"
 
 /* A pooler that is asked to resume may not have seen PAUSE yet, for so long at most. */
 #define SEEN_MS			1000
 #define SEEN_USEC		10000L
-
-/*
- * Connect to a pooler's console.  What dbname has besides is the list of databases that are to
- * be paused; NULL if there is none.  The caller looks at the connection.
- */
-PGconn *
-ConnectToConsole(const char *conninfo, const char **databases)
-{
-	const char *keywords[5];
-	const char *values[5];
-	char	   *errmsg = NULL;
-	PQconninfoOption *given = PQconninfoParse(conninfo, &errmsg);
-
-	if (given == NULL)
-	{
-		pg_log_error("invalid connection string for a pooler: %s", errmsg != NULL ? errmsg : "out of memory");
-		exit(EXIT_ERROR);
-	}
-	*databases = NULL;
-	for (PQconninfoOption *option = given; option->keyword != NULL; option++)
-	{
-		if (strcmp(option->keyword, "dbname") == 0 && option->val != NULL && strcmp(option->val, CONSOLE) != 0)
-			*databases = pg_strdup(option->val);
-	}
-	PQconninfoFree(given);
-
-	/*
-	 * what comes first is overridden by the string, and the second dbname is
-	 * only a name
-	 */
-	keywords[0] = "connect_timeout";
-	values[0] = CONNECT_SECONDS;
-	keywords[1] = "dbname";
-	values[1] = conninfo;
-	keywords[2] = "dbname";
-	values[2] = CONSOLE;
-	keywords[3] = "fallback_application_name";
-	values[3] = "pg_pcache";
-	keywords[4] = values[4] = NULL;
-
-	/*
-	 * without a word like "host=", libpq would take it for the name of a
-	 * database
-	 */
-	if (strchr(conninfo, '=') == NULL && strstr(conninfo, "://") == NULL)
-		return PQconnectdbParams(keywords + 2, values + 2, 0);
-	return PQconnectdbParams(keywords, values, 1);
-}
-
-/* The rows of a SHOW.  Gives up without them. */
-PGresult *
-ShowOf(const Pooler *pooler, const char *query)
-{
-	PGresult   *res = AskConsole(pooler->control, query);
-
-	if (PQresultStatus(res) == PGRES_TUPLES_OK)
-		return res;
-	pg_log_error("pooler \"%s\" does not answer \"%s\": %s", pooler->name, query, Complaint(pooler->control));
-	pg_log_error_hint("Is this the console of PgBouncer, and is the user one of its \"admin_users\"?");
-	exit(EXIT_ERROR);
-}
 
 /* A command about a database, or all. */
 static char *
@@ -234,7 +166,6 @@ PausePoolers(Restart *restart)
 	}
 	if (!PreparePauses(restart))
 		return false;
-	TellWatch(WATCH_PAUSING);
 	restart->pause_at = NowMs();
 	until = restart->pause_at + restart->drain_timeout;
 	if (restart->max_pause > 0)

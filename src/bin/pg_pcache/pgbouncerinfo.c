@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pgbouncerinfo.c
- *	  Which of a PgBouncer's databases lead to the server, and what is in the way of a pause?
+ *	  What a PgBouncer says: which databases lead to the server, and what keeps it from a pause.
  *
  * Only these are paused.  The dbname of the connection string may name them, where the
  * pooler reaches the server by an address that is none of this host.
@@ -21,10 +21,77 @@
 #include <sys/socket.h>
 
 #include "common/logging.h"
-#include "pgbouncer.h"
+#include "pqexpbuffer.h"
+#include "restart.h"
+
+/* A pooler that is there takes a connection within that time, unless its string says another. */
+#define CONNECT_SECONDS	"5"
+
+/* The console of PgBouncer is a database of that name. */
+#define CONSOLE		"pgbouncer"
 
 /* Clients that wait that long, in seconds, will be noticed. */
 #define LOGIN_RETRY_TO_TELL	1.0
+
+/* As many transactions are named. */
+#define MAX_NAMED			10
+
+/*
+ * Connect to a pooler's console.  What dbname has besides is the list of databases that are to
+ * be paused; NULL if there is none.  The caller looks at the connection.
+ */
+PGconn *
+ConnectToConsole(const char *conninfo, const char **databases)
+{
+	const char *keywords[5];
+	const char *values[5];
+	char	   *errmsg = NULL;
+	PQconninfoOption *given = PQconninfoParse(conninfo, &errmsg);
+
+	if (given == NULL)
+		pg_fatal("invalid connection string for a pooler: %s", errmsg != NULL ? errmsg : "out of memory");
+	*databases = NULL;
+	for (PQconninfoOption *option = given; option->keyword != NULL; option++)
+	{
+		if (strcmp(option->keyword, "dbname") == 0 && option->val != NULL && strcmp(option->val, CONSOLE) != 0)
+			*databases = pg_strdup(option->val);
+	}
+	PQconninfoFree(given);
+
+	/*
+	 * what comes first is overridden by the string, and the second dbname is
+	 * only a name
+	 */
+	keywords[0] = "connect_timeout";
+	values[0] = CONNECT_SECONDS;
+	keywords[1] = "dbname";
+	values[1] = conninfo;
+	keywords[2] = "dbname";
+	values[2] = CONSOLE;
+	keywords[3] = "fallback_application_name";
+	values[3] = "pg_pcache";
+	keywords[4] = values[4] = NULL;
+
+	/*
+	 * without a word like "host=", libpq would take it for the name of a
+	 * database
+	 */
+	if (strchr(conninfo, '=') == NULL && strstr(conninfo, "://") == NULL)
+		return PQconnectdbParams(keywords + 2, values + 2, 0);
+	return PQconnectdbParams(keywords, values, 1);
+}
+
+/* The rows of a SHOW.  Gives up without them. */
+static PGresult *
+ShowOf(const Pooler *pooler, const char *query)
+{
+	PGresult   *res = AskConsole(pooler->control, query);
+
+	if (PQresultStatus(res) != PGRES_TUPLES_OK)
+		Refuse(_("Is this the console of PgBouncer, and is the user one of its \"admin_users\"?"),
+			   _("pooler \"%s\" does not answer \"%s\": %s"), pooler->name, query, Complaint(pooler->control));
+	return res;
+}
 
 static bool
 SameAddress(const struct sockaddr *a, const struct sockaddr *b)
@@ -93,7 +160,7 @@ AddTarget(Pooler *pooler, const char *database)
 }
 
 /* Is this database one that is going to be paused? */
-bool
+static bool
 IsTarget(const Pooler *pooler, const char *database)
 {
 	for (int i = 0; i < pooler->n_targets; i++)
@@ -150,12 +217,8 @@ ChooseTargets(const Restart *restart, Pooler *pooler, const char *names)
 	else
 		others = FindTargets(restart, pooler, res);
 	if (pooler->n_targets == 0 && (others > 0 || names != NULL))
-	{
-		pg_log_error("no database of pooler \"%s\" leads to the server on port %s",
-					 pooler->name, PQport(restart->conn));
-		pg_log_error_hint("If one does by another address, name it: --pgbouncer='... dbname=NAME,...'");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("If one does by another address, name it: --pgbouncer='... dbname=NAME,...'"),
+			   _("no database of pooler \"%s\" leads to the server on port %s"), pooler->name, PQport(restart->conn));
 	if (names == NULL && others == 0)
 	{
 		pooler->n_targets = 0;
@@ -166,11 +229,9 @@ ChooseTargets(const Restart *restart, Pooler *pooler, const char *names)
 		const char *name = ColumnOf(res, i, "name");
 		const char *paused = ColumnOf(res, i, "paused");
 
-		if (name == NULL || paused == NULL || strcmp(paused, "0") == 0 || !IsTarget(pooler, name))
-			continue;
-		pg_log_error("database \"%s\" of pooler \"%s\" is paused already", name, pooler->name);
-		pg_log_error_hint("Somebody else may be at work.  If not, run RESUME there.");
-		exit(EXIT_ERROR);
+		if (name != NULL && paused != NULL && strcmp(paused, "0") != 0 && IsTarget(pooler, name))
+			Refuse(_("Somebody else may be at work.  If not, run RESUME there."),
+				   _("database \"%s\" of pooler \"%s\" is paused already"), name, pooler->name);
 	}
 	PQclear(res);
 }
@@ -239,11 +300,8 @@ ConnectToPooler(Restart *restart, Pooler *pooler)
 
 	pooler->control = ConnectToConsole(pooler->conninfo, &databases);
 	if (PQstatus(pooler->control) != CONNECTION_OK)
-	{
-		pg_log_error("could not connect to the pooler \"%s\": %s", NameOf(pooler->control), Complaint(pooler->control));
-		pg_log_error_hint("Nothing was paused.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Nothing was paused."), _("could not connect to the pooler \"%s\": %s"),
+			   NameOf(pooler->control), Complaint(pooler->control));
 	pooler->name = NameOf(pooler->control);
 	res = ShowOf(pooler, "SHOW VERSION");
 	pooler->version = pg_strdup(FirstValue(res) != NULL ? FirstValue(res) : "");
@@ -258,4 +316,60 @@ ConnectToPoolers(Restart *restart)
 {
 	for (int i = 0; i < restart->n_poolers; i++)
 		ConnectToPooler(restart, &restart->poolers[i]);
+}
+
+/* The processes that the pooler uses for databases that are to be paused, as "{1,2}". */
+static char *
+ProcessesInUse(const Pooler *pooler)
+{
+	PGresult   *res = AskConsole(pooler->control, "SHOW SERVERS");
+	PQExpBuffer list = createPQExpBuffer();
+
+	for (int i = 0; PQresultStatus(res) == PGRES_TUPLES_OK && i < PQntuples(res); i++)
+	{
+		const char *state = ColumnOf(res, i, "state");
+		const char *database = ColumnOf(res, i, "database");
+		const char *pid = ColumnOf(res, i, "remote_pid");
+
+		if (state != NULL && strncmp(state, "active", 6) == 0 && pid != NULL && atoi(pid) > 0 &&
+			database != NULL && IsTarget(pooler, database))
+			appendPQExpBuffer(list, "%s%d", list->len > 0 ? "," : "", atoi(pid));
+	}
+	PQclear(res);
+	return psprintf("{%s}", list->data);
+}
+
+/*
+ * Name those whose transaction is longer than so many milliseconds, or all if that is
+ * negative, as details of an error.  Returns whether there are any.
+ */
+bool
+TellWhoBlocks(const Restart *restart, const Pooler *pooler, double longer_than)
+{
+	PQExpBuffer query = createPQExpBuffer();
+	PGresult   *res;
+	int			n;
+
+	appendPQExpBuffer(query,
+					  "SELECT pid, usename, datname, state, "
+					  "coalesce(extract(epoch FROM pg_catalog.clock_timestamp() - coalesce(xact_start, backend_start)), 0)::pg_catalog.numeric(20,1) "
+					  "FROM pg_catalog.pg_stat_activity WHERE pid = ANY ('%s') AND backend_type = 'client backend'",
+					  ProcessesInUse(pooler));
+	if (longer_than >= 0)
+		appendPQExpBuffer(query, " AND pg_catalog.clock_timestamp() - xact_start > pg_catalog.make_interval(secs => %.3f)",
+						  longer_than / 1000);
+	appendPQExpBufferStr(query, " ORDER BY xact_start");
+	res = PQexec(restart->conn, query->data);
+	n = PQresultStatus(res) == PGRES_TUPLES_OK ? PQntuples(res) : 0;
+	if (n > 0)
+		pg_log_error("transactions keep pooler \"%s\" from being paused", pooler->name);
+	for (int i = 0; i < Min(n, MAX_NAMED); i++)
+		pg_log_error_detail("PID %s: user \"%s\", database \"%s\", %s, since %s s",
+							PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2),
+							PQgetvalue(res, i, 3), PQgetvalue(res, i, 4));
+	if (n > MAX_NAMED)
+		pg_log_error_detail(ngettext("There is %d more.", "There are %d more.", n - MAX_NAMED), n - MAX_NAMED);
+	PQclear(res);
+	destroyPQExpBuffer(query);
+	return n > 0;
 }

@@ -19,56 +19,69 @@
  */
 #include "postgres_fe.h"
 
-#include <time.h>
+#include <limits.h>
 
 #include "common/logging.h"
 #include "restart.h"
-#include "restartwatch.h"
 
-double
-NowMs(void)
+#define DEFAULT_DRAIN_MS	5000.0
+#define DEFAULT_DIRTY_LIMIT	(UINT64CONST(64) * 1024 * 1024 / BLCKSZ)
+
+/* As pg_ctl does. */
+#define DEFAULT_TIMEOUT_MS	60000.0
+
+/* A time with a unit, or in seconds, in milliseconds. */
+static double
+ParseTime(const char *value, const char *option)
 {
-	struct timespec now;
+	static const struct
+	{
+		const char *name;
+		double		factor;
+	}			units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"min", 60000}};
+	char	   *end;
+	double		number = strtod(value, &end);
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000.0 + now.tv_nsec / 1000000.0;
+	while (*end == ' ')
+		end++;
+	for (int i = 0; i < lengthof(units); i++)
+	{
+		/* strtod() takes a sign, "inf" and "nan" as well */
+		if (value[0] >= '0' && value[0] <= '9' && strcmp(end, units[i].name) == 0 &&
+			number > 0 && number * units[i].factor <= INT_MAX)
+			return number * units[i].factor;
+	}
+	Refuse(_("Valid units for this parameter are \"ms\", \"s\", and \"min\"."),
+		   _("invalid value \"%s\" for option %s"), value, option);
 }
 
-/* Does the restart bring another version of the server? */
-bool
-IsUpgrade(const Restart *restart)
+/* What the options say. */
+static void
+ReadOptions(Restart *restart)
 {
-	return restart->version_then != NULL && strcmp(restart->version_then, restart->version_now) != 0;
-}
+	const PCacheOptions *options = restart->options;
+	const char *timeout = getenv("PGCTLTIMEOUT");
 
-/* With --progress, what is done right now. */
-void
-ProgressOf(const Restart *restart, const char *fmt,...)
-{
-	va_list		ap;
-
-	if (!restart->options->progress)
-		return;
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fputc('\n', stderr);
-}
-
-/* A warning, which is also part of the report. */
-void
-WarnOf(Restart *restart, const char *hint, const char *fmt,...)
-{
-	char		text[1024];
-	va_list		ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	pg_log_warning("%s", text);
-	if (hint != NULL)
-		pg_log_warning_hint("%s", hint);
-	simple_string_list_append(&restart->warnings, text);
+	restart->dirty_limit = options->dirty_limit == NULL ? DEFAULT_DIRTY_LIMIT :
+		ParseSize(options->dirty_limit, "--dirty-limit");
+	restart->drain_timeout = options->drain_timeout == NULL ? DEFAULT_DRAIN_MS :
+		ParseTime(options->drain_timeout, "--drain-timeout");
+	if (options->max_pause != NULL)
+		restart->max_pause = ParseTime(options->max_pause, "--max-pause");
+	if (options->on_failure != NULL && strcmp(options->on_failure, "pause") == 0)
+		restart->stay_paused = true;
+	else if (options->on_failure != NULL && strcmp(options->on_failure, "resume") != 0)
+		Refuse(_("Valid values are \"resume\" and \"pause\"."),
+			   _("invalid value \"%s\" for option %s"), options->on_failure, "--on-failure");
+	if (options->command != NULL && options->command[0] == '\0')
+		pg_fatal("option %s needs a command", "--command");
+	restart->server.timeout = timeout == NULL ? DEFAULT_TIMEOUT_MS : ParseTime(timeout, "PGCTLTIMEOUT");
+	for (SimpleStringListCell *cell = options->pgbouncers.head; cell != NULL; cell = cell->next)
+		restart->n_poolers++;
+	restart->poolers = pg_malloc0_array(Pooler, restart->n_poolers + 1);
+	restart->n_poolers = 0;
+	for (SimpleStringListCell *cell = options->pgbouncers.head; cell != NULL; cell = cell->next)
+		restart->poolers[restart->n_poolers++].conninfo = cell->val;
 }
 
 /* A start that loses the cache is for those who said so, unless there is none to lose. */
@@ -100,11 +113,8 @@ Check(Restart *restart)
 	restart->server.pgdata = options->pgdata;
 	restart->server.pid = restart->cluster.server_pid;
 	if (restart->server.pid == 0)
-	{
-		pg_log_error("there is no server to restart: none is running in data directory \"%s\"", options->pgdata);
-		pg_log_error_hint("Start it with pg_ctl, or as it is usually started.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Start it with pg_ctl, or as it is usually started."),
+			   _("there is no server to restart: none is running in data directory \"%s\""), options->pgdata);
 	HoldServer(&restart->server);
 	ConnectToServer(restart);
 	GatherFacts(restart);
@@ -115,6 +125,100 @@ Check(Restart *restart)
 		restart->estimate = EstimateOutage(restart);
 	ConnectToPoolers(restart);
 	restart->phases[PHASE_CHECK] = NowMs() - begin;
+}
+
+/* More of them do not make it smaller: the server makes that many pages dirty. */
+#define MAX_CHECKPOINTS	3
+
+/* The server counts a checkpoint after it has told us of its end. */
+#define COUNT_WAIT_MS	1000
+#define COUNT_LOOK_USEC	5000L
+
+typedef struct Counts
+{
+	uint64		checkpoints;
+	uint64		buffers;
+} Counts;
+
+/* What the server has counted; false if it does not tell. */
+static bool
+ReadCounts(PGconn *conn, Counts *counts)
+{
+	const char *query = PQserverVersion(conn) >= 170000 ?
+		"SELECT num_timed + num_requested + restartpoints_timed + restartpoints_req, buffers_written FROM pg_catalog.pg_stat_checkpointer" :
+		"SELECT checkpoints_timed + checkpoints_req, buffers_checkpoint FROM pg_catalog.pg_stat_bgwriter";
+	PGresult   *res = PQexec(conn, query);
+	bool		known = PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1;
+
+	if (known)
+	{
+		counts->checkpoints = strtoull(PQgetvalue(res, 0, 0), NULL, 10);
+		counts->buffers = strtoull(PQgetvalue(res, 0, 1), NULL, 10);
+	}
+	PQclear(res);
+	return known;
+}
+
+/* How many buffers has the checkpoint written that has just ended? */
+static bool
+ReadWritten(PGconn *conn, const Counts *before, uint64 *written)
+{
+	double		until = NowMs() + COUNT_WAIT_MS;
+	Counts		now;
+
+	do
+	{
+		if (!ReadCounts(conn, &now))
+			return false;
+		if (now.checkpoints > before->checkpoints || now.buffers > before->buffers)
+			break;
+		pg_usleep(COUNT_LOOK_USEC);
+	} while (NowMs() < until && !WasInterrupted());
+	*written = now.buffers - before->buffers;
+	return true;
+}
+
+/*
+ * Write what is dirty, again as long as that is more than the limit, for the next one begins
+ * with no more than what clients have made dirty meanwhile.  Returns false if a signal came,
+ * and gives up if the server refuses.
+ */
+static bool
+Checkpoint(Restart *restart)
+{
+	uint64		written;
+	double		first = NowMs();
+	double		took = 0;
+
+	do
+	{
+		Counts		before = {0};
+		bool		known = ReadCounts(restart->conn, &before);
+		double		begin = NowMs();
+		PGresult   *res = QueryOf(restart->conn, "CHECKPOINT");
+
+		if (res == NULL)
+			return false;
+		if (PQresultStatus(res) != PGRES_COMMAND_OK)
+			Refuse(_("Connect as a superuser, or as a member of pg_checkpoint."),
+				   _("could not make a checkpoint: %s"), Complaint(restart->conn));
+		PQclear(res);
+		restart->checkpoints++;
+		/* the next one, with no more to write, will take no longer */
+		restart->estimate += NowMs() - begin - took;
+		took = NowMs() - begin;
+		if (!known || !ReadWritten(restart->conn, &before, &written))
+		{
+			WarnOf(restart, NULL, _("could not find out how much the checkpoint has written: %s"),
+				   Complaint(restart->conn));
+			break;
+		}
+		restart->checkpoint_buffers = written;
+		ProgressOf(restart, _("checkpoint %d: %llu buffers in %.0f ms"), restart->checkpoints,
+				   (unsigned long long) written, took);
+	} while (written > restart->dirty_limit && restart->checkpoints < MAX_CHECKPOINTS);
+	restart->phases[PHASE_CHECKPOINT] = NowMs() - first;
+	return !WasInterrupted();
 }
 
 /* Does the restart take longer than clients may wait?  That is asked before each step. */
@@ -128,52 +232,59 @@ TakesTooLong(const Restart *restart, double waited)
 	return true;
 }
 
+/* Let the clients go on, by whatever means.  Returns false, after a message, if that fails. */
+static bool
+Resume(Restart *restart, bool reconnect)
+{
+	double		begin = NowMs();
+	bool		ok = EndWatch(ResumePoolers(restart, reconnect));
+
+	if (restart->n_poolers > 0)
+		restart->phases[PHASE_RESUME] = NowMs() - begin;
+	if (!ok)
+	{
+		pg_log_error("a pooler may still be paused");
+		pg_log_error_hint("Connect to its console, and run RESUME.");
+	}
+	return ok;
+}
+
 /* Nothing has happened to the server: leave all as it was. */
 static int
 Undo(Restart *restart, const char *why)
 {
-	bool		ok = EndWatch(ResumePoolers(restart, false));
+	bool		ok = Resume(restart, false);
 
 	if (why != NULL)
 		pg_log_error("%s", why);
-	if (!ok)
-	{
-		pg_log_error("the server was not restarted, but a pooler may still be paused");
-		pg_log_error_hint("Connect to its console, and run RESUME.");
-		return EXIT_DOWN;
-	}
-	pg_log_info("the server was not restarted, and nothing has changed");
-	return EXIT_ERROR;
+	pg_log_info(ok ? _("the server was not restarted, and nothing has changed") : _("the server was not restarted"));
+	return ok ? EXIT_ERROR : EXIT_DOWN;
 }
 
-/* The poolers' part of what comes after the stop. */
-static bool
-Resume(Restart *restart, int status)
+/* The report.  Returns its last word. */
+static int
+Report(const Restart *restart, int status)
 {
-	double		begin = NowMs();
-	bool		ok;
+	BeginOutput(restart->options);
+	PrintRestart(restart);
+	EndOutput();
+	return status;
+}
+
+/* What comes after the stop, and what all has come to. */
+static int
+Conclude(Restart *restart, int status)
+{
+	bool		resumed;
+	int			command_status = 0;
 
 	if (status == EXIT_DOWN && restart->stay_paused)
 	{
 		pg_log_error("the poolers stay paused");
-		return EndWatch(true);
+		resumed = EndWatch(true);
 	}
-	ok = EndWatch(ResumePoolers(restart, status == 0 && IsUpgrade(restart)));
-	if (restart->n_poolers > 0)
-		restart->phases[PHASE_RESUME] = NowMs() - begin;
-	if (ok)
-		return true;
-	pg_log_error("a pooler may still be paused");
-	pg_log_error_hint("Connect to its console, and run RESUME.");
-	return false;
-}
-
-/* What all this has come to. */
-static int
-Conclude(Restart *restart, int status, bool resumed)
-{
-	int			command_status = 0;
-
+	else
+		resumed = Resume(restart, status == 0 && IsUpgrade(restart));
 	if (status == EXIT_ERROR)
 	{
 		pg_log_info("the server was not restarted");
@@ -184,18 +295,13 @@ Conclude(Restart *restart, int status, bool resumed)
 	else
 		FindStart(restart);
 	if (restart->command_pid != 0)
-	{
 		command_status = WaitForChild(restart->command_pid);
-		if (command_status != 0)
-			WarnOf(restart, NULL, _("the server has been restarted, but the command failed: %s"),
-				   wait_result_to_str(command_status));
-	}
-	BeginOutput(restart->options);
-	PrintRestart(restart);
-	EndOutput();
+	if (command_status != 0)
+		WarnOf(restart, NULL, _("the server has been restarted, but the command failed: %s"),
+			   wait_result_to_str(command_status));
 	if (status == EXIT_DOWN || !resumed)
-		return EXIT_DOWN;
-	return strcmp(restart->start, "warm") == 0 ? EXIT_WARM : EXIT_COLD;
+		return Report(restart, EXIT_DOWN);
+	return Report(restart, strcmp(restart->start, "warm") == 0 ? EXIT_WARM : EXIT_COLD);
 }
 
 int
@@ -204,15 +310,10 @@ DoRestart(const PCacheOptions *options)
 	Restart		restart = {.options = options,.kept = -1};
 	int			status;
 
-	ReadRestartOptions(&restart);
+	ReadOptions(&restart);
 	Check(&restart);
 	if (options->dry_run)
-	{
-		BeginOutput(options);
-		PrintRestart(&restart);
-		EndOutput();
-		return restart.forecast.refusal == PCACHE_WARM ? EXIT_WARM : EXIT_COLD;
-	}
+		return Report(&restart, restart.forecast.refusal == PCACHE_WARM ? EXIT_WARM : EXIT_COLD);
 
 	CatchSignals();
 	if (!Checkpoint(&restart))
@@ -224,6 +325,7 @@ DoRestart(const PCacheOptions *options)
 	if (restart.n_poolers > 0)
 	{
 		ProgressOf(&restart, _("pause"));
+		TellWatch(WATCH_PAUSING);
 		if (!PausePoolers(&restart))
 			return Undo(&restart, WasInterrupted() ? _("interrupted") : NULL);
 		restart.phases[PHASE_PAUSE] = NowMs() - restart.pause_at;
@@ -243,7 +345,7 @@ DoRestart(const PCacheOptions *options)
 	ProgressOf(&restart, _("stop"));
 	status = StopAndStart(&restart);
 	ProgressOf(&restart, _("resume"));
-	return Conclude(&restart, status, Resume(&restart, status));
+	return Conclude(&restart, status);
 }
 
 int
@@ -251,14 +353,11 @@ DoPrepare(const PCacheOptions *options)
 {
 	Restart		restart = {.options = options,.kept = -1};
 
-	ReadRestartOptions(&restart);
+	ReadOptions(&restart);
 	Check(&restart);
 	CatchSignals();
 	if (!Checkpoint(&restart))
 		return Undo(&restart, _("interrupted"));
 	PQfinish(restart.conn);
-	BeginOutput(options);
-	PrintRestart(&restart);
-	EndOutput();
-	return ExitStatus(&restart.forecast);
+	return Report(&restart, ExitStatus(&restart.forecast));
 }

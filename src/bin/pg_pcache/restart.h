@@ -31,6 +31,17 @@ typedef enum RestartPhase
 	NUM_RESTART_PHASES
 } RestartPhase;
 
+/* How far a restart has come, for the process that watches over it. */
+typedef enum WatchState
+{
+	WATCH_NOTHING,				/* has been done */
+	WATCH_PAUSING,				/* PAUSE is about to be sent */
+	WATCH_STOPPING,				/* it is about to be told to stop */
+	WATCH_STARTING,				/* whoever starts it has been begun */
+	WATCH_RESUME,				/* only the poolers are left */
+	WATCH_DONE,
+} WatchState;
+
 /* What an option sets to another value than the server has now. */
 typedef struct ChangedSetting
 {
@@ -129,19 +140,12 @@ typedef struct Restart
 	int64		kept;			/* pages; -1 if unknown */
 } Restart;
 
-/* restart.c */
+/* restartquery.c */
 extern double NowMs(void);
 extern bool IsUpgrade(const Restart *restart);
 extern void ProgressOf(const Restart *restart, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void WarnOf(Restart *restart, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);
-
-/* restartoptions.c */
-extern void ReadRestartOptions(Restart *restart);
-
-/* restartrun.c */
-extern int	StopAndStart(Restart *restart);
-
-/* restartquery.c */
+pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void CatchSignals(void);
 extern bool WasInterrupted(void);
 extern void GoOnIfInterrupted(void);
@@ -149,46 +153,47 @@ extern bool WaitReadable(int fd, double until);
 extern PGresult *QueryOf(PGconn *conn, const char *query);
 extern PGresult *AskConsole(PGconn *conn, const char *query);
 extern PGresult *TryQuery(PGconn *conn, const char *query, const char *what);
+extern char *ValueOf(PGconn *conn, const char *query);
 extern const char *FirstValue(const PGresult *res);
 extern const char *ColumnOf(const PGresult *res, int row, const char *column);
 extern const char *Complaint(const PGconn *conn);
 
-/* restartfacts.c */
-extern void ConnectToServer(Restart *restart);
-extern void GatherFacts(Restart *restart);
-
-/* restartplan.c */
+/* restartserver.c */
 extern char *ReadProc(int pid, const char *name, size_t *len);
+extern int	ParentOf(int pid);
 extern void HoldServer(RestartServer *server);
-extern void PlanRestart(Restart *restart);
-
-/* restartmanager.c */
-extern void RefuseManagers(const RestartServer *server);
-
-/* restartestimate.c */
-extern double EstimateOutage(const Restart *restart);
-
-/* restartpoint.c */
-extern bool Checkpoint(Restart *restart);
-
-/* pgbouncer.c */
-extern void ConnectToPoolers(Restart *restart);
-extern bool PausePoolers(Restart *restart);
-extern bool ResumePoolers(Restart *restart, bool reconnect);
-extern bool ResumeAnew(const Pooler *pooler);
-
-/* restartwait.c */
 extern void StopServer(const RestartServer *server);
 extern bool HasStopped(const RestartServer *server);
-extern bool WaitStopped(const RestartServer *server, double until);
+extern bool HasEnded(const RestartServer *server, int timeout_ms);
 extern pid_t LaunchServer(const RestartServer *server);
 extern pid_t RunCommand(const RestartServer *server);
 extern void LookAtServer(const RestartServer *server, StartedServer *started);
 
+/* restartfacts.c */
+extern void ConnectToServer(Restart *restart);
+extern void GatherFacts(Restart *restart);
+extern double EstimateOutage(const Restart *restart);
+
+/* restartplan.c */
+extern void PlanRestart(Restart *restart);
+
+/* pgbouncerinfo.c */
+extern PGconn *ConnectToConsole(const char *conninfo, const char **databases);
+extern void ConnectToPoolers(Restart *restart);
+extern bool TellWhoBlocks(const Restart *restart, const Pooler *pooler, double longer_than);
+
+/* pgbouncer.c */
+extern bool PausePoolers(Restart *restart);
+extern bool ResumePoolers(Restart *restart, bool reconnect);
+extern bool ResumeAnew(const Pooler *pooler);
+
 /* restartwatch.c */
 extern void BeginWatch(const Restart *restart);
-extern void TellWatch(char state);
+extern void TellWatch(WatchState state);
 extern bool EndWatch(bool all_done);
+
+/* restartrun.c */
+extern int	StopAndStart(Restart *restart);
 
 /* restartlog.c */
 extern void MarkLogs(RestartServer *server);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * restartfacts.c
- *	  What does the server that runs say about a restart?
+ *	  What does the server that runs say about a restart, and how long will that take?
  *
  * Who would lose work, whom the stop would wait for, and what the configuration brings that
  * the server does not have yet.  What speaks against a restart ends the program, before
@@ -16,6 +16,8 @@
  */
 #include "postgres_fe.h"
 
+#include <sys/mman.h>
+
 #include "common/logging.h"
 #include "fe_utils/query_utils.h"
 #include "pqexpbuffer.h"
@@ -27,19 +29,15 @@
 /* A standby this far behind takes time when the server stops, in bytes. */
 #define LAG_TO_TELL		"16777216"
 
-/* The parent of a process, or 0 if that is unknown. */
-static int
-ParentOf(int pid)
-{
-	size_t		len;
-	char	   *text = ReadProc(pid, "stat", &len);
-	char	   *end;
-	int			parent;
+/* How much memory is touched to see how fast it is. */
+#define PROBE_SIZE		(64 * 1024 * 1024)
 
-	/* its name is its own to choose, and ends with the last parenthesis */
-	end = text != NULL ? strrchr(text, ')') : NULL;
-	return end != NULL && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
-}
+/*
+ * What a start takes beside the memory, and what it touches of it: buffer headers, mapping
+ * table and locks are not much more than that share of shared_buffers.
+ */
+#define LAUNCH_MS		80.0
+#define LAUNCH_SHARE	0.03
 
 /*
  * Connect to the server that runs on the data directory.  It must be that one itself: a
@@ -49,7 +47,6 @@ void
 ConnectToServer(Restart *restart)
 {
 	const PCacheOptions *options = restart->options;
-	PGresult   *res;
 	int			backend;
 
 	restart->params.dbname = options->dbname != NULL ? options->dbname : "postgres";
@@ -59,16 +56,12 @@ ConnectToServer(Restart *restart)
 	restart->params.prompt_password = options->prompt_password;
 	FindServer(options, &restart->params);
 	restart->conn = connectDatabase(&restart->params, options->progname, false, false, true);
-	res = executeQuery(restart->conn, "SELECT pg_catalog.pg_backend_pid()", false);
-	backend = atoi(FirstValue(res));
-	PQclear(res);
+	backend = atoi(ValueOf(restart->conn, "SELECT pg_catalog.pg_backend_pid()"));
 	/* a pooler gives its clients numbers of its own */
-	if (ParentOf(backend) == restart->server.pid && backend == PQbackendPID(restart->conn))
-		return;
-	pg_log_error("the connection does not lead to the server with PID %d, which runs on data directory \"%s\"",
-				 restart->server.pid, options->pgdata);
-	pg_log_error_hint("Give the server's own socket directory and port with -h and -p, not those of a pooler.");
-	exit(EXIT_ERROR);
+	if (ParentOf(backend) != restart->server.pid || backend != PQbackendPID(restart->conn))
+		Refuse(_("Give the server's own socket directory and port with -h and -p, not those of a pooler."),
+			   _("the connection does not lead to the server with PID %d, which runs on data directory \"%s\""),
+			   restart->server.pid, options->pgdata);
 }
 
 /* A backup that is ended has to begin anew, which may be hours of work. */
@@ -82,18 +75,14 @@ RefuseBackups(Restart *restart)
 							   "WHERE pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend' AND "
 							   "(query ~* '\\mpg_(backup_start|start_backup)\\M' OR application_name ILIKE 'pgbackrest%backup%')",
 							   "whether a backup runs");
-	int			n = res != NULL ? PQntuples(res) : 0;
-	bool		refuses = restart->options->verb == VERB_RESTART && !restart->options->force;
+	int			n = PQntuples(res);
 
 	for (int i = 0; i < n; i++)
 		WarnOf(restart, NULL, _("a backup is running, which a restart ends: PID %s, %s"),
 			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1));
 	PQclear(res);
-	if (n == 0 || !refuses)
-		return;
-	pg_log_error("a backup is running");
-	pg_log_error_hint("Wait until it is done, or use --force.");
-	exit(EXIT_ERROR);
+	if (n > 0 && restart->options->verb == VERB_RESTART && !restart->options->force)
+		Refuse(_("Wait until it is done, or use --force."), _("a backup is running"));
 }
 
 /* Who has been in a transaction for long?  A pooler waits for its own, and the stop for none. */
@@ -111,7 +100,7 @@ TellTransactions(Restart *restart)
 					  "ORDER BY xact_start LIMIT " MAX_NAMED,
 					  restart->drain_timeout / 1000);
 	res = TryQuery(restart->conn, query->data, "which transactions are long");
-	for (int i = 0; res != NULL && i < PQntuples(res); i++)
+	for (int i = 0; i < PQntuples(res); i++)
 		WarnOf(restart, NULL, _("a transaction has been open for %s s: PID %s, user \"%s\", database \"%s\", %s"),
 			   PQgetvalue(res, i, 4), PQgetvalue(res, i, 0), PQgetvalue(res, i, 1),
 			   PQgetvalue(res, i, 2), PQgetvalue(res, i, 3));
@@ -121,7 +110,7 @@ TellTransactions(Restart *restart)
 	/* a restart does not end them, but who waits for their locks waits on */
 	res = TryQuery(restart->conn, "SELECT gid, owner, database FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT " MAX_NAMED,
 				   "which transactions are prepared");
-	for (int i = 0; res != NULL && i < PQntuples(res); i++)
+	for (int i = 0; i < PQntuples(res); i++)
 		WarnOf(restart, NULL, _("transaction \"%s\" is prepared, and stays so: user \"%s\", database \"%s\""),
 			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2));
 	PQclear(res);
@@ -138,7 +127,7 @@ TellWhomTheStopWaitsFor(Restart *restart)
 							   "WHERE state IN ('streaming', 'catchup') AND lag > " LAG_TO_TELL,
 							   "how far standbys are behind");
 
-	for (int i = 0; res != NULL && i < PQntuples(res); i++)
+	for (int i = 0; i < PQntuples(res); i++)
 		WarnOf(restart, NULL, _("\"%s\" lacks %s of WAL, and the stop waits until it has that: PID %s, %s"),
 			   PQgetvalue(res, i, 1), PQgetvalue(res, i, 3), PQgetvalue(res, i, 0), PQgetvalue(res, i, 2));
 	PQclear(res);
@@ -146,7 +135,7 @@ TellWhomTheStopWaitsFor(Restart *restart)
 				   "SELECT count(*) FROM pg_catalog.pg_ls_archive_statusdir() WHERE name LIKE '%.ready' "
 				   "AND pg_catalog.current_setting('archive_mode') <> 'off' HAVING count(*) > 1",
 				   "how many files of WAL are to be archived");
-	if (res != NULL && FirstValue(res) != NULL)
+	if (FirstValue(res) != NULL)
 		WarnOf(restart, NULL, _("%s files of WAL are still to be archived, and the stop waits for the archiver"),
 			   FirstValue(res));
 	PQclear(res);
@@ -160,7 +149,7 @@ RefuseAccessRules(Restart *restart)
 							   "SELECT line_number, error FROM pg_catalog.pg_hba_file_rules WHERE error IS NOT NULL LIMIT 1",
 							   "whether pg_hba.conf is right");
 
-	if (res != NULL && PQntuples(res) > 0)
+	if (PQntuples(res) > 0)
 		pg_fatal("the server does not start with line %s of pg_hba.conf: %s",
 				 PQgetvalue(res, 0, 0), PQgetvalue(res, 0, 1));
 	PQclear(res);
@@ -180,10 +169,9 @@ FindChangedSettings(Restart *restart)
 							   "(SELECT DISTINCT ON (name) * FROM pg_catalog.pg_file_settings ORDER BY name, seqno DESC) f ON f.name = s.name "
 							   "WHERE s.pending_restart OR f.error = 'setting could not be applied' ORDER BY 1",
 							   "which settings change");
-	int			n = res != NULL ? PQntuples(res) : 0;
 
-	restart->settings = pg_malloc0_array(ChangedSetting, n + 1);
-	for (int i = 0; i < n; i++)
+	restart->settings = pg_malloc0_array(ChangedSetting, PQntuples(res) + 1);
+	for (int i = 0; i < PQntuples(res); i++)
 	{
 		ChangedSetting *setting = &restart->settings[restart->n_settings++];
 
@@ -195,11 +183,8 @@ FindChangedSettings(Restart *restart)
 		if (restart->n_poolers == 0)
 			WarnOf(restart, NULL, _("\"%s\" changes, so clients have to look elsewhere"), setting->name);
 		else if (!restart->options->force)
-		{
-			pg_log_error("\"%s\" changes, and the pooler would not find the server", setting->name);
-			pg_log_error_hint("Restart without --pgbouncer, or use --force if the pooler's configuration fits.");
-			exit(EXIT_ERROR);
-		}
+			Refuse(_("Restart without --pgbouncer, or use --force if the pooler's configuration fits."),
+				   _("\"%s\" changes, and the pooler would not find the server"), setting->name);
 	}
 	PQclear(res);
 }
@@ -208,18 +193,50 @@ FindChangedSettings(Restart *restart)
 void
 GatherFacts(Restart *restart)
 {
-	PGresult   *res;
-
 	restart->version_now = pg_strdup(PQparameterStatus(restart->conn, "server_version"));
 	/* without the library, there may be a setting of that name, but not there */
-	res = executeQuery(restart->conn,
-					   "SELECT 1 FROM pg_catalog.pg_settings WHERE name = '" PCacheSetting("mode") "' AND setting <> 'off'",
-					   false);
-	restart->uses_pool = PQntuples(res) > 0;
-	PQclear(res);
+	restart->uses_pool = ValueOf(restart->conn, "SELECT 1 FROM pg_catalog.pg_settings "
+								 "WHERE name = '" PCacheSetting("mode") "' AND setting <> 'off'") != NULL;
 	RefuseAccessRules(restart);
 	RefuseBackups(restart);
 	FindChangedSettings(restart);
 	TellTransactions(restart);
 	TellWhomTheStopWaitsFor(restart);
+}
+
+/* How long does it take to touch memory, and to give it back?  Per byte. */
+static void
+ProbeMemory(double *touch, double *release)
+{
+	double		begin = NowMs();
+	double		touched;
+	char	   *memory = mmap(NULL, PROBE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	*touch = *release = 0;
+	if (memory == MAP_FAILED)
+		return;
+	for (size_t i = 0; i < PROBE_SIZE; i += 4096)
+		((volatile char *) memory)[i] = 1;
+	touched = NowMs();
+	munmap(memory, PROBE_SIZE);
+	*touch = (touched - begin) / PROBE_SIZE;
+	*release = (NowMs() - touched) / PROBE_SIZE;
+}
+
+/*
+ * How long will clients wait, in milliseconds, beside the shutdown checkpoint?  This is what
+ * the machine takes to give back the memory of the buffers, unless that is kept, and to make
+ * that of their headers.
+ */
+double
+EstimateOutage(const Restart *restart)
+{
+	double		buffers = strtod(ValueOf(restart->conn, "SELECT setting::pg_catalog.float8 * "
+										 "pg_catalog.current_setting('block_size')::pg_catalog.int8 "
+										 "FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'"), NULL);
+	double		touch;
+	double		release;
+
+	ProbeMemory(&touch, &release);
+	return LAUNCH_MS + buffers * LAUNCH_SHARE * touch + (restart->server.ends_whole ? 0 : buffers * release);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * restartplan.c
- *	  How is the server started again, and how long will it take?
+ *	  How is the server started again, and who else would have to know of that?
  *
  * Without --command it is started as "pg_ctl restart" does it, with the arguments that it was
  * started with.  It also gets the environment that it had, and its messages go where they went.
@@ -18,37 +18,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/logging.h"
 #include "restart.h"
 #include "storage/pcache_pool.h"
 
-/* What a process may have of each, at most. */
-#define MAX_PROC_SIZE	(2 * 1024 * 1024)
-
-/* The whole of a file in /proc, with a NUL behind it; NULL if it cannot be read. */
-char *
-ReadProc(int pid, const char *name, size_t *len)
-{
-	char		path[64];
-	char	   *buf;
-	int			fd;
-	ssize_t		n;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return NULL;
-	buf = pg_malloc(MAX_PROC_SIZE + 1);
-	*len = 0;
-	while (*len < MAX_PROC_SIZE && (n = read(fd, buf + *len, MAX_PROC_SIZE - *len)) > 0)
-		*len += n;
-	close(fd);
-	buf[*len] = '\0';
-	return buf;
-}
+/* Patroni keeps this in the data directory. */
+#define PATRONI_FILE	"patroni.dynamic.json"
 
 /* The strings of a buffer, each with a NUL behind, as an array with NULL at its end. */
 static char **
@@ -114,11 +91,8 @@ ProgramOf(int pid)
 	if ((size_t) len > tail && strcmp(path + len - tail, deleted) == 0)
 		path[len - tail] = '\0';
 	if (access(path, X_OK) < 0)
-	{
-		pg_log_error("could not find the program that the server was started from, \"%s\": %m", path);
-		pg_log_error_hint("Restart the server with --command.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Restart the server with --command."),
+			   _("could not find the program that the server was started from, \"%s\": %m"), path);
 	return pg_strdup(path);
 }
 
@@ -184,16 +158,68 @@ HasHugePages(int pid)
 	return PCacheReadNumber(psprintf("/proc/%d/status", pid), "HugetlbPages:", &kb) && kb > 0;
 }
 
-/*
- * Hold on to the process, whose PID may be that of another one once it has ended.  Where the
- * kernel or a sandbox does not have that, the PID has to do.
- */
-void
-HoldServer(RestartServer *server)
+/* The unit of systemd that the process belongs to, or NULL. */
+static char *
+UnitOf(int pid)
 {
-	server->pidfd = syscall(SYS_pidfd_open, server->pid, 0);
-	if (server->pidfd < 0 && errno == ESRCH)
-		pg_fatal("the server with PID %d has just ended", server->pid);
+	size_t		len = 0;
+	char	   *groups = ReadProc(pid, "cgroup", &len);
+	char	   *rest = NULL;
+	char	   *unit = NULL;
+
+	if (groups == NULL || access("/run/systemd/system", F_OK) < 0)
+		return NULL;
+	for (char *line = strtok_r(groups, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+	{
+		char	   *name = strrchr(line, '/');
+		size_t		n = name != NULL ? strlen(name) : 0;
+
+		/* of the hierarchy of version 2, or that of systemd beside version 1 */
+		if ((strncmp(line, "0::", 3) == 0 || strstr(line, ":name=systemd:") != NULL) &&
+			n > 9 && strcmp(name + n - 8, ".service") == 0)
+			unit = name + 1;
+	}
+	return unit;
+}
+
+/* Does systemd watch over the server?  A unit that it was only started from does not count. */
+static bool
+UnitOwns(const char *unit, int pid)
+{
+	char	   *argv[] = {"systemctl", "show", "--property=MainPID", "--value", "--", pg_strdup(unit), NULL};
+	char	   *line = FirstLineOf(argv);
+
+	if (line != NULL && atoi(line) > 0)
+		return atoi(line) == pid;
+	return strncmp(unit, "postgres", 8) == 0;
+}
+
+/* Give up if somebody would have to know that the server is restarted. */
+static void
+RefuseManagers(const RestartServer *server)
+{
+	char	   *unit = UnitOf(server->pid);
+	const char *manager = NULL;
+	const char *command = NULL;
+
+	if (server->pid == 1)
+	{
+		manager = _("it is the first process of a container, which ends with it");
+		command = "...";
+	}
+	else if (FileExists(server->pgdata, PATRONI_FILE))
+	{
+		manager = _("Patroni watches over it");
+		command = "patronictl restart CLUSTER MEMBER --force";
+	}
+	else if (unit != NULL && UnitOwns(unit, server->pid))
+	{
+		manager = psprintf(_("it belongs to unit \"%s\" of systemd"), unit);
+		command = psprintf("systemctl restart %s", unit);
+	}
+	if (manager != NULL)
+		Refuse(psprintf(_("Say how it is restarted: --command='%s'"), command),
+			   _("the server cannot be restarted by %s itself: %s"), "pg_pcache", manager);
 }
 
 /*

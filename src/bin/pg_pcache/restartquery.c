@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * restartquery.c
- *	  Ask a server or a pooler, without losing sight of the user.
+ *	  What each part of a restart needs: the time, words to the user, signals and queries.
  *
  * A signal that asks us to end is only noted.  Up to the stop of the server, what waits here
  * gives up then, and the callers undo what was done.
@@ -18,9 +18,11 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/logging.h"
+#include "fe_utils/query_utils.h"
 #include "restart.h"
 
 /* How long at most until a signal is seen that came just before poll(). */
@@ -28,6 +30,66 @@
 
 /* A pooler that is there answers within that time. */
 #define CONSOLE_MS	5000.0
+
+double
+NowMs(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000.0 + now.tv_nsec / 1000000.0;
+}
+
+/* Does the restart bring another version of the server? */
+bool
+IsUpgrade(const Restart *restart)
+{
+	return restart->version_then != NULL && strcmp(restart->version_then, restart->version_now) != 0;
+}
+
+/* With --progress, what is done right now. */
+void
+ProgressOf(const Restart *restart, const char *fmt,...)
+{
+	va_list		ap;
+
+	if (!restart->options->progress)
+		return;
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+/* A warning, which is also part of the report. */
+void
+WarnOf(Restart *restart, const char *hint, const char *fmt,...)
+{
+	char		text[1024];
+	va_list		ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	pg_log_warning("%s", text);
+	if (hint != NULL)
+		pg_log_warning_hint("%s", hint);
+	simple_string_list_append(&restart->warnings, text);
+}
+
+/* Give up, before anything has changed.  Both texts are translated already; hint may be NULL. */
+void
+Refuse(const char *hint, const char *fmt,...)
+{
+	va_list		ap;
+
+	va_start(ap, fmt);
+	pg_log_generic_v(PG_LOG_ERROR, PG_LOG_PRIMARY, fmt, ap);
+	va_end(ap);
+	if (hint != NULL)
+		pg_log_error_hint("%s", hint);
+	exit(EXIT_ERROR);
+}
 
 static volatile sig_atomic_t interrupted = 0;
 static volatile sig_atomic_t goes_on = 0;
@@ -150,7 +212,7 @@ AskConsole(PGconn *conn, const char *query)
 }
 
 /*
- * The rows of a query about something that is nice to know.  NULL, after a warning that says
+ * The rows of a query about something that is nice to know.  None, after a warning that says
  * what remains unknown, if it fails.
  */
 PGresult *
@@ -162,13 +224,24 @@ TryQuery(PGconn *conn, const char *query, const char *what)
 		return res;
 	pg_log_warning("could not find out %s: %s", what, Complaint(conn));
 	PQclear(res);
-	return NULL;
+	return PQmakeEmptyPGresult(conn, PGRES_TUPLES_OK);
 }
 
 const char *
 FirstValue(const PGresult *res)
 {
 	return PQntuples(res) > 0 && !PQgetisnull(res, 0, 0) ? PQgetvalue(res, 0, 0) : NULL;
+}
+
+/* The first value of what must be known, or NULL. */
+char *
+ValueOf(PGconn *conn, const char *query)
+{
+	PGresult   *res = executeQuery(conn, query, false);
+	char	   *value = FirstValue(res) != NULL ? pg_strdup(FirstValue(res)) : NULL;
+
+	PQclear(res);
+	return value;
 }
 
 /* A value by the name of its column; NULL if it is null, or if there is no such column. */

@@ -15,15 +15,13 @@
  */
 #include "postgres_fe.h"
 
-#include <math.h>
 #include <unistd.h>
 
 #include "common/logging.h"
 #include "restart.h"
-#include "restartwatch.h"
 
-/* How often to look whether the server is back. */
-#define LOOK_USEC			1000L
+/* How often to look at the server. */
+#define LOOK_MS				1
 
 /* A server that is ready answers within that time, or not at all. */
 #define ANSWER_MS			2000.0
@@ -33,41 +31,26 @@ static bool
 Answers(Restart *restart)
 {
 	const char *keywords[] = {"host", "port", "user", "password", "dbname", "connect_timeout", "fallback_application_name", NULL};
-	ConnParams	params = restart->params;
-	const char *values[8];
-	PGconn	   *conn;
-	PGresult   *res;
-	bool		ok;
+	ConnParams	params = {.pghost = restart->options->host,.pgport = restart->options->port};
+	const char *values[] = {NULL, NULL, restart->params.pguser, restart->password, restart->params.dbname,
+	"2", restart->options->progname, NULL};
 
-	if (restart->options->port == NULL && restart->options->host == NULL)
-	{
-		params.pghost = params.pgport = NULL;
-		FindServer(restart->options, &params);
-	}
+	FindServer(restart->options, &params);
 	values[0] = params.pghost;
 	values[1] = params.pgport;
-	values[2] = params.pguser;
-	values[3] = restart->password;
-	values[4] = params.dbname;
-	values[5] = "2";
-	values[6] = restart->options->progname;
-	values[7] = NULL;
-	conn = PQconnectdbParams(keywords, values, 1);
-	if (PQstatus(conn) != CONNECTION_OK)
+	restart->conn = PQconnectdbParams(keywords, values, 1);
+	if (PQstatus(restart->conn) == CONNECTION_OK)
 	{
-		PQfinish(conn);
-		return false;
+		PGresult   *res = PQexec(restart->conn, "SELECT 1");
+		bool		ok = PQresultStatus(res) == PGRES_TUPLES_OK;
+
+		PQclear(res);
+		if (ok)
+			return true;
 	}
-	res = PQexec(conn, "SELECT 1");
-	ok = PQresultStatus(res) == PGRES_TUPLES_OK;
-	PQclear(res);
-	if (!ok)
-	{
-		PQfinish(conn);
-		return false;
-	}
-	restart->conn = conn;
-	return true;
+	PQfinish(restart->conn);
+	restart->conn = NULL;
+	return false;
 }
 
 /* The child has ended: has the start failed?  A command may leave that to others. */
@@ -114,33 +97,8 @@ WaitForAnswer(Restart *restart, StartedServer *started)
 				pg_log_error_detail("It is still starting, with PID %d.", started->pid);
 			return false;
 		}
-		pg_usleep(LOOK_USEC);
+		pg_usleep(LOOK_MS * 1000L);
 	}
-}
-
-/* Has a command that restarts the server failed before it has stopped it? */
-static bool
-CommandChangedNothing(const Restart *restart, StartedServer *started)
-{
-	const RestartServer *server = &restart->server;
-	double		until = NowMs() + server->timeout;
-
-	while (!HasStopped(server))
-	{
-		LookAtServer(server, started);
-		if (started->child == 0 && started->child_status != 0 && !HasStopped(server))
-		{
-			pg_log_error("command \"%s\" failed: %s", server->command, wait_result_to_str(started->child_status));
-			return true;
-		}
-		if (NowMs() > until)
-		{
-			pg_log_error("command \"%s\" has not stopped the server within %.0f s", server->command, server->timeout / 1000);
-			return true;
-		}
-		pg_usleep(LOOK_USEC);
-	}
-	return false;
 }
 
 /*
@@ -148,16 +106,46 @@ CommandChangedNothing(const Restart *restart, StartedServer *started)
  * and has to be started then.
  */
 static void
-WaitLonger(Restart *restart)
+StopIsLate(Restart *restart)
 {
-	const RestartServer *server = &restart->server;
-
-	pg_log_error("the server does not stop within %.0f s, and is started as soon as it has", server->timeout / 1000);
+	pg_log_error("the server does not stop within %.0f s, and is started as soon as it has", restart->server.timeout / 1000);
 	pg_log_error_hint("To end it at once, run \"pg_ctl stop -m immediate\" in another terminal.");
-	ShowLogEnd(server);
+	ShowLogEnd(&restart->server);
 	if (!restart->stay_paused)
 		(void) ResumePoolers(restart, false);
-	(void) WaitStopped(server, INFINITY);
+}
+
+/*
+ * Wait until the server has stopped, however long that takes.  Only a command may not stop it:
+ * returns false then, after a message.
+ */
+static bool
+WaitForStop(Restart *restart, StartedServer *started)
+{
+	const RestartServer *server = &restart->server;
+	bool		was_late = false;
+
+	while (!HasStopped(server))
+	{
+		bool		late = NowMs() > restart->stop_at + server->timeout;
+
+		LookAtServer(server, started);
+		if (started->child == 0 && started->child_status != 0 && !HasStopped(server))
+		{
+			pg_log_error("command \"%s\" failed: %s", server->command, wait_result_to_str(started->child_status));
+			return false;
+		}
+		if (late && server->command != NULL)
+		{
+			pg_log_error("command \"%s\" has not stopped the server within %.0f s", server->command, server->timeout / 1000);
+			return false;
+		}
+		if (late && !was_late)
+			StopIsLate(restart);
+		was_late = late;
+		(void) HasEnded(server, LOOK_MS);
+	}
+	return true;
 }
 
 /*
@@ -172,19 +160,17 @@ StopAndStart(Restart *restart)
 
 	TellWatch(WATCH_STOPPING);
 	restart->stop_at = NowMs();
-	if (server->command != NULL)
+	if (server->command == NULL)
+		StopServer(server);
+	else
 	{
 		started.child = RunCommand(server);
 		TellWatch(WATCH_STARTING);
-		if (started.child == 0 || CommandChangedNothing(restart, &started))
+		if (started.child == 0)
 			return EXIT_ERROR;
 	}
-	else
-	{
-		StopServer(server);
-		if (!WaitStopped(server, NowMs() + server->timeout))
-			WaitLonger(restart);
-	}
+	if (!WaitForStop(restart, &started))
+		return EXIT_ERROR;
 	restart->phases[PHASE_STOP] = NowMs() - restart->stop_at;
 	ProgressOf(restart, _("start"));
 	if (server->command == NULL)

@@ -19,16 +19,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "common/logging.h"
 #include "restart.h"
-#include "restartwatch.h"
 
 /* How often to look at the server, and to try again with a pooler. */
-#define LOOK_USEC		2000L
+#define LOOK_MS			2
 #define RETRY_USEC		1000000L
 
 static pid_t watch_pid = 0;
@@ -58,9 +56,9 @@ CloseFiles(const int *keep, int n)
 
 /* See that a server runs, as far as we had come.  Returns false if none does in time. */
 static bool
-FinishRestart(const RestartServer *server, char state)
+FinishRestart(const RestartServer *server, WatchState state)
 {
-	double		until = NowMs() + server->timeout;
+	double		until;
 	StartedServer started = {0};
 
 	if (state == WATCH_STOPPING && server->command == NULL)
@@ -68,19 +66,17 @@ FinishRestart(const RestartServer *server, char state)
 		/* it may not have got the signal */
 		StopServer(server);
 		/* there is no way back, and nobody else who would start it */
-		(void) WaitStopped(server, INFINITY);
+		while (!HasStopped(server))
+			(void) HasEnded(server, LOOK_MS);
 		started.child = LaunchServer(server);
-		until = NowMs() + server->timeout;
 	}
-	/* the command was not begun */
-	if (state == WATCH_STOPPING && server->command != NULL)
-		return true;
-	while (NowMs() < until)
+	else if (state == WATCH_STOPPING)
+		return true;			/* the command was not begun */
+	for (until = NowMs() + server->timeout; NowMs() < until; pg_usleep(LOOK_MS * 1000L))
 	{
 		LookAtServer(server, &started);
 		if (started.accepts)
 			return true;
-		pg_usleep(LOOK_USEC);
 	}
 	return false;
 }
@@ -125,15 +121,12 @@ pg_noreturn static void
 Watch(const Restart *restart, int fd)
 {
 	char		state = WATCH_NOTHING;
-	char		told;
 	ssize_t		n;
 	bool		runs;
 
-	while ((n = read(fd, &told, 1)) == 1 || (n < 0 && errno == EINTR))
-	{
-		if (n == 1)
-			state = told;
-	}
+	do
+		n = read(fd, &state, 1);
+	while (n == 1 || (n < 0 && errno == EINTR));
 	if (state == WATCH_DONE || state == WATCH_NOTHING)
 		_exit(0);
 	/* to resume is all that we were asked for */
@@ -181,9 +174,11 @@ BeginWatch(const Restart *restart)
 
 /* Say how far we have come, before we go on. */
 void
-TellWatch(char state)
+TellWatch(WatchState state)
 {
-	if (watch_fd >= 0 && write(watch_fd, &state, 1) != 1)
+	char		byte = state;
+
+	if (watch_fd >= 0 && write(watch_fd, &byte, 1) != 1)
 		pg_log_warning("could not write to the process that watches over the restart: %m");
 }
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * restartwait.c
- *	  Stop the server, start it again, and see at once when that is done.
+ * restartserver.c
+ *	  The server's processes: stop it, start it again, and see at once when that is done.
  *
  * The process that restarts the server and the one that watches over it both do this, so
  * nothing here ends the program.
@@ -9,13 +9,12 @@
  * Copyright (c) 2026, the persistent-cache developers
  *
  * IDENTIFICATION
- *	  src/bin/pg_pcache/restartwait.c
+ *	  src/bin/pg_pcache/restartserver.c
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres_fe.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -28,8 +27,56 @@
 #include "restart.h"
 #include "utils/pidfile.h"
 
-/* How often to look for what nobody tells. */
-#define LOOK_MS		1
+/* What a process may have of each, at most. */
+#define MAX_PROC_SIZE	(2 * 1024 * 1024)
+
+/* The whole of a file in /proc, with a NUL behind it; NULL if it cannot be read. */
+char *
+ReadProc(int pid, const char *name, size_t *len)
+{
+	char		path[64];
+	char	   *buf;
+	int			fd;
+	ssize_t		n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return NULL;
+	buf = pg_malloc(MAX_PROC_SIZE + 1);
+	*len = 0;
+	while (*len < MAX_PROC_SIZE && (n = read(fd, buf + *len, MAX_PROC_SIZE - *len)) > 0)
+		*len += n;
+	close(fd);
+	buf[*len] = '\0';
+	return buf;
+}
+
+/* The parent of a process, or 0 if that is unknown. */
+int
+ParentOf(int pid)
+{
+	size_t		len;
+	char	   *text = ReadProc(pid, "stat", &len);
+	char	   *end;
+	int			parent;
+
+	/* its name is its own to choose, and ends with the last parenthesis */
+	end = text != NULL ? strrchr(text, ')') : NULL;
+	return end != NULL && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/*
+ * Hold on to the process, whose PID may be that of another one once it has ended.  Where the
+ * kernel or a sandbox does not have that, the PID has to do.
+ */
+void
+HoldServer(RestartServer *server)
+{
+	server->pidfd = syscall(SYS_pidfd_open, server->pid, 0);
+	if (server->pidfd < 0 && errno == ESRCH)
+		pg_fatal("the server with PID %d has just ended", server->pid);
+}
 
 /* Ask the server for a fast stop.  To ask again does no harm. */
 void
@@ -42,8 +89,8 @@ StopServer(const RestartServer *server)
 		pg_log_error("could not send stop signal (PID: %d): %m", server->pid);
 }
 
-/* Has the process ended? */
-static bool
+/* Has the process ended, or does it within that time? */
+bool
 HasEnded(const RestartServer *server, int timeout_ms)
 {
 	struct pollfd pollfd = {.fd = server->pidfd,.events = POLLIN};
@@ -57,38 +104,26 @@ HasEnded(const RestartServer *server, int timeout_ms)
 	return false;
 }
 
-/* The PID in the lock file, or 0, and the server's status if that is asked for. */
+/* The PID in the lock file, or 0. */
 static int
-ReadLockFile(const char *pgdata, char *status, size_t size)
+LockedBy(const RestartServer *server)
 {
-	char		path[MAXPGPATH];
-	char		buf[1024];
-	char	   *line = buf;
-	int			fd;
-	ssize_t		len;
+	char	   *line = LockFileLine(server->pgdata, LOCK_FILE_LINE_PID);
+	int			pid = line != NULL ? atoi(line) : 0;
 
-	snprintf(path, sizeof(path), "%s/postmaster.pid", pgdata);
-	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return 0;
-	len = read(fd, buf, sizeof(buf) - 1);
-	close(fd);
-	buf[Max(len, 0)] = '\0';
-	if (status != NULL)
-	{
-		status[0] = '\0';
-		for (int i = 1; i < LOCK_FILE_LINE_PM_STATUS && line != NULL; i++)
-		{
-			line = strchr(line, '\n');
-			if (line != NULL)
-				line++;
-		}
-		if (line != NULL)
-			strlcpy(status, line, size);
-		/* padded with blanks, as the names are */
-		status[strcspn(status, "\n")] = '\0';
-	}
-	return atoi(buf);
+	free(line);
+	return pid;
+}
+
+/* Does the lock file say so of the server's status?  It is padded with blanks, as the names are. */
+static bool
+HasStatus(const RestartServer *server, const char *status)
+{
+	char	   *line = LockFileLine(server->pgdata, LOCK_FILE_LINE_PM_STATUS);
+	bool		has = line != NULL && strcmp(line, status) == 0;
+
+	free(line);
+	return has;
 }
 
 /*
@@ -99,20 +134,7 @@ bool
 HasStopped(const RestartServer *server)
 {
 	return HasEnded(server, 0) ||
-		(!server->ends_whole && ReadLockFile(server->pgdata, NULL, 0) != server->pid);
-}
-
-/* Wait for that. */
-bool
-WaitStopped(const RestartServer *server, double until)
-{
-	while (!HasStopped(server))
-	{
-		if (NowMs() > until)
-			return false;
-		(void) HasEnded(server, LOOK_MS);
-	}
-	return true;
+		(!server->ends_whole && LockedBy(server) != server->pid);
 }
 
 /* The state of a process that we have just begun. */
@@ -193,8 +215,7 @@ RunCommand(const RestartServer *server)
 void
 LookAtServer(const RestartServer *server, StartedServer *started)
 {
-	char		status[16];
-	int			pid = ReadLockFile(server->pgdata, status, sizeof(status));
+	int			pid = LockedBy(server);
 	int			child_status;
 
 	if (started->child != 0 && waitpid(started->child, &child_status, WNOHANG) == started->child)
@@ -208,5 +229,5 @@ LookAtServer(const RestartServer *server, StartedServer *started)
 		(kill(pid, 0) < 0 && errno == ESRCH))
 		return;
 	started->pid = pid;
-	started->accepts = strcmp(status, PM_STATUS_READY) == 0 || strcmp(status, PM_STATUS_STANDBY) == 0;
+	started->accepts = HasStatus(server, PM_STATUS_READY) || HasStatus(server, PM_STATUS_STANDBY);
 }
