@@ -138,9 +138,8 @@ PrintPlan(const SetupFacts *facts, const SetupPlan *plan, bool show)
 	PrintField(NULL, "mounted", AsBoolean(!plan->mount));
 	PrintField(NULL, "fstab", AsString(plan->fstab));
 	CloseObject();
-	PrintFile("unit", psprintf("%s/%s", SETUP_UNITS, facts->unit), plan->unit_text, plan->write_unit, show);
-	PrintFile("configuration", psprintf("%s/%s/%s", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE),
-			  plan->conf_text, plan->write_conf, show);
+	PrintFile("unit", SetupUnitFile(facts), plan->unit_text, plan->write_unit, show);
+	PrintFile("configuration", SetupConfFile(facts), plan->conf_text, plan->write_conf, show);
 	PrintField(NULL, "restart", AsBoolean(plan->restart));
 	if (show)
 		PrintCommands(facts, plan);
@@ -150,10 +149,10 @@ static void
 PrintUndo(const SetupFacts *facts)
 {
 	Text(_("\nTo undo it, root runs this:\n\n"));
-	Text("    rm %s/%s/%s\n", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
+	Text("    rm %s\n", SetupConfFile(facts));
 	Text("    systemctl restart %s\n", facts->service);
 	Text("    systemctl disable --now '%s'\n", facts->unit);
-	Text("    rm '%s/%s'\n", SETUP_UNITS, facts->unit);
+	Text("    rm '%s'\n", SetupUnitFile(facts));
 }
 
 /* By the server's user: pg_pcache check, with its output only where there is no other. */

@@ -141,7 +141,6 @@ typedef struct SetupPlan
 
 /* setupmachine.c */
 extern char *SetupUnitName(const char *mount_point);
-extern bool ReadWholeFile(const char *path, char *text);
 extern void LookAtMachine(SetupFacts *facts);
 
 /* setupcluster.c */
@@ -151,21 +150,16 @@ extern const char *SetupSettingName(SetupSetting setting);
 /* setupconf.c */
 extern void FindOtherSettings(const char *config_dir, SetupCluster *server);
 
-/* setuptext.c */
-extern void SetupUnitText(const SetupFacts *facts, SetupPlan *plan);
-extern void SetupConfText(const SetupFacts *facts, SetupPlan *plan,
-						  const char *values[SETUP_NUM_SETTINGS]);
-
 /* setupplan.c */
 extern void MakeSetupPlan(const SetupFacts *facts, SetupPlan *plan);
 extern bool SetupHasNothingToDo(const SetupPlan *plan);
 
 /* setupfile.c */
+extern char *SetupUnitFile(const SetupFacts *facts);
+extern char *SetupConfDir(const SetupFacts *facts);
+extern char *SetupConfFile(const SetupFacts *facts);
+extern bool ReadWholeFile(const char *path, char *text);
 extern bool ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err);
-
-/* setupwrite.c */
-extern bool SetupWriteConf(PCacheOptions *options, const SetupFacts *facts,
-						   const char *text, bool verify);
 
 /* setupapply.c */
 extern bool ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan,

@@ -16,11 +16,77 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/logging.h"
 #include "setup.h"
+
+typedef struct ConfArguments
+{
+	PCacheOptions *options;
+	const SetupFacts *facts;
+	const char *text;
+	bool		verify;			/* that it has an effect */
+} ConfArguments;
+
+/* Is it what the next start will have? */
+static bool
+HasEffect(PCacheOptions *options, const SetupFacts *facts, const char *text)
+{
+	Configuration conf;
+
+	ReadConfiguration(options, &conf);
+	return conf.preloaded && conf.mode != NULL &&
+		strstr(text, psprintf("%s = %s\n", SetupSettingName(SETUP_MODE), conf.mode)) != NULL &&
+		conf.directory != NULL && strcmp(conf.directory, facts->mount_point) == 0;
+}
+
+/* By the server's user: write the file in conf.d. */
+static int
+WriteConf(void *arg)
+{
+	ConfArguments *conf = arg;
+	const SetupFacts *facts = conf->facts;
+	char	   *directory = SetupConfDir(facts);
+	PCacheError err;
+	int			fd;
+
+	if (mkdir(directory, 0755) < 0 && errno != EEXIST)
+		pg_fatal("could not create directory \"%s\": %m", directory);
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		pg_fatal("could not open directory \"%s\": %m", directory);
+	if (!ReplaceFile(fd, SETUP_CONF_FILE, conf->text, &err))
+		pg_fatal("%s, in directory \"%s\"", err.message, directory);
+	if (!conf->verify)
+		return 0;
+	LocateCluster(conf->options);
+	UseDataDirectory(conf->options);
+	if (!HasEffect(conf->options, facts, conf->text))
+	{
+		pg_log_error("what \"%s\" sets has no effect, because it is set elsewhere", SetupConfFile(facts));
+		pg_log_error_hint("The view pg_file_settings shows where, once that file is written by hand.");
+		return EXIT_ERROR;
+	}
+	return 0;
+}
+
+/*
+ * Have the file in conf.d contain the text, or remove it with "".  With verify, the server
+ * is asked whether it has an effect.  Returns false after a message, and then the file may
+ * have been written nevertheless.
+ */
+static bool
+HaveConf(PCacheOptions *options, const SetupFacts *facts, const char *text, bool verify)
+{
+	PCacheOptions copy = *options;
+	ConfArguments conf = {&copy, facts, text, verify};
+
+	return RunAsOwner(&facts->cluster, WriteConf, &conf) == 0;
+}
 
 /* What was done, to take it back. */
 typedef struct Done
@@ -59,9 +125,9 @@ TakeBack(PCacheOptions *options, Done *done)
 	bool		all = true;
 	PCacheError err;
 
-	if (done->conf && !SetupWriteConf(options, facts, facts->server.conf_text, false))
+	if (done->conf && !HaveConf(options, facts, facts->server.conf_text, false))
 	{
-		pg_log_error("could not put back \"%s/%s/%s\"", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
+		pg_log_error("could not put back \"%s\"", SetupConfFile(facts));
 		all = false;
 	}
 	if (done->mounted && !Systemctl("stop", facts->unit))
@@ -112,7 +178,7 @@ ApplyMount(const SetupPlan *plan, Done *done)
 			return false;
 		}
 		done->unit = true;
-		Text(_("wrote %s/%s\n"), SETUP_UNITS, facts->unit);
+		Text(_("wrote %s\n"), SetupUnitFile(facts));
 	}
 	if (!Systemctl("daemon-reload", NULL))
 		return false;
@@ -199,12 +265,12 @@ ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, boo
 	if (plan->write_conf)
 	{
 		done.conf = true;
-		if (!SetupWriteConf(options, facts, plan->conf_text, true))
+		if (!HaveConf(options, facts, plan->conf_text, true))
 		{
 			TakeBack(options, &done);
 			return false;
 		}
-		Text(_("wrote %s/%s/%s\n"), facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
+		Text(_("wrote %s\n"), SetupConfFile(facts));
 	}
 	if (plan->restart && !options->no_restart && !RestartUnit(options, &done, restarted))
 		return false;

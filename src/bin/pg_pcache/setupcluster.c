@@ -80,7 +80,7 @@ Look(void *arg)
 	SetupFacts *facts = look->facts;
 	SetupCluster *server = &facts->server;
 	char	   *library;
-	char	   *conf_file = psprintf("%s/%s/%s", facts->cluster.config_dir, SETUP_CONF_DIR, SETUP_CONF_FILE);
+	char	   *conf_file = SetupConfFile(facts);
 
 	LocateCluster(options);
 	UseDataDirectory(options);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * setupfile.c
- *	  pg_pcache setup: replace a file as a whole, or not at all.
+ *	  pg_pcache setup: where its files are; read one, and replace it as a whole, or not at all.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -20,6 +20,50 @@
 
 /* Neither the server nor systemd reads a file whose name begins with a dot. */
 #define TEMPORARY	".pg_pcache-setup.tmp"
+
+/* Where the mount's unit is, and the file in conf.d. */
+char *
+SetupUnitFile(const SetupFacts *facts)
+{
+	return psprintf("%s/%s", SETUP_UNITS, facts->unit);
+}
+
+char *
+SetupConfDir(const SetupFacts *facts)
+{
+	return psprintf("%s/%s", facts->cluster.config_dir, SETUP_CONF_DIR);
+}
+
+char *
+SetupConfFile(const SetupFacts *facts)
+{
+	return psprintf("%s/%s", SetupConfDir(facts), SETUP_CONF_FILE);
+}
+
+/*
+ * Read a file into a buffer of SETUP_MAX_FILE bytes; "" if there is none.  Of a longer
+ * file, which is none of ours, only the beginning is read.  Returns false, with errno,
+ * if it cannot be read.
+ */
+bool
+ReadWholeFile(const char *path, char *text)
+{
+	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+	ssize_t		len;
+	size_t		total = 0;
+
+	text[0] = '\0';
+	if (fd < 0)
+		return errno == ENOENT;
+	while ((len = read(fd, text + total, SETUP_MAX_FILE - 1 - total)) > 0)
+		total += len;
+	text[total] = '\0';
+	close(fd);
+	/* one that is there is not "" */
+	if (len == 0 && total == 0)
+		strlcpy(text, "\n", SETUP_MAX_FILE);
+	return len == 0;
+}
 
 static bool
 WriteAndSync(int fd, const char *text)

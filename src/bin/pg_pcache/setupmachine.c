@@ -54,31 +54,6 @@ SetupUnitName(const char *mount_point)
 	return name.data;
 }
 
-/*
- * Read a file into a buffer of SETUP_MAX_FILE bytes; "" if there is none.  Of a longer
- * file, which is none of ours, only the beginning is read.  Returns false, with errno,
- * if it cannot be read.
- */
-bool
-ReadWholeFile(const char *path, char *text)
-{
-	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-	ssize_t		len;
-	size_t		total = 0;
-
-	text[0] = '\0';
-	if (fd < 0)
-		return errno == ENOENT;
-	while ((len = read(fd, text + total, SETUP_MAX_FILE - 1 - total)) > 0)
-		total += len;
-	text[total] = '\0';
-	close(fd);
-	/* one that is there is not "" */
-	if (len == 0 && total == 0)
-		strlcpy(text, "\n", SETUP_MAX_FILE);
-	return len == 0;
-}
-
 static uint64
 Meminfo(const char *name, uint64 unit)
 {
@@ -205,7 +180,7 @@ LookAtMachine(SetupFacts *facts)
 	LookAtMount(facts);
 	CheckMountPoint(facts);
 	machine->unit_enabled = access(psprintf("%s/%s.wants/%s", SETUP_UNITS, facts->service, facts->unit), F_OK) == 0;
-	unit_file = psprintf("%s/%s", SETUP_UNITS, facts->unit);
+	unit_file = SetupUnitFile(facts);
 	if (!ReadWholeFile(unit_file, machine->unit_text))
 		pg_fatal("could not read file \"%s\": %m", unit_file);
 }
