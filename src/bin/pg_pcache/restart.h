@@ -14,6 +14,7 @@
 #ifndef RESTART_H
 #define RESTART_H
 
+#include "catalog/pg_control.h"
 #include "libpq-fe.h"
 #include "pg_pcache.h"
 
@@ -26,7 +27,12 @@ typedef enum RestartPhase
 	PHASE_CHECKPOINT,
 	PHASE_PAUSE,
 	PHASE_STOP,
+	PART_SESSIONS,				/* until the shutdown checkpoint begins */
+	PART_CHECKPOINT,			/* until it is done */
+	PART_EXIT,					/* until the server has ended */
 	PHASE_START,
+	PART_LAUNCH,				/* until the server has its memory */
+	PART_ANSWER,				/* until it answers */
 	PHASE_RESUME,
 	NUM_RESTART_PHASES
 } RestartPhase;
@@ -76,6 +82,7 @@ typedef struct StartedServer
 	pid_t		child;			/* that we have started; 0 if it has ended */
 	int			child_status;	/* if it has */
 	int			pid;			/* 0 if it does not run */
+	bool		launched;		/* it has its memory, and begins its work */
 	bool		accepts;		/* connections, or as many as it ever will */
 } StartedServer;
 
@@ -160,7 +167,9 @@ extern const char *Complaint(const PGconn *conn);
 
 /* restartserver.c */
 extern char *ReadProc(int pid, const char *name, size_t *len);
-extern int	ParentOf(int pid);
+extern int	ParentOf(int pid, int *session);
+extern char *ChildrenOf(int pid);
+extern DBState StateOf(const RestartServer *server);
 extern void HoldServer(RestartServer *server);
 extern void StopServer(const RestartServer *server);
 extern bool HasStopped(const RestartServer *server);

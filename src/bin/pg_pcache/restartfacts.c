@@ -48,6 +48,7 @@ ConnectToServer(Restart *restart)
 {
 	const PCacheOptions *options = restart->options;
 	int			backend;
+	int			session;
 
 	restart->params.dbname = options->dbname != NULL ? options->dbname : "postgres";
 	restart->params.pghost = options->host;
@@ -58,7 +59,7 @@ ConnectToServer(Restart *restart)
 	restart->conn = connectDatabase(&restart->params, options->progname, false, false, true);
 	backend = atoi(ValueOf(restart->conn, "SELECT pg_catalog.pg_backend_pid()"));
 	/* a pooler gives its clients numbers of its own */
-	if (ParentOf(backend) != restart->server.pid || backend != PQbackendPID(restart->conn))
+	if (ParentOf(backend, &session) != restart->server.pid || backend != PQbackendPID(restart->conn))
 		Refuse(_("Give the server's own socket directory and port with -h and -p, not those of a pooler."),
 			   _("the connection does not lead to the server with PID %d, which runs on data directory \"%s\""),
 			   restart->server.pid, options->pgdata);

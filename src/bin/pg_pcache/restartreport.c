@@ -15,13 +15,17 @@
 #include "common/logging.h"
 #include "restart.h"
 
-/* The phases that a command does not let us tell apart are still two. */
 static const char *const phase_names[NUM_RESTART_PHASES] = {
 	[PHASE_CHECK] = "check",
 	[PHASE_CHECKPOINT] = "checkpoint",
 	[PHASE_PAUSE] = "pause",
 	[PHASE_STOP] = "stop",
+	[PART_SESSIONS] = "sessions",
+	[PART_CHECKPOINT] = "shutdown_checkpoint",
+	[PART_EXIT] = "exit",
 	[PHASE_START] = "start",
+	[PART_LAUNCH] = "launch",
+	[PART_ANSWER] = "answer",
 	[PHASE_RESUME] = "resume",
 };
 
@@ -61,22 +65,35 @@ PrintSettings(const Restart *restart)
 	CloseArray();
 }
 
-/* One line of the text for each phase, with what there is to say of it. */
+/* One line of the text for each phase, with its parts and what there is to say of it. */
 static void
 PrintPhases(const Restart *restart)
 {
+	const double *phases = restart->phases;
+
 	OpenObject("phases");
 	for (int i = 0; i < NUM_RESTART_PHASES; i++)
 	{
-		double		ms = restart->phases[i];
-		FieldValue	value = MaybeMilliseconds(ms);
+		bool		of_stop = i >= PART_SESSIONS && i <= PART_EXIT;
+		bool		of_start = i >= PART_LAUNCH && i <= PART_ANSWER;
+		double		ms = phases[i];
+
+		/* a part may take less time than there is between two looks */
+		bool		known = of_stop ? phases[PART_SESSIONS] > 0 : of_start ? phases[PART_LAUNCH] > 0 : ms > 0;
+		FieldValue	value = known ? AsMilliseconds(ms) : AsString(NULL);
 
 		if (i == PHASE_CHECKPOINT && ms > 0 && restart->checkpoints > 0)
 			value.text = psprintf(ngettext("%s, %d checkpoint, the last of %llu buffers",
 										   "%s, %d checkpoints, the last of %llu buffers", restart->checkpoints),
 								  value.text, restart->checkpoints,
 								  (unsigned long long) restart->checkpoint_buffers);
-		PrintField(phase_names[i], phase_names[i], value);
+		if (i == PHASE_STOP && phases[PART_SESSIONS] > 0)
+			value.text = psprintf(_("%s: sessions %.1f ms, checkpoint %.1f ms, exit %.1f ms"), value.text,
+								  phases[PART_SESSIONS], phases[PART_CHECKPOINT], phases[PART_EXIT]);
+		if (i == PHASE_START && phases[PART_LAUNCH] > 0)
+			value.text = psprintf(_("%s: launch %.1f ms, answer %.1f ms"), value.text,
+								  phases[PART_LAUNCH], phases[PART_ANSWER]);
+		PrintField(of_stop || of_start ? NULL : phase_names[i], phase_names[i], value);
 	}
 	CloseObject();
 	PrintField(NULL, "checkpoints", AsNumber(restart->checkpoints));

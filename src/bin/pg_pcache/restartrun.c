@@ -18,10 +18,16 @@
 #include <unistd.h>
 
 #include "common/logging.h"
+#include "common/string.h"
+#include "pqexpbuffer.h"
 #include "restart.h"
 
 /* How often to look at the server. */
 #define LOOK_MS				1
+
+/* A stop that takes longer is one to be explained, by so many processes. */
+#define TELL_MS				1000.0
+#define MAX_NAMED			10
 
 /* A server that is ready answers within that time, or not at all. */
 #define ANSWER_MS			2000.0
@@ -76,6 +82,8 @@ WaitForAnswer(Restart *restart, StartedServer *started)
 	for (;;)
 	{
 		LookAtServer(server, started);
+		if (started->launched && restart->phases[PART_LAUNCH] == 0)
+			restart->phases[PART_LAUNCH] = NowMs() - restart->stop_at - restart->phases[PHASE_STOP];
 		if (started->accepts && ready_at == 0)
 			ready_at = NowMs();
 		if (started->accepts && Answers(restart))
@@ -115,6 +123,51 @@ StopIsLate(Restart *restart)
 		(void) ResumePoolers(restart, false);
 }
 
+/* For whom does the stop wait?  Each process of the server says in its title what it does. */
+static void
+TellWhoIsLeft(Restart *restart)
+{
+	char	   *children = ChildrenOf(restart->server.pid);
+	char	   *rest = NULL;
+	PQExpBuffer names = createPQExpBuffer();
+	int			n = 0;
+
+	for (char *child = strtok_r(children, " ", &rest); child != NULL && n < MAX_NAMED;
+		 child = strtok_r(NULL, " ", &rest))
+	{
+		size_t		len;
+		char	   *title = ReadProc(atoi(child), "cmdline", &len);
+
+		/* these end when all others have, or wait themselves */
+		if (title == NULL || title[0] == '\0' || strstr(title, ": logger") != NULL ||
+			strstr(title, ": io worker") != NULL || pg_str_endswith(title, ": checkpointer "))
+			continue;
+		appendPQExpBuffer(names, "%sPID %s, \"%s\"", n++ > 0 ? "; " : "", child, title);
+	}
+	if (n > 0)
+		WarnOf(restart, NULL, _("the server has not stopped yet, and waits for %s"), names->data);
+	else
+		WarnOf(restart, NULL, _("the server has not stopped yet, although no other process of it is known"));
+	destroyPQExpBuffer(names);
+}
+
+/* Note how far the stop has come, by what pg_control says. */
+static void
+NoteStop(Restart *restart)
+{
+	double	   *phases = restart->phases;
+	double		took = NowMs() - restart->stop_at;
+	DBState		state = StateOf(&restart->server);
+	bool		done = state == DB_SHUTDOWNED || state == DB_SHUTDOWNED_IN_RECOVERY;
+
+	if (phases[PART_SESSIONS] == 0 && (done || state == DB_SHUTDOWNING))
+		phases[PART_SESSIONS] = took;
+	if (phases[PART_CHECKPOINT] == 0 && done)
+		phases[PART_CHECKPOINT] = took - phases[PART_SESSIONS];
+	phases[PHASE_STOP] = took;
+	phases[PART_EXIT] = took - phases[PART_SESSIONS] - phases[PART_CHECKPOINT];
+}
+
 /*
  * Wait until the server has stopped, however long that takes.  Only a command may not stop it:
  * returns false then, after a message.
@@ -123,12 +176,19 @@ static bool
 WaitForStop(Restart *restart, StartedServer *started)
 {
 	const RestartServer *server = &restart->server;
+	bool		told = false;
 	bool		was_late = false;
 
 	while (!HasStopped(server))
 	{
 		bool		late = NowMs() > restart->stop_at + server->timeout;
 
+		NoteStop(restart);
+		if (!told && restart->phases[PHASE_STOP] > TELL_MS)
+		{
+			TellWhoIsLeft(restart);
+			told = true;
+		}
 		LookAtServer(server, started);
 		if (started->child == 0 && started->child_status != 0 && !HasStopped(server))
 		{
@@ -145,6 +205,7 @@ WaitForStop(Restart *restart, StartedServer *started)
 		was_late = late;
 		(void) HasEnded(server, LOOK_MS);
 	}
+	NoteStop(restart);
 	return true;
 }
 
@@ -171,7 +232,6 @@ StopAndStart(Restart *restart)
 	}
 	if (!WaitForStop(restart, &started))
 		return EXIT_ERROR;
-	restart->phases[PHASE_STOP] = NowMs() - restart->stop_at;
 	ProgressOf(restart, _("start"));
 	if (server->command == NULL)
 	{
@@ -184,6 +244,7 @@ StopAndStart(Restart *restart)
 		return EXIT_DOWN;
 	restart->outage = NowMs() - restart->stop_at;
 	restart->phases[PHASE_START] = restart->outage - restart->phases[PHASE_STOP];
+	restart->phases[PART_ANSWER] = restart->phases[PHASE_START] - restart->phases[PART_LAUNCH];
 	restart->new_pid = started.pid;
 	/* clients go on before we wait for that */
 	restart->command_pid = server->command != NULL ? started.child : 0;

@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "access/xlog_internal.h"
 #include "common/logging.h"
 #include "debian.h"
 #include "restart.h"
@@ -52,18 +53,46 @@ ReadProc(int pid, const char *name, size_t *len)
 	return buf;
 }
 
-/* The parent of a process, or 0 if that is unknown. */
+/* The parent of a process, or 0, and its session, or -1, as far as they are known. */
 int
-ParentOf(int pid)
+ParentOf(int pid, int *session)
 {
 	size_t		len;
 	char	   *text = ReadProc(pid, "stat", &len);
 	char	   *end;
 	int			parent;
 
+	*session = -1;
 	/* its name is its own to choose, and ends with the last parenthesis */
 	end = text != NULL ? strrchr(text, ')') : NULL;
-	return end != NULL && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
+	return end != NULL && sscanf(end, ") %*c %d %*d %d", &parent, session) == 2 ? parent : 0;
+}
+
+/* The children of a process, the oldest first, with a blank after each; "" if that is unknown. */
+char *
+ChildrenOf(int pid)
+{
+	size_t		len;
+	char	   *children = ReadProc(pid, psprintf("task/%d/children", pid), &len);
+
+	return children != NULL ? children : pg_strdup("");
+}
+
+/* The state of the cluster as pg_control has it; that of a new one if it cannot be read. */
+DBState
+StateOf(const RestartServer *server)
+{
+	DBState		state;
+	char		path[MAXPGPATH];
+	int			fd;
+
+	snprintf(path, sizeof(path), "%s/%s", server->pgdata, XLOG_CONTROL_FILE);
+	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0 || pread(fd, &state, sizeof(state), offsetof(ControlFileData, state)) != sizeof(state))
+		state = DB_STARTUP;
+	if (fd >= 0)
+		close(fd);
+	return state;
 }
 
 /*
@@ -113,17 +142,6 @@ LockedBy(const RestartServer *server)
 
 	free(line);
 	return pid;
-}
-
-/* Does the lock file say so of the server's status?  It is padded with blanks, as the names are. */
-static bool
-HasStatus(const RestartServer *server, const char *status)
-{
-	char	   *line = LockFileLine(server->pgdata, LOCK_FILE_LINE_PM_STATUS);
-	bool		has = line != NULL && strcmp(line, status) == 0;
-
-	free(line);
-	return has;
 }
 
 /*
@@ -216,6 +234,7 @@ void
 LookAtServer(const RestartServer *server, StartedServer *started)
 {
 	int			pid = LockedBy(server);
+	char	   *status;
 	int			child_status;
 
 	if (started->child != 0 && waitpid(started->child, &child_status, WNOHANG) == started->child)
@@ -223,11 +242,16 @@ LookAtServer(const RestartServer *server, StartedServer *started)
 		started->child = 0;
 		started->child_status = child_status;
 	}
-	started->accepts = false;
+	started->launched = started->accepts = false;
 	started->pid = 0;
 	if (pid <= 0 || (pid == server->pid && !HasEnded(server, 0)) ||
 		(kill(pid, 0) < 0 && errno == ESRCH))
 		return;
 	started->pid = pid;
-	started->accepts = HasStatus(server, PM_STATUS_READY) || HasStatus(server, PM_STATUS_STANDBY);
+	/* it is padded with blanks, as the names are */
+	status = LockFileLine(server->pgdata, LOCK_FILE_LINE_PM_STATUS);
+	started->launched = status != NULL;
+	started->accepts = status != NULL &&
+		(strcmp(status, PM_STATUS_READY) == 0 || strcmp(status, PM_STATUS_STANDBY) == 0);
+	free(status);
 }
