@@ -59,9 +59,12 @@ WaitForChild(pid_t pid)
 	return status;
 }
 
-/* Run a program, without a shell, and return the first line that it prints, or NULL. */
+/*
+ * Run a program, without a shell, and return the first line that it prints, or NULL if it
+ * fails.  envp and directory may be NULL for ours.
+ */
 char *
-FirstLineOf(char *const argv[])
+FirstLineOf(char *const argv[], char **envp, const char *directory)
 {
 	int			fds[2];
 	pid_t		pid;
@@ -73,11 +76,13 @@ FirstLineOf(char *const argv[])
 	pid = ForkChild();
 	if (pid == 0)
 	{
-		int			null = open("/dev/null", O_RDWR);
+		int			null = open("/dev/null", O_RDONLY);
 
-		if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0 ||
-			dup2(fds[1], STDOUT_FILENO) < 0)
+		if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(fds[1], STDOUT_FILENO) < 0 ||
+			(directory != NULL && chdir(directory) < 0))
 			_exit(127);
+		if (envp != NULL)
+			environ = envp;
 		execvp(argv[0], argv);
 		_exit(127);
 	}

@@ -217,7 +217,7 @@ extern const int end_signals[NUM_END_SIGNALS];
 extern void OnEndSignals(pqsigfunc handler);
 extern pid_t ForkChild(void);
 extern int	WaitForChild(pid_t pid);
-extern char *FirstLineOf(char *const argv[]);
+extern char *FirstLineOf(char *const argv[], char **envp, const char *directory);
 
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);

@@ -17,6 +17,7 @@
 #include "postgres_fe.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,7 +103,7 @@ FindNextVersion(Restart *restart, const char *program)
 {
 	char	   *argv[] = {pg_strdup(program), "-V", NULL};
 	static const char prefix[] = "postgres (PostgreSQL) ";
-	char	   *line = FirstLineOf(argv);
+	char	   *line = FirstLineOf(argv, NULL, NULL);
 
 	if (line == NULL || strncmp(line, prefix, strlen(prefix)) != 0)
 		pg_fatal("could not get the version of \"%s\"", program);
@@ -134,19 +135,48 @@ FindLog(RestartServer *server)
 		pg_log_warning("could not find out where the server writes its messages: %m");
 }
 
-/* An argument that was relative to a directory that nobody knows any more. */
+/*
+ * Arguments that were relative to a directory that nobody knows any more.  Where the
+ * configuration is, the user may have told us.
+ */
 static void
-FixDataDirectory(RestartServer *server, int n)
+FixArguments(RestartServer *server, const char *config_file, int n)
 {
 	for (int i = 1; i < n; i++)
 	{
 		char	   *argument = server->argv[i];
+		char	   *setting = strncmp(argument, "-c", 2) == 0 || strncmp(argument, "--", 2) == 0 ? argument + 2 : argument;
 
 		if (strcmp(argument, "-D") == 0 && i + 1 < n && !is_absolute_path(server->argv[i + 1]))
 			server->argv[i + 1] = pg_strdup(server->pgdata);
 		else if (strncmp(argument, "-D", 2) == 0 && argument[2] != '\0' && !is_absolute_path(argument + 2))
 			server->argv[i] = psprintf("-D%s", server->pgdata);
+		else if ((strncmp(setting, "config_file=", 12) == 0 || strncmp(setting, "config-file=", 12) == 0) &&
+				 !is_absolute_path(setting + 12) && config_file != NULL)
+			server->argv[i] = psprintf("%.*s%s", (int) (setting + 12 - argument), argument, config_file);
 	}
+}
+
+/*
+ * Try what will be started, as far as it reads its configuration: with these arguments, in this
+ * environment and in the directory where each server works.
+ */
+static void
+RehearseStart(const RestartServer *server, int n)
+{
+	char	  **argv = pg_malloc_array(char *, n + 3);
+	char	   *directory;
+	char		resolved[PATH_MAX];
+
+	memcpy(argv, server->argv, n * sizeof(char *));
+	argv[n] = "-C";
+	argv[n + 1] = "data_directory";
+	argv[n + 2] = NULL;
+	directory = FirstLineOf(argv, server->envp, server->pgdata);
+	if (directory == NULL || realpath(directory, resolved) == NULL || strcmp(resolved, server->pgdata) != 0)
+		Refuse(_("If its configuration file was named relative to another directory, use --config-file; or restart it with --command."),
+			   _("the server would not start on data directory \"%s\" with the arguments that it has"), server->pgdata);
+	pg_free(argv);
 }
 
 /* Is the memory of the server in huge pages that the next one needs? */
@@ -187,7 +217,7 @@ static bool
 UnitOwns(const char *unit, int pid)
 {
 	char	   *argv[] = {"systemctl", "show", "--property=MainPID", "--value", "--", pg_strdup(unit), NULL};
-	char	   *line = FirstLineOf(argv);
+	char	   *line = FirstLineOf(argv, NULL, NULL);
 
 	if (line != NULL && atoi(line) > 0)
 		return atoi(line) == pid;
@@ -250,6 +280,7 @@ PlanRestart(Restart *restart)
 		pg_fatal("could not read the command line of the server with PID %d", server->pid);
 	server->argv = SplitStrings(command, len, &n);
 	server->argv[0] = program;
-	FixDataDirectory(server, n);
+	FixArguments(server, restart->options->config_file, n);
 	server->envp = EnvironmentOf(server->pid, server->pgdata);
+	RehearseStart(server, n);
 }

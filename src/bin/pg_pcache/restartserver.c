@@ -183,7 +183,8 @@ LaunchServer(const RestartServer *server)
 
 		BeginChild(true);
 		setsid();
-		if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+		/* what is relative means the same as when this was tried */
+		if (null < 0 || chdir(server->pgdata) < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
 			dup2(out, STDERR_FILENO) < 0)
 			_exit(127);
 		execve(server->argv[0], server->argv, server->envp);

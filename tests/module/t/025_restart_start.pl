@@ -1,7 +1,7 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# pg_pcache restart: whom a stop waits for.
+# pg_pcache restart: whom a stop waits for, and what would be started.
 
 use strict;
 use warnings FATAL => 'all';
@@ -42,6 +42,45 @@ my $parts = 0;
 $parts += $json->{phases}{$_} for qw(sessions shutdown_checkpoint exit launch answer);
 cmp_ok(abs($parts - $json->{outage}), '<', 1, '... and the parts of stop and start are the outage');
 eval { $session->quit };
+$node->_update_pid(1);
+$node->stop;
+
+# --------------------------------------------------------- what would be started
+# The configuration is elsewhere, and was named relative to where the server was started.
+my $elsewhere = PostgreSQL::Test::Utils::tempdir();
+rename "$data/postgresql.conf", "$elsewhere/main.conf" or die $!;
+append_to_file("$elsewhere/main.conf", "hba_file = '$data/pg_hba.conf'\nident_file = '$data/pg_ident.conf'\ninclude_if_exists = '$elsewhere/more.conf'\n");
+
+# start_there(ARGUMENTS): from that directory, as pg_ctl does it
+sub start_there
+{
+	my (@arguments) = @_;
+
+	system_or_bail('sh', '-c', 'cd "$1" && shift && exec "$@"', 'sh', $elsewhere, "$bin/pg_ctl", '-D', $data, '-l', $node->logfile, '-w', '-o', "@arguments", 'start');
+	$node->_update_pid(1);
+	return;
+}
+start_there('-c', 'config_file=main.conf');
+my $pid = server_pid();
+($rc, $out, $err) = pcache($node, 'restart');
+is($rc, 1, 'a configuration that was named relative to another directory: refused');
+is(server_pid(), $pid, '... and the server goes on');
+($rc, $out, $err) = pcache($node, 'restart', "--config-file=$elsewhere/main.conf");
+is($rc, 0, '... and with --config-file it is restarted') or diag($err);
+isnt(server_pid(), $pid, '... and is another server');
+is($node->safe_psql('postgres', 'SHOW config_file'), "$elsewhere/main.conf", '... with that file');
+$node->_update_pid(1);
+
+$node->stop;
+start_there("--config-file=$elsewhere/main.conf");
+$pid = server_pid();
+append_to_file("$elsewhere/more.conf", "data_directory = '/nonexistent'\n");
+($rc, $out, $err) = pcache($node, 'restart', "--config-file=$elsewhere/main.conf");
+is($rc, 1, 'a configuration that leads elsewhere: refused');
+is(server_pid(), $pid, '... and the server goes on');
+unlink "$elsewhere/more.conf";
+($rc, $out, $err) = pcache($node, 'restart');
+is($rc, 0, '... and without that it is restarted') or diag($err);
 $node->_update_pid(1);
 $node->stop;
 
