@@ -76,6 +76,25 @@ is "apply, once more: nothing has changed" "$(marks)" "$before"
 must inside systemctl restart "$service"
 is "restarted by systemd: warm" "$(last_start)" 'warm, the table is kept'
 is "restarted: the data is the same" "$(all_rows)" "$rows"
+
+# ---------------------------------------------------------------- pg_pcache restart
+
+pid=$(pid_of "$ver/main")
+tells "pg_pcache restart, without a command" 1 "belongs to unit \"$service\" of systemd" restart --cluster "$ver/main"
+is "pg_pcache restart, without a command: the server goes on" "$(pid_of "$ver/main")" "$pid"
+tells "pg_pcache restart, by systemctl" 0 '^last start: +warm' restart --cluster "$ver/main" --command="systemctl restart $service"
+is "pg_pcache restart, by systemctl: the unit's server" "$(inside systemctl show --property=MainPID --value "$service") $([ "$(pid_of "$ver/main")" = "$pid" ] || echo anew)" "$(pid_of "$ver/main") anew"
+is "pg_pcache restart, by systemctl: warm" "$(last_start)" 'warm, the table is kept'
+# as docs/restart.md has it
+inside mkdir -p "/etc/systemd/system/$service.d"
+printf '[Service]\nExecStop=\nExecStop=-/usr/sbin/runuser -u postgres -- %s/pg_pcache \\\n    -D %s prepare\nExecStop=-/usr/bin/pg_ctlcluster --skip-systemctl-redirect -m fast %%i stop\n' \
+	"$bin" "/etc/postgresql/$ver/main" >"$root/etc/systemd/system/$service.d/prepare.conf"
+inside systemctl daemon-reload
+must inside systemctl restart "$service"
+ok "a drop-in that makes a checkpoint before the stop" grep -q 'checkpoint: .* 1 checkpoint' <<<"$(inside journalctl -u "$service")"
+is "a drop-in: warm" "$(last_start)" 'warm, the table is kept'
+rm -r "$root/etc/systemd/system/$service.d"
+inside systemctl daemon-reload
 tells "as JSON" 0 '"uses_pool": true' setup "$ver/main" --apply --json
 ok "as JSON: it can be read" perl -MJSON::PP -e 'decode_json($ARGV[0])->{configuration}{write} == 0 or die' "$out"
 
@@ -174,6 +193,29 @@ tells "a server that is down" 0 'The next start of the server uses the pool' set
 is "a server that is down: it stays so" "$(active "$service")" inactive
 must inside systemctl start "$service"
 is "a server that is down: its start" "$(pool)" "planned_restart $mount_point/pool"
+
+# A server without a unit must not get into that of whoever restarts it.
+use_cluster "$ver" other
+must inside systemctl stop "postgresql@$ver-other.service"
+must inside_as postgres pg_ctlcluster --skip-systemctl-redirect "$ver" other start
+pid=$(pid_of "$ver/other")
+in_unit() { # NAME STATUS PATTERN ARGUMENT...: of systemd-run
+	local name=$1 status=$2 pattern=$3 rc=0
+	shift 3
+	out=$(inside systemd-run --quiet "$@" "$bin/pg_pcache" -D "$pgdata" restart 2>&1) || rc=$?
+	printf '%s\n' "$out" >>"$log"
+	is "$name: exit status" $rc "$status"
+	ok "$name: the answer" bash -c 'echo "$2" && grep -qE "$1" <<<"$2"' tells "$pattern" "$out"
+}
+in_unit "pg_pcache restart in a unit that ends all" 1 'would be in unit "run-.*\.service" of systemd' --wait --pipe --uid=postgres
+# as which the server could not read its key for SSL
+in_unit "pg_pcache restart without the user's groups" 1 'the server has group [0-9]+, which pg_pcache does not have' --scope --uid=postgres
+is "pg_pcache restart, refused twice: the server goes on" "$(pid_of "$ver/other")" "$pid"
+in_unit "pg_pcache restart in a scope" 0 '^last start: +warm' --scope runuser -u postgres --
+ok "pg_pcache restart in a scope: another server" [ "$(pid_of "$ver/other")" != "$pid" ]
+is "pg_pcache restart in a scope: the data is the same" "$(all_rows)" "$rows"
+must inside_as postgres pg_ctlcluster --skip-systemctl-redirect "$ver" other -m fast stop
+must inside systemctl start "postgresql@$ver-other.service"
 
 # what it says that one can undo it with
 use_cluster "$ver" other

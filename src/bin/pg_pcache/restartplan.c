@@ -179,6 +179,37 @@ RehearseStart(const RestartServer *server, int n)
 	pg_free(argv);
 }
 
+/*
+ * The next server has our groups.  One that the server has may be what lets it read a key for
+ * SSL, and programs that change the user may leave it out.
+ */
+static void
+RefuseFewerGroups(int pid)
+{
+	size_t		len;
+	char	   *status = ReadProc(pid, "status", &len);
+	char	   *groups = status != NULL ? strstr(status, "\nGroups:") : NULL;
+	char	   *rest = NULL;
+	gid_t		ours[NGROUPS_MAX];
+	int			n = getgroups(lengthof(ours), ours);
+
+	if (groups == NULL)
+		return;
+	groups += strlen("\nGroups:");
+	groups[strcspn(groups, "\n")] = '\0';
+	for (char *group = strtok_r(groups, " \t", &rest); group != NULL; group = strtok_r(NULL, " \t", &rest))
+	{
+		gid_t		gid = strtoul(group, NULL, 10);
+		bool		found = gid == getegid();
+
+		for (int i = 0; i < n; i++)
+			found |= ours[i] == gid;
+		if (!found)
+			Refuse(_("Become that user with all of its groups, for example with runuser, or use --command."),
+				   _("the server has group %s, which %s does not have here"), group, "pg_pcache");
+	}
+}
+
 /* Is the memory of the server in huge pages that the next one needs? */
 static bool
 HasHugePages(int pid)
@@ -212,16 +243,67 @@ UnitOf(int pid)
 	return unit;
 }
 
+/* What systemd says of a unit, or NULL. */
+static char *
+PropertyOf(const char *unit, const char *property)
+{
+	char	   *argv[] = {"systemctl", "show", "--value", "--property", pg_strdup(property), "--", pg_strdup(unit), NULL};
+
+	return FirstLineOf(argv, NULL, NULL);
+}
+
 /* Does systemd watch over the server?  A unit that it was only started from does not count. */
 static bool
 UnitOwns(const char *unit, int pid)
 {
-	char	   *argv[] = {"systemctl", "show", "--property=MainPID", "--value", "--", pg_strdup(unit), NULL};
-	char	   *line = FirstLineOf(argv, NULL, NULL);
+	char	   *main_pid = PropertyOf(unit, "MainPID");
 
-	if (line != NULL && atoi(line) > 0)
-		return atoi(line) == pid;
+	if (main_pid != NULL && atoi(main_pid) > 0)
+		return atoi(main_pid) == pid;
 	return strncmp(unit, "postgres", 8) == 0;
+}
+
+/* Does systemd end what is left in the unit when its main process ends? */
+static bool
+UnitKillsAll(const char *unit)
+{
+	char	   *mode = PropertyOf(unit, "KillMode");
+
+	return mode != NULL && (strcmp(mode, "control-group") == 0 || strcmp(mode, "mixed") == 0);
+}
+
+/*
+ * Is there a process that waits for the end of the server?  The first process of a container
+ * waits for what it has started, which is in its session.  pg_ctl gives a server one of its own,
+ * and so do we; some supervisors do that as well, and are known by their names.  A parent that
+ * cannot be seen from here is what has started the container.
+ */
+static bool
+SomebodyWaits(int pid)
+{
+	static const char *const names[] = {
+		"catatonit\n", "conmon\n", "containerd-shim\n", "docker-init\n", "dumb-init\n", "runsv\n",
+		"s6-supervise\n", "supervisord\n", "tini\n"
+	};
+	int			session;
+	int			first_session;
+	size_t		len;
+	int			parent = ParentOf(pid, &session);
+	char	   *name = ReadProc(parent, "comm", &len);
+
+	(void) ParentOf(1, &first_session);
+	if (session >= 0 && (session == first_session || parent == 0))
+		return true;
+	for (int i = 0; name != NULL && i < lengthof(names); i++)
+	{
+		/*
+		 * the first process of all is also the parent of those that have lost
+		 * theirs
+		 */
+		if (strcmp(name, names[i]) == 0 && (parent != 1 || atoi(ChildrenOf(1)) == pid))
+			return true;
+	}
+	return false;
 }
 
 /* Give up if somebody would have to know that the server is restarted. */
@@ -229,15 +311,11 @@ static void
 RefuseManagers(const RestartServer *server)
 {
 	char	   *unit = UnitOf(server->pid);
+	char	   *our_unit = UnitOf(getpid());
 	const char *manager = NULL;
-	const char *command = NULL;
+	const char *command = "...";
 
-	if (server->pid == 1)
-	{
-		manager = _("it is the first process of a container, which ends with it");
-		command = "...";
-	}
-	else if (FileExists(server->pgdata, PATRONI_FILE))
+	if (FileExists(server->pgdata, PATRONI_FILE))
 	{
 		manager = _("Patroni watches over it");
 		command = "patronictl restart CLUSTER MEMBER --force";
@@ -247,6 +325,12 @@ RefuseManagers(const RestartServer *server)
 		manager = psprintf(_("it belongs to unit \"%s\" of systemd"), unit);
 		command = psprintf("systemctl restart %s", unit);
 	}
+	else if (server->pid == 1)
+		manager = _("it is the first process of a container, which ends with it");
+	else if (SomebodyWaits(server->pid))
+		manager = _("a process that has started it waits for its end, as the first one of a container does");
+	else if (our_unit != NULL && (unit == NULL || strcmp(unit, our_unit) != 0) && UnitKillsAll(our_unit))
+		manager = psprintf(_("the new one would be in unit \"%s\" of systemd, and end with that"), our_unit);
 	if (manager != NULL)
 		Refuse(psprintf(_("Say how it is restarted: --command='%s'"), command),
 			   _("the server cannot be restarted by %s itself: %s"), "pg_pcache", manager);
@@ -275,6 +359,7 @@ PlanRestart(Restart *restart)
 	FindNextVersion(restart, program);
 	if (server->command != NULL)
 		return;
+	RefuseFewerGroups(server->pid);
 	command = ReadProc(server->pid, "cmdline", &len);
 	if (command == NULL || len == 0)
 		pg_fatal("could not read the command line of the server with PID %d", server->pid);

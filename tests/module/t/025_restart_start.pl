@@ -1,7 +1,8 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# pg_pcache restart: whom a stop waits for, and what would be started.
+# pg_pcache restart: whom a stop waits for, what would be started, and a container that would
+# end with its server.
 
 use strict;
 use warnings FATAL => 'all';
@@ -83,5 +84,45 @@ unlink "$elsewhere/more.conf";
 is($rc, 0, '... and without that it is restarted') or diag($err);
 $node->_update_pid(1);
 $node->stop;
+
+# --------------------------------------------------------- a container
+# As the first process of a namespace, a shell that starts the server in some way, restarts it,
+# and tells how that has ended.  There is no root there whom the pool could trust, so no start is
+# warm.
+sub in_container
+{
+	my ($first, $way) = @_;
+	my $run = IPC::Run::run([ 'unshare', '--user', '--map-current-user', '--pid', '--fork', '--kill-child', '--mount-proc', $first, '-c', <<'SH', 'sh', $way, $bin, $data, $node->logfile, "$elsewhere/main.conf" ], '<' => \undef, '>' => \$out, '2>' => \$err);
+case $1 in
+foreground) "$2/postgres" -D "$3" -c config_file="$5" >>"$4" 2>&1 & ;;
+session) setsid "$2/postgres" -D "$3" -c config_file="$5" >>"$4" 2>&1 & ;;
+pg_ctl) sleep 1000 & "$2/pg_ctl" -D "$3" -l "$4" -o "-c config_file=$5" start >/dev/null 2>&1 ;;
+esac
+until "$2/pg_ctl" -D "$3" status >/dev/null && grep -q '^ready' "$3/postmaster.pid"; do sleep 0.1; done
+pg_pcache -D "$3" restart --allow-cold
+echo "exit status: $?"
+"$2/pg_ctl" -D "$3" -m fast stop >/dev/null
+SH
+	return;
+}
+
+SKIP:
+{
+	skip 'there can be no namespaces here', 6
+	  if !IPC::Run::run([ 'unshare', '--user', '--map-current-user', '--pid', '--fork', '--mount-proc', 'true' ], '<' => \undef, '>&' => \$out);
+	my $init = PostgreSQL::Test::Utils::tempdir() . '/dumb-init';
+
+	in_container('/bin/sh', 'foreground');
+	like($out, qr/^exit status: 1$/m, 'a shell that waits for the server: refused');
+	like($err, qr/cannot be restarted by pg_pcache itself: a process that has started it waits for its end/, '... for that reason');
+	in_container('/bin/sh', 'pg_ctl');
+	like($out, qr/^exit status: 2$/m, 'a server that pg_ctl has started there: restarted') or diag($err);
+	system_or_bail('cp', '/bin/sh', $init);
+	in_container($init, 'session');
+	like($out, qr/^exit status: 1$/m, 'an init that gives the server a session of its own: refused');
+	like($err, qr/a process that has started it waits for its end/, '... for that reason');
+	in_container($init, 'pg_ctl');
+	like($out, qr/^exit status: 2$/m, 'a server that it does not wait for: restarted') or diag($err);
+}
 
 done_testing();
