@@ -185,7 +185,7 @@ $node->stop;
 
 	system_or_bail('cp', '-a', $node->data_dir, $copy);
 	$node->start;
-	$node->safe_psql('postgres', $_) for 'SELECT pg_switch_wal()', q{UPDATE t_heap SET filler = 'replayed' WHERE id BETWEEN 1001 AND 1050};
+	$node->safe_psql('postgres', $_) for 'SELECT pg_switch_wal()', q{UPDATE t_heap SET filler = 'replayed' WHERE id BETWEEN 1001 AND 1005};
 	$target = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 	$node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'test', repeat('x', 600000))});
 	kill_all($node);
@@ -193,14 +193,14 @@ $node->stop;
 	rename $node->data_dir . '/pg_wal', "$copy/pg_wal" or die;
 	exchange($node, $copy);
 	append_to_file($node->data_dir . '/recovery.signal', '');
-	$node->append_conf('postgresql.conf', "restore_command = 'false'\nrecovery_target_lsn = '$target'\nrecovery_target_action = pause");
+	$node->append_conf('postgresql.conf', "restore_command = 'false'\nrecovery_target_lsn = '$target'\nrecovery_target_inclusive = off\nrecovery_target_action = pause");
 	$node->start;
 	$node->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'});
 	kill 'STOP', child($node->{_pid}, 'checkpointer');
 	$node->promote;
-	$node->safe_psql('postgres', q{UPDATE t_heap SET filler = 'promoted' WHERE id BETWEEN 1001 AND 1100});
+	$node->safe_psql('postgres', q{UPDATE t_heap SET filler = 'promoted' WHERE id BETWEEN 1003 AND 1007});
 	kill_seen($node);
-	$node->adjust_conf('postgresql.conf', $_, undef) for qw(restore_command recovery_target_lsn recovery_target_action);
+	$node->adjust_conf('postgresql.conf', $_, undef) for qw(restore_command recovery_target_lsn recovery_target_inclusive recovery_target_action);
 	is(shortened(start_and_compare($node, 'promoted'))->{young}, 0, 'promoted: no young pages');
 }
 
