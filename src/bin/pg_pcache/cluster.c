@@ -12,10 +12,8 @@
  */
 #include "postgres_fe.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,9 +25,6 @@
 #include "fe_utils/string_utils.h"
 #include "pg_pcache.h"
 #include "utils/pidfile.h"
-
-#define SIZE_UNITS_HINT \
-	"Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\"."
 
 /* Read pg_control, and refuse a cluster that is not one of ours. */
 ControlFileData *
@@ -208,80 +203,4 @@ TakeDirectory(const char *given, char *directory)
 	canonicalize_path(directory);
 	if (!is_absolute_path(directory))
 		pg_fatal("persistent cache directory location must be an absolute path");
-}
-
-/*
- * Parse a size with its unit, in the notation of postgresql.conf, into
- * blocks.  option is where it was given, for messages.
- */
-uint64
-ParseSize(const char *size, const char *option)
-{
-	static const struct
-	{
-		const char *name;
-		uint64		factor;
-	}			units[] = {
-		{"kB", UINT64CONST(1) << 10},
-		{"MB", UINT64CONST(1) << 20},
-		{"GB", UINT64CONST(1) << 30},
-		{"TB", UINT64CONST(1) << 40},
-	};
-	const uint64 max_bytes = (uint64) MAX_CAPACITY * BLCKSZ;
-	const char *unit = size;
-	char	   *end;
-	double		value;
-	double		bytes;
-	uint64		factor = 0;
-
-	/* strtod() also takes signs, exponents, hexadecimal digits, "inf"... */
-	while (isdigit((unsigned char) *unit) || *unit == '.')
-		unit++;
-	value = strtod(size, &end);
-	if (unit == size || end != unit)
-	{
-		pg_log_error("invalid value \"%s\" for option %s", size, option);
-		pg_log_error_hint(SIZE_UNITS_HINT);
-		exit(EXIT_ERROR);
-	}
-	while (isspace((unsigned char) *unit))
-		unit++;
-	if (*unit == '\0')
-	{
-		pg_log_error("missing unit in value \"%s\" for option %s",
-					 size, option);
-		pg_log_error_hint(SIZE_UNITS_HINT);
-		exit(EXIT_ERROR);
-	}
-	for (int i = 0; i < lengthof(units); i++)
-	{
-		if (strcmp(unit, units[i].name) == 0)
-			factor = units[i].factor;
-	}
-	if (factor == 0)
-	{
-		pg_log_error("invalid unit in value \"%s\" for option %s",
-					 size, option);
-		pg_log_error_hint(SIZE_UNITS_HINT);
-		exit(EXIT_ERROR);
-	}
-
-	bytes = ceil(value * factor);
-	if (bytes < (double) MIN_CAPACITY * BLCKSZ || bytes > (double) max_bytes)
-	{
-		pg_log_error("size \"%s\" is out of range", size);
-		pg_log_error_hint("The size must be between %s and %s.",
-						  FormatSetting((uint64) MIN_CAPACITY * BLCKSZ),
-						  FormatSetting(max_bytes));
-		exit(EXIT_ERROR);
-	}
-	if ((uint64) bytes % BLCKSZ != 0)
-	{
-		pg_log_error("size \"%s\" is not a multiple of the block size of %d bytes",
-					 size, BLCKSZ);
-		pg_log_error_hint("The next larger size is %s.",
-						  FormatSetting(TYPEALIGN64(BLCKSZ, (uint64) bytes)));
-		exit(EXIT_ERROR);
-	}
-	return (uint64) bytes / BLCKSZ;
 }

@@ -123,6 +123,34 @@ ParseSizeSetting(const char *value)
 }
 
 /*
+ * Parse a size that an option has, into blocks.  It is written as in postgresql.conf, but
+ * with a unit, since nobody means blocks.
+ */
+uint64
+ParseSize(const char *size, const char *option)
+{
+	const uint64 max_bytes = (uint64) MAX_CAPACITY * BLCKSZ;
+	bool		has_unit = size[0] != '\0' && size[strlen(size) - 1] == 'B';
+	double		blocks = has_unit ? ParseSizeSetting(size) : -1;
+
+	if (blocks < 0)
+	{
+		pg_log_error("invalid value \"%s\" for option %s", size, option);
+		pg_log_error_hint("Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\".");
+		exit(EXIT_ERROR);
+	}
+	if (blocks < MIN_CAPACITY || blocks > MAX_CAPACITY)
+	{
+		pg_log_error("size \"%s\" is out of range", size);
+		pg_log_error_hint("The size must be between %s and %s.",
+						  FormatSetting((uint64) MIN_CAPACITY * BLCKSZ),
+						  FormatSetting(max_bytes));
+		exit(EXIT_ERROR);
+	}
+	return blocks;
+}
+
+/*
  * What "postgres -C" says of a size, shared_buffers or that of the pool, in
  * blocks, or -1 if that is unknown.
  */

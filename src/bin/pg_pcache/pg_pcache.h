@@ -229,7 +229,6 @@ extern void CheckClusterUnchanged(const PCacheOptions *options,
 								  const ControlFileData *before);
 extern bool FileExists(const char *directory, const char *name);
 extern void TakeDirectory(const char *given, char *directory);
-extern uint64 ParseSize(const char *size, const char *option);
 
 /* postgres.c */
 extern const char *FindPostgres(const PCacheOptions *options);
@@ -255,6 +254,7 @@ extern char *ReadPoolDirectory(const PCacheOptions *options);
 extern void ReadSettings(const PCacheOptions *options, int n,
 						 const char *const names[], char *values[]);
 extern char *ReadSetting(const PCacheOptions *options, const char *name);
+extern uint64 ParseSize(const char *size, const char *option);
 extern void ReadSizes(const PCacheOptions *options, int64 *size, int64 *nbuffers);
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
 extern PCacheVerdict JudgeConfiguration(const Configuration *conf);

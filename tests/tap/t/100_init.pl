@@ -99,12 +99,10 @@ for my $verb (qw(init status verify))
 
 # ---------------------------------------------------------------- sizes
 for my $case (
-	[ '16', qr/missing unit in value "16" for option --size\n.*hint: Valid units for this parameter are "kB", "MB", "GB", and "TB"\.\n/ ],
-	(map { [ $_, qr/invalid (?:value|unit in value) "\Q$_\E" for option --size\n/ ] }
-		'', 'MB', 'many', '-16MB', '+16MB', '0x10MB', '1e3MB', 'infMB', '1..5MB', '16XB', '16mb', '16KB', '16B', '16 MB MB'),
+	(map { [ $_, qr/invalid value "\Q$_\E" for option --size\n.*hint: Valid units for this parameter are "kB", "MB", "GB", and "TB"\.\n/ ] }
+		'', '16', 'MB', 'many', '-16MB', 'infMB', '1..5MB', '16XB', '16mb', '16KB', '16 MB MB'),
 	[ '0MB', qr/size "0MB" is out of range\n.*hint: The size must be between 128kB and \S+\.\n/ ],
-	(map { [ $_, qr/size "$_" is out of range\n/ ] } '120kB', '9TB', '99999999999999999999TB'),
-	[ '1001kB', qr/size "1001kB" is not a multiple of the block size of 8192 bytes\n.*hint: The next larger size is 1008kB\.\n/ ],
+	(map { [ $_, qr/size "$_" is out of range\n/ ] } '16B', '120kB', '9TB', '99999999999999999999TB'),
 	[ '7TB', qr/not enough space in ".*" for the persistent cache pool: \d+ MB needed, \d+ MB available\n.*hint: Choose a smaller size, or another directory\.\n/ ])
 {
 	my ($size, $message) = @$case;
