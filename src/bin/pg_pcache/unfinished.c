@@ -55,9 +55,7 @@ WatchUnfinished(int dir_fd, const char *name)
 	unfinished.dir_fd = dir_fd;
 	strlcpy(unfinished.name, name, sizeof(unfinished.name));
 	atexit(RemoveUnfinished);
-	pqsignal(SIGINT, RemoveAndDie);
-	pqsignal(SIGTERM, RemoveAndDie);
-	pqsignal(SIGHUP, RemoveAndDie);
+	OnEndSignals(RemoveAndDie);
 }
 
 /* Is the file there, and not finished? */
