@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * poolio.c
- *	  Store to a pool that is being rebuilt.
+ *	  Store to a pool that a verb changes.
  *
- * Everything durable that "pg_pcache rebuild" and "init" do goes through here, but
+ * Everything durable that rebuild, load and init do goes through here, but
  * for the steps that each file describes.
  *
  * Copyright (c) 2026, the persistent-cache developers

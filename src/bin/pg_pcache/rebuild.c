@@ -285,7 +285,6 @@ DoRebuild(const PCacheOptions *options)
 	Repair(&c, &result);
 	if (options->reset && !options->dry_run)
 		EmptyPool(&c.pool, &c.superblocks, c.control, capacity);
-	c.judge.facts.file_size = c.pool.file_size;
 	result.file_size = options->dry_run ? GeometryFor(&c.pool, capacity).pool_size :
 		c.pool.file_size;
 	if (!options->dry_run)
