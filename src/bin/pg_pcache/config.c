@@ -348,46 +348,9 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 		free(values[i]);
 }
 
-/* Is the next start to use the pool?  Warm stands for yes. */
-PCacheVerdict
-JudgeConfiguration(const Configuration *conf)
-{
-	PCacheVerdict verdict = {PCACHE_WARM};
-
-	if (conf->mode != NULL && strcmp(conf->mode, "off") == 0)
-		verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
-	else if (!conf->preloaded)
-	{
-		verdict = PCacheRefuse(PCACHE_OFF,
-							   _("\"shared_preload_libraries\" does not have \"pg_pcache\", without which the settings of the cache have no effect"));
-		PCacheSetHint(&verdict.why, _("Add \"pg_pcache\" to \"shared_preload_libraries\"."));
-	}
-	else if (conf->mode == NULL || conf->nbuffers < 0)
-		verdict = PCacheRefuse(PCACHE_UNKNOWN_CONFIGURATION,
-							   _("the server's configuration could not be read"));
-	return verdict;
-}
-
+/* Is the pool not used, as it is configured? */
 bool
 ModeIsOff(const Configuration *conf)
 {
-	return JudgeConfiguration(conf).refusal == PCACHE_OFF;
-}
-
-/* The configuration, as the questions about the next start want it. */
-PCacheNextConfig
-NextConfig(const Configuration *conf)
-{
-	PCacheNextConfig config = {
-		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 ?
-		PERSISTENT_CACHE_ALWAYS : PERSISTENT_CACHE_PLANNED_RESTART,
-		.size = conf->pool_size,
-		.nbuffers = Max(conf->nbuffers, 0),
-		.cold_on_media_unknown = conf->cold_on_media_unknown,
-		.required = conf->required,
-		.server_version = conf->server_version,
-		.allow_unknown_minor = conf->allow_unknown_minor,
-	};
-
-	return config;
+	return !conf->preloaded || (conf->mode != NULL && strcmp(conf->mode, "off") == 0);
 }

@@ -127,6 +127,44 @@ GatherPoolFacts(Cluster *c)
 	PCacheGatherFacts(&c->pool, &c->judge.media, &c->judge.facts);
 }
 
+/* Is the next start to use the pool?  Warm stands for yes. */
+PCacheVerdict
+JudgeConfiguration(const Configuration *conf)
+{
+	PCacheVerdict verdict = {PCACHE_WARM};
+
+	if (conf->mode != NULL && strcmp(conf->mode, "off") == 0)
+		verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
+	else if (!conf->preloaded)
+	{
+		verdict = PCacheRefuse(PCACHE_OFF,
+							   _("\"shared_preload_libraries\" does not have \"pg_pcache\", without which the settings of the cache have no effect"));
+		PCacheSetHint(&verdict.why, _("Add \"pg_pcache\" to \"shared_preload_libraries\"."));
+	}
+	else if (conf->mode == NULL || conf->nbuffers < 0)
+		verdict = PCacheRefuse(PCACHE_UNKNOWN_CONFIGURATION,
+							   _("the server's configuration could not be read"));
+	return verdict;
+}
+
+/* The configuration, as the questions about the next start want it. */
+PCacheNextConfig
+NextConfig(const Configuration *conf)
+{
+	PCacheNextConfig config = {
+		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 ?
+		PERSISTENT_CACHE_ALWAYS : PERSISTENT_CACHE_PLANNED_RESTART,
+		.size = conf->pool_size,
+		.nbuffers = Max(conf->nbuffers, 0),
+		.cold_on_media_unknown = conf->cold_on_media_unknown,
+		.required = conf->required,
+		.server_version = conf->server_version,
+		.allow_unknown_minor = conf->allow_unknown_minor,
+	};
+
+	return config;
+}
+
 /*
  * Does the configuration let the server use a pool in that place?  No pool is used
  * if a read could go on after its server, see pcache_setting.c.

@@ -256,9 +256,7 @@ extern char *ReadSetting(const PCacheOptions *options, const char *name);
 extern uint64 ParseSize(const char *size, const char *option);
 extern void ReadSizes(const PCacheOptions *options, int64 *size, int64 *nbuffers);
 extern void ReadConfiguration(const PCacheOptions *options, Configuration *conf);
-extern PCacheVerdict JudgeConfiguration(const Configuration *conf);
 extern bool ModeIsOff(const Configuration *conf);
-extern PCacheNextConfig NextConfig(const Configuration *conf);
 
 /* hugepages.c */
 extern bool HugePagesAreLacking(const Cluster *c, PCacheError *err);
@@ -273,6 +271,8 @@ extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
 extern void GatherClusterFacts(const Cluster *c, Judge *judge);
 extern void GatherPoolFacts(Cluster *c);
 extern bool PoolIsOurs(const Cluster *c);
+extern PCacheVerdict JudgeConfiguration(const Configuration *conf);
+extern PCacheNextConfig NextConfig(const Configuration *conf);
 extern bool SettingsAllowPool(const Cluster *c, PCacheError *err);
 extern PCacheVerdict AskPoolGates(const Cluster *c);
 extern PCacheVerdict ForetellStart(const Cluster *c, PCacheNextEvent event);
