@@ -110,7 +110,7 @@ RunningServer(const char *pgdata)
  * A line of the lock file of the server that runs, counted as in pidfile.h; NULL if it
  * is empty or not there.
  */
-static char *
+char *
 LockFileLine(const char *pgdata, int number)
 {
 	char	   *path = psprintf("%s/postmaster.pid", pgdata);

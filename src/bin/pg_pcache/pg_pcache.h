@@ -222,6 +222,7 @@ extern char *FirstLineOf(char *const argv[], char **envp, const char *directory)
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);
 extern int	RunningServer(const char *pgdata);
+extern char *LockFileLine(const char *pgdata, int number);
 extern void FindServer(const PCacheOptions *options, ConnParams *params);
 extern void RefuseRunningServer(const char *pgdata);
 extern void CheckClusterUnchanged(const PCacheOptions *options,
