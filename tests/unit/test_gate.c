@@ -259,7 +259,6 @@ TestStates(void **state)
 		w.sb.state = (uint32) value;
 		Expect(&w,
 			   value == 1 ? PCACHE_COLD_NEW :
-			   value == 2 ? PCACHE_COLD_ATTACHING :
 			   value == 3 ? PCACHE_COLD_DIRTY :
 			   value == 4 ? PCACHE_WARM : PCACHE_COLD_SUPERBLOCK, "state");
 	}
@@ -407,7 +406,7 @@ FAULT(FileSize, w->facts.file_size += MIB(2))
 FAULT(Hole, w->facts.head_is_lost = true)
 FAULT(System, w->control.system_identifier++)
 FAULT(Empty, w->sb.state = PCACHE_STATE_EMPTY)
-FAULT(Attaching, w->sb.state = PCACHE_STATE_ATTACHING)
+FAULT(State, w->sb.state = 99)
 FAULT(Running, w->control.state = DB_IN_PRODUCTION)
 FAULT(Timeline, w->sb.saved.timeline++)
 FAULT(Location, w->sb.saved.location++)
@@ -439,7 +438,7 @@ static const struct
 	{FaultEmpty, PCACHE_COLD_NEW, "empty"},
 	{FaultReadErrors, PCACHE_COLD_SUSPECT, "read errors ignored"},
 	{FaultSuspect, PCACHE_COLD_SUSPECT, "suspect memory"},
-	{FaultAttaching, PCACHE_COLD_ATTACHING, "attaching"},
+	{FaultState, PCACHE_COLD_SUPERBLOCK, "unknown state"},
 	{FaultRunning, PCACHE_COLD_CONTROL_STATE, "cluster not shut down"},
 	{FaultTimeline, PCACHE_COLD_TIMELINE, "timeline"},
 	{FaultLocation, PCACHE_COLD_CHECKPOINT, "checkpoint location"},
@@ -703,7 +702,7 @@ TestWitness(void **state)
 static void
 TestSuspect(void **state)
 {
-	static const PCacheState states[] = {PCACHE_STATE_ATTACHING, PCACHE_STATE_DIRTY, PCACHE_STATE_CLEAN};
+	static const PCacheState states[] = {PCACHE_STATE_DIRTY, PCACHE_STATE_CLEAN};
 	PCacheSuspect suspect = {0};
 	PCacheVerdict verdict;
 	World		w;
@@ -827,7 +826,7 @@ TestAllRefusalsSeen(void **state)
 		if (i >= PCACHE_COLD_PAGES)
 			break;
 		/* see test_library.c */
-		if (i == PCACHE_COLD_WATERMARK)
+		if (i == PCACHE_COLD_WATERMARK || i == PCACHE_COLD_CUT_OFF)
 			continue;
 		if ((refusals_seen >> i & 1) == 0)
 			fail_msg("\"%s\" was never reached", PCacheRefusalName(i));
@@ -1278,7 +1277,7 @@ TestAdoptedAndClean(void **state)
 		assert_int_not_equal(w.sb.incarnation, old.incarnation);
 		assert_memory_equal(w.sb.pool_uuid, old.pool_uuid, PCACHE_UUID_LEN);
 		PCacheSuperblockSetCrc(&w.sb);
-		Expect(&w, PCACHE_COLD_ATTACHING, "adopted");
+		Expect(&w, PCACHE_COLD_NEW, "adopted");
 
 		PCacheSuperblockSetClean(&w.sb, &w.control, 17);
 		assert_int_equal(w.sb.saved_pages, 17);

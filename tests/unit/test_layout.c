@@ -84,7 +84,6 @@ TestConstants(void **state)
 	assert_string_equal(PCACHE_POOL_FILE, "pool");
 
 	assert_int_equal(PCACHE_STATE_EMPTY, 1);
-	assert_int_equal(PCACHE_STATE_ATTACHING, 2);
 	assert_int_equal(PCACHE_STATE_DIRTY, 3);
 	assert_int_equal(PCACHE_STATE_CLEAN, 4);
 	assert_int_equal(PCACHE_FS_FILE, 1);

@@ -103,7 +103,7 @@ TestGates(void **state)
 	control.checkPointCopy.ThisTimeLineID = 1;
 	facts.file_size = sb.pool_size;
 	assert_true(PCacheSuperblockAdopt(&sb, &control, PCACHE_FS_TMPFS, PERSISTENT_CACHE_PLANNED_RESTART, 16));
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_ATTACHING);
+	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_NEW);
 	PCacheSuperblockSetClean(&sb, &control, 3);
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
 
@@ -175,7 +175,7 @@ TestCutOff(void **state)
 							 s != PCACHE_STATE_EMPTY && starts >= 2);
 			verdict = PCacheCutOffGate(&pool, &sb, 42, &warm);
 			assert_int_equal(verdict.refusal, s != PCACHE_STATE_EMPTY && starts >= 2 ?
-							 PCACHE_COLD_ATTACHING : PCACHE_WARM);
+							 PCACHE_COLD_CUT_OFF : PCACHE_WARM);
 			/* it gives no other reason for what is cold already */
 			verdict = PCacheCutOffGate(&pool, &sb, 42, &cold);
 			assert_int_equal(verdict.refusal, PCACHE_COLD_DIRTY);

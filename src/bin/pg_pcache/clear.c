@@ -297,7 +297,7 @@ ClearBadBlocks(Cluster *c, RebuildResult *result)
 
 		if (note)
 		{
-			SetStateAvoiding(c, PCACHE_STATE_ATTACHING);
+			SetStateAvoiding(c, PCACHE_STATE_EMPTY);
 			Step("marked-for-note");
 		}
 		saved = SaveSectors(c, range, usable ? c->superblocks.chosen.blocks_offset : 0);

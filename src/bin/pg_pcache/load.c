@@ -5,7 +5,7 @@
  *
  * The pool gates are asked with the image's superblock before anything else is
  * read, and once more when there is a pool.  The pool becomes the one that was
- * saved, with its UUID and incarnation.  While it is filled it is durably "attaching": who is interrupted
+ * saved, with its UUID and incarnation.  While it is filled it is durably "empty": who is interrupted
  * leaves a cold start, and the image.
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -211,7 +211,7 @@ FinishPool(Loading *l)
 }
 
 /*
- * Have a pool that is durably "attaching", and becomes the one that was saved.
+ * Have a pool that is durably "empty", and becomes the one that was saved.
  * False if no page would be kept in it.
  */
 static bool
@@ -226,7 +226,7 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	GatherPoolFacts(c);
 	l->result.verdict = AskPoolGates(c);
 	PCacheMediaRememberDimms(&c->judge.media, sb);
-	sb->state = PCACHE_STATE_ATTACHING;
+	sb->state = PCACHE_STATE_EMPTY;
 	StoreSuperblock(c);
 	Step("load-marked");
 	return l->result.verdict.refusal == PCACHE_WARM;

@@ -9,8 +9,8 @@
  *
  * At any point of this the tool, or the machine, may die.  Most steps leave
  * the pool valid, since to drop a page is always right.  Where they would not
- * it is first durably marked as "attaching", as it is while a server starts,
- * so that the next start is cold; that mark goes last.
+ * it is first durably marked as "empty", so that the next start is cold; that
+ * mark goes last.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -146,7 +146,7 @@ FormatDamaged(Cluster *c, RebuildResult *result)
 
 	if (twins)
 	{
-		sb->state = PCACHE_STATE_ATTACHING;
+		sb->state = PCACHE_STATE_EMPTY;
 		StoreSuperblock(c);
 		Step("marked-for-twins");
 	}

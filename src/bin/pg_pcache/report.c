@@ -116,8 +116,6 @@ StateName(uint32 state)
 	{
 		case PCACHE_STATE_EMPTY:
 			return "empty";
-		case PCACHE_STATE_ATTACHING:
-			return "attaching";
 		case PCACHE_STATE_DIRTY:
 			return "dirty";
 		case PCACHE_STATE_CLEAN:

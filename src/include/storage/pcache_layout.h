@@ -92,9 +92,8 @@ PCacheCrc(const void *bytes, size_t len)
 /* What the pool as a whole is good for; stored in PCacheSuperblock.state. */
 typedef enum PCacheState
 {
-	PCACHE_STATE_EMPTY = 1,		/* initialized, never used by a server */
-	PCACHE_STATE_ATTACHING,		/* a start is replaying onto kept pages */
-	PCACHE_STATE_DIRTY,			/* in use */
+	PCACHE_STATE_EMPTY = 1,		/* nothing in it is kept */
+	PCACHE_STATE_DIRTY = 3,		/* in use */
 	PCACHE_STATE_CLEAN,			/* saved by a clean shutdown */
 } PCacheState;
 

@@ -109,7 +109,7 @@ for my $case ([ '48MB', 'PCacheDescriptorStore', 'cold' ], [ '56MB', 'PCacheSupe
 	$node->stop;
 	set('shared_buffers', $size);
 	kill_start($node, $name, $function);
-	is(read_superblock($pool)->{state}, $start eq 'warm' ? STATE_CLEAN : STATE_ATTACHING, "$name: what the pool says");
+	is(read_superblock($pool)->{state}, $start eq 'warm' ? STATE_CLEAN : STATE_EMPTY, "$name: what the pool says");
 	$outcome = starts_right($name);
 	is($outcome->{start}, $start, "$name: $start") or diag($outcome->{reason});
 	$node->stop;

@@ -144,7 +144,6 @@ for my $case (
 	[ 'more slots used than there are', { slots_used => sub { $_[0] + 100000 } }, 'geometry', qr/ bytes/, 1 ],
 	[ 'system identifier', { system_identifier => $plus_one }, 'system_identifier', qr/^the pool belongs to the cluster with system identifier \d+$/, 1 ],
 	[ 'state empty', { state => STATE_EMPTY }, 'new', qr/^the pool is empty$/, 1 ],
-	[ 'state attaching', { state => STATE_ATTACHING }, 'attaching', qr/^the last start did not reach a consistent state, or pg_pcache was interrupted/, 1 ],
 	[ 'state dirty', { state => STATE_DIRTY }, 'dirty', qr/^the server was not shut down cleanly$/ ],
 	[ 'unknown state', { state => 99 }, 'superblock', qr/^the state of the pool is 99, which is unknown$/, 1 ],
 	[ 'control state', { control_state => 2 }, 'control_state', qr/^the cluster was started and stopped without the pool$/ ],

@@ -87,7 +87,7 @@ PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
 	PCacheError err;
 
 	if (verdict->refusal == PCACHE_WARM && PCacheWasCutOff(pool, sb, system_identifier, &err))
-		return PCacheRefuse(PCACHE_COLD_ATTACHING, "%s", err.message);
+		return PCacheRefuse(PCACHE_COLD_CUT_OFF, "%s", err.message);
 	return *verdict;
 }
 

@@ -206,9 +206,6 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	{
 		case PCACHE_STATE_CLEAN:
 			break;
-		case PCACHE_STATE_ATTACHING:
-			return PCacheRefuse(PCACHE_COLD_ATTACHING,
-								_("the last start did not reach a consistent state, or pg_pcache was interrupted while it changed the pool"));
 		case PCACHE_STATE_DIRTY:
 			if (sb->mode == PERSISTENT_CACHE_ALWAYS)
 				return GateKilled(sb, facts);

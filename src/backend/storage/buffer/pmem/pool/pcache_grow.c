@@ -98,7 +98,7 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity, uint64 nbuffers, 
  * moved: the one in slot s is in slot s - shift afterwards, and the first ones are given up.
  * These are 1.6 % of what the pool grows by.
  *
- * The pool is durably "attaching" until all is stored that goes with the new size.  On tmpfs
+ * The pool is durably "empty" until all is stored that goes with the new size.  On tmpfs
  * the blocks that are new are not allocated.  An entry that speaks of a hole is given up as
  * well: where all of the file is allocated, that would look like a page.  Adds to *given_up
  * how many pages were.
@@ -133,7 +133,7 @@ PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 		free(entries);
 		return false;
 	}
-	sb->state = PCACHE_STATE_ATTACHING;
+	sb->state = PCACHE_STATE_EMPTY;
 	if (!PCacheSuperblockStore(&pool->map, sb))
 		goto fail;
 

@@ -220,7 +220,7 @@ PCacheSuperblockStoreAvoiding(const PCacheMapping *map, PCacheSuperblock *sb,
 
 /*
  * Make the pool that of a new incarnation of the cluster, in state
- * "attaching": until somebody sets another one, nothing in it is kept.
+ * "empty": until somebody sets another one, nothing in it is kept.
  *
  * control is the cluster's; mode and slots_used are what the pool will be
  * used with.  DIMMs are the caller's business.  Returns false if there are no
@@ -238,7 +238,7 @@ PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
 	sb->pg_control_version = control->pg_control_version;
 	sb->catalog_version = control->catalog_version_no;
 	sb->fs_kind = fs_kind;
-	sb->state = PCACHE_STATE_ATTACHING;
+	sb->state = PCACHE_STATE_EMPTY;
 	sb->mode = mode;
 	sb->slots_used = slots_used;
 	sb->data_checksum_version = control->data_checksum_version;

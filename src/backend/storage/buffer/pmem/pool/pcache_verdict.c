@@ -49,8 +49,8 @@ PCacheRefusalName(PCacheRefusal refusal)
 			return "geometry";
 		case PCACHE_COLD_SYSTEM_IDENTIFIER:
 			return "system identifier";
-		case PCACHE_COLD_ATTACHING:
-			return "attaching";
+		case PCACHE_COLD_CUT_OFF:
+			return "cut off";
 		case PCACHE_COLD_DIRTY:
 			return "dirty";
 		case PCACHE_COLD_CONTROL_STATE:
