@@ -204,3 +204,23 @@ TakeDirectory(const char *given, char *directory)
 	if (!is_absolute_path(directory))
 		pg_fatal("persistent cache directory location must be an absolute path");
 }
+
+/*
+ * Is a pool that of the cluster with this pg_control?  If not, returns why, as a detail
+ * of a message.
+ *
+ * A copy of the cluster, such as a standby, has the same system identifier.
+ */
+const char *
+WhyForeign(const PCacheSuperblocks *superblocks, const ControlFileData *control)
+{
+	const PCacheSuperblock *sb = &superblocks->chosen;
+
+	if (superblocks->source == PCACHE_SB_NONE)
+		return _("Its superblock is damaged, so the cluster it belongs to is not known.");
+	if (sb->system_identifier != control->system_identifier)
+		return psprintf(_("It belongs to another cluster, with system identifier %llu; this one has %llu."),
+						(unsigned long long) sb->system_identifier,
+						(unsigned long long) control->system_identifier);
+	return NULL;
+}

@@ -71,28 +71,6 @@ ChooseDirectory(const PCacheOptions *options, DropPlan *plan)
 	}
 }
 
-/*
- * Is the pool that of this data directory?  If not, returns why, as a detail
- * of the message.
- *
- * A copy of the cluster, such as a standby, has the same system identifier.  Whoever
- * drops the pool of the server that this one was copied from, while that is down,
- * costs it a warm start.
- */
-static const char *
-WhyForeign(const DropPlan *plan, const PCacheSuperblocks *superblocks)
-{
-	const PCacheSuperblock *sb = &superblocks->chosen;
-
-	if (superblocks->source == PCACHE_SB_NONE)
-		return _("Its superblock is damaged, so the cluster it belongs to is not known.");
-	if (sb->system_identifier != plan->control->system_identifier)
-		return psprintf(_("It belongs to another cluster, with system identifier %llu; this one has %llu."),
-						(unsigned long long) sb->system_identifier,
-						(unsigned long long) plan->control->system_identifier);
-	return NULL;
-}
-
 /* Open the pool, and refuse one that is not ours. */
 static void
 CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
@@ -124,7 +102,7 @@ CheckPool(const PCacheOptions *options, DropPlan *plan, DropResult *result)
 	result->freed += (uint64) st.st_blocks * 512;
 
 	PCacheReadSuperblocks(plan->pool.fd, &superblocks);
-	why = WhyForeign(plan, &superblocks);
+	why = WhyForeign(&superblocks, plan->control);
 	if (why == NULL || options->force)
 		return;
 	if (!PCachePoolMayFormat(&plan->pool, &err))

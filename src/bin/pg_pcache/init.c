@@ -171,19 +171,13 @@ static void
 RefuseOldPool(const InitPlan *plan)
 {
 	PCacheSuperblocks superblocks;
-	const PCacheSuperblock *sb = &superblocks.chosen;
+	const char *foreign;
 
 	PCacheReadSuperblocks(plan->old_pool.fd, &superblocks);
+	foreign = WhyForeign(&superblocks, plan->control);
 	pg_log_error("persistent cache pool \"%s\" already exists",
 				 plan->old_pool.path);
-	if (superblocks.source == PCACHE_SB_NONE)
-		pg_log_error_detail("Its superblock is damaged, so the cluster it belongs to is not known.");
-	else if (sb->system_identifier == plan->control->system_identifier)
-		pg_log_error_detail("It belongs to this cluster.");
-	else
-		pg_log_error_detail("It belongs to another cluster, with system identifier %llu; this one has %llu.",
-							(unsigned long long) sb->system_identifier,
-							(unsigned long long) plan->control->system_identifier);
+	pg_log_error_detail("%s", foreign != NULL ? foreign : _("It belongs to this cluster."));
 	pg_log_error_hint("Use %s to replace it, or choose another directory.",
 					  "--force");
 	exit(EXIT_ERROR);

@@ -181,14 +181,6 @@ SettingsAllowPool(const Cluster *c, PCacheError *err)
 		PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, err);
 }
 
-/* Is there a pool, with a superblock, of this cluster? */
-bool
-PoolIsOurs(const Cluster *c)
-{
-	return c->superblocks.source != PCACHE_SB_NONE &&
-		c->superblocks.chosen.system_identifier == c->control->system_identifier;
-}
-
 /* What do the pool gates say of the pool? */
 PCacheVerdict
 AskPoolGates(const Cluster *c)

@@ -108,21 +108,18 @@ RefuseForeignPool(const Loading *l)
 	const Cluster *c = &l->cluster;
 	const PCacheSuperblock *sb = &c->superblocks.chosen;
 	const uint8 *uuid = l->image.superblock.pool_uuid;
+	const char *foreign = WhyForeign(&c->superblocks, c->control);
 	PCacheError err;
 
 	if (!PCachePoolMayFormat(&c->pool, &err))
 		FailWith(&err);
-	if (PoolIsOurs(c) &&
+	if (foreign == NULL &&
 		(sb->state == PCACHE_STATE_EMPTY ||
 		 memcmp(sb->pool_uuid, uuid, PCACHE_UUID_LEN) == 0))
 		return;
 	pg_log_error("persistent cache pool \"%s\" is not the one that was saved", c->pool.path);
-	if (c->superblocks.source == PCACHE_SB_NONE)
-		pg_log_error_detail("Its superblock is damaged, so the cluster it belongs to is not known.");
-	else if (!PoolIsOurs(c))
-		pg_log_error_detail("It belongs to another cluster, with system identifier %llu; this one has %llu.",
-							(unsigned long long) sb->system_identifier,
-							(unsigned long long) c->control->system_identifier);
+	if (foreign != NULL)
+		pg_log_error_detail("%s", foreign);
 	else
 		pg_log_error_detail("Its UUID is %s; that of the image is %s.",
 							FormatUuid(sb->pool_uuid), FormatUuid(uuid));
@@ -472,7 +469,7 @@ JudgeImage(const Cluster *c, const Image *image)
 	if (verdict.refusal == PCACHE_WARM)
 		return PCacheRefuse(PCACHE_COLD_IMAGE,
 							_("it is not the image of a pool that was saved by a clean shutdown"));
-	if (PoolIsOurs(c) && pool->format_version == PCACHE_FORMAT_VERSION &&
+	if (WhyForeign(&c->superblocks, c->control) == NULL && pool->format_version == PCACHE_FORMAT_VERSION &&
 		memcmp(sb->pool_uuid, pool->pool_uuid, PCACHE_UUID_LEN) == 0 &&
 		pool->incarnation != 0 && sb->incarnation != pool->incarnation)
 		return PCacheRefuse(verdict.refusal,

@@ -229,6 +229,8 @@ extern void CheckClusterUnchanged(const PCacheOptions *options,
 								  const ControlFileData *before);
 extern bool FileExists(const char *directory, const char *name);
 extern void TakeDirectory(const char *given, char *directory);
+extern const char *WhyForeign(const PCacheSuperblocks *superblocks,
+							  const ControlFileData *control);
 
 /* postgres.c */
 extern const char *FindPostgres(const PCacheOptions *options);
@@ -271,7 +273,6 @@ extern void OpenCluster(const PCacheOptions *options, Cluster *c);
 extern void QueryMedia(const PCachePool *pool, PCacheMediaReport *media);
 extern void GatherClusterFacts(const Cluster *c, Judge *judge);
 extern void GatherPoolFacts(Cluster *c);
-extern bool PoolIsOurs(const Cluster *c);
 extern PCacheVerdict JudgeConfiguration(const Configuration *conf);
 extern PCacheNextConfig NextConfig(const Configuration *conf);
 extern bool SettingsAllowPool(const Cluster *c, PCacheError *err);

@@ -31,27 +31,13 @@
 static void
 CheckIdentity(const Cluster *c)
 {
-	const PCacheSuperblock *sb = &c->superblocks.chosen;
-	const PCacheOptions *options = c->options;
-	bool		known = c->superblocks.source != PCACHE_SB_NONE;
-	char		detail[1024];
+	const char *foreign = WhyForeign(&c->superblocks, c->control);
 
-	if (known && sb->system_identifier != c->control->system_identifier)
-		snprintf(detail, sizeof(detail),
-				 _("It belongs to another cluster, with system identifier %llu; this one has %llu."),
-				 (unsigned long long) sb->system_identifier,
-				 (unsigned long long) c->control->system_identifier);
-	else if (!known)
-		snprintf(detail, sizeof(detail),
-				 _("Its superblock is damaged, so the cluster it belongs to is not known."));
-	else
-		return;
-
-	if (options->force && options->reset)
+	if (foreign == NULL || (c->options->force && c->options->reset))
 		return;
 	pg_log_error("persistent cache pool \"%s\" does not go with this data directory",
 				 c->pool.path);
-	pg_log_error_detail("%s", detail);
+	pg_log_error_detail("%s", foreign);
 	pg_log_error_hint("To make it an empty pool of this cluster, use options %s and %s.",
 					  "--reset", "--force");
 	exit(EXIT_ERROR);
