@@ -82,11 +82,48 @@ TestCgroups(void **state)
 	free(root);
 }
 
+/* The same of huge pages, of which those of other sizes do not matter. */
+static void
+TestHugePages(void **state)
+{
+	static const char *const directories[] = {"a", "hugetlb", "hugetlb/c"};
+	static const struct
+	{
+		const char *limit;
+		const char *used;
+		const char *texts[2];
+		uint64		size_kb;	/* that it is about */
+		uint64		room;		/* of these then */
+	}			steps[] = {
+		{"a/hugetlb.2MB.max", "a/hugetlb.2MB.current", {"1000\n", "400\n"}, 2048, 600},
+		{"a/hugetlb.2MB.rsvd.max", "a/hugetlb.2MB.rsvd.current", {"900\n", "350\n"}, 2048, 550},
+		{"a/hugetlb.1GB.max", "a/hugetlb.1GB.current", {"800\n", "100\n"}, 1024 * 1024, 700},
+		{"a/hugetlb.64KB.max", "a/hugetlb.64KB.current", {"max\n", "10\n"}, 64, PG_UINT64_MAX},
+		{"hugetlb/c/hugetlb.2MB.limit_in_bytes", "hugetlb/c/hugetlb.2MB.usage_in_bytes", {"300\n", "100\n"}, 2048, 200},
+		{"hugetlb/hugetlb.2MB.rsvd.limit_in_bytes", "hugetlb/hugetlb.2MB.rsvd.usage_in_bytes", {"200\n", "250\n"}, 2048, 0},
+	};
+
+	root = MakeTempDirectory("/tmp");
+	for (int i = 0; i < lengthof(directories); i++)
+		assert_int_equal(mkdir(Join(root, directories[i]), 0700), 0);
+	Write("groups", "3:hugetlb:/c\n0::/a\n");
+	assert_int_equal(PCacheHugeRoomInCgroup(Join(root, "groups"), root, 2048), PG_UINT64_MAX);
+	for (int i = 0; i < lengthof(steps); i++)
+	{
+		Write(steps[i].limit, steps[i].texts[0]);
+		Write(steps[i].used, steps[i].texts[1]);
+		assert_int_equal(PCacheHugeRoomInCgroup(Join(root, "groups"), root, steps[i].size_kb), steps[i].room);
+	}
+	RemoveTree(root);
+	free(root);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(TestCgroups),
+		cmocka_unit_test(TestHugePages),
 	};
 
 	return cmocka_run_group_tests_name("cgroup", tests, NULL, NULL);

@@ -800,22 +800,14 @@ static bool is_full = false;
 static int64 free_inodes = -1;
 
 int
-fstatvfs(int fd, struct statvfs *buf)
+fstatfs(int fd, struct statfs *buf)
 {
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) < 0)
+	if (syscall(SYS_fstatfs, fd, buf) < 0)
 		return -1;
-	memset(buf, 0, sizeof(*buf));
-	buf->f_frsize = fs.f_bsize;
-	buf->f_blocks = fs.f_blocks;
-	buf->f_bavail = fs.f_bavail;
-	buf->f_files = fs.f_files;
-	buf->f_favail = fs.f_ffree;
 	if (free_inodes >= 0)
 	{
 		buf->f_files = 1000;
-		buf->f_favail = free_inodes;
+		buf->f_ffree = free_inodes;
 	}
 	if (is_full || (full_of_leftover && faccessat(fd, "pool.tmp", F_OK, 0) == 0))
 		buf->f_bavail = 0;

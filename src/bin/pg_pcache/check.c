@@ -84,8 +84,6 @@ JudgeKilled(Cluster *c, CheckResult *result)
 static void
 CheckMemoryLimit(const Cluster *c, CheckResult *result)
 {
-	const char *groups = c->server_pid == 0 ? "/proc/self/cgroup" :
-		psprintf("/proc/%d/cgroup", c->server_pid);
 	bool		is_open = c->pool.fd >= 0;
 	uint64		capacity = Max(Max(c->conf.nbuffers, 0), is_open ? 0 : c->conf.pool_size);
 	uint64		size = PCacheComputeGeometry(capacity, PCACHE_ALIGNMENT).pool_size;
@@ -97,14 +95,14 @@ CheckMemoryLimit(const Cluster *c, CheckResult *result)
 	PCacheError err;
 	int			fd;
 
-	result->memory_limit = PCacheReadCgroup(groups, PCACHE_CGROUP_ROOT).limit;
+	result->memory_limit = PCacheReadCgroup(PCacheCgroupFile(), PCACHE_CGROUP_ROOT).limit;
 	if (is_open)
 		size = Max(size, c->pool.file_size);
 	lacking = size;
 	if (is_open && fstat(c->pool.fd, &st) == 0)
 		lacking -= Min(size, (uint64) st.st_blocks * 512);
 	if (result->memory_limit >= size + PCACHE_MEMORY_BESIDE(size) &&
-		PCacheMemoryWillDo(lacking, size, groups, &err))
+		PCacheMemoryWillDo(lacking, size, &err))
 		return;
 	/* not to be trusted for anything else */
 	fd = open(c->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

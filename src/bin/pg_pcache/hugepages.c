@@ -41,20 +41,18 @@ CountNeeded(const Cluster *c, uint64 size_kb)
 }
 
 /*
- * How many can the server have?  A pool on hugetlbfs gives its own back before.  What
- * the server that runs has is not known exactly, so all that there are count then.
+ * How many can the server have?  A pool on hugetlbfs gives its own back before, and so does
+ * a server that runs.
  */
 static uint64
 CountAvailable(const Cluster *c, const PCacheHugePages *pages)
 {
-	uint64		of_pool = 0;
+	uint64		returned = c->server_pid != 0 ? PCacheHugeSegment(c->server_pid) : 0;
 	struct stat st;
 
-	if (c->server_pid != 0)
-		return pages->reserved + pages->more;
 	if (c->pool.fd >= 0 && c->pool.fs_kind == PCACHE_FS_HUGETLBFS && fstat(c->pool.fd, &st) == 0)
-		of_pool = (uint64) st.st_blocks * 512 / (pages->size_kb * 1024);
-	return pages->unused + pages->more + of_pool;
+		returned += (uint64) st.st_blocks * 512;
+	return pages->unused + pages->more + returned / (pages->size_kb * 1024);
 }
 
 /*

@@ -24,7 +24,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -217,8 +216,7 @@ static void
 CheckSpace(InitPlan *plan, InitResult *result)
 {
 	PCacheError err;
-	struct stat st;
-	struct statvfs vfs;
+	uint64		size;
 
 	memset(&result->geometry, 0, sizeof(result->geometry));
 	if (PCacheSpaceFor(&plan->existing, plan->capacity, &result->geometry, &err))
@@ -231,17 +229,8 @@ CheckSpace(InitPlan *plan, InitResult *result)
 		return;
 	}
 
-	if (plan->old_pool.fd < 0 || result->geometry.pool_size == 0)
-		FailWith(&err);
-	if (fstat(plan->old_pool.fd, &st) < 0)
-		pg_fatal("could not stat file \"%s\": %m", plan->old_pool.path);
-	if (fstatvfs(plan->existing.fd, &vfs) < 0)
-		pg_fatal("could not stat file system of \"%s\": %m",
-				 plan->existing.path);
-	/* hugetlbfs also counts blocks of 512 bytes; a limit is no matter of room */
-	if ((uint64) vfs.f_bavail * vfs.f_frsize + (uint64) st.st_blocks * 512 <
-		result->geometry.pool_size ||
-		result->geometry.pool_size > Max((uint64) st.st_size, PCacheFileSizeLimit()))
+	size = result->geometry.pool_size;
+	if (plan->old_pool.fd < 0 || size == 0 || !PCachePoolHasRoom(&plan->old_pool, size))
 		FailWith(&err);
 	plan->in_place = true;
 }

@@ -168,6 +168,7 @@ OpenCluster(const PCacheOptions *options, Cluster *c)
 		c->server_pid = RunningServer(options->pgdata);
 	else
 		RefuseRunningServer(options->pgdata);
+	PCacheServerToStop = c->server_pid;
 	/* a restart gives them again, and a start does not */
 	if (c->server_pid != 0)
 		AskWithServerArguments(options);

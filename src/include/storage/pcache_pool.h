@@ -98,7 +98,7 @@ PCacheRangeOverlaps(const PCacheRangeList *list, uint64 offset, uint64 length)
 		 list->ranges[i].offset - offset < length);
 }
 
-/* pcache_cgroup.c: how much memory a control group, and the machine, have for a pool */
+/* pcache_cgroup.c: how much memory, and how many huge pages, may be had */
 
 #define PCACHE_CGROUP_ROOT	"/sys/fs/cgroup"
 
@@ -111,6 +111,12 @@ PCacheRangeOverlaps(const PCacheRangeList *list, uint64 offset, uint64 length)
 /* Shared memory beside the buffers, which depends on many settings: also a guess. */
 #define PCACHE_SEGMENT_BESIDE(buffers)	((buffers) / 32 + (UINT64CONST(128) << 20))
 
+/*
+ * The PID of a server that will have stopped before the start that is asked about, and
+ * whose place that takes, or 0.
+ */
+extern int	PCacheServerToStop;
+
 /* Of a control group and those above it, in bytes; PG_UINT64_MAX without a limit. */
 typedef struct PCacheCgroup
 {
@@ -120,24 +126,29 @@ typedef struct PCacheCgroup
 
 extern bool PCacheReadNumber(const char *path, const char *name, uint64 *number);
 extern PCacheCgroup PCacheReadCgroup(const char *groups, const char *root);
-extern bool PCacheMemoryWillDo(uint64 lacking, uint64 size, const char *groups,
-							   PCacheError *err);
+extern uint64 PCacheHugeRoomInCgroup(const char *groups, const char *root, uint64 size_kb);
+extern const char *PCacheCgroupFile(void);
+extern bool PCacheMemoryWillDo(uint64 lacking, uint64 size, PCacheError *err);
 
 extern bool PCacheReservationCounts(void);
 extern bool PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err);
 
-/* pcache_huge.c: how many huge pages the machine has */
+/* pcache_huge.c: how many huge pages there are: in all, for a mount, and of a server */
+
+struct statfs;
 
 /* Huge pages of one size, those that hugetlbfs and huge_pages take. */
 typedef struct PCacheHugePages
 {
 	uint64		size_kb;		/* of one */
-	uint64		reserved;		/* vm.nr_hugepages */
-	uint64		unused;			/* of these, that nobody has asked for */
+	uint64		unused;			/* reserved (vm.nr_hugepages), and nobody has
+								 * asked for them */
 	uint64		more;			/* that the kernel may still add to them */
 } PCacheHugePages;
 
 extern bool PCacheReadHugePages(uint64 size_kb, PCacheHugePages *pages);
+extern uint64 PCacheHugeSegment(int pid);
+extern uint64 PCacheHugeRoom(int fd, const struct statfs *fs, const char **hint);
 
 /* pcache_sum.c: the sum by which a page is recognized after power was lost */
 
@@ -190,7 +201,7 @@ extern bool PCacheFileIsWritable(int fd, const char *path, PCacheError *err);
 extern bool PCacheFileKeepFromGroup(int fd, const char *path, PCacheError *err);
 extern bool PCacheFileHasOneName(int fd, const char *path, PCacheError *err);
 
-/* pcache_fs.c: kinds of file systems, and boots */
+/* pcache_fs.c: kinds of file systems, their room, and boots */
 
 /* Is it memory, which outlives the server but not the host? */
 static inline bool
@@ -199,9 +210,19 @@ PCacheFsIsMemory(PCacheFsKind kind)
 	return kind == PCACHE_FS_TMPFS || kind == PCACHE_FS_HUGETLBFS;
 }
 
+/* What a file system has left. */
+typedef struct PCacheRoom
+{
+	uint64		bytes;
+	uint64		names;			/* of how many more files; inodes */
+	const char *hint;			/* what gives more, unless it is the mount's
+								 * size; or NULL */
+} PCacheRoom;
+
 extern bool PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
 						   uint64 *page_size);
 extern const char *PCacheFsKindName(PCacheFsKind kind);
+extern bool PCacheFsRoom(int fd, PCacheRoom *room);
 extern uint64 PCacheFileSizeLimit(void);
 extern bool PCacheReadBootId(uint8 boot_id[PCACHE_UUID_LEN]);
 extern bool PCacheBootIsAnother(PCacheFsKind kind, const uint8 used[PCACHE_UUID_LEN],

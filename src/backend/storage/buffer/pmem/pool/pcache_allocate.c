@@ -24,7 +24,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "storage/pcache_pool.h"
@@ -45,11 +44,10 @@
 bool
 PCachePoolHasRoom(const PCachePool *pool, uint64 size)
 {
-	struct statvfs vfs;
+	PCacheRoom	room;
 	struct stat st;
-	uint64		allocated;
 
-	if (fstatvfs(pool->fd, &vfs) < 0 || fstat(pool->fd, &st) < 0)
+	if (fstat(pool->fd, &st) < 0)
 		return false;
 	/* a file that is too large already can be used, and so can its holes */
 	if (size > (uint64) st.st_size && size > PCacheFileSizeLimit())
@@ -57,12 +55,10 @@ PCachePoolHasRoom(const PCachePool *pool, uint64 size)
 		errno = EFBIG;
 		return false;
 	}
-	if (vfs.f_blocks == 0)
-		return true;
+	if (!PCacheFsRoom(pool->fd, &room))
+		return false;
 	/* hugetlbfs also counts blocks of 512 bytes */
-	allocated = (uint64) st.st_blocks * 512;
-	if (size <= allocated ||
-		size - allocated <= (uint64) vfs.f_bavail * vfs.f_frsize)
+	if (size - Min(size, (uint64) st.st_blocks * 512) <= room.bytes)
 		return true;
 	errno = ENOSPC;
 	return false;
@@ -78,8 +74,7 @@ PCachePoolHasMemory(const PCachePool *pool, uint64 size, PCacheError *err)
 	struct stat st;
 
 	return pool->fs_kind != PCACHE_FS_TMPFS || fstat(pool->fd, &st) < 0 ||
-		PCacheMemoryWillDo(size - Min(size, (uint64) st.st_blocks * 512), size,
-						   "/proc/self/cgroup", err);
+		PCacheMemoryWillDo(size - Min(size, (uint64) st.st_blocks * 512), size, err);
 }
 
 /*
@@ -276,13 +271,14 @@ AllocatePart(const PCachePool *pool, uint64 offset, uint64 length)
 void
 PCachePoolSetRoomHint(const PCachePool *pool, PCacheError *err)
 {
+	PCacheRoom	room;
+
 	if (errno == EFBIG)
 		PCacheSetHint(err, _("Raise the limit on the size of files (ulimit -f) that the server is started with."));
 	else if (errno != ENOSPC)
 		return;
-	/* the limit of the mount says nothing of how many pages are free */
-	else if (pool->fs_kind == PCACHE_FS_HUGETLBFS)
-		PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or set \"huge_pages\" to \"off\" for the rest of shared memory."));
+	else if (PCacheFsRoom(pool->fd, &room) && room.hint != NULL)
+		PCacheSetHint(err, "%s", room.hint);
 	else if (pool->fs_kind == PCACHE_FS_TMPFS)
 		PCacheSetHint(err, _("Enlarge its file system (mount -o remount,size=...), or decrease \"shared_buffers\"."));
 	else

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_cgroup.c
- *	  How much memory a control group may use.
+ *	  How much memory, and how many huge pages, a control group may use.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -18,20 +18,22 @@
 
 #include "storage/pcache_pool.h"
 
+int			PCacheServerToStop = 0;
+
 /* What a version of control groups calls its files. */
 typedef struct Names
 {
-	const char *root;			/* below that of all */
+	const char *directory;		/* of its controller, in version 1 */
 	const char *limit;
 	const char *used;
 	const char *cached[2];		/* in memory.stat; tmpfs does not belong to it */
 } Names;
 
-static const Names v1 = {
+static const Names memory_v1 = {
 	"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
 	{"total_inactive_file ", "total_active_file "}
 };
-static const Names v2 = {
+static const Names memory_v2 = {
 	"", "memory.max", "memory.current",
 	{"inactive_file ", "active_file "}
 };
@@ -67,7 +69,7 @@ ReadOf(const char *root, const Names *names, const char *group, const char *file
 {
 	char		path[3 * MAXPGPATH];
 
-	snprintf(path, sizeof(path), "%s%s%s/%s", root, names->root, group, file);
+	snprintf(path, sizeof(path), "%s%s%s/%s", root, names->directory, group, file);
 	return PCacheReadNumber(path, name, number);
 }
 
@@ -88,7 +90,7 @@ Climb(const char *root, const Names *names, char *group, PCacheCgroup *result)
 		if (ReadOf(root, names, group, names->limit, "", &limit) && limit < PG_INT64_MAX / 2)
 		{
 			result->limit = Min(result->limit, limit);
-			for (int i = 0; i < 2; i++)
+			for (int i = 0; i < 2 && names->cached[i] != NULL; i++)
 				(void) ReadOf(root, names, group, "memory.stat", names->cached[i], &cached[i]);
 			if (ReadOf(root, names, group, names->used, "", &used))
 			{
@@ -101,11 +103,11 @@ Climb(const char *root, const Names *names, char *group, PCacheCgroup *result)
 
 /*
  * groups is the file in /proc that has the control groups of a process, and root is
- * where these are mounted.  Both versions are looked at: the memory of a process is
+ * where these are mounted.  Both versions are looked at: what a process has is
  * controlled by one of them.
  */
-PCacheCgroup
-PCacheReadCgroup(const char *groups, const char *root)
+static PCacheCgroup
+ReadGroups(const char *groups, const char *root, const Names *v1, const Names *v2)
 {
 	PCacheCgroup result = {PG_UINT64_MAX, PG_UINT64_MAX};
 	FILE	   *file = fopen(groups, "r");
@@ -122,25 +124,76 @@ PCacheReadCgroup(const char *groups, const char *root)
 		*group++ = '\0';
 		group[strcspn(group, "\n")] = '\0';
 		if (controllers[0] == '\0')
-			Climb(root, &v2, group, &result);
-		else if (strcmp(controllers, "memory") == 0)
-			Climb(root, &v1, group, &result);
+			Climb(root, v2, group, &result);
+		else if (strcmp(controllers, v1->directory + 1) == 0)
+			Climb(root, v1, group, &result);
 	}
 	if (file != NULL)
 		fclose(file);
 	return result;
 }
 
+/* The limits of memory; for the arguments see ReadGroups(). */
+PCacheCgroup
+PCacheReadCgroup(const char *groups, const char *root)
+{
+	return ReadGroups(groups, root, &memory_v1, &memory_v2);
+}
+
+/*
+ * How many bytes of huge pages of a size may still be had?  A page counts twice: when it is
+ * reserved, which a file need not do before, and when it is used.
+ */
+uint64
+PCacheHugeRoomInCgroup(const char *groups, const char *root, uint64 size_kb)
+{
+	static const char *const counts[] = {"", "rsvd."};
+	uint64		room = PG_UINT64_MAX;
+	char		size[32];
+
+	if (size_kb >= 1024 * 1024)
+		snprintf(size, sizeof(size), "%lluGB", (unsigned long long) (size_kb >> 20));
+	else if (size_kb >= 1024)
+		snprintf(size, sizeof(size), "%lluMB", (unsigned long long) (size_kb >> 10));
+	else
+		snprintf(size, sizeof(size), "%lluKB", (unsigned long long) size_kb);
+	for (int i = 0; i < lengthof(counts); i++)
+	{
+		char		files[4][64];
+		Names		v1 = {"/hugetlb", files[0], files[1]};
+		Names		v2 = {"", files[2], files[3]};
+
+		snprintf(files[0], sizeof(files[0]), "hugetlb.%s.%slimit_in_bytes", size, counts[i]);
+		snprintf(files[1], sizeof(files[1]), "hugetlb.%s.%susage_in_bytes", size, counts[i]);
+		snprintf(files[2], sizeof(files[2]), "hugetlb.%s.%smax", size, counts[i]);
+		snprintf(files[3], sizeof(files[3]), "hugetlb.%s.%scurrent", size, counts[i]);
+		room = Min(room, ReadGroups(groups, root, &v1, &v2).room);
+	}
+	return room;
+}
+
+/* The file in /proc that names the control groups of the start that is asked about. */
+const char *
+PCacheCgroupFile(void)
+{
+	static char path[64];
+
+	if (PCacheServerToStop == 0)
+		return "/proc/self/cgroup";
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", PCacheServerToStop);
+	return path;
+}
+
 /*
  * Is there memory for so many bytes that a pool of this size lacks, beside what the server
- * takes for other things?  Both the control groups that the file groups names and the
- * machine have to have it, and the page cache counts as free.  What the pool has already
- * is not asked for: it may be charged to any group.
+ * takes for other things?  Both its control groups and the machine have to have it, and
+ * the page cache counts as free.  What the pool has already is not asked for: it may be
+ * charged to any group.
  *
  * If not, err says which of them lacks it.
  */
 bool
-PCacheMemoryWillDo(uint64 lacking, uint64 size, const char *groups, PCacheError *err)
+PCacheMemoryWillDo(uint64 lacking, uint64 size, PCacheError *err)
 {
 	uint64		needed = lacking + PCACHE_MEMORY_BESIDE(size);
 	uint64		room;
@@ -148,7 +201,7 @@ PCacheMemoryWillDo(uint64 lacking, uint64 size, const char *groups, PCacheError 
 
 	if (lacking == 0)
 		return true;
-	room = PCacheReadCgroup(groups, PCACHE_CGROUP_ROOT).room;
+	room = PCacheReadCgroup(PCacheCgroupFile(), PCACHE_CGROUP_ROOT).room;
 	if (room < needed)
 	{
 		PCacheSetError(err, _("the pool lacks %llu MB, and the control group may use %llu MB more, which is too little for that and for sessions"),

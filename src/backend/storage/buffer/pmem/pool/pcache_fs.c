@@ -107,6 +107,34 @@ PCacheFsKindName(PCacheFsKind kind)
 }
 
 /*
+ * How many bytes could a file get now on the file system of an open file or directory?
+ * Whether there is memory for a tmpfs of that size is another question, see
+ * PCacheMemoryWillDo().  Returns false with errno set.
+ */
+bool
+PCacheFsRoom(int fd, PCacheRoom *room)
+{
+	struct statfs fs;
+	uint64		huge = PG_UINT64_MAX;
+	const char *hint;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	/* what has no limit has 0 of 0 */
+	room->bytes = fs.f_blocks > 0 ? (uint64) fs.f_bavail * fs.f_frsize : PG_UINT64_MAX;
+	room->names = fs.f_files > 0 ? (uint64) fs.f_ffree : PG_UINT64_MAX;
+	room->hint = NULL;
+	if ((uint32) fs.f_type == HUGETLBFS_SUPER_MAGIC)
+		huge = PCacheHugeRoom(fd, &fs, &hint);
+	if (huge < room->bytes)
+	{
+		room->bytes = huge;
+		room->hint = hint;
+	}
+	return true;
+}
+
+/*
  * How large may a file be that this process writes?  An attempt to exceed that
  * fails with EFBIG, and raises SIGXFSZ.
  */

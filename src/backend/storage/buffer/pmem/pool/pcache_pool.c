@@ -334,15 +334,15 @@ bool
 PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 			   PCacheGeometry *geometry, PCacheError *err)
 {
-	struct statvfs vfs;
 	struct stat leftover;
 	PCacheFsKind kind;
 	uint64		page_size;
-	uint64		available;
+	PCacheRoom	room;
+	uint64		freed = 0;
 	uint64		names = 1 + PCacheDirCountMissing(dir);
 
 	if (!PCacheFsKindOf(dir, dir->fd, &kind, &page_size) ||
-		fstatvfs(dir->fd, &vfs) < 0)
+		!PCacheFsRoom(dir->fd, &room))
 	{
 		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
 					   dir->path);
@@ -355,39 +355,30 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 		return false;
 	}
 	*geometry = PCacheComputeGeometry(capacity, page_size);
-	available = (uint64) vfs.f_bavail * vfs.f_frsize;
 	/* what an interrupted creation has left is removed before the next one */
 	if (dir->missing[0] == '\0' &&
 		fstatat(dir->fd, PCACHE_POOL_FILE_TMP, &leftover, AT_SYMLINK_NOFOLLOW) == 0 &&
 		S_ISREG(leftover.st_mode) && leftover.st_uid == geteuid() &&
 		!IsBeingCreated(dir, 0))
 	{
-		available += (uint64) leftover.st_blocks * 512;
+		freed = (uint64) leftover.st_blocks * 512;
 		names--;
 	}
-
-	/*
-	 * tmpfs and hugetlbfs without a limit report 0 of 0 blocks.  Whether
-	 * there is room is then only known when the file is allocated.
-	 */
-	if (vfs.f_blocks > 0 && available < geometry->pool_size)
+	if (geometry->pool_size - Min(geometry->pool_size, freed) > room.bytes)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu MB needed, %llu MB available"),
 					   dir->path,
 					   (unsigned long long) (geometry->pool_size >> 20),
-					   (unsigned long long) (available >> 20));
-		if (kind == PCACHE_FS_HUGETLBFS)
-			PCacheSetHint(err, _("Reserve more huge pages with vm.nr_hugepages, or choose a smaller size."));
-		else
-			PCacheSetHint(err, _("Choose a smaller size, or another directory."));
+					   (unsigned long long) ((room.bytes + freed) >> 20));
+		PCacheSetHint(err, "%s", room.hint != NULL ? room.hint :
+					  _("Choose a smaller size, or another directory."));
 		return false;
 	}
-	/* file systems without a limit have 0 of 0 */
-	if (vfs.f_files > 0 && (uint64) vfs.f_favail < names)
+	if (room.names < names)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu inodes needed, %llu available"),
 					   dir->path, (unsigned long long) names,
-					   (unsigned long long) vfs.f_favail);
+					   (unsigned long long) room.names);
 		PCacheSetHint(err, _("Remove files, or choose another directory."));
 		return false;
 	}
