@@ -211,7 +211,10 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 		FailWith(&err);
 }
 
-/* Is there room for the pool, once an old one is gone? */
+/*
+ * Is there room for the pool, once an old one is gone?  On tmpfs it is memory, all of which
+ * is allocated at once, and the kernel kills somebody if there is too little.
+ */
 static void
 CheckSpace(InitPlan *plan, InitResult *result)
 {
@@ -219,7 +222,9 @@ CheckSpace(InitPlan *plan, InitResult *result)
 	uint64		size;
 
 	memset(&result->geometry, 0, sizeof(result->geometry));
-	if (PCacheSpaceFor(&plan->existing, plan->capacity, &result->geometry, &err))
+	if (PCacheSpaceFor(&plan->existing, plan->capacity, &result->geometry, &err) &&
+		(result->fs_kind != PCACHE_FS_TMPFS ||
+		 PCacheMemoryWillDo(result->geometry.pool_size, result->geometry.pool_size, &err)))
 	{
 #ifdef USE_INJECTION_POINTS
 		/* for tests, which have no full file system */
@@ -230,7 +235,8 @@ CheckSpace(InitPlan *plan, InitResult *result)
 	}
 
 	size = result->geometry.pool_size;
-	if (plan->old_pool.fd < 0 || size == 0 || !PCachePoolHasRoom(&plan->old_pool, size))
+	if (plan->old_pool.fd < 0 || size == 0 || !PCachePoolHasRoom(&plan->old_pool, size) ||
+		!PCachePoolHasMemory(&plan->old_pool, size, &err))
 		FailWith(&err);
 	plan->in_place = true;
 }
@@ -383,17 +389,16 @@ DoInit(const PCacheOptions *options)
 	CheckOldPool(options, &plan);
 	CheckDirectory(&plan);
 	plan.capacity = ChooseCapacity(options, &plan.conf);
+	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
+						&page_size))
+		pg_fatal("could not stat file system of \"%s\": %m",
+				 plan.existing.path);
 	CheckSpace(&plan, &result);
 
 	result.dry_run = options->dry_run;
 	result.replaced = (plan.old_pool.fd >= 0);
 	result.system_identifier = plan.control->system_identifier;
 	strlcpy(result.directory, plan.directory, sizeof(result.directory));
-	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
-						&page_size))
-		pg_fatal("could not stat file system of \"%s\": %m",
-				 plan.existing.path);
-
 	if (!options->dry_run)
 		CarryOut(options, &plan, &result);
 

@@ -2,7 +2,8 @@
 # Copyright (c) 2026, the persistent-cache developers
 
 # A pool on hugetlbfs, where huge pages, the mount or a control group may have too few: the start,
-# verify, check and init --dry-run say the same of them, and before anything is done.
+# verify, check and init --dry-run say the same of them, and before anything is done.  And init on
+# a tmpfs for which there is no memory.
 
 use strict;
 use warnings FATAL => 'all';
@@ -181,5 +182,21 @@ $node->stop;
 $node->append_conf('postgresql.conf', 'shared_buffers = 40MB');
 machine(0);
 is((there(sub { pcache($node, 'init', '--dry-run', '--force') }))[0], 0, 'no pages for two pools: init --force takes those of the old one');
+
+# ---------------------------------------------------------------- memory of a tmpfs
+# init allocates all of it, for which the kernel would kill somebody.
+sub on_tmpfs { my @options = @_; return on_machine({ MACHINE_FILES => $files }, sub { pcache($node, 'init', @options) }) }
+unlink $pool or die;
+machine(0, groups => { 'unit/memory.max' => 130, 'unit/memory.current' => 0 });
+($rc, $out, $err) = on_tmpfs('--dry-run');
+is($rc, 1, 'a control group that has no memory for a pool on tmpfs: init --dry-run');
+like($err, qr/error: the pool lacks \d+ MB, and the control group may use 130 MB more[^\n]*\n[^\n]*hint: Raise the limit of the unit or container by \d+ MB/, '... says so');
+is((on_tmpfs())[0], 1, '... and so does init');
+ok(!-e $pool, '... which makes nothing');
+machine(0, groups => { 'unit/memory.max' => 200, 'unit/memory.current' => 0 });
+is((on_tmpfs())[0], 0, '... and there is memory');
+machine(0, groups => { 'unit/memory.max' => 200, 'unit/memory.current' => 60 });
+($rc, $out, $err) = on_tmpfs('--force');
+is($rc, 0, '... but not for two: the old one is made the new one') or diag($err);
 
 done_testing();
