@@ -62,35 +62,26 @@ FindPoolDirectory(Cluster *c)
 		FailWith(&err);
 }
 
-/* errno says why. */
-pg_noreturn static void
-CannotTellWhetherUsed(int pid, const PCachePool *pool)
-{
-	pg_log_error("could not find out whether the server with PID %d uses persistent cache pool \"%s\": %m",
-				 pid, pool->path);
-	if (errno == EACCES || errno == EPERM)
-		pg_log_error_hint("Run pg_pcache as the user that runs the server, and outside of a sandbox.");
-	exit(EXIT_ERROR);
-}
-
 /*
  * Does the server with this PID use the file of an open pool?  It holds that open
- * as long as it runs, whatever has become of the name.
+ * as long as it runs, whatever has become of the name.  Returns false if that is unknown,
+ * with errno set.
  */
-static bool
-ServerUsesPool(int pid, const PCachePool *pool)
+bool
+ServerUsesPool(int pid, const PCachePool *pool, bool *uses)
 {
 	char		path[MAXPGPATH];
 	struct stat ours;
 	DIR		   *files;
 	struct dirent *entry;
-	bool		found = false;
+	bool		known = true;
 
+	*uses = false;
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	files = opendir(path);
 	if (files == NULL || fstat(pool->fd, &ours) < 0)
-		CannotTellWhetherUsed(pid, pool);
-	while (!found && (entry = readdir(files)) != NULL)
+		return false;
+	while (known && !*uses && (entry = readdir(files)) != NULL)
 	{
 		struct stat theirs;
 
@@ -99,12 +90,12 @@ ServerUsesPool(int pid, const PCachePool *pool)
 		 * pool's
 		 */
 		if (fstatat(dirfd(files), entry->d_name, &theirs, 0) == 0)
-			found = theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
-		else if (errno == EACCES || errno == EPERM)
-			CannotTellWhetherUsed(pid, pool);
+			*uses = theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+		else
+			known = errno != EACCES && errno != EPERM;
 	}
 	closedir(files);
-	return found;
+	return known;
 }
 
 /*
@@ -117,6 +108,7 @@ OpenPool(Cluster *c)
 {
 	PCacheOpenMode mode = PCACHE_OPEN_READ;
 	PCacheOpenResult opened;
+	bool		uses = false;
 
 	c->event = PCACHE_NEXT_NOTHING;
 	if (c->server_pid != 0)
@@ -124,7 +116,15 @@ OpenPool(Cluster *c)
 		opened = PCachePoolOpen(c->directory, PCACHE_OPEN_PEEK, &c->pool, &c->open_error);
 		if (opened == PCACHE_OPEN_ERROR)
 			return opened;
-		if (opened == PCACHE_OPEN_OK && ServerUsesPool(c->server_pid, &c->pool))
+		if (opened == PCACHE_OPEN_OK && !ServerUsesPool(c->server_pid, &c->pool, &uses))
+		{
+			pg_log_error("could not find out whether the server with PID %d uses persistent cache pool \"%s\": %m",
+						 c->server_pid, c->pool.path);
+			if (errno == EACCES || errno == EPERM)
+				pg_log_error_hint("Run pg_pcache as the user that runs the server, and outside of a sandbox.");
+			exit(EXIT_ERROR);
+		}
+		if (uses)
 		{
 			c->event = PCACHE_NEXT_RESTART;
 			ReadLiveSuperblocks(&c->pool, &c->superblocks);

@@ -265,6 +265,7 @@ extern bool ModeIsOff(const Configuration *conf);
 extern bool HugePagesAreLacking(const Cluster *c, PCacheError *err);
 
 /* open.c */
+extern bool ServerUsesPool(int pid, const PCachePool *pool, bool *uses);
 extern void ReadLiveSuperblocks(const PCachePool *pool,
 								PCacheSuperblocks *superblocks);
 extern void OpenCluster(const PCacheOptions *options, Cluster *c);

@@ -25,6 +25,8 @@
 typedef struct StatusResult
 {
 	int			server_pid;		/* 0 if no server is running */
+	bool		use_known;		/* whether that uses the pool */
+	bool		in_use;
 	PCachePool	pool;
 	PCacheSuperblocks superblocks;
 	PCacheSuspect suspect;		/* died is 0 if no process died of a fault */
@@ -137,9 +139,13 @@ PrintResult(const StatusResult *result)
 	bool		runs = result->server_pid != 0;
 
 	PrintField("server", "server_running",
-			   Shown(AsBoolean(runs), runs ? psprintf("running (PID %d)", result->server_pid) :
-					 "not running"));
+			   Shown(AsBoolean(runs), !runs ? "not running" :
+					 psprintf(result->use_known && !result->in_use ?
+							  "running without this pool (PID %d)" : "running (PID %d)",
+							  result->server_pid)));
 	PrintField(NULL, "server_pid", runs ? AsNumber(result->server_pid) : AsString(NULL));
+	PrintField(NULL, "server_uses_pool",
+			   result->use_known ? AsBoolean(result->in_use) : AsString(NULL));
 	PrintField("pool", "pool", AsString(result->pool.path));
 	PrintField("file system", "file_system", AsString(PCacheFsKindName(result->pool.fs_kind)));
 	PrintField("file size", "file_size", AsBytes(result->pool.file_size));
@@ -268,7 +274,10 @@ DoStatus(const PCacheOptions *options)
 	}
 
 	if (result.server_pid != 0)
+	{
+		result.use_known = ServerUsesPool(result.server_pid, &result.pool, &result.in_use);
 		ReadLiveSuperblocks(&result.pool, &result.superblocks);
+	}
 	else
 		PCacheReadSuperblocks(result.pool.fd, &result.superblocks);
 	if (result.superblocks.source == PCACHE_SB_NONE)

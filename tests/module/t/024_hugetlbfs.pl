@@ -3,7 +3,7 @@
 
 # A pool on hugetlbfs, where huge pages, the mount or a control group may have too few: the start,
 # verify, check and init --dry-run say the same of them, and before anything is done.  And init on
-# a tmpfs for which there is no memory.
+# a tmpfs for which there is no memory, and status of a server without its pool.
 
 use strict;
 use warnings FATAL => 'all';
@@ -172,11 +172,16 @@ machine(100, groups => { 'unit/hugetlb.2MB.max' => 10, 'unit/hugetlb.2MB.current
 $log = there(sub { start_without($node, qr/is too small for "shared_buffers"/, 'a control group') });
 like($log, qr/There is no room to make it larger: the file needs \d+ MB\.  Raise the limit of huge pages/, '... has no room for it');
 unlike($log, $off, '... and huge_pages is not turned off');
+like((there(sub { pcache($node, 'status') }))[1], qr/^server: +running without this pool \(PID \d+\)$/m, '... and status says so');
+is(status_json($node)->{server_uses_pool}, 0, '... in JSON as well');
 $node->stop;
 # an unused pool has given its pages back
 machine(100);
 like((there(sub { start_and_compare($node, 'enough pages') }))->{log}, qr/persistent cache: starting cold/, '... are enough for a larger pool');
+like((there(sub { pcache($node, 'status') }))[1], qr/^server: +running \(PID \d+\)$/m, '... which the server uses');
+is(status_json($node)->{server_uses_pool}, 1, '... in JSON as well');
 $node->stop;
+is(status_json($node)->{server_uses_pool}, undef, 'no server: it is unknown');
 
 # in place of the pool that is there
 $node->append_conf('postgresql.conf', 'shared_buffers = 40MB');
