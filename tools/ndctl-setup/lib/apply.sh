@@ -274,7 +274,7 @@ memory_options() {
 huge_pages_before() { recorded "hugepages:${FIELDS[$STEP.where]:-}" before | grep . || sysctl -n vm.nr_hugepages; }
 
 # The server takes huge pages for its other shared memory, if it can: as much as
-# PCACHE_SEGMENT_BESIDE() in src/include/storage/pcache_cgroup.h says.
+# PCACHE_SEGMENT_BESIDE() in src/include/storage/pcache_pool.h says.
 huge_pages_wanted() {
 	local size
 	size=${FIELDS[$STEP.size]:-}
