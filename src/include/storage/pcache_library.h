@@ -90,9 +90,10 @@ typedef struct PCacheLibraryStart
 	TimestampTz media_checked;	/* 0: never asked */
 } PCacheLibraryStart;
 
-/* What a start goes by, or the answer about the next one, beside the superblocks. */
+/* What a start goes by, or the answer about the next one. */
 typedef struct PCacheLibraryFacts
 {
+	PCacheSuperblocks superblocks;
 	ControlFileData control;
 	PCacheMediaReport media;
 	PCacheSignals signals;
@@ -125,9 +126,10 @@ extern void PCacheUncoverReservation(void);
 
 /* pcache_prepare.c */
 extern bool PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err);
-extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb,
-							  PCacheVerdict *verdict, bool *changed,
-							  PCacheError *err);
+extern bool PCachePreparePool(PCachePool *pool,
+							  const PCacheSuperblocks *superblocks,
+							  PCacheSuperblock *sb, PCacheVerdict *verdict,
+							  bool *changed, PCacheError *err);
 extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
 							 const PCacheMediaReport *media,
 							 const PCacheRangeList *holes, PCacheError *err);

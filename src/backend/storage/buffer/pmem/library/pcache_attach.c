@@ -264,10 +264,13 @@ AttachPool(PCacheError *err)
 	/* it was opened long ago if this is a crash restart */
 	if (pool->fd >= 0 && fstat(pool->fd, &st) == 0)
 		pool->file_size = st.st_size;
-	if (!PCachePreparePool(pool, sb, &PCacheStart.verdict, &changed, err))
-		return false;
 	/* they are known if the start was foretold, and then they still hold */
-	if (changed || gate_facts->control == NULL)
+	if (pool->fd >= 0 && gate_facts->control == NULL &&
+		!PCacheGatherLibraryFacts(pool, &start_facts, err))
+		return false;
+	if (!PCachePreparePool(pool, &start_facts.superblocks, sb, &PCacheStart.verdict, &changed, err))
+		return false;
+	if (changed)
 	{
 		PCacheForgetLibraryFacts(&start_facts);
 		if (!PCacheGatherLibraryFacts(pool, &start_facts, err))

@@ -159,24 +159,21 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, const PCacheMediaReport
 
 /*
  * Have a pool, mapped and with a superblock of ours, but perhaps too small.  It was
- * opened by PCacheOpenLibraryPool().  verdict is warm unless the pool is new,
- * or had to be formatted.  changed is set if the file is not as it was.  Returns
- * false with err filled in.
+ * opened by PCacheOpenLibraryPool(), and has these superblocks.  verdict is warm unless
+ * the pool is new, or had to be formatted.  changed is set if the file is not as it was.
+ * Returns false with err filled in.
  */
 bool
-PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
+PCachePreparePool(PCachePool *pool, const PCacheSuperblocks *superblocks,
+				  PCacheSuperblock *sb, PCacheVerdict *verdict,
 				  bool *changed, PCacheError *err)
 {
-	PCacheSuperblocks *superblocks;
-
 	*changed = true;
 	memset(verdict, 0, sizeof(*verdict));
 	memset(sb, 0, sizeof(*sb));
 	if (pool->fd < 0)
 		return CreatePool(pool, sb, verdict, err);
 
-	superblocks = palloc(sizeof(*superblocks));
-	PCacheReadSuperblocks(pool->fd, superblocks);
 	*sb = superblocks->chosen;
 	if (superblocks->source == PCACHE_SB_NONE)
 	{
@@ -192,7 +189,6 @@ PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict
 								sb->format_version, PCACHE_FORMAT_VERSION);
 	else
 		*verdict = PCacheGeometryGate(sb, pool->file_size);
-	pfree(superblocks);
 	/* a start without the pool has taken its memory back */
 	if (verdict->refusal == PCACHE_COLD_GEOMETRY && sb->state == PCACHE_STATE_EMPTY)
 		*verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));

@@ -49,6 +49,7 @@ PCacheGatherLibraryFacts(const PCachePool *pool, PCacheLibraryFacts *facts, PCac
 		PCacheSetError(err, _("\"pg_control\" cannot be read"));
 		return false;
 	}
+	PCacheReadSuperblocks(pool->fd, &facts->superblocks);
 	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, &facts->media);
 	PCacheGatherFacts(pool, &facts->media, gate);
 	gate->control = &facts->control;
@@ -82,15 +83,9 @@ static void
 JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheLibraryFacts *facts,
 		 PCacheVerdict *verdict)
 {
-	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
-
 	verdict->refusal = PCACHE_REFUSED;
 	if (PCacheGatherLibraryFacts(&PCacheThePool, facts, &verdict->why))
-	{
-		PCacheReadSuperblocks(PCacheThePool.fd, superblocks);
-		PCacheForetellPool(&PCacheThePool, superblocks, &facts->gate, config, event, verdict);
-	}
-	pfree(superblocks);
+		PCacheForetellPool(&PCacheThePool, &facts->superblocks, &facts->gate, config, event, verdict);
 }
 
 /*
