@@ -76,13 +76,6 @@ ConcludeByPool(Loading *l)
 	Cluster    *c = &l->cluster;
 
 	l->result.verdict = ForetellChanged(c);
-
-	/*
-	 * pages are there also if the server cannot use them as it is configured
-	 * now
-	 */
-	if (c->scan.verdicts == NULL && AskPoolGates(c).refusal == PCACHE_WARM)
-		ScanPages(c, c->conf.nbuffers, false, &c->scan);
 	l->result.kept = c->scan.verdicts != NULL ? c->scan.counts[PCACHE_PAGE_KEPT] : 0;
 }
 
