@@ -91,7 +91,10 @@ main(int argc, char *argv[])
 		exit(0);
 	}
 
-	ParseOptions(argc, argv, &options);
+	/* whatever follows */
+	options.help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0);
+	if (!options.help)
+		ParseOptions(argc, argv, &options);
 	if (options.help)
 	{
 		ShowHelp(progname, options.verb);

@@ -70,7 +70,7 @@ HostStops(void)
 
 	/* the exit status says no more than that the state is not "running" */
 	fflush(NULL);
-	pipe = popen("systemctl is-system-running 2>/dev/null", "c");
+	pipe = popen("systemctl is-system-running 2>/dev/null", "r");
 	if (pipe == NULL)
 		pg_fatal("could not execute command \"%s\": %m", "systemctl");
 	if (fgets(state, sizeof(state), pipe) == NULL)
