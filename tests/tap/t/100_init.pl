@@ -77,8 +77,7 @@ refused('option without its argument', qr/option '--size' requires an argument\n
 		for my $option (sort grep { !/^(?:help|version)$/ } keys %options)
 		{
 			my $shown = $verbs{$verb} =~ /^ +(?:-\w, )?--$option\b/m;
-			my $needs_value = $all =~ /--$option=/ && $option !~ /^(?:relations|list)$/;
-			my $value = $needs_value || ($option eq 'list' && $verb eq 'rebuild') ? '=1' : '';
+			my $value = $all =~ /--$option=/ ? '=1' : '';
 			my (undef, undef, $message) = command_output('-D' => '/none', $verb, "--$option$value");
 
 			is($message !~ /can only be used with "|cannot be used with "/, $shown, "$verb --help: shows --$option if it can be used");
