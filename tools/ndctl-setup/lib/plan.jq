@@ -210,6 +210,7 @@ def no_room($what; $need; $pin):
 	| .refusals += ([$all[] | select(.size >= $need)] | why_not)
 		+ [{code: "no-room", object: $what, message: "no region has \($need | human) free for \($what)",
 		    hint: (if ($regions | length) == 0 then "there is no persistent memory; profile dram works without"
+		           elif ($all | length) == 0 then "regions: \([$regions[].dev] | join(", "))"
 		           else "free: \($all | free_on(false))" end)}];
 
 # One namespace.  size null: all but $leave of the best region.
