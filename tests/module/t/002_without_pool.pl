@@ -30,13 +30,20 @@ sub put_all_back
 	return;
 }
 
-# Cold, after a change of the pool.
+# Cold, after a change of the pool, as pg_pcache verify foretells.
 sub cold
 {
 	my ($name, $reason, $code) = @_;
 
 	put_all_back();
 	$code->();
+	if (-e $pool)
+	{
+		my $verdict = verify_json($node);
+
+		is($verdict->{rc}, 2, "$name: pg_pcache verify says cold");
+		like($verdict->{detail}, $reason, "$name: pg_pcache verify says why");
+	}
 	cold_start($node, $reason, $name, right => $right);
 	return;
 }
@@ -123,7 +130,13 @@ cold('an offset that leads out of the file', qr/ bytes/, sub { patch_superblock(
 cold('a state that is unknown', qr/^the state of the pool is 77, /, sub { patch_superblock($pool, state => 77) });
 cold('a pool that was in use', qr/^the server was not shut down cleanly$/, sub { patch_superblock($pool, state => STATE_DIRTY) });
 
-warm('one superblock damaged', sub { damage_superblock($pool, 'saved_pages', 0) });
+for my $at (0, COPY_OFFSET)
+{
+	my $name = $at == 0 ? 'the first superblock damaged' : 'the copy of the superblock damaged';
+
+	warm($name, sub { damage_superblock($pool, 'saved_pages', $at) });
+	is(read_bytes($pool, 0, SUPERBLOCK_SIZE), read_bytes($pool, COPY_OFFSET, SUPERBLOCK_SIZE), "$name: it is mended");
+}
 
 # Blocks that were never there, or are not any more.
 for my $case (

@@ -1,8 +1,7 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# Other libraries before and after pg_pcache, pg_pcache where it does not belong, the
-# patched server, and how much memory the server takes.
+# pg_pcache where it does not belong, and how much memory the server takes.
 
 use strict;
 use warnings FATAL => 'all';
@@ -12,9 +11,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $others = 'pg_stat_statements,auto_explain,pg_prewarm';
-my $node = module_node('main', libraries => "$others,pg_pcache", conf => "auto_explain.log_min_duration = 0\nauto_explain.log_analyze = on\n");
-my ($err, $offset, $outcome, $log);
+my $node = module_node('main');
+my ($err, $offset, $outcome);
 
 # Kilobytes of shared memory that a process has touched.
 sub shared_kb
@@ -23,50 +21,8 @@ sub shared_kb
 	return slurp_file("/proc/$pid/status") =~ /^RssShmem:\s+(\d+) kB/m ? $1 : die;
 }
 
-# What ps shows of the children of a process.
-sub titles
-{
-	my ($parent) = @_;
-	my @pids = map { m{/(\d+)/} } grep { (eval { slurp_file($_) } // '') =~ /^\d+ \(.*\) \S+ $parent /s } glob '/proc/[0-9]*/stat';
-
-	return map { (eval { slurp_file("/proc/$_/cmdline") } // '') } @pids;
-}
-
 $node->start;
 load_tables($node);
-$node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements');
-for my $list ("$others,pg_pcache", "pg_pcache,$others")
-{
-	my $name = $list =~ /^pg_pcache/ ? 'pg_pcache first' : 'pg_pcache last';
-
-	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$list'");
-	$node->restart;
-	change_tables($node);
-	warm_restart($node, $name);
-	cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_statements WHERE query ~ 't_heap'}), '>', 0, "$name: pg_stat_statements counts");
-	for my $worker ('persistent cache', 'autoprewarm leader')
-	{
-		ok((grep { /: $worker/ } titles($node->{_pid})), "$name: worker $worker");
-	}
-	ok(-e $node->data_dir . '/autoprewarm.blocks', "$name: autoprewarm has its list");
-	like(slurp_file($node->logfile), qr/duration: .*plan:/, "$name: auto_explain logs");
-}
-
-# autoprewarm of what is there already, and evictions
-SKIP:
-{
-	skip 'pg_buffercache_evict() is not in this version', 3 if major() < 17;
-	$node->safe_psql('postgres', 'ALTER EXTENSION pg_buffercache UPDATE');
-	my $evicted = $node->safe_psql('postgres', q{
-SELECT count(*) FILTER (WHERE (pg_buffercache_evict(bufferid))::text ~ 't') FROM pg_buffercache
-WHERE relfilenode = pg_relation_filenode('t_heap') AND bufferid % 2 = 0});
-	cmp_ok($evicted, '>', 50, 'kept pages are evicted');
-	$outcome = contents($node);
-	warm_restart($node, 'evictions');
-	is(contents($node), $outcome, 'evictions: the same contents');
-}
-$node->safe_psql('postgres', q{SELECT count(*) FROM pg_buffercache});
-
 # ---------------------------------------------------------------- where it does not belong
 is($node->psql('postgres', "LOAD 'pg_pcache'", stderr => \$err), 0, 'LOAD of what is preloaded');
 is($err, '', '... has nothing to say');
@@ -85,7 +41,6 @@ if (!is_patched())
 			$err =~ /WARNING/ ? 2 : 1, "$where: one warning");
 	}
 }
-is(contents($node), $outcome // contents($node), 'the server is well');
 
 # A minor release that nobody has tried: only a server can tell its version, so that is
 # for unit tests.  Modes and sizes that make no sense:

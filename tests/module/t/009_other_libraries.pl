@@ -115,6 +115,31 @@ preload('pg_pcache', $ENV{PCACHE_STRANGER});
 preload('pg_pcache', @names);
 $node->restart;
 
+# autoprewarm beside the cache displaces nothing that is kept.  When the pool was lost, it
+# brings the pages back.
+{
+	my $prewarmed = qr/autoprewarm successfully prewarmed (\d+) of (\d+) previously-loaded blocks/;
+
+	$valid = warm_pages($node);
+	$node->safe_psql('postgres', q{SELECT pg_stat_reset_shared('io')}) if major() >= 16;
+	$offset = log_offset($node);
+	$node->restart;
+	$node->wait_for_log($prewarmed, $offset);
+	is($node->safe_psql('postgres', q{SELECT coalesce(sum(reads), 0)::bigint FROM pg_stat_io WHERE object = 'relation' AND backend_type = 'background worker'}),
+		0, 'autoprewarm, a clean stop: it reads nothing') if major() >= 16;
+	is_warm($node, $offset, $valid, 'autoprewarm, a clean stop');
+	$valid = warm_pages($node);
+	$node->stop;
+	unlink pool_file($node) or die;
+	$offset = log_offset($node);
+	$node->start;
+	$node->wait_for_log($prewarmed, $offset);
+	is(start_outcome($node, $offset)->{start}, 'cold', 'autoprewarm, the pool is lost: cold');
+	cmp_ok(valid_buffers($node), '>=', 0.9 * $valid, 'autoprewarm, the pool is lost: the pages are back');
+	$valid = warm_pages($node);
+	warm_restart($node, 'autoprewarm, restarted');
+}
+
 # From a directory that is not in dynamic_library_path: by its path, or by the patched server.
 # One of the paths is longer than the name of a worker's library may be before PostgreSQL 17.
 for my $directory (pool_root(), pool_root() . '/' . 'long' x 25)
