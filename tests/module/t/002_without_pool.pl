@@ -177,6 +177,23 @@ is_deeply(
 	},
 	'a damaged ledger: each damage is seen');
 
+# All slots claim one page: it is entered once, and no chain of the mapping table has a loop.
+my @claims;
+$outcome = warm('a forged ledger', sub {
+	my $blocks = read_superblock($pool)->{blocks_offset};
+	my %page;
+
+	@claims = sealed_slots($pool);
+	%page = %{ read_descriptor($pool, $claims[0]) }{qw(spc_oid db_oid rel_number fork_number block_number)};
+	for my $slot (@claims)
+	{
+		write_descriptor($pool, $slot, %page);
+		write_bytes($pool, $blocks + $slot * BLCKSZ, read_bytes($pool, $blocks + $claims[0] * BLCKSZ, BLCKSZ));
+	}
+});
+is("$outcome->{kept} of $outcome->{saved}", '1 of ' . @claims, 'a forged ledger: one page is kept');
+is_deeply($outcome->{dropped}, { duplicate => @claims - 1 }, 'a forged ledger: all others are dropped');
+
 # Not a pool: nothing is written to it.
 for my $case (
 	[ 'a file without magic', 'precious' x 1000, 64 * 1024 * 1024 ],
