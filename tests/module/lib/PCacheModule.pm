@@ -104,8 +104,8 @@ max_connections = 20
 log_statement = none
 allow_in_place_tablespaces = on
 });
-	# a test may be about a start without the pool
-	$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
+	# start_and_compare() says how a start was
+	may_go_without($node);
 	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
 	# all tests can be run with the other way to recover
 	$node->append_conf('postgresql.conf', "pcache.recovery = $ENV{PCACHE_RECOVERY}") if $ENV{PCACHE_RECOVERY};

@@ -22,7 +22,7 @@ my $top = pool_root() . '/top';
 mkdir $top, 0755 or die $!;
 my $dir = "$top/pool";
 my $created = qr/^the pool was created by this start$/;
-my $node = new_node('main', directory => $dir, init_pool => 0);
+my $node = new_node('main', directory => $dir, init_pool => 0, conf => "pcache.required = on\n");
 my $pool = pool_file($node);
 my ($offset, $valid);
 

@@ -19,7 +19,7 @@ my $root = pool_root();
 my $disk = File::Temp::tempdir('forecasts-XXXXXX', DIR => "$ENV{PCACHE_ROOT}/build/tmp", CLEANUP => 1);
 my $other = new_node('other', shared_buffers => '16MB');
 $other->start;
-my $node = new_node('main', shared_buffers => '16MB', size => '32MB', init => { allows_streaming => 1 });
+my $node = new_node('main', shared_buffers => '16MB', size => '32MB', init => { allows_streaming => 1 }, conf => "pcache.required = on\n");
 my $data = $node->data_dir;
 my $pool = pool_file($node);
 my $configuration = slurp_file("$data/postgresql.conf");

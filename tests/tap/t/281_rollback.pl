@@ -25,7 +25,7 @@ my ($rc, $dump, $err, $offset);
 
 # The server loads the library by itself.  And the names that a stock one does not accept.
 $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', undef);
-$node->adjust_conf('postgresql.conf', "pcache.$_", undef) for qw(mode required);
+$node->adjust_conf('postgresql.conf', 'pcache.mode', undef);
 my $old_names = "persistent_cache_mode = planned_restart\npersistent_cache_required = on\n";
 $node->append_conf('postgresql.conf', $old_names);
 

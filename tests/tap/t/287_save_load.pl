@@ -431,6 +431,7 @@ for my $end (qw(stuck finished killed))
 	flock $creator, LOCK_EX or die "$pool.tmp: $!";
 	if ($end eq 'stuck')
 	{
+		$node->append_conf('postgresql.conf', 'pcache.required = on');
 		like(start_and_fail($node, $name), qr/FATAL:  persistent cache pool "\Q$pool\E" is being created by another process/,
 			"$name: the server gives up, and says why");
 		$result = verify_json($node);
@@ -438,6 +439,7 @@ for my $end (qw(stuck finished killed))
 		like($result->{stderr}, qr/is being created by another process/, "$name: verify says why");
 		ok(-e "$pool.tmp" && !-e $pool, "$name: nothing was changed");
 		rename "$pool.tmp", $pool or die "$pool.tmp: $!";
+		$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
 		next;
 	}
 

@@ -40,6 +40,7 @@ our @EXPORT = qw(
   pool_file
   set_directory
   set_mode
+  may_go_without
   reload_until
   with_install
   vanilla_install
@@ -52,6 +53,7 @@ our @EXPORT = qw(
 my $pool_root;
 my $root_owner;
 my %pool_dirs;
+my %needs_pool;
 
 # The directory on tmpfs for all pools of this script; the first call makes it.
 sub pool_root
@@ -67,12 +69,21 @@ sub pool_root
 	return $pool_root;
 }
 
-# After the servers are down: Cluster.pm's END block was compiled earlier, so
+# Before the servers are down: Cluster.pm's END block was compiled earlier, so
 # it runs later than this one.  A mapped file can be unlinked, though.
 END
 {
 	my $rc = $?;
 
+	if (!defined $root_owner || $root_owner == $$)
+	{
+		for my $node (grep { defined } values %needs_pool)
+		{
+			next if !-e $node->logfile || slurp_file($node->logfile) !~ /^(.*WARNING: .*)\n.*The server starts without the persistent cache\./m;
+			diag('server "' . $node->name . "\" went without its pool: $1");
+			$rc ||= 1;
+		}
+	}
 	if (defined $pool_root && $root_owner == $$)
 	{
 		chmod 0700, $pool_root;
@@ -245,16 +256,24 @@ sub set_directory
 }
 
 # Change pcache.mode in postgresql.conf; undef takes it out of there.
-# The server has to be restarted.  A test must not go on without the pool unless
-# it is about that, so the pool is required.
+# The server has to be restarted.  From then on the test fails if it ever starts without
+# the pool.
 sub set_mode
 {
 	my ($node, $mode) = @_;
 
 	$node->adjust_conf('postgresql.conf', 'pcache.mode', undef);
-	$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
-	$node->append_conf('postgresql.conf', "pcache.mode = $mode\npcache.required = on")
-	  if defined $mode;
+	$node->append_conf('postgresql.conf', "pcache.mode = $mode") if defined $mode;
+	$needs_pool{ $node->name } = $node if !exists $needs_pool{ $node->name };
+	return;
+}
+
+# This server may start without its pool: the test is about that.
+sub may_go_without
+{
+	my ($node) = @_;
+
+	$needs_pool{ $node->name } = undef;
 	return;
 }
 
