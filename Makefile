@@ -256,7 +256,7 @@ check-powercut: all ## torture with power cuts only, which take what was not flu
 check-mutants: all ## does the power cut torture bite? ROUNDS= per mutant, at most
 	@tests/powercut/mutants
 
-check-pg-suites: all ## PostgreSQL's regress, isolation, recovery, pg_rewind, subscription, amcheck, mode always
+check-pg-suites: all ## PostgreSQL's recovery, pg_rewind, subscription, amcheck, mode always
 	@$(RUN) tests/run-pg-suites
 
 check-wal-suites: all ## PostgreSQL's recovery suite with wal_sync_method = pmem
