@@ -142,7 +142,7 @@ demo: deps-demo ## three ways to restart a stock server, and a kill, compared; a
 demo-server: all ## the same with the patched server
 	@PG_CONFIG= tools/demo/run
 
-bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="outage restart" selects, QUICK=1, LONG=1
+bench: all vanilla ## measurements against unpatched PostgreSQL; SECTIONS="failover lookups" selects, QUICK=1, LONG=1
 	@tools/bench/run
 
 bench-report: ## the second part of docs/benchmarks.md, of what make bench has measured

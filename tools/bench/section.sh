@@ -5,25 +5,14 @@
 # Such a file has two functions.  measure SECTION... writes one line for each
 # single measurement to build/bench/NAME.csv, and print_report SECTION reads
 # nothing but the CSV files, so that a report can be made of them at any time.
-# plot, if there is one, writes build/bench/NAME.svg with gnuplot.
 
 # section, its file in tools/bench/sections, the chapter's title
 sections_table='
 limits           limits          Limits of the machine
-restart-to-warm  restart-to-warm Speed after a restart
-restart          restart         The first second after a restart
-outage           outage          The outage of a restart under load
 failover         failover        The first seconds after a failover
 hotset           hotset          What a standby pays for pg_hotset
 hotset-idle      hotset          What pg_hotset costs idle servers
 first-start      first-start     The first start after pg_upgrade
-analytics        analytics       Analytical queries after a restart
-rebuild          rebuild         Rebuild at the start
-save             rebuild         Save at the stop
-recovery         recovery        Crash recovery
-off-overhead     overhead        Overhead with the cache off
-planned-overhead overhead        Overhead in planned_restart
-always-overhead  overhead        Overhead in always
 lookups          lookups         Looking up pages
 instructions     instructions    Instructions per transaction
 wal              wal             WAL in memory
@@ -34,7 +23,6 @@ file_of() { awk -v s="$1" '$1 == s {print $2}' <<<"$sections_table"; }
 title_of() { awk -v s="$1" '$1 == s {$1 = $2 = ""; sub(/^ +/, ""); print}' <<<"$sections_table"; }
 load_section() { # FILE
 	local f
-	unset -f plot
 	# what one defines would be there for the next one
 	while read -r f; do
 		[[ " ${shared_functions[*]} " != *" $f "* ]] || die "tools/bench/sections/$1 defines $f(), which all sections use"
@@ -139,7 +127,7 @@ forget_section() {
 			mv "$csv/$list.new" "$csv/$list.csv"
 		fi
 	done
-	rm -f "$csv/$1.settings" "$csv/$1.svg" "$csv/$1"-[0-9]*.svg
+	rm -f "$csv/$1.settings"
 }
 
 # ------------------------------------------------------------------- CSV files
@@ -217,17 +205,10 @@ make_cluster() { # BIN DATADIR
 	run_initdb "$1" "$work/initdb.log" -U postgres --no-locale -E UTF8 -D "$2"
 	conf "$2"
 }
-init_pool() { # DATADIR DIRECTORY MEGABYTES
-	"$bin/pg_pcache" init --force -D "$1" --directory="$2" --size="$3MB" >"$work/init.log" 2>&1 || {
-		cat "$work/init.log" >&2
-		die "pg_pcache init failed"
-	}
-}
 
 # The pgbench database that fits into shared_buffers of so many MB, with room for
-# the catalogs and for what an update adds; and the other way round.
+# the catalogs and for what an update adds.
 scale_for() { echo $((($1 * 2 + 38) / 39)); }
-buffers_for() { echo $((($1 * 39 / 2 + 63) / 64 * 64)); }
 
 # pgbench_cluster BIN DATADIR MEGABYTES SCALE: a stopped cluster with that database
 pgbench_cluster() {
@@ -280,12 +261,6 @@ expect_warm() {
 	sed -nE 's/.*persistent cache: kept ([0-9]+) of ([0-9]+) saved pages.*/\1 \2/p' "$1" | awk '{warm = $1 * 2 > $2} END {exit !warm}' ||
 		die "a restart was not warm: $(grep -m 1 'persistent cache:' "$1" || echo 'the log does not mention the cache')" "see ${1#"$ROOT"/}"
 }
-
-# rebuild_ms LOG, save_ms LOG: all that the cache did at the start, and at the stop; 0 without it
-rebuild_ms() { sed -nE 's/.*persistent cache: kept .*, ([0-9.]+) ms in all.*/\1/p' "$1" | grep . || echo 0; }
-save_ms() { sed -nE 's/.*persistent cache: saved .*, ([0-9.]+) ms$/\1/p' "$1" | grep . || echo 0; }
-# faults: minor page faults of the server "db" itself, whose first process takes up the pool
-faults() { awk '{sub(/.*\) /, ""); print $8}' "/proc/${SERVER[db]}/stat"; }
 
 clients=${CLIENTS:-$(nproc)}
 whole_numbers CLIENTS "$clients"
@@ -449,26 +424,6 @@ lookup_pgbench() {
 		lookup_args+=(-f "$work/$1.sql")
 		;;
 	esac
-}
-
-# ----------------------------------------------------------------------- plots
-
-# gnuplot_head WIDTH HEIGHT NAME: what all plots begin with
-gnuplot_head() {
-	echo "set terminal svg noenhanced size $1,$2 font 'sans,13' background 'white'"
-	echo "set output '$csv/$3.svg'"
-	echo 'set datafile missing "-"; set grid ytics; set border 3; set tics nomirror'
-}
-# gnuplot_run NAME: the rest of the script is on standard input
-gnuplot_run() {
-	if ! command -v gnuplot >/dev/null; then
-		cat >/dev/null
-		say "no chart: gnuplot is not installed"
-	elif gnuplot >"$work/gnuplot.log" 2>&1; then
-		say "chart: build/bench/$1.svg"
-	else
-		warn "gnuplot failed: $(tail -n 1 "$work/gnuplot.log")"
-	fi
 }
 
 # what load_section protects
