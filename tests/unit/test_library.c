@@ -86,47 +86,17 @@ MakeSuperblock(void)
 	};
 }
 
-/* A pool goes with the cluster and with pg_control. */
+/* A shutdown checkpoint has written everything, and no restartpoint has. */
 static void
-TestGates(void **state)
+TestPageFacts(void **state)
 {
-	ControlFileData control = {.system_identifier = 42,.state = DB_SHUTDOWNED,
-		.pg_control_version = PG_CONTROL_VERSION,.catalog_version_no = 7,
-	.checkPoint = 0x1000,.crc = 99};
+	ControlFileData control = {.state = DB_SHUTDOWNED};
 	PCacheMediaReport media = {.blocks = PCACHE_MEDIA_CLEAN};
 	PCacheGateFacts facts = {.control = &control,.media = &media};
 	PCachePageFacts page_facts = {0};
-	PCacheSuperblock sb = MakeSuperblock();
-	PCacheGeometry g = PCacheComputeGeometry(16, MIB(2));
+	PCacheSuperblock sb = {.state = PCACHE_STATE_CLEAN};
 
 	control.checkPointCopy.redo = 0x1000;
-	control.checkPointCopy.ThisTimeLineID = 1;
-	facts.file_size = sb.pool_size;
-	assert_true(PCacheSuperblockAdopt(&sb, &control, PCACHE_FS_TMPFS, PERSISTENT_CACHE_PLANNED_RESTART, 16));
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_NEW);
-	PCacheSuperblockSetClean(&sb, &control, 3);
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_WARM);
-
-	/* a pool of 1.0.0 has another format, and no headers */
-	sb.format_version = 2;
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_VERSION);
-	sb.format_version = PCACHE_FORMAT_VERSION;
-	sb.blocks_offset = g.headers_offset;
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_GEOMETRY);
-	sb.blocks_offset = g.blocks_offset;
-
-	control.crc++;
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_CONTROL_CHANGED);
-	control.crc--;
-	sb.system_identifier++;
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_SYSTEM_IDENTIFIER);
-	sb.system_identifier--;
-	sb.state = PCACHE_STATE_EMPTY;
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_NEW);
-	sb.state = PCACHE_STATE_DIRTY;
-	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_DIRTY);
-	sb.state = PCACHE_STATE_CLEAN;
-
 	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_true(page_facts.all_written);
 	control.state = DB_SHUTDOWNED_IN_RECOVERY;
@@ -476,7 +446,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(TestGeometry),
 		cmocka_unit_test(TestDirectory),
-		cmocka_unit_test(TestGates),
+		cmocka_unit_test(TestPageFacts),
 		cmocka_unit_test(TestMinors),
 		cmocka_unit_test(TestCutOff),
 		cmocka_unit_test(TestHarvest),
