@@ -1,7 +1,9 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# pg_pcache's options, and pg_pcache init.
+# pg_pcache's command line, and pg_pcache init: an option that a verb takes and its help does
+# not have, a size or a directory that is taken and is none, an old pool that is lost when
+# init --force fails or is killed.
 
 use strict;
 use warnings FATAL => 'all';

@@ -1,7 +1,8 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# pg_pcache status and verify.
+# What pg_pcache status and verify print, as text and as JSON, of a pool in each state that a
+# server leaves it in, beside one and without one.
 
 use strict;
 use warnings FATAL => 'all';

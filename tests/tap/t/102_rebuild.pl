@@ -1,7 +1,8 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# pg_pcache rebuild: repair and --reset; killed at every step.
+# pg_pcache rebuild: repair and --reset; killed at every step, after which neither a start nor
+# another rebuild believes what was half done.
 
 use strict;
 use warnings FATAL => 'all';
