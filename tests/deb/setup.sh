@@ -87,8 +87,8 @@ is "pg_pcache restart, by systemctl: the unit's server" "$(inside systemctl show
 is "pg_pcache restart, by systemctl: warm" "$(last_start)" 'warm, the table is kept'
 # as docs/restart.md has it
 inside mkdir -p "/etc/systemd/system/$service.d"
-printf '[Service]\nExecStop=\nExecStop=-/usr/sbin/runuser -u postgres -- %s/pg_pcache \\\n    -D %s prepare\nExecStop=-/usr/bin/pg_ctlcluster --skip-systemctl-redirect -m fast %%i stop\n' \
-	"$bin" "/etc/postgresql/$ver/main" >"$root/etc/systemd/system/$service.d/prepare.conf"
+printf '[Service]\nExecStop=\nExecStop=-/usr/bin/pg_pcache --cluster %s prepare\nExecStop=-/usr/bin/pg_ctlcluster --skip-systemctl-redirect -m fast %%i stop\n' \
+	"$ver/main" >"$root/etc/systemd/system/$service.d/prepare.conf"
 inside systemctl daemon-reload
 must inside systemctl restart "$service"
 ok "a drop-in that makes a checkpoint before the stop" grep -q 'checkpoint: .* 1 checkpoint' <<<"$(inside journalctl -u "$service")"
@@ -199,19 +199,19 @@ use_cluster "$ver" other
 must inside systemctl stop "postgresql@$ver-other.service"
 must inside_as postgres pg_ctlcluster --skip-systemctl-redirect "$ver" other start
 pid=$(pid_of "$ver/other")
-in_unit() { # NAME STATUS PATTERN ARGUMENT...: of systemd-run
-	local name=$1 status=$2 pattern=$3 rc=0
-	shift 3
-	out=$(inside systemd-run --quiet "$@" "$bin/pg_pcache" -D "$pgdata" restart 2>&1) || rc=$?
+in_unit() { # NAME STATUS PATTERN CLUSTER ARGUMENT...: of pg_pcache one, of systemd-run the others
+	local name=$1 status=$2 pattern=$3 cluster=$4 rc=0
+	shift 4
+	out=$(inside systemd-run --quiet "$@" "$bin/pg_pcache" "$cluster" restart 2>&1) || rc=$?
 	printf '%s\n' "$out" >>"$log"
 	is "$name: exit status" $rc "$status"
 	ok "$name: the answer" bash -c 'echo "$2" && grep -qE "$1" <<<"$2"' tells "$pattern" "$out"
 }
-in_unit "pg_pcache restart in a unit that ends all" 1 'would be in unit "run-.*\.service" of systemd' --wait --pipe --uid=postgres
+in_unit "pg_pcache restart in a unit that ends all" 1 'would be in unit "run-.*\.service" of systemd' "--pgdata=$pgdata" --wait --pipe --uid=postgres
 # as which the server could not read its key for SSL
-in_unit "pg_pcache restart without the user's groups" 1 'the server has group [0-9]+, which pg_pcache does not have' --scope --uid=postgres
+in_unit "pg_pcache restart without the user's groups" 1 'the server has group [0-9]+, which pg_pcache does not have' "--pgdata=$pgdata" --scope --uid=postgres
 is "pg_pcache restart, refused twice: the server goes on" "$(pid_of "$ver/other")" "$pid"
-in_unit "pg_pcache restart in a scope" 0 '^last start: +warm' --scope runuser -u postgres --
+in_unit "pg_pcache restart in a scope" 0 '^last start: +warm' "--cluster=$ver/other" --scope
 ok "pg_pcache restart in a scope: another server" [ "$(pid_of "$ver/other")" != "$pid" ]
 is "pg_pcache restart in a scope: the data is the same" "$(all_rows)" "$rows"
 must inside_as postgres pg_ctlcluster --skip-systemctl-redirect "$ver" other -m fast stop
