@@ -399,8 +399,8 @@ ExpandFrom(const ImageBytes *image, const PCacheImageEntry *entry,
 {
 	const PCacheImageHeader *header = (PCacheImageHeader *) image->data;
 	const char *chunk = FindChunk(image, entry, entry->stored_size);
-	size_t		raw_size = ChunkRawSize(header->kind, entry->n_pages);
-	size_t		max_size = ChunkMaxSize(header->kind, header->compression, entry->n_pages);
+	size_t		raw_size = ChunkRawSize(entry->n_pages);
+	size_t		max_size = ChunkMaxSize(header->compression, entry->n_pages);
 
 	raw->data = stored->data = NULL;
 	if (chunk == NULL || entry->n_pages == 0 || raw_size > MAX_IMAGE_SIZE ||
@@ -448,7 +448,7 @@ ChangeDescriptor(ImageBytes *image, const Damage *d, uint8 fit)
 		free(stored.data);
 		return;
 	}
-	size = ChunkRawSize(header->kind, entry->n_pages);
+	size = ChunkRawSize(entry->n_pages);
 	number = d->value / 64 % entry->n_pages;
 	desc = (PCacheDescriptor *) raw.data + number;
 	if (d->kind % N_DAMAGES == POKE_DESCRIPTOR)
@@ -494,11 +494,11 @@ Inflate(ImageBytes *image, const Damage *d)
 	uint32		n;
 
 	entry = FindIndex(image, &n);
-	if (entry == NULL || header->kind != PCACHE_IMAGE_PAGES)
+	if (entry == NULL)
 		return;
 	entry += d->which % n;
-	raw = AllocateImageBuffer(ChunkRawSize(PCACHE_IMAGE_PAGES, n_pages));
-	stored = AllocateImageBuffer(ChunkMaxSize(PCACHE_IMAGE_PAGES, header->compression, n_pages));
+	raw = AllocateImageBuffer(ChunkRawSize(n_pages));
+	stored = AllocateImageBuffer(ChunkMaxSize(header->compression, n_pages));
 	memset(raw.data, 0, raw.size);
 	if (CompressChunk(header->compression, &raw, raw.size, &stored, &size) &&
 		ImageAlign(size) <= ImageAlign(entry->stored_size) &&

@@ -435,8 +435,8 @@ TestBadBlocks(void **state)
 	PCacheRangeAdd(&media.bad, g.headers_offset, 512);
 	assert_false(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
 	assert_true(strstr(err.message, "too many of its blocks are bad") != NULL);
-	/* it will be formatted, and asked about anew */
-	assert_true(PCacheMediaWillDo(&pool, NULL, &media, 16, false, &err));
+	/* formatting it would store there */
+	assert_false(PCacheMediaWillDo(&pool, NULL, &media, 16, false, &err));
 	PCacheMediaReportFree(&media);
 }
 

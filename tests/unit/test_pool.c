@@ -1351,6 +1351,12 @@ TestGrow(void **state)
 		PCacheDescriptorSetSealed(&stored[i]);
 		memset(pool.map.base + sb.blocks_offset + i * BLCKSZ, i % 255 + 1, BLCKSZ);
 	}
+	/* an entry that was given up says the same of another generation */
+	stored[0] = stored[shift];
+	stored[0].slot = 0;
+	stored[0].crc = PCacheDescriptorCrc(&stored[0]);
+	stored[0].seq = 100;
+	stored[shift].seq = 200;
 	PCacheDescriptorSetFree(&stored[1]);
 	PCacheDescriptorSetFree(&stored[700]);
 	stored[800].crc++;
@@ -1369,6 +1375,7 @@ TestGrow(void **state)
 	assert_int_equal(sb.pool_size, pool.file_size);
 	assert_int_equal(PCacheGeometryGate(&sb, pool.file_size).refusal, PCACHE_WARM);
 	assert_true(PCacheReadDescriptors(pool.fd, 0, before, descs));
+	assert_int_equal(descs[0].seq, 200);
 	for (uint32 i = 0; i < before; i++)
 	{
 		uint32		old = i + shift;

@@ -142,9 +142,11 @@ CheckHugePages(const Cluster *c)
 static void
 Check(Cluster *c, CheckResult *result)
 {
+	PCacheError err;
+
 	result->verdict = ForetellOrFail(c);
 	if (c->options->verb == VERB_CHECK && c->event == PCACHE_NEXT_RESTART &&
-		c->superblocks.chosen.mode == PERSISTENT_CACHE_ALWAYS)
+		c->superblocks.chosen.mode == PERSISTENT_CACHE_ALWAYS && SettingsAllowPool(c, &err))
 		JudgeKilled(c, result);
 	if (result->verdict.refusal == PCACHE_OFF)
 		return;

@@ -3,10 +3,9 @@
  * init.c
  *	  pg_pcache init: create the pool.
  *
- * All is looked at before anything is changed.  Then the pool is made.  A failure,
- * or a signal, on the way undoes what was made, and with --force puts back the old
- * pool, which until then has another name.  Nothing old can be taken for the new,
- * as it has another UUID.
+ * All is looked at before anything is changed.  Then the pool is made under a temporary
+ * name, which a failure or a signal removes; directories stay.  With --force it takes the
+ * place of the old pool, which is there until then, in one step.
  *
  * If there is no room for both, the old pool is made the new one in place.
  * That cannot be undone, but what can fail fails before.

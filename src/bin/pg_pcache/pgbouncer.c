@@ -166,6 +166,7 @@ PausePoolers(Restart *restart)
 	}
 	if (!PreparePauses(restart))
 		return false;
+	TellWatch(WATCH_PAUSING);
 	restart->pause_at = NowMs();
 	until = restart->pause_at + restart->drain_timeout;
 	if (restart->max_pause > 0)

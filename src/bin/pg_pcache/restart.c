@@ -325,7 +325,6 @@ DoRestart(const PCacheOptions *options)
 	if (restart.n_poolers > 0)
 	{
 		ProgressOf(&restart, _("pause"));
-		TellWatch(WATCH_PAUSING);
 		if (!PausePoolers(&restart))
 			return Undo(&restart, WasInterrupted() ? _("interrupted") : NULL);
 		restart.phases[PHASE_PAUSE] = NowMs() - restart.pause_at;

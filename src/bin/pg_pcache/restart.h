@@ -172,6 +172,7 @@ extern char *ChildrenOf(int pid);
 extern DBState StateOf(const RestartServer *server);
 extern void HoldServer(RestartServer *server);
 extern void StopServer(const RestartServer *server);
+extern bool IsStopping(const RestartServer *server);
 extern bool HasStopped(const RestartServer *server);
 extern bool HasEnded(const RestartServer *server, int timeout_ms);
 extern pid_t LaunchServer(const RestartServer *server);

@@ -176,6 +176,16 @@ RehearseStart(const RestartServer *server, int n)
 	if (directory == NULL || realpath(directory, resolved) == NULL || strcmp(resolved, server->pgdata) != 0)
 		Refuse(_("If its configuration file was named relative to another directory, use --config-file; or restart it with --command."),
 			   _("the server would not start on data directory \"%s\" with the arguments that it has"), server->pgdata);
+
+	/*
+	 * the server that runs has made it absolute by the directory in which it
+	 * was started
+	 */
+	argv[n + 1] = "hba_file";
+	directory = FirstLineOf(argv, server->envp, server->pgdata);
+	if (directory == NULL || access(directory, R_OK) < 0)
+		Refuse(_("Name it by an absolute path, or restart the server with --command."),
+			   _("the server would not start, because it would not find its \"hba_file\""));
 	pg_free(argv);
 }
 

@@ -231,7 +231,12 @@ StopAndStart(Restart *restart)
 			return EXIT_ERROR;
 	}
 	if (!WaitForStop(restart, &started))
-		return EXIT_ERROR;
+	{
+		if (!IsStopping(server))
+			return EXIT_ERROR;
+		pg_log_error_detail("The server is stopping nevertheless.  See that it is started again.");
+		return EXIT_DOWN;
+	}
 	ProgressOf(restart, _("start"));
 	if (server->command == NULL)
 	{

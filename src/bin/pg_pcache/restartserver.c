@@ -133,6 +133,18 @@ HasEnded(const RestartServer *server, int timeout_ms)
 	return false;
 }
 
+/* Has it been told to stop, by whomever? */
+bool
+IsStopping(const RestartServer *server)
+{
+	char	   *status = LockFileLine(server->pgdata, LOCK_FILE_LINE_PM_STATUS);
+	bool		is_stopping = HasStopped(server) ||
+		(status != NULL && strcmp(status, PM_STATUS_STOPPING) == 0);
+
+	free(status);
+	return is_stopping;
+}
+
 /* The PID in the lock file, or 0. */
 static int
 LockedBy(const RestartServer *server)

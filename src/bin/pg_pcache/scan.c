@@ -66,6 +66,8 @@ ScanPages(const Cluster *c, int64 nbuffers, bool progress, PageScan *scan)
 	const PCacheSuperblock *sb = &c->superblocks.chosen;
 	const Judge *judge = &c->judge;
 	PCachePageFacts facts = {0};
+	uint64		given_up = nbuffers < 0 ? 0 :
+		PCachePoolWillGiveUp(pool, sb, nbuffers, c->conf.pool_size, &judge->media);
 	uint64		slots_used = sb->slots_used;
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
 											  DESCRIPTORS_PER_READ);
@@ -101,8 +103,10 @@ ScanPages(const Cluster *c, int64 nbuffers, bool progress, PageScan *scan)
 
 			if (PCacheSeqIsSealed(desc->seq))
 				scan->sealed++;
-			if (slot >= scan->slots)
+			if (slot >= scan->slots || slot < given_up)
 			{
+				if (slot < scan->slots)
+					scan->verdicts[slot] = PCACHE_PAGE_NOT_FITTING;
 				scan->counts[PCACHE_PAGE_NOT_FITTING] += PCacheSeqIsSealed(desc->seq);
 				continue;
 			}

@@ -152,7 +152,8 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_FIRST,			/* of an index, which may change without WAL */
 	PCACHE_PAGE_BAD_BLOCK,
 	PCACHE_PAGE_DUPLICATE,
-	PCACHE_PAGE_NOT_FITTING,	/* there are fewer shared buffers than before */
+	PCACHE_PAGE_NOT_FITTING,	/* there are fewer shared buffers, or the
+								 * ledger has become larger */
 	PCACHE_NUM_PAGE_VERDICTS
 } PCachePageVerdict;
 

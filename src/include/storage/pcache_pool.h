@@ -570,6 +570,7 @@ typedef struct PCacheCreation
 	PCachePool *pool;
 	PCacheDir	dir;
 	bool		sparse;			/* some of it may not be allocated yet */
+	bool		replace;		/* a pool that is there */
 	const char *made;			/* the name that our file has, or NULL */
 	char		final_path[MAXPGPATH];
 } PCacheCreation;
@@ -609,7 +610,7 @@ extern bool PCacheMayCreateMissing(const char *directory, uint64 size,
 /* pcache_format.c: format it, and mend a file that has lost a part */
 
 extern uint64 PCacheCapacityFor(uint64 file_size);
-extern uint64 PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers);
+extern uint64 PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers, uint64 size);
 extern void PCachePoolSetDamagedHint(const PCachePool *pool, PCacheError *err);
 extern bool PCacheForgetHeader(const PCachePool *pool, const PCacheSuperblock *sb,
 							   uint64 slot);
@@ -627,6 +628,9 @@ extern bool PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity,
 							  uint64 nbuffers, uint64 size,
 							  const PCacheMediaReport *media, uint64 *capacity,
 							  PCacheError *err);
+extern uint64 PCachePoolWillGiveUp(const PCachePool *pool, const PCacheSuperblock *sb,
+								   uint64 nbuffers, uint64 size,
+								   const PCacheMediaReport *media);
 extern bool PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 						   const PCacheRangeList *holes, uint64 *given_up,
 						   PCacheError *err);

@@ -40,6 +40,9 @@ verb_undo() {
 # A cluster that apply made may have become somebody's.
 check_undo() {
 	local path
+	if state_read | jq -e 'any(.records[].undo; .kind == "dax" or .kind == "policy")' >/dev/null; then
+		die "this was set up with the profile memory-tier of version 1.0.0, which is gone" "run undo with ndctl-setup of 1.0.0"
+	fi
 	while IFS= read -r path; do
 		[ -e "$path/PG_VERSION" ] || continue
 		jq -e --arg p "$path" '.force_destroy | index($p) != null' <<<"$CONFIG" >/dev/null ||

@@ -193,7 +193,7 @@ PCachePreparePool(PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (verdict->refusal == PCACHE_COLD_GEOMETRY && sb->state == PCACHE_STATE_EMPTY)
 		*verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
 	if (verdict->refusal != PCACHE_WARM)
-		return ReformatPool(pool, sb, PCacheReformatCapacity(pool, Max(NBuffers, pcache_size)), err);
+		return ReformatPool(pool, sb, PCacheReformatCapacity(pool, NBuffers, pcache_size), err);
 	if (PCachePoolIsIncomplete(pool, sb->pool_size))
 		return MendPool(pool, sb, verdict, err);
 	*changed = false;

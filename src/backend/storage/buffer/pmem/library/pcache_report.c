@@ -41,7 +41,8 @@ PCacheStoreOrTell(void)
 
 /*
  * Store one of the notes in the pool that are a number each, for the next start.  There
- * must be a pool.
+ * must be a pool.  Nothing but its mapping is used: the syslogger, and a backend that only
+ * refuses a connection, have given up shared memory, and get here if fsync is switched off.
  */
 void
 PCacheStoreNote(uint64 offset, uint64 value)
@@ -87,6 +88,10 @@ LogPlace(void)
 		ereport(LOG,
 				(errmsg("bad blocks of persistent cache pool \"%s\" are not known: %s",
 						PCacheThePool.path, media->blocks_why)));
+	if (PCacheStart.power_lost && media->dimms_state == PCACHE_MEDIA_UNKNOWN)
+		ereport(LOG,
+				(errmsg("persistent cache: it is not known whether DIMMs were shut down safely: %s",
+						media->dimms_why)));
 	if (pcache_mode == PERSISTENT_CACHE_ALWAYS && PCacheStart.power_cold.message[0] != '\0' &&
 		!PCacheFsIsMemory(PCacheThePool.fs_kind))
 		ereport(LOG,

@@ -97,9 +97,10 @@ PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset)
  * Is a part of an open pool's file not allocated?  A store there is SIGBUS once
  * the file system is full, and what is read there is no page.
  *
- * That is so on tmpfs if somebody was killed in PCachePoolSetSize(), and on fsdax
- * in "pg_pcache rebuild" between punching and allocating.  An ordinary file
- * system may compress, so it is not asked.
+ * That is so on tmpfs of a pool that is new, was made larger or was mended, until the
+ * worker has allocated it, and on fsdax if somebody was killed in "pg_pcache rebuild"
+ * between punching and allocating.  An ordinary file system may compress, so it is not
+ * asked.
  */
 bool
 PCachePoolHasHoles(const PCachePool *pool)
@@ -114,7 +115,7 @@ PCachePoolHasHoles(const PCachePool *pool)
 
 /*
  * Has an open pool less than the file of that many bytes that it should be?  Then
- * what is missing is allocated by a start, which needs room.
+ * what is missing needs room, whoever allocates it.
  */
 bool
 PCachePoolIsIncomplete(const PCachePool *pool, uint64 size)

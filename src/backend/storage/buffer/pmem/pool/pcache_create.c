@@ -178,6 +178,7 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 
 	creation->pool = pool;
 	creation->sparse = sparse;
+	creation->replace = replace;
 	creation->made = NULL;
 	pool->fd = -1;
 	pool->map.base = NULL;
@@ -272,7 +273,8 @@ PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err)
 					   pool->path, creation->final_path);
 		goto fail;
 	}
-	creation->made = PCACHE_POOL_FILE;
+	/* what it has replaced cannot be put back, so the new one stays */
+	creation->made = creation->replace ? NULL : PCACHE_POOL_FILE;
 	strlcpy(pool->path, creation->final_path, sizeof(pool->path));
 	if (!PCacheDirSync(dir))
 	{

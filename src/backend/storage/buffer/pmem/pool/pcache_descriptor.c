@@ -99,7 +99,8 @@ PCacheDescriptorStore(const PCacheMapping *map, PCacheDescriptor *dest,
 {
 	uint64		old = __atomic_load_n(&dest->seq, __ATOMIC_RELAXED);
 
-	if (PCacheSeqIsSealed(old) != PCacheSeqIsSealed(desc->seq) ||
+	/* one with the same payload may be about another generation */
+	if (old != desc->seq ||
 		memcmp((const char *) dest + sizeof(desc->seq),
 			   (const char *) desc + sizeof(desc->seq),
 			   sizeof(*desc) - sizeof(desc->seq)) != 0)

@@ -5,8 +5,8 @@
  *
  * Shared buffers are mapped from a file in this directory, so whoever could
  * exchange the file, the directory, or a directory above it could read and
- * write them, or could have the server overwrite another file.  "Hostile
- * neighbors" in README says what is trusted and why.
+ * write them, or could have the server overwrite another file.  Rule "nobody else
+ * can change a name of the pool" in README says what is trusted and why.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

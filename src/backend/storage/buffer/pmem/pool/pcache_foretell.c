@@ -173,6 +173,9 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 				  const PCacheMediaReport *media, uint64 nbuffers, bool always,
 				  PCacheError *err)
 {
+	/* what is stored to, also by formatting, before anybody asks again */
+	uint64		head = sb != NULL ? sb->blocks_offset :
+		PCacheComputeGeometry(PCacheReformatCapacity(pool, nbuffers, 0), pool->page_size).blocks_offset;
 	uint64		retired = 0;
 	uint64		nslots = 0;
 
@@ -188,7 +191,7 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
 								  sizeof(PCacheDescriptor));
 	if (PCacheMediaIsUsable(media, always) && retired <= nbuffers / 2 &&
-		!(sb != NULL && PCacheMediaRangeIsBad(media, 0, sb->blocks_offset)))
+		!PCacheMediaRangeIsBad(media, 0, head))
 		return true;
 	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
 				   pool->path);
@@ -211,7 +214,7 @@ RoomWillDo(const PCachePool *pool, uint64 size, PCacheError *err)
 static bool
 FormatWillDo(const PCachePool *pool, const PCacheNextConfig *config, PCacheError *err)
 {
-	uint64		capacity = PCacheReformatCapacity(pool, config->nbuffers);
+	uint64		capacity = PCacheReformatCapacity(pool, config->nbuffers, config->size);
 	uint64		size = PCacheComputeGeometry(capacity, pool->page_size).pool_size;
 
 	return PCachePoolMayFormat(pool, err) && RoomWillDo(pool, size, err);
@@ -320,6 +323,10 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		 PCachePoolMayGrow(pool, sb->capacity, config->nbuffers, config->size, facts->media,
 						   &larger, err)))
 		*verdict = judged;
+	if (verdict->refusal == PCACHE_WARM && sb->slots_used > 0 &&
+		PCachePoolWillGiveUp(pool, sb, config->nbuffers, config->size, facts->media) >= sb->slots_used)
+		*verdict = PCacheRefuse(PCACHE_COLD_PAGES,
+								_("the pool has to be made so much larger that its head takes the place of all pages"));
 	if (superblocks->source == PCACHE_SB_NONE && verdict->refusal == PCACHE_COLD_SUPERBLOCK)
 		PCachePoolSetDamagedHint(pool, err);
 }

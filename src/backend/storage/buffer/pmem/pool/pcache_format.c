@@ -55,12 +55,19 @@ PCacheCapacityFor(uint64 file_size)
 
 /*
  * The capacity of a pool that is formatted because it cannot be used as it is.
- * Its own is in doubt then, so go by the size of the file.
+ * Its own is in doubt then, so go by the size of the file.  size, which is pcache.size, counts
+ * if there is room for it.
  */
 uint64
-PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers)
+PCacheReformatCapacity(const PCachePool *pool, uint64 nbuffers, uint64 size)
 {
-	return Max(PCacheCapacityFor(pool->file_size), nbuffers);
+	uint64		capacity = Max(PCacheCapacityFor(pool->file_size), nbuffers);
+
+	size = Min(size, PCACHE_MAX_CAPACITY);
+	if (size > capacity &&
+		PCachePoolHasRoom(pool, PCacheComputeGeometry(size, pool->page_size).pool_size))
+		return size;
+	return capacity;
 }
 
 /*

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_gate.c
- *	  The gates that a pool, and then each page in it, must pass to be kept.
+ *	  The gates that a pool must pass; those of each page are in pcache_judge.c.
  *
  * Dropping is always safe and keeping needs proof, so every gate that cannot
  * be answered is shut.  The rules and the argument for each are in
  * README.
- *
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

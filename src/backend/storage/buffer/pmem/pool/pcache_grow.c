@@ -90,6 +90,29 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity, uint64 nbuffers, 
 	return false;
 }
 
+/* So many slots does a pool give up that gets this capacity: its head grows into their blocks. */
+static uint64
+SlotsGivenUp(const PCacheSuperblock *sb, const PCacheGeometry *larger)
+{
+	return (larger->blocks_offset - sb->blocks_offset) / BLCKSZ;
+}
+
+/* How many of its first slots will the server take from an open pool, to make it larger? */
+uint64
+PCachePoolWillGiveUp(const PCachePool *pool, const PCacheSuperblock *sb, uint64 nbuffers,
+					 uint64 size, const PCacheMediaReport *media)
+{
+	PCacheGeometry g;
+	PCacheError err;
+	uint64		capacity;
+
+	if (sb->capacity >= nbuffers ||
+		!PCachePoolMayGrow(pool, sb->capacity, nbuffers, size, media, &capacity, &err))
+		return 0;
+	g = PCacheComputeGeometry(capacity, pool->page_size);
+	return SlotsGivenUp(sb, &g);
+}
+
 /*
  * Give an open pool, which is clean, and whose file has its full size, a larger capacity.
  * holes are those in its file.  The pool is mapped afterwards.
@@ -111,7 +134,7 @@ PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 			   const PCacheRangeList *holes, uint64 *given_up, PCacheError *err)
 {
 	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
-	uint64		shift = (g.blocks_offset - sb->blocks_offset) / BLCKSZ;
+	uint64		shift = SlotsGivenUp(sb, &g);
 	uint64		n = sb->slots_used;
 	PCacheDescriptor *entries = malloc(Max(n, 1) * sizeof(PCacheDescriptor));
 	PCacheDescriptor *ledger;
