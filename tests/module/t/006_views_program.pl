@@ -185,6 +185,12 @@ SKIP:
 	is((pcache($node, 'init', '--force'))[0], 0, 'init');
 	foretold('init', 'cold');
 	warm_restart($node, 'a pool that init has made');
+	warm_pages($node);
+	$node->stop;
+	# the ledger of more than 32,768 slots takes the place of some pages
+	$node->append_conf('postgresql.conf', 'shared_buffers = 264MB');
+	foretold('a pool that becomes larger', 'warm');
+	cmp_ok($outcome->{dropped}{'not fitting'} // 0, '>', 0, 'a pool that becomes larger: some pages do not fit');
 	$node->stop;
 	is((pcache($node, 'drop', '--force'))[0], 0, 'drop');
 	ok(!-e pool_file($node), 'drop: the pool is gone');
