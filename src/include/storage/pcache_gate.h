@@ -49,7 +49,7 @@ typedef enum PCacheRefusal
 	PCACHE_COLD_NO_PAGES,		/* there is none that could be kept */
 	PCACHE_COLD_HOLE,			/* where the reasons not to believe it are */
 
-	/* No gate says these. */
+	/* PCachePoolGate() says none of these. */
 	PCACHE_COLD_PAGES,			/* none of those that there are can be kept */
 	PCACHE_COLD_IMAGE,			/* there is none to be loaded */
 	PCACHE_UNAVAILABLE,			/* the server starts without the pool */

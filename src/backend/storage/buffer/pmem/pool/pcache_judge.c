@@ -80,7 +80,8 @@ PCacheSetPageFacts(PCachePageFacts *facts, const PCacheSuperblock *sb,
  * The same is true of any other state, in which the server was killed.  A page becomes
  * clean only by being written, and a logged change makes it dirty before its lock is
  * released.  So its file has all that was logged about the page.  That the checkpoint has
- * synced it as well does not matter here, because the host lives.
+ * synced it as well does not matter while the host lives; after a loss of power it does, and
+ * holds, because the LSN is below redo.
  *
  * What is changed without an LSN are hints, and these are true of the page whatever
  * becomes of the WAL: a hint about a transaction is set when its commit is durable, or
