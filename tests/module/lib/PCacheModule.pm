@@ -61,6 +61,7 @@ our @EXPORT = (
 	  single_user
 	  shim
 	  on_machine
+	  machine_file
 	));
 
 =pod
@@ -384,6 +385,17 @@ sub on_machine
 
 	local %ENV = (%ENV, %$variables, LD_PRELOAD => shim('machine'));
 	return $code->();
+}
+
+# Write a file of such a machine, below the directory that MACHINE_FILES names.
+sub machine_file
+{
+	my ($files, $path, $text) = @_;
+
+	system_or_bail('mkdir', '-p', "$files$path" =~ s{/[^/]*$}{}r);
+	unlink "$files$path";
+	append_to_file("$files$path", $text);
+	return;
 }
 
 # Stop the node, and see whether it has saved what was valid, given as a number of

@@ -30,24 +30,14 @@ $node->stop;
 # and its buffers take memory when they are used.  So it is with what MACHINE_FILES has.
 my $files = PostgreSQL::Test::Utils::tempdir();
 
-sub machine_file
-{
-	my ($path, $text) = @_;
-
-	system_or_bail('mkdir', '-p', "$files$path" =~ s{/[^/]*$}{}r);
-	unlink "$files$path";
-	append_to_file("$files$path", $text);
-	return;
-}
-
 sub group_has
 {
 	my ($limit, $used, $cached) = @_;
 
-	machine_file('/proc/self/cgroup', "0::/unit\n");
-	machine_file('/sys/fs/cgroup/unit/memory.max', $limit << 20);
-	machine_file('/sys/fs/cgroup/unit/memory.current', $used << 20);
-	machine_file('/sys/fs/cgroup/unit/memory.stat', "inactive_file 0\nactive_file " . ($cached << 20) . "\n");
+	machine_file($files, '/proc/self/cgroup', "0::/unit\n");
+	machine_file($files, '/sys/fs/cgroup/unit/memory.max', $limit << 20);
+	machine_file($files, '/sys/fs/cgroup/unit/memory.current', $used << 20);
+	machine_file($files, '/sys/fs/cgroup/unit/memory.stat', "inactive_file 0\nactive_file " . ($cached << 20) . "\n");
 	return;
 }
 
@@ -73,7 +63,7 @@ start_there($short, 'a limit below the pool: the log says so');
 cmp_ok(allocated(), '<', 40, '... and the pool has ' . allocated() . ' MB');
 warm_pages($node);
 cmp_ok(allocated(), '<', 60, '... and ' . allocated() . ' MB when pages were read');
-machine_file("/proc/$node->{_pid}/cgroup", "0::/unit\n");
+machine_file($files, "/proc/$node->{_pid}/cgroup", "0::/unit\n");
 group_has(2000, 1900, 0);
 my @check = on_machine({ MACHINE_FILES => $files }, sub { pcache($node, 'check') });
 like("@check", qr/not all of the pool will be allocated: the pool lacks \d+ MB, and the control group may use 100 MB more/, '... and pg_pcache check');
@@ -109,7 +99,7 @@ $node->stop;
 # the same by what the machine has left
 unlink $pool or die;
 group_has(4000, 0, 0);
-machine_file('/proc/meminfo', "MemTotal: 1000000 kB\nMemAvailable: 200000 kB\n");
+machine_file($files, '/proc/meminfo', "MemTotal: 1000000 kB\nMemAvailable: 200000 kB\n");
 start_there(qr/WARNING:  not all of persistent cache pool "[^"]*" is allocated: the pool lacks \d+ MB, and the machine has 195 MB left/, 'a machine without memory: the log says so');
 cmp_ok(allocated(), '<', 40, '... and the pool has ' . allocated() . ' MB');
 $node->stop;
@@ -121,13 +111,13 @@ $node->start;
 $node->wait_for_log(qr/persistent cache: allocated pool/, $offset);
 warm_pages($node);
 $node->stop;
-machine_file('/proc/sys/vm/overcommit_memory', "2\n");
+machine_file($files, '/proc/sys/vm/overcommit_memory', "2\n");
 for my $mb (400, 200)
 {
 	my $left = 1024 * $mb;
 	my ($rc, $out);
 
-	machine_file('/proc/meminfo', "MemAvailable: 9000000 kB\nCommitLimit: 1000000 kB\nCommitted_AS: @{[ 1000000 - $left ]} kB\n");
+	machine_file($files, '/proc/meminfo', "MemAvailable: 9000000 kB\nCommitLimit: 1000000 kB\nCommitted_AS: @{[ 1000000 - $left ]} kB\n");
 	($rc, $out) = on_machine({ MACHINE_FILES => $files }, sub { pcache($node, 'verify', '--json') });
 	if ($mb == 400)
 	{

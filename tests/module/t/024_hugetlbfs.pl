@@ -21,16 +21,6 @@ my $files = PostgreSQL::Test::Utils::tempdir();
 # blocks of 512 bytes, in huge pages
 sub pages_of { return (stat $pool)[12] / 4096 }
 
-sub machine_file
-{
-	my ($path, $text) = @_;
-
-	system_or_bail('mkdir', '-p', "$files$path" =~ s{/[^/]*$}{}r);
-	unlink "$files$path";
-	append_to_file("$files$path", $text);
-	return;
-}
-
 # A machine: pages that are free; promised to somebody, of these; that the kernel may add, and
 # how many of them it has added.  mount is what a mount's limit is and what that leaves, and kept
 # is its min_size.  Groups are files of control groups, in MB.
@@ -45,13 +35,13 @@ sub machine
 	remove_tree($files);
 	for my $name (keys %pages)
 	{
-		machine_file("/sys/kernel/mm/hugepages/hugepages-2048kB/${name}_hugepages", "$pages{$name}\n");
+		machine_file($files, "/sys/kernel/mm/hugepages/hugepages-2048kB/${name}_hugepages", "$pages{$name}\n");
 	}
-	machine_file('/proc/self/mountinfo', sprintf("61 43 %d:%d / %s rw,relatime - hugetlbfs none rw,pagesize=2M%s\n",
+	machine_file($files, '/proc/self/mountinfo', sprintf("61 43 %d:%d / %s rw,relatime - hugetlbfs none rw,pagesize=2M%s\n",
 			$device >> 8 & 0xfff, $device & 0xff | $device >> 12 & 0xfff00, abs_path('/'),
 			$m{kept} ? ',min_size=' . ($m{kept} << 21) : '')) if defined $m{kept};
-	machine_file('/proc/self/cgroup', "7:hugetlb:/old\n0::/unit/server\n");
-	machine_file("/sys/fs/cgroup/$_", ($m{groups}{$_} << 20) . "\n") for keys %{ $m{groups} // {} };
+	machine_file($files, '/proc/self/cgroup', "7:hugetlb:/old\n0::/unit/server\n");
+	machine_file($files, "/sys/fs/cgroup/$_", ($m{groups}{$_} << 20) . "\n") for keys %{ $m{groups} // {} };
 	$mount = $m{mount} // '0 0';
 	return;
 }
@@ -142,13 +132,13 @@ my $maps = "/proc/$node->{_pid}/maps";
 my $segment = "7f0000000000-7f0000200000 rw-s 00000000 00:0f 12 %s (deleted)\n";
 sub checked { return (there(sub { pcache($node, 'check') }))[1] }
 like(checked(), qr/not enough space/, 'while it runs: check');
-machine_file($maps, sprintf($segment, '/dev/zero'));
+machine_file($files, $maps, sprintf($segment, '/dev/zero'));
 like(checked(), qr/not enough space/, '... the segment is in small pages');
-machine_file($maps, sprintf($segment, '/anon_hugepage'));
+machine_file($files, $maps, sprintf($segment, '/anon_hugepage'));
 like(checked(), qr/the server will create it/, '... the segment is in huge pages');
-machine_file("/proc/$node->{_pid}/cgroup", "0::/unit\n");
-machine_file('/sys/fs/cgroup/unit/hugetlb.2MB.max', 2 * $needed - 4 << 20);
-machine_file('/sys/fs/cgroup/unit/hugetlb.2MB.current', 0);
+machine_file($files, "/proc/$node->{_pid}/cgroup", "0::/unit\n");
+machine_file($files, '/sys/fs/cgroup/unit/hugetlb.2MB.max', 2 * $needed - 4 << 20);
+machine_file($files, '/sys/fs/cgroup/unit/hugetlb.2MB.current', 0);
 like(checked(), qr/not enough space.*\n.*Raise the limit of huge pages/, '... and its control group has a limit');
 
 machine($needed);
