@@ -1333,7 +1333,6 @@ TestGrow(void **state)
 	PCacheDescriptor descs[1024];
 	PCacheDescriptor *stored;
 	PCacheRangeList holes = {0};
-	PCacheMediaReport media = {0};
 	uint64		given_up = 0;
 
 	assert_true(PCachePoolCreate(dir, true, before, SYSTEM_IDENTIFIER, CATALOG_VERSION, &pool, &sb, &err));
@@ -1367,10 +1366,10 @@ TestGrow(void **state)
 	PunchHole(&pool, sb.blocks_offset + 900 * BLCKSZ, 4096);
 	PCachePoolListHoles(&pool, &holes);
 
-	assert_int_equal(PCachePoolWillGiveUp(&pool, &sb, before, 0, &media), 0);
-	assert_int_equal(PCachePoolWillGiveUp(&pool, &sb, capacity, 0, &media), shift);
+	assert_int_equal(PCachePoolSlotsGivenUp(&pool, &sb, before), 0);
+	assert_int_equal(PCachePoolSlotsGivenUp(&pool, &sb, capacity), shift);
 	assert_true(PCachePoolGrow(&pool, &sb, capacity, &holes, &given_up, &err));
-	assert_int_equal(PCachePoolWillGiveUp(&pool, &sb, capacity, 0, &media), 0);
+	assert_int_equal(PCachePoolSlotsGivenUp(&pool, &sb, capacity), 0);
 	assert_int_equal(given_up, shift - 1 + 2);
 	assert_int_equal(sb.state, PCACHE_STATE_CLEAN);
 	assert_int_equal(sb.capacity, capacity);

@@ -66,8 +66,9 @@ ScanPages(const Cluster *c, int64 nbuffers, bool progress, PageScan *scan)
 	const PCacheSuperblock *sb = &c->superblocks.chosen;
 	const Judge *judge = &c->judge;
 	PCachePageFacts facts = {0};
-	uint64		given_up = nbuffers < 0 ? 0 :
-		PCachePoolWillGiveUp(pool, sb, nbuffers, c->conf.pool_size, &judge->media);
+	uint64		given_up = 0;
+	uint64		larger;
+	PCacheError ignored;
 	uint64		slots_used = sb->slots_used;
 	PCacheDescriptor *chunk = pg_malloc_array(PCacheDescriptor,
 											  DESCRIPTORS_PER_READ);
@@ -86,6 +87,9 @@ ScanPages(const Cluster *c, int64 nbuffers, bool progress, PageScan *scan)
 
 	memset(scan, 0, sizeof(*scan));
 	scan->slots = (nbuffers < 0) ? slots_used : Min(slots_used, nbuffers);
+	if (nbuffers > (int64) sb->capacity &&
+		PCachePoolMayGrow(pool, sb->capacity, nbuffers, c->conf.pool_size, &judge->media, &larger, &ignored))
+		given_up = PCachePoolSlotsGivenUp(pool, sb, larger);
 	scan->verdicts = pg_malloc0(Max(scan->slots, 1));
 	scan->redo = facts.redo;
 	scan->generation = facts.generation;

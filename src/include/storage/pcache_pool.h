@@ -628,9 +628,8 @@ extern bool PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity,
 							  uint64 nbuffers, uint64 size,
 							  const PCacheMediaReport *media, uint64 *capacity,
 							  PCacheError *err);
-extern uint64 PCachePoolWillGiveUp(const PCachePool *pool, const PCacheSuperblock *sb,
-								   uint64 nbuffers, uint64 size,
-								   const PCacheMediaReport *media);
+extern uint64 PCachePoolSlotsGivenUp(const PCachePool *pool, const PCacheSuperblock *sb,
+									 uint64 capacity);
 extern bool PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 						   const PCacheRangeList *holes, uint64 *given_up,
 						   PCacheError *err);

@@ -165,7 +165,7 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 
 /*
  * Are enough blocks and slots without bad blocks?  sb is NULL if the pool will be
- * formatted.  The server writes all that is before the blocks, and a store to a bad
+ * formatted, with nbuffers as its capacity.  The server writes all that is before the blocks, and a store to a bad
  * block would be SIGBUS.
  */
 bool
@@ -175,7 +175,7 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 {
 	/* what is stored to, also by formatting, before anybody asks again */
 	uint64		head = sb != NULL ? sb->blocks_offset :
-		PCacheComputeGeometry(PCacheReformatCapacity(pool, nbuffers, 0), pool->page_size).blocks_offset;
+		PCacheComputeGeometry(nbuffers, pool->page_size).blocks_offset;
 	uint64		retired = 0;
 	uint64		nslots = 0;
 
@@ -212,9 +212,8 @@ RoomWillDo(const PCachePool *pool, uint64 size, PCacheError *err)
 
 /* The pool will be formatted: can it be, and is there room? */
 static bool
-FormatWillDo(const PCachePool *pool, const PCacheNextConfig *config, PCacheError *err)
+FormatWillDo(const PCachePool *pool, uint64 capacity, PCacheError *err)
 {
-	uint64		capacity = PCacheReformatCapacity(pool, config->nbuffers, config->size);
 	uint64		size = PCacheComputeGeometry(capacity, pool->page_size).pool_size;
 
 	return PCachePoolMayFormat(pool, err) && RoomWillDo(pool, size, err);
@@ -276,7 +275,8 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	PCacheError *err = &verdict->why;
 	PCacheVerdict judged;
 	struct stat st;
-	uint64		larger;
+	uint64		larger = 0;
+	uint64		formatted_capacity = 0;
 	bool		formatted;
 
 	verdict->refusal = PCACHE_REFUSED;
@@ -304,7 +304,10 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	formatted = superblocks->source == PCACHE_SB_NONE ||
 		sb->format_version != PCACHE_FORMAT_VERSION ||
 		judged.refusal == PCACHE_COLD_GEOMETRY;
-	if (!PCacheMediaWillDo(pool, formatted ? NULL : sb, facts->media, config->nbuffers,
+	if (formatted)
+		formatted_capacity = PCacheReformatCapacity(pool, config->nbuffers, config->size);
+	if (!PCacheMediaWillDo(pool, formatted ? NULL : sb, facts->media,
+						   formatted ? formatted_capacity : config->nbuffers,
 						   config->mode == PERSISTENT_CACHE_ALWAYS, err))
 		return;
 	if (fstat(pool->fd, &st) < 0)
@@ -317,14 +320,14 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 						   (uint64) st.st_blocks * 512, err))
 		return;
 	if (formatted ?
-		FormatWillDo(pool, config, err) :
+		FormatWillDo(pool, formatted_capacity, err) :
 		RoomWillDo(pool, sb->pool_size, err) &&
 		(sb->capacity >= config->nbuffers ||
 		 PCachePoolMayGrow(pool, sb->capacity, config->nbuffers, config->size, facts->media,
 						   &larger, err)))
 		*verdict = judged;
-	if (verdict->refusal == PCACHE_WARM && sb->slots_used > 0 &&
-		PCachePoolWillGiveUp(pool, sb, config->nbuffers, config->size, facts->media) >= sb->slots_used)
+	if (verdict->refusal == PCACHE_WARM && sb->slots_used > 0 && larger > 0 &&
+		PCachePoolSlotsGivenUp(pool, sb, larger) >= sb->slots_used)
 		*verdict = PCacheRefuse(PCACHE_COLD_PAGES,
 								_("the pool has to be made so much larger that its head takes the place of all pages"));
 	if (superblocks->source == PCACHE_SB_NONE && verdict->refusal == PCACHE_COLD_SUPERBLOCK)

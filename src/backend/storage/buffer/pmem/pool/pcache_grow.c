@@ -90,27 +90,14 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity, uint64 nbuffers, 
 	return false;
 }
 
-/* So many slots does a pool give up that gets this capacity: its head grows into their blocks. */
-static uint64
-SlotsGivenUp(const PCacheSuperblock *sb, const PCacheGeometry *larger)
-{
-	return (larger->blocks_offset - sb->blocks_offset) / BLCKSZ;
-}
-
-/* How many of its first slots will the server take from an open pool, to make it larger? */
+/*
+ * How many of its first slots does an open pool give up that gets this capacity?  Its head
+ * grows into their blocks.
+ */
 uint64
-PCachePoolWillGiveUp(const PCachePool *pool, const PCacheSuperblock *sb, uint64 nbuffers,
-					 uint64 size, const PCacheMediaReport *media)
+PCachePoolSlotsGivenUp(const PCachePool *pool, const PCacheSuperblock *sb, uint64 capacity)
 {
-	PCacheGeometry g;
-	PCacheError err;
-	uint64		capacity;
-
-	if (sb->capacity >= nbuffers ||
-		!PCachePoolMayGrow(pool, sb->capacity, nbuffers, size, media, &capacity, &err))
-		return 0;
-	g = PCacheComputeGeometry(capacity, pool->page_size);
-	return SlotsGivenUp(sb, &g);
+	return (PCacheComputeGeometry(capacity, pool->page_size).blocks_offset - sb->blocks_offset) / BLCKSZ;
 }
 
 /*
@@ -134,7 +121,7 @@ PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 			   const PCacheRangeList *holes, uint64 *given_up, PCacheError *err)
 {
 	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
-	uint64		shift = SlotsGivenUp(sb, &g);
+	uint64		shift = PCachePoolSlotsGivenUp(pool, sb, capacity);
 	uint64		n = sb->slots_used;
 	PCacheDescriptor *entries = malloc(Max(n, 1) * sizeof(PCacheDescriptor));
 	PCacheDescriptor *ledger;
