@@ -329,7 +329,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (verdict->refusal == PCACHE_WARM && sb->slots_used > 0 && larger > 0 &&
 		PCachePoolSlotsGivenUp(pool, sb, larger) >= sb->slots_used)
 		*verdict = PCacheRefuse(PCACHE_COLD_PAGES,
-								_("the pool has to be made so much larger that its head takes the place of all pages"));
+								_("the pool has to become so much larger that its own bookkeeping takes the place of all pages"));
 	if (superblocks->source == PCACHE_SB_NONE && verdict->refusal == PCACHE_COLD_SUPERBLOCK)
 		PCachePoolSetDamagedHint(pool, err);
 }
