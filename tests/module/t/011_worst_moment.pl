@@ -10,6 +10,7 @@
 use strict;
 use warnings FATAL => 'all';
 
+use PCache::Crash;
 use PCacheMoment;
 use PCacheModule;
 use PostgreSQL::Test::Utils;
@@ -166,7 +167,7 @@ my @moments = (
 	{   name => 'a checkpoint is about to write pg_control', process => 'checkpointer', at => ['update_controlfile'],
 		after => 'UPDATE m SET v = v + 1', sql => 'CHECKPOINT' },
 	{   name => 'a checkpoint has written pg_control', process => 'checkpointer', at => [ 'update_controlfile', 'return' ],
-		after => 'UPDATE m SET v = v + 1', sql => 'CHECKPOINT', wait => 0.2 },
+		after => 'UPDATE m SET v = v + 1', sql => 'CHECKPOINT', seen => 1 },
 	{   name => 'a checkpoint has written pg_control, unseen', process => 'checkpointer', at => [ 'update_controlfile', 'return' ],
 		stop => ['persistent cache'], after => 'UPDATE m SET v = v + 1', sql => 'CHECKPOINT', cold => qr/^the pool knows of checkpoint / },
 
@@ -295,7 +296,8 @@ sub have_moment
 	is($node->safe_psql('postgres', $moment->{see}[0]), $moment->{see}[1], "$name: seen") if $moment->{see};
 	# writes to the file are lost that have been made since it had these bytes
 	write_bytes($lost, 0, $bytes) if defined $lost;
-	select undef, undef, undef, $moment->{wait} if $moment->{wait};
+	# pg_control was written, which the worker has to see first
+	kill_seen($node) if $moment->{redo} || $moment->{seen};
 	# a page that is younger, and one that is dirty, may stay, and records of both are skipped
 	my $outcome = killed_there($node, $name, %$moment, $short && $moment->{dropped} ? (dropped => [ grep { !$moment->{redo} && !/younger/ } @{ $moment->{dropped} } ]) : ());
 	if (defined $moment->{refused})

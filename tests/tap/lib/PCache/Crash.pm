@@ -75,7 +75,7 @@ sub kill_seen
 	my ($node) = @_;
 	my $now = time;
 
-	for (1 .. 200)
+	for (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
 	{
 		last if read_sighting(pool_file($node))->{seen_at} > $now * 1e9;
 		pause_for_sighting(0.01);
