@@ -10,11 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef FRONTEND
-#include "postgres.h"
-#else
-#include "postgres_fe.h"
-#endif
+#include "storage/pcache_compat.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

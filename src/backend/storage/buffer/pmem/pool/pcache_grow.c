@@ -11,11 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef FRONTEND
-#include "postgres.h"
-#else
-#include "postgres_fe.h"
-#endif
+#include "storage/pcache_compat.h"
 
 #include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"

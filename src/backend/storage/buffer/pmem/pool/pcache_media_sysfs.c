@@ -13,11 +13,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef FRONTEND
-#include "postgres.h"
-#else
-#include "postgres_fe.h"
-#endif
+#include "storage/pcache_compat.h"
 
 #ifdef __linux__
 

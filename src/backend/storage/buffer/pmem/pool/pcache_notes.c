@@ -26,16 +26,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef FRONTEND
-#include "postgres.h"
-#include "port/atomics.h"
-#else
-#include "postgres_fe.h"
-#endif
+#include "storage/pcache_compat.h"
 
 #include <time.h>
 
 #include "port.h"
+#ifndef FRONTEND
+#include "port/atomics.h"
+#endif
 #include "storage/pcache_pool.h"
 
 #ifndef FRONTEND

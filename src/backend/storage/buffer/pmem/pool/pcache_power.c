@@ -16,11 +16,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef FRONTEND
-#include "postgres.h"
-#else
-#include "postgres_fe.h"
-#endif
+#include "storage/pcache_compat.h"
 
 #include "storage/pcache_gate.h"
 
