@@ -35,7 +35,7 @@ typedef struct PCacheError
 	char		hint[512];		/* "" if there is none */
 } PCacheError;
 
-extern void PCacheSetError(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
+extern bool PCacheSetError(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void PCacheSetHint(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
 
 extern bool PCacheReadExact(int fd, void *buf, size_t len, off_t offset);

@@ -164,20 +164,14 @@ AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control
 	uint64		in_ledger = sb->slots_used;
 
 	if (!PCacheSuperblockAdopt(sb, control, pool->fs_kind, pcache_mode, NBuffers))
-	{
-		PCacheSetError(err, _("could not generate an incarnation for the persistent cache"));
-		return false;
-	}
+		return PCacheSetError(err, _("could not generate an incarnation for the persistent cache"));
 	if (ledger_stays)
 	{
 		sb->state = PCACHE_STATE_CLEAN;
 		sb->slots_used = in_ledger;
 	}
 	else if (!pg_strong_random(&sb->ledger_id, sizeof(sb->ledger_id)))
-	{
-		PCacheSetError(err, _("could not generate random numbers"));
-		return false;
-	}
+		return PCacheSetError(err, _("could not generate random numbers"));
 	sb->power_rule = PCACHE_POWER_COLD;
 	if (!is_counted)
 		sb->starts_from++;
@@ -185,8 +179,7 @@ AdoptPool(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData *control
 	PCacheMediaRememberDimms(media, sb);
 	if (PCacheSuperblockStore(&pool->map, sb))
 		return true;
-	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
-	return false;
+	return PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
 }
 
 /* What is the next start to go by if power is lost?  not_synced: files may not be. */

@@ -149,10 +149,7 @@ PCacheSaveWhatFits(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData
 	bool		done;
 
 	if (progress == MAP_FAILED)
-	{
-		PCacheSetError(err, _("could not map anonymous shared memory: %m"));
-		return false;
-	}
+		return PCacheSetError(err, _("could not map anonymous shared memory: %m"));
 	pg_atomic_init_u32(&progress->next, 0);
 	pg_atomic_init_u32(&progress->checked, 0);
 	pg_atomic_init_u32(&progress->fit, 0);
@@ -179,13 +176,9 @@ PCacheSaveWhatFits(PCachePool *pool, PCacheSuperblock *sb, const ControlFileData
 		PCacheSuperblockSetClean(sb, control, pg_atomic_read_u32(&progress->fit));
 	munmap(progress, sizeof(CheckProgress));
 	if (!done)
-	{
-		PCacheSetError(err, _("a process that checks persistent cache pool \"%s\" has failed"),
-					   pool->path);
-		return false;
-	}
+		return PCacheSetError(err, _("a process that checks persistent cache pool \"%s\" has failed"),
+							  pool->path);
 	if (PCacheSuperblockStore(&pool->map, sb))
 		return true;
-	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
-	return false;
+	return PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
 }

@@ -111,8 +111,7 @@ PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
 	PCacheSuperblockSetClean(sb, control, saved);
 	if (PCacheDrain(&pool->map) && PCacheSuperblockStore(&pool->map, sb))
 		return true;
-	PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
-	return false;
+	return PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"), pool->path);
 }
 
 /*

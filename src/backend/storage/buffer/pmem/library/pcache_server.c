@@ -83,8 +83,7 @@ PCacheServerIsKnown(PCacheError *err)
 	int			version = NumberOf("server_version_num");
 
 #ifdef EXEC_BACKEND
-	PCacheSetError(err, _("pg_pcache does not work with a server that was built with EXEC_BACKEND"));
-	return false;
+	return PCacheSetError(err, _("pg_pcache does not work with a server that was built with EXEC_BACKEND"));
 #endif
 	if (version / 10000 != PG_VERSION_NUM / 10000 || NumberOf("block_size") != BLCKSZ)
 	{
@@ -156,11 +155,8 @@ PCacheHeadersAreKnown(PCacheError *err)
 		if (buf->buf_id != slot || pg_atomic_read_u32(&buf->state) != 0 || lock_held == 0 ||
 			(pg_atomic_read_u32(&buf->content_lock.state) & lock_held) != 0 ||
 			buf->freeNext != (slot == NBuffers - 1 ? FREENEXT_END_OF_LIST : slot + 1))
-		{
-			PCacheSetError(err, _("the buffer headers of this server are not those of PostgreSQL %s"),
-						   PG_VERSION);
-			return false;
-		}
+			return PCacheSetError(err, _("the buffer headers of this server are not those of PostgreSQL %s"),
+								  PG_VERSION);
 	}
 	return true;
 }

@@ -45,10 +45,7 @@ PCacheGatherLibraryFacts(const PCachePool *pool, PCacheLibraryFacts *facts, PCac
 	PCacheGateFacts *gate = &facts->gate;
 
 	if (!PCacheReadControl(&facts->control))
-	{
-		PCacheSetError(err, _("\"pg_control\" cannot be read"));
-		return false;
-	}
+		return PCacheSetError(err, _("\"pg_control\" cannot be read"));
 	PCacheReadSuperblocks(pool->fd, &facts->superblocks);
 	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, &facts->media);
 	PCacheGatherFacts(pool, &facts->media, gate);

@@ -339,11 +339,8 @@ PCachePoolSetSizeSparse(PCachePool *pool, uint64 size, uint64 allocated,
 	int			save_errno;
 
 	if (size < pool->file_size && ftruncate(pool->fd, size) < 0)
-	{
-		PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
-					   pool->path, (unsigned long long) (size >> 20));
-		return false;
-	}
+		return PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
+							  pool->path, (unsigned long long) (size >> 20));
 
 	/*
 	 * We have to ask first: what does not fit must not fill the memory of the

@@ -389,11 +389,8 @@ PCacheDirMakeMissing(PCacheDir *dir, PCacheError *err)
 		if (result == PCACHE_DIR_UNTRUSTED)
 			return false;
 		if (result == PCACHE_DIR_FAILED || fstat(dir->fd, &st) < 0)
-		{
-			PCacheSetError(err, _("could not create directory \"%s\" in \"%s\": %m"),
-						   name, dir->path);
-			return false;
-		}
+			return PCacheSetError(err, _("could not create directory \"%s\" in \"%s\": %m"),
+								  name, dir->path);
 		/* somebody else may have been first */
 		if (!PCacheDirIsTrusted(&st, true, false, dir->path, err))
 			return false;

@@ -20,9 +20,9 @@
 
 /*
  * Set the message, translated by the caller, and no hint.  Leaves errno, which
- * "%m" is about, as it is.
+ * "%m" is about, as it is.  Returns false, for callers that have failed and say so.
  */
-void
+bool
 PCacheSetError(PCacheError *err, const char *fmt,...)
 {
 	int			save_errno = errno;
@@ -34,6 +34,7 @@ PCacheSetError(PCacheError *err, const char *fmt,...)
 	va_end(ap);
 	err->hint[0] = '\0';
 	errno = save_errno;
+	return false;
 }
 
 /* Set the hint of an error that has a message. */

@@ -134,10 +134,7 @@ PCacheFileHasOneName(int fd, const char *path, PCacheError *err)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-	{
-		PCacheSetError(err, _("could not stat file \"%s\": %m"), path);
-		return false;
-	}
+		return PCacheSetError(err, _("could not stat file \"%s\": %m"), path);
 	if (st.st_nlink <= 1)
 		return true;
 	PCacheSetError(err, _("persistent cache pool \"%s\" is the same file as another one: it has %llu links"),

@@ -134,11 +134,8 @@ FreeSlots(PCachePool *pool, const PCacheSuperblock *sb, uint64 start, uint64 end
 				readable = PCacheForgetHeader(pool, sb, first + i);
 		}
 		if (!readable)
-		{
-			PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
-						   pool->path);
-			return false;
-		}
+			return PCacheSetError(err, _("could not free the slots that were cut off persistent cache pool \"%s\": %m"),
+								  pool->path);
 	}
 	return true;
 }
@@ -254,10 +251,7 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 	sb->format_version = PCACHE_FORMAT_VERSION;
 	sb->superblock_size = PCACHE_SUPERBLOCK_SIZE;
 	if (!pg_strong_random(sb->pool_uuid, PCACHE_UUID_LEN))
-	{
-		PCacheSetError(err, _("could not generate a UUID for the persistent cache pool"));
-		return false;
-	}
+		return PCacheSetError(err, _("could not generate a UUID for the persistent cache pool"));
 	sb->system_identifier = system_identifier;
 	sb->pool_size = pool->file_size;
 	sb->created_at = time(NULL);
@@ -298,10 +292,7 @@ PCachePoolFormat(PCachePool *pool, uint64 capacity, uint64 system_identifier,
 	}
 	if (!PCacheDrain(&pool->map) ||
 		!PCacheSuperblockStore(&pool->map, sb))
-	{
-		PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
-					   pool->path);
-		return false;
-	}
+		return PCacheSetError(err, _("could not write persistent cache pool \"%s\": %m"),
+							  pool->path);
 	return true;
 }

@@ -217,8 +217,7 @@ PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 		case PCACHE_DIR_OK:
 			break;
 		case PCACHE_DIR_FAILED:
-			PCacheSetError(err, _("could not open directory \"%s\": %m"), directory);
-			return false;
+			return PCacheSetError(err, _("could not open directory \"%s\": %m"), directory);
 		case PCACHE_DIR_UNTRUSTED:
 			return false;
 	}

@@ -125,10 +125,7 @@ PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 
 	Assert(sb->state == PCACHE_STATE_CLEAN);
 	if (entries == NULL)
-	{
-		PCacheSetError(err, _("out of memory"));
-		return false;
-	}
+		return PCacheSetError(err, _("out of memory"));
 	/* those that can't be read come back damaged */
 	(void) PCacheReadDescriptors(pool->fd, 0, n, entries);
 	if (pool->map.base != NULL)

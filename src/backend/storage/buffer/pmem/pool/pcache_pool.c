@@ -339,17 +339,11 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 
 	if (!PCacheFsKindOf(dir, dir->fd, &kind, &page_size) ||
 		!PCacheFsRoom(dir->fd, &room))
-	{
-		PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
-					   dir->path);
-		return false;
-	}
+		return PCacheSetError(err, _("could not stat file system of \"%s\": %m"),
+							  dir->path);
 	if (capacity > PCACHE_MAX_CAPACITY)
-	{
-		PCacheSetError(err, _("the persistent cache cannot have more than %d blocks"),
-					   PCACHE_MAX_CAPACITY);
-		return false;
-	}
+		return PCacheSetError(err, _("the persistent cache cannot have more than %d blocks"),
+							  PCACHE_MAX_CAPACITY);
 	*geometry = PCacheComputeGeometry(capacity, page_size);
 	/* what an interrupted creation has left is removed before the next one */
 	if (dir->missing[0] == '\0' &&

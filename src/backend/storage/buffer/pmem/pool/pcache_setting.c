@@ -37,32 +37,22 @@ PCacheCanonicalDirectory(char *directory, PCacheError *err)
 	{
 		name += strspn(name, "/");
 		if (strncmp(name, "..", 2) == 0 && (name[2] == '/' || name[2] == '\0'))
-		{
-			PCacheSetError(err, _("The path must not contain \"..\"."));
-			return false;
-		}
+			return PCacheSetError(err, _("The path must not contain \"..\"."));
 	}
 
 	if (strchr(directory, '\n') != NULL)
-	{
-		PCacheSetError(err, _("The path must not contain a newline."));
-		return false;
-	}
+		return PCacheSetError(err, _("The path must not contain a newline."));
 
 	if (strlcpy(canonical, directory, sizeof(canonical)) >= MAXPGPATH - PCACHE_PATH_RESERVE)
-	{
-		PCacheSetError(err, _("The path must be shorter than %d bytes."),
-					   MAXPGPATH - PCACHE_PATH_RESERVE);
-		return false;
-	}
+		return PCacheSetError(err, _("The path must be shorter than %d bytes."),
+							  MAXPGPATH - PCACHE_PATH_RESERVE);
 	canonicalize_path(canonical);
 	if (is_absolute_path(canonical))
 	{
 		strcpy(directory, canonical);
 		return true;
 	}
-	PCacheSetError(err, _("The directory must be an absolute path."));
-	return false;
+	return PCacheSetError(err, _("The directory must be an absolute path."));
 }
 
 /*
@@ -82,11 +72,8 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 		return false;
 	}
 	if (!is_absolute_path(directory))
-	{
-		PCacheSetError(err, _("\"%s\" is not an absolute path: \"%s\""),
-					   PCacheSetting("directory"), directory);
-		return false;
-	}
+		return PCacheSetError(err, _("\"%s\" is not an absolute path: \"%s\""),
+							  PCacheSetting("directory"), directory);
 	if (realpath(directory, real_directory) == NULL)
 		strlcpy(real_directory, directory, sizeof(real_directory));
 	if (realpath(pgdata, real_pgdata) == NULL)

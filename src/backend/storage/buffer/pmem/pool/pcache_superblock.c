@@ -35,27 +35,15 @@ static bool
 SuperblockIsIntact(const PCacheSuperblock *sb, PCacheError *err)
 {
 	if (memcmp(sb->magic, PCACHE_MAGIC_HEAD, PCACHE_MAGIC_LEN) != 0)
-	{
-		PCacheSetError(err, _("magic number is wrong"));
-		return false;
-	}
+		return PCacheSetError(err, _("magic number is wrong"));
 	if (sb->byte_order != PCACHE_BYTE_ORDER)
-	{
-		PCacheSetError(err, _("byte order does not match this machine"));
-		return false;
-	}
+		return PCacheSetError(err, _("byte order does not match this machine"));
 	if (sb->format_version != PCACHE_FORMAT_VERSION)
 		return true;
 	if (memcmp(sb->tail, PCACHE_MAGIC_TAIL, PCACHE_MAGIC_LEN) != 0)
-	{
-		PCacheSetError(err, _("trailing magic number is wrong"));
-		return false;
-	}
+		return PCacheSetError(err, _("trailing magic number is wrong"));
 	if (sb->crc != PCacheCrcOf(sb))
-	{
-		PCacheSetError(err, _("checksum is wrong"));
-		return false;
-	}
+		return PCacheSetError(err, _("checksum is wrong"));
 	return true;
 }
 

@@ -201,10 +201,7 @@ ReadWal(uint32 timeline, uint64 start, uint64 end, uint32 wal_segment_size,
 	snprintf(path, sizeof(path), XLOGDIR "/%s", name);
 	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
-	{
-		PCacheSetError(err, _("could not open file \"%s\": %m"), path);
-		return false;
-	}
+		return PCacheSetError(err, _("could not open file \"%s\": %m"), path);
 	ok = PCacheReadExact(fd, bytes, end - start,
 						 XLogSegmentOffset(start, wal_segment_size));
 	if (!ok)
@@ -275,25 +272,16 @@ PCacheWitnessMatches(const PCacheWatermark *watermark, uint32 wal_segment_size,
 	PCacheWatermark found;
 
 	if (watermark->witness == 0)
-	{
-		PCacheSetError(err, _("there is no witness yet"));
-		return false;
-	}
+		return PCacheSetError(err, _("there is no witness yet"));
 	/* it comes from pg_control, which pg_pcache takes as it is */
 	if (!IsValidWalSegSize(wal_segment_size))
-	{
-		PCacheSetError(err, _("a WAL segment cannot have %u bytes"),
-					   wal_segment_size);
-		return false;
-	}
+		return PCacheSetError(err, _("a WAL segment cannot have %u bytes"),
+							  wal_segment_size);
 	if (!WitnessFromDisk(&found, watermark->timeline, watermark->witness,
 						 wal_segment_size, err))
 		return false;
 	if (found.witness_hash != watermark->witness_hash)
-	{
-		PCacheSetError(err, _("the WAL before %X/%X on timeline %u is not what was written"),
-					   LSN_FORMAT_ARGS(watermark->witness), watermark->timeline);
-		return false;
-	}
+		return PCacheSetError(err, _("the WAL before %X/%X on timeline %u is not what was written"),
+							  LSN_FORMAT_ARGS(watermark->witness), watermark->timeline);
 	return true;
 }
