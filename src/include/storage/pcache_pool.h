@@ -38,6 +38,10 @@ typedef struct PCacheError
 extern bool PCacheSetError(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void PCacheSetHint(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
 
+/* What an array of names has for a value, which may be that of a damaged pool. */
+#define PCacheNameOf(names, value) \
+	((uint32) (value) < lengthof(names) && (names)[value] != NULL ? (names)[value] : "unknown")
+
 extern bool PCacheReadExact(int fd, void *buf, size_t len, off_t offset);
 
 /* What has the wrong owner. */

@@ -88,18 +88,14 @@ PCacheFsKindOf(const PCacheDir *dir, int fd, PCacheFsKind *kind,
 const char *
 PCacheFsKindName(PCacheFsKind kind)
 {
-	switch (kind)
-	{
-		case PCACHE_FS_FILE:
-			return "file";
-		case PCACHE_FS_TMPFS:
-			return "tmpfs";
-		case PCACHE_FS_HUGETLBFS:
-			return "hugetlbfs";
-		case PCACHE_FS_FSDAX:
-			return "fsdax";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[PCACHE_FS_FILE] = "file",
+		[PCACHE_FS_TMPFS] = "tmpfs",
+		[PCACHE_FS_HUGETLBFS] = "hugetlbfs",
+		[PCACHE_FS_FSDAX] = "fsdax",
+	};
+
+	return PCacheNameOf(names, kind);
 }
 
 /*

@@ -21,33 +21,26 @@
 const char *
 PCacheMediaAnswerName(PCacheMediaAnswer answer)
 {
-	switch (answer)
-	{
-		case PCACHE_MEDIA_UNKNOWN:
-			return "unknown";
-		case PCACHE_MEDIA_CLEAN:
-			return "clean";
-		case PCACHE_MEDIA_BAD:
-			return "bad";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[PCACHE_MEDIA_UNKNOWN] = "unknown",
+		[PCACHE_MEDIA_CLEAN] = "clean",
+		[PCACHE_MEDIA_BAD] = "bad",
+	};
+
+	return PCacheNameOf(names, answer);
 }
 
 const char *
 PCachePersistenceDomainName(PCachePersistenceDomain domain)
 {
-	switch (domain)
-	{
-		case PCACHE_DOMAIN_UNKNOWN:
-			return "unknown";
-		case PCACHE_DOMAIN_NONE:
-			return "none";
-		case PCACHE_DOMAIN_MEMORY_CONTROLLER:
-			return "memory_controller";
-		case PCACHE_DOMAIN_CPU_CACHE:
-			return "cpu_cache";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[PCACHE_DOMAIN_UNKNOWN] = "unknown",
+		[PCACHE_DOMAIN_NONE] = "none",
+		[PCACHE_DOMAIN_MEMORY_CONTROLLER] = "memory_controller",
+		[PCACHE_DOMAIN_CPU_CACHE] = "cpu_cache",
+	};
+
+	return PCacheNameOf(names, domain);
 }
 
 /*

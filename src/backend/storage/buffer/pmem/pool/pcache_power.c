@@ -76,16 +76,13 @@ PCachePowerRuleFor(const PCachePowerFacts *facts, PCacheError *why)
 const char *
 PCachePowerRuleName(PCachePowerRule rule)
 {
-	switch (rule)
-	{
-		case PCACHE_POWER_COLD:
-			return "cold";
-		case PCACHE_POWER_LEDGER:
-			return "ledger";
-		case PCACHE_POWER_HEADERS:
-			return "headers";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[PCACHE_POWER_COLD] = "cold",
+		[PCACHE_POWER_LEDGER] = "ledger",
+		[PCACHE_POWER_HEADERS] = "headers",
+	};
+
+	return PCacheNameOf(names, rule);
 }
 
 static const PCacheVerdict warm = {PCACHE_WARM};
