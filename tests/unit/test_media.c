@@ -28,7 +28,6 @@
 
 #include <cmocka.h>
 
-#include <linux/ndctl.h>
 #include <ndctl/libndctl.h>
 
 #include "pcache_media_internal.h"
@@ -57,12 +56,6 @@ struct ndctl_dimm
 	char		id[64];			/* "": none */
 	int64		count;			/* -1: none */
 	char		flags[128];		/* as in sysfs */
-	bool		smart_supported;
-	int			smart_rc;
-	uint32		smart_valid;
-	uint32		smart_health;
-	uint32		smart_alarms;
-	uint32		smart_count;
 };
 
 typedef struct FakeRegion
@@ -77,11 +70,6 @@ typedef struct FakeRegion
 	const char *badblocks;		/* of the disk; NULL: no such file */
 	/* what only libndctl tells */
 	bool		lost_dimm;
-	uint64		resource;
-	uint64		namespace_resource;
-	uint64		pfn_resource;
-	int			n_bad;
-	uint64		bad[8][2];		/* sectors */
 } FakeRegion;
 
 typedef struct FakeExtent
@@ -102,7 +90,6 @@ typedef struct FakeWorld
 	int			ndctl_error;	/* of ndctl_new() */
 	bool		ndctl_empty;	/* libndctl sees nothing */
 	int			n_contexts;		/* not yet released */
-	int			n_commands;
 
 	int			stat_error;
 	struct stat stat;
@@ -282,7 +269,6 @@ AskKind(PCacheFsKind kind)
 	PCacheMediaReportFree(&report);
 	PCacheMediaQueryEnv(&env, POOL_PATH, 7, kind, &report);
 	assert_int_equal(world.n_contexts, 0);
-	assert_int_equal(world.n_commands, 0);
 }
 
 static void
@@ -319,9 +305,6 @@ SetUp(void **state)
 	strlcpy(region->namespace_name, "namespace0.0", sizeof(region->namespace_name));
 	strlcpy(region->disk, "pmem0", sizeof(region->disk));
 	region->badblocks = "";
-	region->resource = ULLONG_MAX;
-	region->namespace_resource = ULLONG_MAX;
-	region->pfn_resource = ULLONG_MAX;
 
 	world.stat.st_mode = S_IFREG | 0600;
 	world.stat.st_dev = makedev(259, 0);
@@ -415,15 +398,8 @@ AssertClean(void)
  * region stand for either.
  */
 
-struct ndctl_cmd
-{
-	struct ndctl_dimm *dimm;
-};
-
 #define REGION(p)	((FakeRegion *) (p))
 
-static struct ndctl_cmd fake_cmd;
-static int	fake_badblock;
 static int	fake_mapping;
 static FakeRegion *mapped_region;
 
@@ -485,12 +461,6 @@ ndctl_region_get_devname(struct ndctl_region *region)
 	return REGION(region)->name;
 }
 
-unsigned long long
-ndctl_region_get_resource(struct ndctl_region *region)
-{
-	return REGION(region)->resource;
-}
-
 enum ndctl_persistence_domain
 ndctl_region_get_persistence_domain(struct ndctl_region *region)
 {
@@ -503,26 +473,6 @@ ndctl_region_get_persistence_domain(struct ndctl_region *region)
 	if (strcmp(domain, "none") == 0)
 		return PERSISTENCE_NONE;
 	return PERSISTENCE_UNKNOWN;
-}
-
-struct badblock *
-ndctl_region_get_next_badblock(struct ndctl_region *region)
-{
-	static struct badblock badblock;
-
-	if (fake_badblock == REGION(region)->n_bad)
-		return NULL;
-	badblock.offset = REGION(region)->bad[fake_badblock][0];
-	badblock.len = REGION(region)->bad[fake_badblock][1];
-	fake_badblock++;
-	return &badblock;
-}
-
-struct badblock *
-ndctl_region_get_first_badblock(struct ndctl_region *region)
-{
-	fake_badblock = 0;
-	return ndctl_region_get_next_badblock(region);
 }
 
 struct ndctl_namespace *
@@ -549,12 +499,6 @@ ndctl_namespace_get_region(struct ndctl_namespace *ndns)
 	return (struct ndctl_region *) ndns;
 }
 
-unsigned long long
-ndctl_namespace_get_resource(struct ndctl_namespace *ndns)
-{
-	return REGION(ndns)->namespace_resource;
-}
-
 struct ndctl_pfn *
 ndctl_namespace_get_pfn(struct ndctl_namespace *ndns)
 {
@@ -566,12 +510,6 @@ const char *
 ndctl_pfn_get_devname(struct ndctl_pfn *pfn)
 {
 	return REGION(pfn)->claim;
-}
-
-unsigned long long
-ndctl_pfn_get_resource(struct ndctl_pfn *pfn)
-{
-	return REGION(pfn)->pfn_resource;
 }
 
 struct ndctl_btt *
@@ -670,57 +608,6 @@ ndctl_dimm_smart_pending(struct ndctl_dimm *dimm)
 	return HasFlag(dimm, "smart_event");
 }
 
-int
-ndctl_dimm_is_cmd_supported(struct ndctl_dimm *dimm, int cmd)
-{
-	return cmd == ND_CMD_SMART && dimm->smart_supported;
-}
-
-struct ndctl_cmd *
-ndctl_dimm_cmd_new_smart(struct ndctl_dimm *dimm)
-{
-	assert_true(dimm->smart_supported);
-	world.n_commands++;
-	fake_cmd.dimm = dimm;
-	return &fake_cmd;
-}
-
-int
-ndctl_cmd_submit_xlat(struct ndctl_cmd *cmd)
-{
-	return cmd->dimm->smart_rc;
-}
-
-void
-ndctl_cmd_unref(struct ndctl_cmd *cmd)
-{
-	world.n_commands--;
-}
-
-unsigned int
-ndctl_cmd_smart_get_flags(struct ndctl_cmd *cmd)
-{
-	return cmd->dimm->smart_valid;
-}
-
-unsigned int
-ndctl_cmd_smart_get_health(struct ndctl_cmd *cmd)
-{
-	return cmd->dimm->smart_health;
-}
-
-unsigned int
-ndctl_cmd_smart_get_alarm_flags(struct ndctl_cmd *cmd)
-{
-	return cmd->dimm->smart_alarms;
-}
-
-unsigned int
-ndctl_cmd_smart_get_shutdown_count(struct ndctl_cmd *cmd)
-{
-	return cmd->dimm->smart_count;
-}
-
 
 /*
  * From the file down to the namespace
@@ -741,7 +628,7 @@ NoTrouble(void **state)
 	assert_string_equal(report.dimms[1].id, "8089-a2-1807-00000b0b");
 	assert_int_equal(report.dimms[1].unsafe_shutdowns, 7);
 	assert_string_equal(report.dimm_info[1].name, "nmem0");
-	assert_int_equal(report.health & PCACHE_DIMM_TROUBLE, 0);
+	assert_int_equal(report.health, 0);
 	assert_int_equal(report.domain, PCACHE_DOMAIN_MEMORY_CONTROLLER);
 	assert_string_equal(report.block_device, "pmem0");
 	assert_string_equal(report.namespace_name, "namespace0.0");
@@ -1508,23 +1395,22 @@ DimmHealth(void **state)
 			sizeof(world.dimms[0].flags));
 	strlcpy(world.dimms[1].flags, "map_fail smart_event", sizeof(world.dimms[1].flags));
 	Ask();
-	assert_int_equal(report.dimm_info[1].health & PCACHE_DIMM_TROUBLE,
+	assert_int_equal(report.dimm_info[1].health,
 					 PCACHE_DIMM_SAVE_FAIL | PCACHE_DIMM_RESTORE_FAIL |
 					 PCACHE_DIMM_FLUSH_FAIL | PCACHE_DIMM_NOT_ARMED);
-	assert_int_equal(report.dimm_info[0].health & PCACHE_DIMM_TROUBLE,
+	assert_int_equal(report.dimm_info[0].health,
 					 PCACHE_DIMM_MAP_FAIL | PCACHE_DIMM_SMART_EVENT);
-	assert_int_equal(report.health & PCACHE_DIMM_TROUBLE,
-					 PCACHE_DIMM_TROUBLE & ~PCACHE_DIMM_SMART_CRITICAL);
+	assert_int_equal(report.health, report.dimm_info[0].health | report.dimm_info[1].health);
 	/* Ill health is not an unknown count. */
 	assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
 
-	assert_string_equal(PCacheMediaHealthText(report.dimm_info[0].health & PCACHE_DIMM_TROUBLE,
+	assert_string_equal(PCacheMediaHealthText(report.dimm_info[0].health,
 											  names, sizeof(names)),
 						"map_fail smart_event");
 	assert_string_equal(PCacheMediaHealthText(0, names, sizeof(names)), "ok");
 	assert_string_equal(PCacheMediaHealthText(PG_UINT32_MAX, names, sizeof(names)),
 						"not_armed map_fail flush_fail save_fail restore_fail "
-						"smart_event smart_critical smart_unknown");
+						"smart_event");
 }
 
 /* Each flag is itself, and no other. */
@@ -1552,7 +1438,7 @@ DimmHealthEach(void **state)
 		strlcpy(world.dimms[0].flags, flags[i].word, sizeof(world.dimms[0].flags));
 		Put(flags[i].word, "devices/acpi/ndbus0/nmem0/nfit/flags");
 		AskKind(PCACHE_FS_FSDAX);
-		assert_int_equal(report.health & PCACHE_DIMM_TROUBLE, flags[i].flag);
+		assert_int_equal(report.health, flags[i].flag);
 	}
 }
 
@@ -1888,162 +1774,6 @@ RightNamespace(void **state)
 	assert_int_equal(report.n_dimms, 1);
 }
 
-static void
-RegionBadBlocks(void **state)
-{
-	FakeRegion *region = &world.regions[0];
-	const uint64 disk = MB(512) + MB(16);	/* in the region */
-
-	region->resource = MB(4096);
-	region->namespace_resource = region->resource + MB(512);
-	region->pfn_resource = region->resource + disk;
-	/* before the disk; across its begin; in the pool; behind the disk */
-	region->n_bad = 4;
-	region->bad[0][0] = 0;
-	region->bad[0][1] = 8;
-	region->bad[1][0] = disk / SECTOR - 8;
-	region->bad[1][1] = 16;
-	region->bad[2][0] = (disk + POOL_PHYSICAL + MB(1)) / SECTOR;
-	region->bad[2][1] = 8;
-	region->bad[3][0] = (disk + DISK_SIZE) / SECTOR;
-	region->bad[3][1] = 8;
-	/* one of its own, adjacent to the region's */
-	region->badblocks = BadBlocks(POOL_PHYSICAL + MB(1) + KB(4), KB(4));
-	Ask();
-	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
-	assert_int_equal(report.bad.n_ranges, 1);
-	AssertRange(0, MB(1), KB(8));
-
-	/* Of the one across the disk's begin only what is on the disk counts. */
-	world.extents[0].physical = 0;
-	AskKind(PCACHE_FS_FSDAX);
-	assert_int_equal(report.bad.n_ranges, 1);
-	AssertRange(0, 0, KB(4));
-}
-
-/* A namespace without page map begins where its disk does. */
-static void
-RegionBadBlocksRaw(void **state)
-{
-	FakeRegion *region = &world.regions[0];
-
-	strlcpy(region->claim, "namespace0.0", sizeof(region->claim));
-	region->resource = MB(4096);
-	region->namespace_resource = region->resource + MB(512);
-	region->n_bad = 1;
-	region->bad[0][0] = (MB(512) + POOL_PHYSICAL) / SECTOR;
-	region->bad[0][1] = 8;
-	BuildSysfs();
-	Link("devices/acpi/ndbus0/region0/namespace0.0/block/pmem0", "dev/block/259:1");
-	world.stat.st_dev = makedev(259, 1);
-	AskKind(PCACHE_FS_FSDAX);
-	assert_int_equal(report.bad.n_ranges, 1);
-	AssertRange(0, 0, KB(4));
-}
-
-/* Without the right to see addresses the region's list is of no use. */
-static void
-RegionAddressesHidden(void **state)
-{
-	static const uint64 hidden[][2] = {
-		{ULLONG_MAX, MB(4096)},
-		{0, MB(4096)},
-		{0, 0},
-		{MB(4096), ULLONG_MAX},
-		{MB(4096), 0},
-		{MB(64), 0},
-	};
-	FakeRegion *region = &world.regions[0];
-
-	/* Bad on every byte, wherever the disk is */
-	region->n_bad = 1;
-	region->bad[0][0] = 0;
-	region->bad[0][1] = PG_UINT32_MAX;
-	BuildSysfs();
-	for (int i = 0; i < lengthof(hidden); i++)
-	{
-		region->resource = hidden[i][0];
-		region->pfn_resource = hidden[i][1];
-		AskKind(PCACHE_FS_FSDAX);
-		AssertClean();
-	}
-}
-
-static void
-SmartUnsupported(void **state)
-{
-	Ask();
-	assert_int_equal(report.dimm_info[0].health, PCACHE_DIMM_SMART_UNKNOWN);
-	assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
-}
-
-static void
-SmartDenied(void **state)
-{
-	world.dimms[1].smart_supported = true;
-	world.dimms[1].smart_rc = -EACCES;
-	world.dimms[1].smart_valid = ND_SMART_HEALTH_VALID;
-	world.dimms[1].smart_health = ND_SMART_FATAL_HEALTH;
-	Ask();
-	assert_int_equal(report.dimm_info[0].health, PCACHE_DIMM_SMART_UNKNOWN);
-	assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
-}
-
-static void
-SmartHealth(void **state)
-{
-	static const struct
-	{
-		uint32		valid;
-		uint32		health;
-		uint32		alarms;
-		uint32		expected;
-	}			cases[] =
-	{
-		{ND_SMART_HEALTH_VALID, 0, 0, 0},
-		{ND_SMART_HEALTH_VALID, ND_SMART_NON_CRITICAL_HEALTH, 0, PCACHE_DIMM_SMART_EVENT},
-		{ND_SMART_HEALTH_VALID, ND_SMART_CRITICAL_HEALTH, 0, PCACHE_DIMM_SMART_CRITICAL},
-		{ND_SMART_HEALTH_VALID, ND_SMART_FATAL_HEALTH, 0, PCACHE_DIMM_SMART_CRITICAL},
-		{ND_SMART_HEALTH_VALID | ND_SMART_ALARM_VALID, 0, ND_SMART_SPARE_TRIP, PCACHE_DIMM_SMART_EVENT},
-		{ND_SMART_HEALTH_VALID | ND_SMART_ALARM_VALID, 0, 0, 0},
-		{ND_SMART_HEALTH_VALID, 0, ND_SMART_SPARE_TRIP, 0},
-		{0, ND_SMART_FATAL_HEALTH, 0, PCACHE_DIMM_SMART_UNKNOWN},
-	};
-
-	BuildSysfs();
-	world.dimms[1].smart_supported = true;
-	for (int i = 0; i < lengthof(cases); i++)
-	{
-		world.dimms[1].smart_valid = cases[i].valid;
-		world.dimms[1].smart_health = cases[i].health;
-		world.dimms[1].smart_alarms = cases[i].alarms;
-		AskKind(PCACHE_FS_FSDAX);
-		assert_int_equal(report.dimm_info[0].health, cases[i].expected);
-	}
-}
-
-/* SMART's count is used only if the kernel has none. */
-static void
-SmartCount(void **state)
-{
-	for (int i = 0; i < 2; i++)
-	{
-		world.dimms[i].smart_supported = true;
-		world.dimms[i].smart_valid = ND_SMART_SHUTDOWN_COUNT_VALID;
-		world.dimms[i].smart_count = 42;
-	}
-	world.dimms[1].count = -1;
-	Ask();
-	assert_int_equal(report.dimms_state, PCACHE_MEDIA_CLEAN);
-	assert_int_equal(report.dimms[0].unsafe_shutdowns, 42);
-	assert_int_equal(report.dimms[1].unsafe_shutdowns, 7);
-
-	world.dimms[1].smart_valid = 0;
-	AskKind(PCACHE_FS_FSDAX);
-	AssertDimmsUnknown("DIMM nmem1");
-}
-
-
 #define TEST(f)	cmocka_unit_test_setup_teardown(f, SetUp, TearDown)
 
 int
@@ -2115,13 +1845,6 @@ main(void)
 		TEST(NoNamespace),
 		TEST(LostDimm),
 		TEST(RightNamespace),
-		TEST(RegionBadBlocks),
-		TEST(RegionBadBlocksRaw),
-		TEST(RegionAddressesHidden),
-		TEST(SmartUnsupported),
-		TEST(SmartDenied),
-		TEST(SmartHealth),
-		TEST(SmartCount),
 	};
 
 	return cmocka_run_group_tests_name("media, libndctl", tests, NULL, NULL);

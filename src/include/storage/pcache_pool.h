@@ -405,9 +405,6 @@ typedef enum PCachePersistenceDomain
 #define PCACHE_DIMM_SAVE_FAIL		0x0008	/* last save failed */
 #define PCACHE_DIMM_RESTORE_FAIL	0x0010	/* last restore failed */
 #define PCACHE_DIMM_SMART_EVENT		0x0020	/* SMART alarm or health event */
-#define PCACHE_DIMM_SMART_CRITICAL	0x0040	/* SMART: critical or fatal */
-#define PCACHE_DIMM_TROUBLE			0x007F	/* any of the above */
-#define PCACHE_DIMM_SMART_UNKNOWN	0x0200	/* SMART health can't be read */
 
 #define PCACHE_MEDIA_WHY_LEN		256
 #define PCACHE_MEDIA_NAME_LEN		64

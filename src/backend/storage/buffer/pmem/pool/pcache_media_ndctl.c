@@ -3,13 +3,10 @@
  * pcache_media_ndctl.c
  *	  What libndctl knows of the region and the DIMMs below a namespace.
  *
- * Without it, nothing is known of them.  Bad blocks are read from sysfs in any case, see
- * pcache_media_sysfs.c.
- *
- * Most of it can be read by any user.  Root alone may ask a DIMM for its
- * SMART data and see physical addresses, without which the region's bad
- * blocks can't be located: what is refused is left out, since the disk's own
- * list of bad blocks is read in any case.
+ * Without it, nothing is known of them.  Only what any user can read is asked, and so
+ * server and tool agree whoever runs them.  Root alone may ask a DIMM for its SMART data,
+ * of which all see that an event is pending, and see the addresses of the region's bad
+ * blocks, which the kernel adds to those of the disk.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -22,14 +19,9 @@
 
 #ifdef USE_LIBNDCTL
 
-#include <limits.h>
-#include <linux/ndctl.h>
 #include <ndctl/libndctl.h>
 
 #include "pcache_media_internal.h"
-
-/* struct badblock counts sectors of this size. */
-#define SECTOR_SIZE				512
 
 /*
  * libndctl complains to stderr of each attribute that a user may not read or
@@ -86,87 +78,12 @@ FindNamespace(struct ndctl_ctx *ctx, const char *claim)
 }
 
 /*
- * Add the region's bad blocks, as far as they are on the namespace's disk.
- * What is behind the end of the disk is left to the caller.
- */
-static void
-AddRegionBadBlocks(struct ndctl_region *region, struct ndctl_namespace *ndns,
-				   PCacheRangeList *bad)
-{
-	struct ndctl_pfn *pfn = ndctl_namespace_get_pfn(ndns);
-	unsigned long long region_start = ndctl_region_get_resource(region);
-	unsigned long long disk_start;
-	struct badblock *badblock;
-
-	/* A pfn device keeps its page map before the disk's first byte. */
-	disk_start = pfn != NULL ? ndctl_pfn_get_resource(pfn) :
-		ndctl_namespace_get_resource(ndns);
-
-	/* All ones, or with some kernels 0, if we may not know. */
-	if (region_start == ULLONG_MAX || region_start == 0 ||
-		disk_start == ULLONG_MAX || disk_start < region_start)
-		return;
-
-	ndctl_region_badblock_foreach(region, badblock)
-	{
-		uint64		start = region_start + badblock->offset * SECTOR_SIZE;
-		uint64		end = start + (uint64) badblock->len * SECTOR_SIZE;
-
-		if (end <= disk_start)
-			continue;
-		start = Max(start, disk_start);
-		PCacheRangeAdd(bad, start - disk_start, end - start);
-	}
-}
-
-/*
- * Ask a DIMM for its SMART data.  Returns health flags, and in *count the
- * number of unsafe shutdowns if it has one to give.
- */
-static uint32
-QuerySmart(struct ndctl_dimm *dimm, int64 *count)
-{
-	struct ndctl_cmd *cmd = NULL;
-	uint32		health = PCACHE_DIMM_SMART_UNKNOWN;
-
-	if (ndctl_dimm_is_cmd_supported(dimm, ND_CMD_SMART))
-		cmd = ndctl_dimm_cmd_new_smart(dimm);
-	if (cmd == NULL)
-		return health;
-
-	if (ndctl_cmd_submit_xlat(cmd) >= 0)
-	{
-		unsigned int valid = ndctl_cmd_smart_get_flags(cmd);
-
-		if (valid & ND_SMART_HEALTH_VALID)
-		{
-			unsigned int state = ndctl_cmd_smart_get_health(cmd);
-
-			health = 0;
-			if (state & (ND_SMART_CRITICAL_HEALTH | ND_SMART_FATAL_HEALTH))
-				health |= PCACHE_DIMM_SMART_CRITICAL;
-			if (state & ND_SMART_NON_CRITICAL_HEALTH)
-				health |= PCACHE_DIMM_SMART_EVENT;
-		}
-		if ((valid & ND_SMART_ALARM_VALID) &&
-			ndctl_cmd_smart_get_alarm_flags(cmd) != 0)
-			health |= PCACHE_DIMM_SMART_EVENT;
-		if (valid & ND_SMART_SHUTDOWN_COUNT_VALID)
-			*count = ndctl_cmd_smart_get_shutdown_count(cmd);
-	}
-	ndctl_cmd_unref(cmd);
-	return health;
-}
-
-/*
  * Add one DIMM to the report.
  */
 static void
 AddDimm(struct ndctl_dimm *dimm, PCacheMediaReport *report)
 {
-	int64		smart_count = -1;
-	int64		count = ndctl_dimm_get_dirty_shutdown(dimm);
-	uint32		health = QuerySmart(dimm, &smart_count);
+	uint32		health = 0;
 
 	if (ndctl_dimm_failed_arm(dimm))
 		health |= PCACHE_DIMM_NOT_ARMED;
@@ -181,19 +98,17 @@ AddDimm(struct ndctl_dimm *dimm, PCacheMediaReport *report)
 	if (ndctl_dimm_smart_pending(dimm))
 		health |= PCACHE_DIMM_SMART_EVENT;
 
-	/*
-	 * The kernel's count, which it took from SMART at boot, can be read by
-	 * all users, so server and tool agree on it whoever runs them.
-	 */
+	/* the count is the kernel's, which it took from SMART at boot */
 	PCacheMediaAddDimm(report, ndctl_dimm_get_devname(dimm),
 					   ndctl_dimm_get_unique_id(dimm),
-					   count >= 0 ? count : smart_count, health);
+					   ndctl_dimm_get_dirty_shutdown(dimm), health);
 }
 
+/*
+ * Add to the report all that is known of the region and of the DIMMs below a device.
+ */
 void
-PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
-						  const PCacheMediaDevice *device,
-						  PCacheMediaReport *report, PCacheRangeList *bad)
+PCacheMediaQueryNamespace(const PCacheMediaDevice *device, PCacheMediaReport *report)
 {
 	struct ndctl_ctx *ctx;
 	struct ndctl_namespace *ndns;
@@ -206,7 +121,7 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 	if (rc < 0)
 	{
 		errno = -rc;
-		PCacheMediaDimmsUnknown(report, _("could not initialize libndctl: %m"));
+		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("could not initialize libndctl: %m"));
 		return;
 	}
 	ndctl_set_log_fn(ctx, DiscardLog);
@@ -214,8 +129,8 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 	ndns = FindNamespace(ctx, device->claim);
 	if (ndns == NULL)
 	{
-		PCacheMediaDimmsUnknown(report, _("libndctl knows no namespace of %s"),
-								device->claim);
+		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("libndctl knows no namespace of %s"),
+						   device->claim);
 		ndctl_unref(ctx);
 		return;
 	}
@@ -245,11 +160,9 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 		if (dimm != NULL)
 			AddDimm(dimm, report);
 		else
-			PCacheMediaDimmsUnknown(report, _("a DIMM of %s is missing"),
-									ndctl_region_get_devname(region));
+			PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("a DIMM of %s is missing"),
+							   ndctl_region_get_devname(region));
 	}
-
-	AddRegionBadBlocks(region, ndns, bad);
 	ndctl_unref(ctx);
 }
 
@@ -258,13 +171,10 @@ PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
 #include "pcache_media_internal.h"
 
 void
-PCacheMediaQueryNamespace(const PCacheMediaEnv *env,
-						  const PCacheMediaDevice *device,
-						  PCacheMediaReport *report, PCacheRangeList *bad)
+PCacheMediaQueryNamespace(const PCacheMediaDevice *device, PCacheMediaReport *report)
 {
-	PCacheMediaAddNamespace(report, device->claim, PCacheMediaBaseName(device->region_path),
-							PCACHE_DOMAIN_UNKNOWN);
-	PCacheMediaDimmsUnknown(report, _("pg_pcache was built without libndctl"));
+	PCacheMediaAddNamespace(report, device->claim, device->region, PCACHE_DOMAIN_UNKNOWN);
+	PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("pg_pcache was built without libndctl"));
 }
 
 #endif							/* USE_LIBNDCTL */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * pcache_media_report.c
- *	  The answers to the question about media, and how two of them compare.
+ *	  What does the platform promise, and how are its DIMMs: the answers about
+ *	  media, and how two of them compare.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -62,8 +63,6 @@ PCacheMediaHealthText(uint32 health, char *buf, size_t len)
 		{PCACHE_DIMM_SAVE_FAIL, "save_fail"},
 		{PCACHE_DIMM_RESTORE_FAIL, "restore_fail"},
 		{PCACHE_DIMM_SMART_EVENT, "smart_event"},
-		{PCACHE_DIMM_SMART_CRITICAL, "smart_critical"},
-		{PCACHE_DIMM_SMART_UNKNOWN, "smart_unknown"},
 	};
 
 	buf[0] = '\0';
@@ -98,35 +97,32 @@ PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)
 							   PCACHE_NOTES_OFFSET);
 }
 
-/* Answer "unknown" for bad blocks; the first reason given is kept. */
-void
-PCacheMediaBlocksUnknown(PCacheMediaReport *report, const char *fmt,...)
-{
-	va_list		args;
-
-	report->blocks = PCACHE_MEDIA_UNKNOWN;
-	if (report->blocks_why[0] != '\0')
-		return;
-	va_start(args, fmt);
-	vsnprintf(report->blocks_why, sizeof(report->blocks_why), fmt, args);
-	va_end(args);
-}
-
 /*
- * Answer "unknown" for the counts of unsafe shutdowns; the first reason given
- * is kept.
+ * Answer "unknown", for the bad blocks, the counts of unsafe shutdowns, or both
+ * (PCACHE_MEDIA_OF_*).  The first reason given for each is kept.  Returns false.
  */
-void
-PCacheMediaDimmsUnknown(PCacheMediaReport *report, const char *fmt,...)
+bool
+PCacheMediaUnknown(PCacheMediaReport *report, int answers, const char *fmt,...)
 {
+	char		why[PCACHE_MEDIA_WHY_LEN];
 	va_list		args;
 
-	report->dimms_state = PCACHE_MEDIA_UNKNOWN;
-	if (report->dimms_why[0] != '\0')
-		return;
 	va_start(args, fmt);
-	vsnprintf(report->dimms_why, sizeof(report->dimms_why), fmt, args);
+	vsnprintf(why, sizeof(why), fmt, args);
 	va_end(args);
+	if (answers & PCACHE_MEDIA_OF_BLOCKS)
+	{
+		report->blocks = PCACHE_MEDIA_UNKNOWN;
+		if (report->blocks_why[0] == '\0')
+			strlcpy(report->blocks_why, why, sizeof(report->blocks_why));
+	}
+	if (answers & PCACHE_MEDIA_OF_DIMMS)
+	{
+		report->dimms_state = PCACHE_MEDIA_UNKNOWN;
+		if (report->dimms_why[0] == '\0')
+			strlcpy(report->dimms_why, why, sizeof(report->dimms_why));
+	}
+	return false;
 }
 
 /*
@@ -152,23 +148,23 @@ PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 	report->health |= health;
 	if (id == NULL || id[0] == '\0')
 	{
-		PCacheMediaDimmsUnknown(report, _("DIMM %s has no unique id"), name);
+		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("DIMM %s has no unique id"), name);
 		return;
 	}
 	if (strlen(id) >= PCACHE_DIMM_ID_LEN)
 	{
-		PCacheMediaDimmsUnknown(report, _("the unique id of DIMM %s is too long"), name);
+		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("the unique id of DIMM %s is too long"), name);
 		return;
 	}
 	if (report->n_dimms == PCACHE_MAX_DIMMS)
 	{
-		PCacheMediaDimmsUnknown(report, _("there are more than %d DIMMs"),
-								PCACHE_MAX_DIMMS);
+		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("there are more than %d DIMMs"),
+						   PCACHE_MAX_DIMMS);
 		return;
 	}
 	if (unsafe_shutdowns < 0)
-		PCacheMediaDimmsUnknown(report, _("the unsafe shutdown count of DIMM %s is not available"),
-								name);
+		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("the unsafe shutdown count of DIMM %s is not available"),
+						   name);
 
 	place = report->n_dimms++;
 	while (place > 0 && strcmp(report->dimms[place - 1].id, id) > 0)
@@ -178,8 +174,8 @@ PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 		place--;
 	}
 	if (place > 0 && strcmp(report->dimms[place - 1].id, id) == 0)
-		PCacheMediaDimmsUnknown(report, _("DIMMs %s and %s have the same unique id"),
-								report->dimm_info[place - 1].name, name);
+		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("DIMMs %s and %s have the same unique id"),
+						   report->dimm_info[place - 1].name, name);
 
 	/* The id goes to the media: no stray bytes behind its end. */
 	memset(&report->dimms[place], 0, sizeof(PCacheDimm));
