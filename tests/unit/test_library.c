@@ -126,9 +126,6 @@ TestCutOff(void **state)
 {
 	PCachePool	pool = {.path = "/pool"};
 	PCacheSuperblock sb = {.system_identifier = 42};
-	PCacheVerdict warm = {PCACHE_WARM};
-	PCacheVerdict cold = {PCACHE_COLD_DIRTY};
-	PCacheVerdict verdict;
 	PCacheError err;
 
 	for (PCacheState s = PCACHE_STATE_EMPTY; s <= PCACHE_STATE_CLEAN; s++)
@@ -143,12 +140,6 @@ TestCutOff(void **state)
 			sb.mode = PERSISTENT_CACHE_ALWAYS;
 			assert_int_equal(PCacheWasCutOff(&pool, &sb, 42, &err),
 							 s != PCACHE_STATE_EMPTY && starts >= 2);
-			verdict = PCacheCutOffGate(&pool, &sb, 42, &warm);
-			assert_int_equal(verdict.refusal, s != PCACHE_STATE_EMPTY && starts >= 2 ?
-							 PCACHE_COLD_CUT_OFF : PCACHE_WARM);
-			/* it gives no other reason for what is cold already */
-			verdict = PCacheCutOffGate(&pool, &sb, 42, &cold);
-			assert_int_equal(verdict.refusal, PCACHE_COLD_DIRTY);
 			assert_false(PCacheWasCutOff(&pool, &sb, 43, &err));
 		}
 	}

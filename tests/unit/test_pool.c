@@ -608,19 +608,64 @@ TestForetellLost(void **state)
 
 	Create(&pool, &sb);
 	PCacheReadSuperblocks(pool.fd, &superblocks);
-	PCacheForetellPool(&pool, &superblocks, &facts, &config,
-					   PCACHE_NEXT_HOST_CRASH, &verdict);
+	verdict = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_HOST_CRASH).verdict;
 	assert_int_equal(verdict.refusal, PCACHE_COLD_NEW);
 	assert_contains(verdict.why.message, "lost with its tmpfs file system");
 
 	/* what is used of it now does not matter then, but its size does */
 	assert_int_equal(fstatvfs(pool.fd, &vfs), 0);
 	config.size = (uint64) vfs.f_blocks * vfs.f_frsize / BLCKSZ;
-	PCacheForetellPool(&pool, &superblocks, &facts, &config,
-					   PCACHE_NEXT_HOST_CRASH, &verdict);
+	verdict = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_HOST_CRASH).verdict;
 	assert_int_equal(verdict.refusal, PCACHE_REFUSED);
 	assert_contains(verdict.why.message, "is too small");
 	assert_contains(verdict.why.hint, "Make the file system larger");
+	PCachePoolClose(&pool);
+}
+
+/* A start that was cut off matters to the next one, but not to who stops cleanly or goes on. */
+static void
+TestForetellCutOff(void **state)
+{
+	static const PCacheNextEvent others[] = {PCACHE_NEXT_RESTART, PCACHE_NEXT_CRASH_RESTART};
+	PCacheNextConfig config = {.mode = PERSISTENT_CACHE_PLANNED_RESTART,.nbuffers = CAPACITY};
+	ControlFileData control = {0};
+	PCacheMediaReport media = {0};
+	PCacheGateFacts facts = {.control = &control,.media = &media};
+	PCacheSuperblocks superblocks;
+	PCacheSuperblock sb;
+	PCachePool	pool;
+	PCachePlan	plan;
+
+	Create(&pool, &sb);
+	PCacheReadSuperblocks(pool.fd, &superblocks);
+	facts.file_size = pool.file_size;
+	control.system_identifier = superblocks.chosen.system_identifier;
+	superblocks.chosen.state = PCACHE_STATE_CLEAN;
+	superblocks.chosen.starts_from = 1;
+	plan = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_NOTHING);
+	assert_int_equal(plan.verdict.refusal, PCACHE_REFUSED);
+	assert_contains(plan.verdict.why.message, "did not become ready");
+	for (int i = 0; i < lengthof(others); i++)
+	{
+		plan = PCacheForetellPool(&pool, &superblocks, &facts, &config, others[i]);
+		assert_int_equal(plan.verdict.refusal, PCACHE_COLD_VERSION);
+		assert_int_equal(plan.action, PCACHE_PLAN_USE);
+		assert_int_equal(plan.capacity, CAPACITY);
+	}
+
+	/*
+	 * with pcache.required it is a reason to be cold, unless there is another
+	 * one
+	 */
+	config.required = true;
+	plan = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_NOTHING);
+	assert_int_equal(plan.verdict.refusal, PCACHE_COLD_VERSION);
+	control.catalog_version_no = superblocks.chosen.catalog_version;
+	control.checkPointCopy.redo = 1;
+	PCacheSuperblockSetClean(&superblocks.chosen, &control, 1);
+	superblocks.chosen.control_state = control.state = DB_SHUTDOWNED;
+	plan = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_NOTHING);
+	assert_int_equal(plan.verdict.refusal, PCACHE_COLD_CUT_OFF);
 	PCachePoolClose(&pool);
 }
 
@@ -1964,6 +2009,7 @@ main(void)
 		BOTH(TestInterrupted),
 		BOTH(TestReplacedMeanwhile),
 		cmocka_unit_test_setup_teardown(TestForetellLost, SetUpMemory, TearDown),
+		cmocka_unit_test_setup_teardown(TestForetellCutOff, SetUpMemory, TearDown),
 		BOTH(TestSparse),
 		BOTH(TestNoReplacement),
 		cmocka_unit_test(TestIsInside),

@@ -193,9 +193,9 @@ PCacheVerdict
 ForetellStart(const Cluster *c, PCacheNextEvent event)
 {
 	PCacheNextConfig config = NextConfig(&c->conf);
-	PCacheVerdict verdict;
+	PCacheVerdict verdict = PCacheForetellPool(&c->pool, &c->superblocks, &c->judge.facts, &config,
+											   event).verdict;
 
-	PCacheForetellPool(&c->pool, &c->superblocks, &c->judge.facts, &config, event, &verdict);
 	PCacheForetellWithout(&config, &verdict);
 	return verdict;
 }
@@ -223,7 +223,7 @@ JudgeMissingPool(Cluster *c)
 		PCacheSetHint(&c->open_error, _("Run \"pg_pcache init\" to create the persistent cache."));
 		FailWith(&c->open_error);
 	}
-	PCacheForetellMissing(c->directory, &config, &c->open_error, &verdict);
+	verdict = PCacheForetellMissing(c->directory, &config, &c->open_error).verdict;
 	PCacheForetellWithout(&config, &verdict);
 	return verdict;
 }

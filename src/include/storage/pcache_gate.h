@@ -121,7 +121,6 @@ extern void PCacheSetRecovery(PCacheGateFacts *facts,
 /* pcache_gate.c */
 extern PCacheVerdict PCacheGeometryGate(const PCacheSuperblock *sb,
 										uint64 file_size);
-extern PCacheVerdict PCacheHoleGate(bool head_is_lost);
 extern PCacheVerdict PCachePoolGate(const PCacheSuperblock *sb,
 									const PCacheGateFacts *facts);
 extern PCacheVerdict PCacheSuperblocksGate(const PCacheSuperblocks *superblocks,
@@ -217,6 +216,7 @@ typedef enum PCacheNextEvent
 	PCACHE_NEXT_RESTART,		/* the running server is shut down cleanly */
 	PCACHE_NEXT_RESTART_APART,	/* likewise, but this is not its pool */
 	PCACHE_NEXT_CRASH,			/* all its processes die */
+	PCACHE_NEXT_CRASH_RESTART,	/* all but the postmaster, which begins anew */
 	PCACHE_NEXT_HOST_CRASH,		/* so does the host */
 } PCacheNextEvent;
 
@@ -232,16 +232,32 @@ typedef struct PCacheNextConfig
 	bool		allow_unknown_minor;
 } PCacheNextConfig;
 
-extern void PCacheForetellMissing(const char *directory,
-								  const PCacheNextConfig *config,
-								  const PCacheError *open_error,
-								  PCacheVerdict *verdict);
-extern void PCacheForetellPool(const PCachePool *pool,
-							   const PCacheSuperblocks *superblocks,
-							   const PCacheGateFacts *facts,
-							   const PCacheNextConfig *config,
-							   PCacheNextEvent event,
-							   PCacheVerdict *verdict);
+/* What a start does to have a pool with room for shared buffers, before it keeps pages. */
+typedef enum PCachePlannedAction
+{
+	PCACHE_PLAN_USE,			/* the pool is used as it is */
+	PCACHE_PLAN_CREATE,
+	PCACHE_PLAN_FORMAT,			/* it is made an empty one */
+	PCACHE_PLAN_MEND,			/* what the file lacks is allocated, empty */
+}			PCachePlannedAction;
+
+typedef struct PCachePlan
+{
+	PCacheVerdict verdict;		/* PCACHE_REFUSED: nothing can be done */
+	PCachePlannedAction action;
+	PCacheFsKind fs_kind;		/* of the place where it is created */
+	uint64		capacity;		/* in blocks; more than the pool has if it is
+								 * made larger */
+}			PCachePlan;
+
+extern PCachePlan PCacheForetellMissing(const char *directory,
+										const PCacheNextConfig *config,
+										const PCacheError *open_error);
+extern PCachePlan PCacheForetellPool(const PCachePool *pool,
+									 const PCacheSuperblocks *superblocks,
+									 const PCacheGateFacts *facts,
+									 const PCacheNextConfig *config,
+									 PCacheNextEvent event);
 extern void PCacheForetellWithout(const PCacheNextConfig *config,
 								  PCacheVerdict *verdict);
 extern bool PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err);
@@ -250,8 +266,5 @@ extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 							  const PCacheMediaReport *media, uint64 nbuffers,
 							  bool always, PCacheError *err);
-extern PCacheVerdict PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
-									  uint64 system_identifier,
-									  const PCacheVerdict *verdict);
 
 #endif							/* PCACHE_GATE_H */

@@ -126,12 +126,9 @@ extern void PCacheUncoverReservation(void);
 
 /* pcache_prepare.c */
 extern bool PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err);
-extern bool PCachePreparePool(PCachePool *pool,
-							  const PCacheSuperblocks *superblocks,
-							  PCacheSuperblock *sb, PCacheVerdict *verdict,
-							  bool *changed, PCacheError *err);
-extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb,
-							 const PCacheMediaReport *media,
+extern bool PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan *plan,
+							  PCacheError *err);
+extern bool PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 							 const PCacheRangeList *holes, PCacheError *err);
 
 /* pcache_table.c */
@@ -208,8 +205,7 @@ extern const char *PCacheWhyUnavailable(void);
 extern bool PCacheGatherLibraryFacts(const PCachePool *pool,
 									 PCacheLibraryFacts *facts, PCacheError *err);
 extern void PCacheForgetLibraryFacts(PCacheLibraryFacts *facts);
-extern void PCacheForetellThisStart(PCacheLibraryFacts *facts,
-									PCacheVerdict *verdict);
+extern PCachePlan PCacheForetellLibrary(PCacheNextEvent event, PCacheLibraryFacts *facts);
 extern void PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict);
 
 /* pcache_report.c */

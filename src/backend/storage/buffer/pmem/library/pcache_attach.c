@@ -45,8 +45,9 @@ static bool was_opened = false;
 /* Does the superblock count this start already, which may be cut off? */
 static bool is_counted = false;
 
-/* What a start goes by, once it is known: control is NULL until then. */
+/* What the start goes by, and what it is going to do. */
 static PCacheLibraryFacts start_facts;
+static PCachePlan start_plan;
 
 /*
  * Is this process to run with a pool?  Neither single-user mode, nor a server that
@@ -112,27 +113,27 @@ SegmentNeedsPool(const PCachePool *pool)
 }
 
 /*
- * Open and lock the pool, if there is one, and foretell whether it will be used, by the
- * questions that "pg_pcache verify" asks.  If not, PCacheStart.verdict says why.
- * Nothing is done to the pool yet, as the server may find that it cannot start; but it
- * gives its memory back if that could be the reason.  It is opened even if this server
- * cannot use it.
+ * Open and lock the pool, if there is one, and plan what is done with it, by the questions
+ * that "pg_pcache verify" asks.  Nothing is done yet, as the server may find that it cannot
+ * start; but a pool that is not going to be used gives its memory back if that could be the
+ * reason.  It is opened even if this server cannot use it.
  */
 static void
 OpenPool(void)
 {
-	PCacheVerdict *verdict = &PCacheStart.verdict;
+	PCacheError *why = &start_plan.verdict.why;
 	PCacheError not_opened;
 	bool		will_do;
 
 	was_opened = true;
-	verdict->refusal = PCACHE_REFUSED;
-	will_do = PCacheServerIsKnown(&verdict->why) && PCacheWorkerIsRegistered(&verdict->why);
-	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? &verdict->why : &not_opened) && will_do)
-		PCacheForetellThisStart(&start_facts, verdict);
-	if (verdict->refusal == PCACHE_REFUSED && !pcache_required && PCacheThePool.fd >= 0 &&
+	start_plan.verdict.refusal = PCACHE_REFUSED;
+	will_do = PCacheServerIsKnown(why) && PCacheWorkerIsRegistered(why);
+	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? why : &not_opened) && will_do)
+		start_plan = PCacheForetellLibrary(PCACHE_NEXT_NOTHING, &start_facts);
+	if (start_plan.verdict.refusal == PCACHE_REFUSED && !pcache_required && PCacheThePool.fd >= 0 &&
 		SegmentNeedsPool(&PCacheThePool))
 		GiveBack(&PCacheThePool);
+	PCacheStart.verdict = start_plan.verdict;
 }
 
 /*
@@ -147,7 +148,7 @@ PCacheOpenForServer(void)
 	if (!IsWanted() || PCacheIsQuery())
 		return;
 	OpenPool();
-	if (PCacheStart.verdict.refusal != PCACHE_REFUSED && huge_pages != HUGE_PAGES_OFF)
+	if (start_plan.verdict.refusal != PCACHE_REFUSED && huge_pages != HUGE_PAGES_OFF)
 		PCacheTurnHugePagesOff();
 }
 
@@ -243,7 +244,6 @@ AttachPool(PCacheError *err)
 	const PCacheMediaReport *media = &start_facts.media;
 	const PCacheSignals *signals = &start_facts.signals;
 	PCachePageFacts *facts = palloc0(sizeof(*facts));
-	bool		changed;
 	bool		headers_are_there;	/* those of the server that was killed */
 	uint64		slots_used;
 	char	   *own_headers = (char *) BufferDescriptors;
@@ -254,30 +254,33 @@ AttachPool(PCacheError *err)
 	is_counted = false;
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
-	/* it was opened long ago if this is a crash restart */
-	if (pool->fd >= 0 && fstat(pool->fd, &st) == 0)
-		pool->file_size = st.st_size;
-	/* they are known if the start was foretold, and then they still hold */
-	if (pool->fd >= 0 && gate_facts->control == NULL &&
-		!PCacheGatherLibraryFacts(pool, &start_facts, err))
-		return false;
-	if (!PCachePreparePool(pool, &start_facts.superblocks, sb, &PCacheStart.verdict, &changed, err))
-		return false;
-	if (changed)
+	if (IsCrashRestart())
 	{
-		PCacheForgetLibraryFacts(&start_facts);
-		if (!PCacheGatherLibraryFacts(pool, &start_facts, err))
+		/* it was opened long ago */
+		if (fstat(pool->fd, &st) == 0)
+			pool->file_size = st.st_size;
+		start_plan = PCacheForetellLibrary(PCACHE_NEXT_CRASH_RESTART, &start_facts);
+		if (start_plan.verdict.refusal == PCACHE_REFUSED)
+		{
+			*err = start_plan.verdict.why;
 			return false;
+		}
 	}
-	PCacheStart.media_checked = GetCurrentTimestamp();
-	if (!PCacheMediaWillDo(pool, sb, media, NBuffers, pcache_mode == PERSISTENT_CACHE_ALWAYS, err))
+	PCacheStart.verdict = start_plan.verdict;
+	*sb = start_facts.superblocks.chosen;
+	if (!PCachePreparePool(pool, sb, &start_plan, err))
 		return false;
-	gate_facts->file_size = pool->file_size;
-
-	if (PCacheStart.verdict.refusal == PCACHE_WARM)
-		PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
-	if (!IsCrashRestart())
-		PCacheStart.verdict = PCacheCutOffGate(pool, sb, GetSystemIdentifier(), &PCacheStart.verdict);
+	PCacheStart.media_checked = GetCurrentTimestamp();
+	if (start_plan.action != PCACHE_PLAN_USE)
+	{
+		/* the file is not as it was */
+		PCacheForgetLibraryFacts(&start_facts);
+		if (!PCacheGatherLibraryFacts(pool, &start_facts, err) ||
+			!PCacheMediaWillDo(pool, sb, media, NBuffers, pcache_mode == PERSISTENT_CACHE_ALWAYS, err))
+			return false;
+		if (PCacheStart.verdict.refusal == PCACHE_WARM)
+			PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
+	}
 	/* before a page is looked at, which fills the hole that it is in */
 	PCachePoolListHoles(pool, &facts->holes);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_DIRTY)
@@ -300,7 +303,8 @@ AttachPool(PCacheError *err)
 	}
 	headers_are_there = PCacheStart.post_mortem && PCacheStart.checked_generation == 0 &&
 		sb->capacity >= NBuffers && sb->slots_used <= NBuffers;
-	if (sb->capacity < NBuffers && !PCacheMakeLarger(pool, sb, media, &facts->holes, err))
+	if (sb->capacity < start_plan.capacity &&
+		!PCacheMakeLarger(pool, sb, start_plan.capacity, &facts->holes, err))
 		return false;
 	if (PCacheStart.verdict.refusal == PCACHE_WARM)
 	{
@@ -404,7 +408,7 @@ RunWithout(void)
 void
 PCacheStartServer(void)
 {
-	PCacheVerdict foretold;
+	PCacheVerdict verdict;
 	instr_time	start;
 	bool		found;
 
@@ -421,12 +425,13 @@ PCacheStartServer(void)
 	/* a library after this one may not have called our shmem_request_hook */
 	if (!was_opened)
 		OpenPool();
-	foretold = PCacheStart.verdict;
+	/* as planned, or what the start before this crash restart has come to */
+	verdict = PCacheStart.verdict;
 	PCacheMediaReportFree(&PCacheStart.media);
 	memset(&PCacheStart, 0, sizeof(PCacheStart));
-	PCacheStart.verdict = foretold;
+	PCacheStart.verdict = verdict;
 	INSTR_TIME_SET_CURRENT(start);
-	if (foretold.refusal != PCACHE_REFUSED && foretold.refusal != PCACHE_UNAVAILABLE &&
+	if (verdict.refusal != PCACHE_REFUSED && verdict.refusal != PCACHE_UNAVAILABLE &&
 		PCacheHeadersAreKnown(&PCacheStart.verdict.why))
 		AttachOrGiveUp();
 	if (!PCacheStart.in_use)

@@ -2,10 +2,9 @@
  *
  * pcache_prepare.c
  *	  Have a pool with room for shared buffers: open, create, format, mend it
- *	  or make it larger.
+ *	  or make it larger, as the start's plan says.
  *
- * Nothing here judges whether what is in the pool can be kept.  A pool that was
- * created or formatted has a verdict, which is cold, and everything that is
+ * Nothing here judges whether what is in the pool can be kept.  Everything that is
  * wrong with the set-up is an error, with which the server starts without it.
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -52,30 +51,25 @@ PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err)
  * seconds: the worker allocates them while the server runs.
  */
 static bool
-CreatePool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
-		   PCacheError *err)
+CreatePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan * plan, PCacheError *err)
 {
-	PCacheMissing plan;
 	PCacheCreation creation;
 
-	/* it is going to say why the pool could not be opened */
-	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, pool, err);
-	if (!PCacheMayCreateMissing(pcache_directory, pcache_size, NBuffers, &plan, err) ||
-		!PCacheMakeDirectory(plan.directory, plan.fs_kind, err) ||
-		!PCachePoolBeginCreate(&creation, plan.directory, false, true, plan.capacity,
+	if (!PCacheMakeDirectory(pcache_directory, plan->fs_kind, err) ||
+		!PCachePoolBeginCreate(&creation, pcache_directory, false, true, plan->capacity,
 							   GetSystemIdentifier(), CATALOG_VERSION_NO, pool, sb, err))
 		return false;
 	creation.sparse = false;
 	if (!PCachePoolFinishCreate(&creation, err))
 		return false;
-	*verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool was created by this start"));
+	PCacheStart.verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool was created by this start"));
 	ereport(LOG,
 			(errmsg("created persistent cache pool \"%s\", for %llu blocks",
-					pool->path, (unsigned long long) plan.capacity)));
+					pool->path, (unsigned long long) plan->capacity)));
 	return true;
 }
 
-/* The pool cannot be used as it is, as the verdict says: make it an empty one. */
+/* Make the pool an empty one, whether or not it can be used as it is. */
 static bool
 ReformatPool(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity, PCacheError *err)
 {
@@ -103,20 +97,12 @@ ReformatPool(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity, PCacheErro
  * is allocated, empty; but the blocks of a pool on tmpfs are left to the worker.
  */
 static bool
-MendPool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
-		 PCacheError *err)
+MendPool(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
-	bool		head_is_lost = PCachePoolHeadIsLost(pool);
 	uint64		lost = 0;
 
-	*verdict = PCacheHoleGate(head_is_lost);
-	if (head_is_lost && !PCachePoolMarkEmpty(pool, sb, err))
+	if (PCachePoolHeadIsLost(pool) && !PCachePoolMarkEmpty(pool, sb, err))
 		return false;
-	if (!PCachePoolHasRoom(pool, sb->pool_size))
-	{
-		PCachePoolSetAllocationError(pool, sb->pool_size, err);
-		return false;
-	}
 	if (pool->file_size == sb->pool_size && pool->fs_kind == PCACHE_FS_TMPFS)
 		return PCachePoolMap(pool, err) &&
 			PCachePoolAllocate(pool, 0, sb->blocks_offset, err);
@@ -138,14 +124,11 @@ MendPool(PCachePool *pool, PCacheSuperblock *sb, PCacheVerdict *verdict,
  * is made a new one.
  */
 bool
-PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, const PCacheMediaReport *media,
+PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 				 const PCacheRangeList *holes, PCacheError *err)
 {
 	uint64		old_capacity = sb->capacity;
-	uint64		capacity;
 
-	if (!PCachePoolMayGrow(pool, old_capacity, NBuffers, pcache_size, media, &capacity, err))
-		return false;
 	if (PCacheStart.verdict.refusal == PCACHE_WARM ?
 		!PCachePoolGrow(pool, sb, capacity, holes, &PCacheStart.pages[PCACHE_PAGE_NOT_FITTING], err) :
 		!ReformatPool(pool, sb, capacity, err))
@@ -158,44 +141,23 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, const PCacheMediaReport
 }
 
 /*
- * Have a pool, mapped and with a superblock of ours, but perhaps too small.  It was
- * opened by PCacheOpenLibraryPool(), and has these superblocks.  verdict is warm unless
- * the pool is new, or had to be formatted.  changed is set if the file is not as it was.
- * Returns false with err filled in.
+ * Have a pool, mapped and with a superblock of ours, as planned, but perhaps too small.  It
+ * was opened by PCacheOpenLibraryPool(), and has the superblock that is given.  Returns
+ * false with err filled in.
  */
 bool
-PCachePreparePool(PCachePool *pool, const PCacheSuperblocks *superblocks,
-				  PCacheSuperblock *sb, PCacheVerdict *verdict,
-				  bool *changed, PCacheError *err)
+PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan * plan, PCacheError *err)
 {
-	*changed = true;
-	memset(verdict, 0, sizeof(*verdict));
-	memset(sb, 0, sizeof(*sb));
-	if (pool->fd < 0)
-		return CreatePool(pool, sb, verdict, err);
-
-	*sb = superblocks->chosen;
-	if (superblocks->source == PCACHE_SB_NONE)
+	switch (plan->action)
 	{
-		*verdict = PCacheRefuse(PCACHE_COLD_SUPERBLOCK, "%s", superblocks->first_error.message);
-		PCachePoolSetDamagedHint(pool, &verdict->why);
+		case PCACHE_PLAN_CREATE:
+			return CreatePool(pool, sb, plan, err);
+		case PCACHE_PLAN_FORMAT:
+			return ReformatPool(pool, sb, plan->capacity, err);
+		case PCACHE_PLAN_MEND:
+			return MendPool(pool, sb, err);
+		case PCACHE_PLAN_USE:
+			break;
 	}
-	else if (PCachePoolIsCopied(pool, sb, err))
-		return false;
-	/* the geometry decides what is touched, so it is looked at already here */
-	else if (sb->format_version != PCACHE_FORMAT_VERSION)
-		*verdict = PCacheRefuse(PCACHE_COLD_VERSION,
-								_("the pool has format version %u, this server has %u"),
-								sb->format_version, PCACHE_FORMAT_VERSION);
-	else
-		*verdict = PCacheGeometryGate(sb, pool->file_size);
-	/* a start without the pool has taken its memory back */
-	if (verdict->refusal == PCACHE_COLD_GEOMETRY && sb->state == PCACHE_STATE_EMPTY)
-		*verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
-	if (verdict->refusal != PCACHE_WARM)
-		return ReformatPool(pool, sb, PCacheReformatCapacity(pool, NBuffers, pcache_size), err);
-	if (PCachePoolIsIncomplete(pool, sb->pool_size))
-		return MendPool(pool, sb, verdict, err);
-	*changed = false;
 	return PCachePoolMap(pool, err);
 }

@@ -75,35 +75,28 @@ CurrentConfig(PCacheNextConfig *config)
 	config->required = pcache_required;
 }
 
-/* Ask the gates about the pool as it is.  facts are zeroed, and get what they look at. */
-static void
-JudgeNow(const PCacheNextConfig *config, PCacheNextEvent event, PCacheLibraryFacts *facts,
-		 PCacheVerdict *verdict)
-{
-	verdict->refusal = PCACHE_REFUSED;
-	if (PCacheGatherLibraryFacts(&PCacheThePool, facts, &verdict->why))
-		PCacheForetellPool(&PCacheThePool, &facts->superblocks, &facts->gate, config, event, verdict);
-}
-
 /*
- * How will this very start be?  It has opened the pool, if there is one, and has done
- * nothing to it.  Then facts are what it will go by.
+ * How will the start after this event be?  For that is the server's own, event is
+ * PCACHE_NEXT_NOTHING, or PCACHE_NEXT_CRASH_RESTART.  It has opened the pool, if there is one,
+ * and has done nothing to it.  facts are zeroed, and get what it will go by.
  */
-void
-PCacheForetellThisStart(PCacheLibraryFacts *facts, PCacheVerdict *verdict)
+PCachePlan
+PCacheForetellLibrary(PCacheNextEvent event, PCacheLibraryFacts *facts)
 {
+	PCachePlan	plan = {{PCACHE_REFUSED}};
 	PCacheNextConfig config;
 	PCacheError not_opened;
 	PCachePool	pool;
 
 	CurrentConfig(&config);
-	if (PCacheThePool.fd >= 0)
+	if (PCacheThePool.fd < 0)
 	{
-		JudgeNow(&config, PCACHE_NEXT_NOTHING, facts, verdict);
-		return;
+		(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
+		return PCacheForetellMissing(pcache_directory, &config, &not_opened);
 	}
-	(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
-	PCacheForetellMissing(pcache_directory, &config, &not_opened, verdict);
+	if (PCacheGatherLibraryFacts(&PCacheThePool, facts, &plan.verdict.why))
+		plan = PCacheForetellPool(&PCacheThePool, &facts->superblocks, &facts->gate, &config, event);
+	return plan;
 }
 
 /*
@@ -128,7 +121,7 @@ PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	{
 		PCacheLibraryFacts *facts = palloc0_object(PCacheLibraryFacts);
 
-		JudgeNow(&config, event, facts, verdict);
+		*verdict = PCacheForetellLibrary(event, facts).verdict;
 		PCacheForgetLibraryFacts(facts);
 		pfree(facts);
 	}

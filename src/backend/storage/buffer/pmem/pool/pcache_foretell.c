@@ -3,9 +3,10 @@
  * pcache_foretell.c
  *	  How will the next start be: warm, cold, or not at all?
  *
- * Asks the gates and the other questions that a start asks, about what it will
- * find.  pg_pcache asks while the server is down or runs, and the server itself
- * for pg_pcache_next_start() and at a clean stop.
+ * Asks the gates and all other questions about what a start will find, and says what it
+ * does with that.  A start makes this plan and executes it, so nothing is decided twice.
+ * pg_pcache asks while the server is down or runs, and the server itself for
+ * pg_pcache_next_start().
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -53,9 +54,9 @@ PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err)
 /*
  * A start that had kept pages of the pool did not get as far as to accept
  * connections.  If these pages were the reason, the next one would end in the same way.
- * So this one goes without, and makes the pool empty for those after it, or is cold if
- * it must not do without, see PCacheCutOffGate().  In mode always a server may be killed
- * while it recovers, so that has to happen twice.
+ * So this one goes without, and makes the pool empty for those after it, or is cold with
+ * pcache.required.  In mode always a server may be killed while it recovers, so that has to
+ * happen twice.
  */
 bool
 PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
@@ -70,21 +71,6 @@ PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 	PCacheSetHint(err, _("A start that finds this goes without the pool, unless \"%s\" is on, and the one after it uses the pool again, cold."),
 				  PCacheSetting("required"));
 	return true;
-}
-
-/*
- * The same as a gate, for a start with pcache.required: verdict is that of the gates before
- * this one.
- */
-PCacheVerdict
-PCacheCutOffGate(const PCachePool *pool, const PCacheSuperblock *sb,
-				 uint64 system_identifier, const PCacheVerdict *verdict)
-{
-	PCacheError err;
-
-	if (verdict->refusal == PCACHE_WARM && PCacheWasCutOff(pool, sb, system_identifier, &err))
-		return PCacheRefuse(PCACHE_COLD_CUT_OFF, "%s", err.message);
-	return *verdict;
 }
 
 static bool
@@ -111,21 +97,23 @@ ReservationWillDo(const PCacheNextConfig *config, PCacheFsKind kind, uint64 size
 /*
  * There is no pool in the directory, which open_error says: is one created?
  */
-void
+PCachePlan
 PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
-					  const PCacheError *open_error, PCacheVerdict *verdict)
+					  const PCacheError *open_error)
 {
-	PCacheError *err = &verdict->why;
-	PCacheMissing plan;
+	PCachePlan	plan = {{PCACHE_REFUSED, *open_error}, PCACHE_PLAN_CREATE};
+	PCacheError *err = &plan.verdict.why;
+	PCacheMissing missing;
 
-	verdict->refusal = PCACHE_REFUSED;
-	*err = *open_error;
 	if (!VersionWillDo(config, err) ||
-		!PCacheMayCreateMissing(directory, config->size, config->nbuffers, &plan, err) ||
-		!ReservationWillDo(config, plan.fs_kind, plan.capacity * BLCKSZ, 0, err))
-		return;
-	*verdict = PCacheRefuse(PCACHE_COLD_NEW,
-							_("there is no pool yet, and the server will create it"));
+		!PCacheMayCreateMissing(directory, config->size, config->nbuffers, &missing, err) ||
+		!ReservationWillDo(config, missing.fs_kind, missing.capacity * BLCKSZ, 0, err))
+		return plan;
+	plan.fs_kind = missing.fs_kind;
+	plan.capacity = missing.capacity;
+	plan.verdict = PCacheRefuse(PCACHE_COLD_NEW,
+								_("there is no pool yet, and the server will create it"));
+	return plan;
 }
 
 /*
@@ -229,6 +217,7 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
 	{
 		case PCACHE_NEXT_NOTHING:
 		case PCACHE_NEXT_CRASH:
+		case PCACHE_NEXT_CRASH_RESTART:
 			break;
 		case PCACHE_NEXT_HOST_CRASH:
 			/* it will be another boot */
@@ -262,72 +251,91 @@ JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
  * pool, unless event is PCACHE_NEXT_NOTHING or PCACHE_NEXT_RESTART_APART.  The
  * page gates are not asked.
  */
-void
+PCachePlan
 PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 				   const PCacheGateFacts *facts, const PCacheNextConfig *config,
-				   PCacheNextEvent event, PCacheVerdict *verdict)
+				   PCacheNextEvent event)
 {
 	const PCacheSuperblock *sb = &superblocks->chosen;
-	PCacheError *err = &verdict->why;
+	PCachePlan	plan = {{PCACHE_REFUSED}, PCACHE_PLAN_USE};
+	PCacheError *err = &plan.verdict.why;
 	PCacheVerdict judged;
+	PCacheError cut_off;
 	struct stat st;
-	uint64		larger = 0;
-	uint64		formatted_capacity = 0;
-	bool		formatted;
-
-	verdict->refusal = PCACHE_REFUSED;
 
 	/* it is open for reading only */
 	if (!VersionWillDo(config, err) ||
 		!PCacheFileIsWritable(pool->fd, pool->path, err))
-		return;
+		return plan;
 	if (event == PCACHE_NEXT_HOST_CRASH && PCacheFsIsMemory(pool->fs_kind))
 	{
-		ForetellLost(pool, config, verdict);
-		return;
+		ForetellLost(pool, config, &plan.verdict);
+		return plan;
 	}
-	if (superblocks->source != PCACHE_SB_NONE &&
-		(PCachePoolIsCopied(pool, sb, err) ||
-		 (event != PCACHE_NEXT_RESTART && !config->required &&
-		  PCacheWasCutOff(pool, sb, facts->control->system_identifier, err))))
-		return;
+	if (superblocks->source != PCACHE_SB_NONE && PCachePoolIsCopied(pool, sb, err))
+		return plan;
 	judged = JudgeAfter(superblocks, facts, event);
-	/* a server that is shut down cleanly says that it was not cut off */
-	if (event != PCACHE_NEXT_RESTART)
-		judged = PCacheCutOffGate(pool, sb, facts->control->system_identifier, &judged);
+
+	/*
+	 * a server that is shut down cleanly says that it was not cut off, and
+	 * one that begins anew is the same
+	 */
+	if (superblocks->source != PCACHE_SB_NONE &&
+		event != PCACHE_NEXT_RESTART && event != PCACHE_NEXT_CRASH_RESTART &&
+		PCacheWasCutOff(pool, sb, facts->control->system_identifier, &cut_off))
+	{
+		if (!config->required)
+		{
+			*err = cut_off;
+			return plan;
+		}
+		if (judged.refusal == PCACHE_WARM)
+			judged = PCacheRefuse(PCACHE_COLD_CUT_OFF, "%s", cut_off.message);
+	}
 
 	/* of a pool that is too damaged the server makes a new one */
-	formatted = superblocks->source == PCACHE_SB_NONE ||
+	plan.capacity = sb->capacity;
+	if (superblocks->source == PCACHE_SB_NONE ||
 		sb->format_version != PCACHE_FORMAT_VERSION ||
-		judged.refusal == PCACHE_COLD_GEOMETRY;
-	if (formatted)
-		formatted_capacity = PCacheReformatCapacity(pool, config->nbuffers, config->size);
-	if (!PCacheMediaWillDo(pool, formatted ? NULL : sb, facts->media,
-						   formatted ? formatted_capacity : config->nbuffers,
+		PCacheGeometryGate(sb, facts->file_size).refusal != PCACHE_WARM)
+	{
+		plan.action = PCACHE_PLAN_FORMAT;
+		plan.capacity = PCacheReformatCapacity(pool, config->nbuffers, config->size);
+	}
+	else if (PCachePoolIsIncomplete(pool, sb->pool_size))
+		plan.action = PCACHE_PLAN_MEND;
+	if (!PCacheMediaWillDo(pool, plan.action == PCACHE_PLAN_FORMAT ? NULL : sb, facts->media,
+						   plan.action == PCACHE_PLAN_FORMAT ? plan.capacity : config->nbuffers,
 						   config->mode == PERSISTENT_CACHE_ALWAYS, err))
-		return;
+		return plan;
 	if (fstat(pool->fd, &st) < 0)
 	{
 		PCacheSetError(err, _("could not stat file \"%s\": %m"), pool->path);
-		return;
+		return plan;
 	}
 	if (event == PCACHE_NEXT_NOTHING &&
 		!ReservationWillDo(config, pool->fs_kind, config->nbuffers * BLCKSZ,
 						   (uint64) st.st_blocks * 512, err))
-		return;
-	if (formatted ?
-		FormatWillDo(pool, formatted_capacity, err) :
-		RoomWillDo(pool, sb->pool_size, err) &&
-		(sb->capacity >= config->nbuffers ||
-		 PCachePoolMayGrow(pool, sb->capacity, config->nbuffers, config->size, facts->media,
-						   &larger, err)))
-		*verdict = judged;
-	if (verdict->refusal == PCACHE_WARM && sb->slots_used > 0 && larger > 0 &&
-		PCachePoolSlotsGivenUp(pool, sb, larger) >= sb->slots_used)
-		*verdict = PCacheRefuse(PCACHE_COLD_PAGES,
-								_("the pool has to become so much larger that its own bookkeeping takes the place of all pages"));
-	if (superblocks->source == PCACHE_SB_NONE && verdict->refusal == PCACHE_COLD_SUPERBLOCK)
+		return plan;
+	if (plan.action == PCACHE_PLAN_FORMAT ?
+		!FormatWillDo(pool, plan.capacity, err) :
+		!RoomWillDo(pool, sb->pool_size, err) ||
+		(sb->capacity < config->nbuffers &&
+		 !PCachePoolMayGrow(pool, sb->capacity, config->nbuffers, config->size, facts->media,
+							&plan.capacity, err)))
+		return plan;
+
+	plan.verdict = judged;
+	/* a start without the pool has taken its memory back */
+	if (judged.refusal == PCACHE_COLD_GEOMETRY && sb->state == PCACHE_STATE_EMPTY)
+		plan.verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
+	if (judged.refusal == PCACHE_WARM && sb->slots_used > 0 && plan.capacity > sb->capacity &&
+		PCachePoolSlotsGivenUp(pool, sb, plan.capacity) >= sb->slots_used)
+		plan.verdict = PCacheRefuse(PCACHE_COLD_PAGES,
+									_("the pool has to become so much larger that its own bookkeeping takes the place of all pages"));
+	if (superblocks->source == PCACHE_SB_NONE)
 		PCachePoolSetDamagedHint(pool, err);
+	return plan;
 }
 
 /*

@@ -26,7 +26,7 @@ static const PCacheVerdict warm = {PCACHE_WARM};
  * missing.  It will be given the size that its superblock says, so that is
  * bounded.
  *
- * Beside being a gate, this tells the server whether it can use the pool at
+ * Beside being a gate, this tells a start whether it can use the pool at
  * all without formatting it.  sb must be of our format version.
  */
 PCacheVerdict
@@ -80,19 +80,6 @@ GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 							_("the pool belongs to PostgreSQL %u with catalog version %u"),
 							sb->pg_major, sb->catalog_version);
 	return PCacheGeometryGate(sb, facts->file_size);
-}
-
-/*
- * Is all there that may speak against the pool?  It lies between the superblocks
- * and the descriptors.  A start that finds a hole there makes the pool empty.
- */
-PCacheVerdict
-PCacheHoleGate(bool head_is_lost)
-{
-	if (head_is_lost)
-		return PCacheRefuse(PCACHE_COLD_HOLE,
-							_("the pool file has a hole where it may have said that its pages cannot be kept"));
-	return warm;
 }
 
 /* Does the pool belong to this cluster, and has it been used? */
@@ -314,8 +301,10 @@ PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	PCacheVerdict verdict;
 
 	verdict = GateFormat(sb, facts);
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = PCacheHoleGate(facts->head_is_lost);
+	/* what speaks against a pool lies there; such a start makes it empty */
+	if (verdict.refusal == PCACHE_WARM && facts->head_is_lost)
+		verdict = PCacheRefuse(PCACHE_COLD_HOLE,
+							   _("the pool file has a hole where it may have said that its pages cannot be kept"));
 	if (verdict.refusal == PCACHE_WARM)
 		verdict = GateIdentity(sb, facts);
 	if (verdict.refusal == PCACHE_WARM)
