@@ -182,11 +182,38 @@ TestParts(void **state)
 		FIELD(PCacheSighting, reserved, 112, 12),
 		FIELD(PCacheSighting, crc, 124, 4),
 	};
+	static const Field suspect[] = {
+		FIELD(PCacheSuspect, died, 0, 8),
+		FIELD(PCacheSuspect, died_at, 8, 8),
+		FIELD(PCacheSuspect, reserved, 16, 44),
+		FIELD(PCacheSuspect, crc, 60, 4),
+	};
+	static const Field memory_error[] = {
+		FIELD(PCacheMemoryError, offset, 0, 8),
+		FIELD(PCacheMemoryError, length, 8, 4),
+		FIELD(PCacheMemoryError, crc, 12, 4),
+	};
+	static const Field headers[] = {
+		FIELD(PCacheHeaderLayout, tag, 0, 2),
+		FIELD(PCacheHeaderLayout, state, 2, 2),
+		FIELD(PCacheHeaderLayout, content_lock, 4, 2),
+		FIELD(PCacheHeaderLayout, reserved, 6, 2),
+		FIELD(PCacheHeaderLayout, present, 8, 4),
+		FIELD(PCacheHeaderLayout, dirty, 12, 4),
+		FIELD(PCacheHeaderLayout, in_change, 16, 4),
+		FIELD(PCacheHeaderLayout, permanent, 20, 4),
+		FIELD(PCacheHeaderLayout, usage_count_mask, 24, 4),
+		FIELD(PCacheHeaderLayout, usage_count_one, 28, 4),
+		FIELD(PCacheHeaderLayout, lock_held, 32, 4),
+	};
 
 	CheckFields(checkpoint, lengthof(checkpoint), sizeof(PCacheCheckpoint), 24);
 	CheckFields(dimm, lengthof(dimm), sizeof(PCacheDimm), 48);
 	CheckFields(watermark, lengthof(watermark), sizeof(PCacheWatermark), 32);
 	CheckFields(sighting, lengthof(sighting), sizeof(PCacheSighting), 128);
+	CheckFields(suspect, lengthof(suspect), sizeof(PCacheSuspect), 64);
+	CheckFields(memory_error, lengthof(memory_error), sizeof(PCacheMemoryError), 16);
+	CheckFields(headers, lengthof(headers), sizeof(PCacheHeaderLayout), 36);
 }
 
 static void
