@@ -26,10 +26,8 @@
 #include "storage/pg_shmem.h"
 #include "utils/guc.h"
 
-#ifdef __linux__
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB	(21 << 26)
-#endif
 #endif
 
 /* What huge_pages is set to, while it is turned off; otherwise -1. */
@@ -72,8 +70,6 @@ PCacheTurnHugePagesOffAgain(void)
 	if (huge_pages_set_to >= 0)
 		huge_pages = HUGE_PAGES_OFF;
 }
-
-#ifdef __linux__
 
 /*
  * Map memory in huge pages, of which length is a multiple: those that are reserved for
@@ -273,8 +269,6 @@ CoverReservation(const PCachePool *pool, const PCacheSuperblock *sb, char *block
 	cover_length = end - start;
 }
 
-#endif							/* __linux__ */
-
 /*
  * Shared buffers lie in the pool from now on.  headers and blocks are where the
  * server has reserved room for them.  Nothing that fails here is an error.  Returns
@@ -284,7 +278,6 @@ Size
 PCacheArrangeSegment(const PCachePool *pool, const PCacheSuperblock *sb,
 					 char *headers, char *blocks)
 {
-#ifdef __linux__
 	/*
 	 * what lies behind the blocks is seldom used: only while a checkpoint
 	 * sorts
@@ -295,9 +288,6 @@ PCacheArrangeSegment(const PCachePool *pool, const PCacheSuperblock *sb,
 	own_headers = headers;
 	CoverReservation(pool, sb, blocks);
 	return moved;
-#else
-	return 0;
-#endif
 }
 
 /*
@@ -307,13 +297,11 @@ PCacheArrangeSegment(const PCachePool *pool, const PCacheSuperblock *sb,
 void
 PCacheGiveHeadersBack(void)
 {
-#ifdef __linux__
 	char	   *start = (char *) TYPEALIGN(BLCKSZ, own_headers);
 	char	   *end = (char *) TYPEALIGN_DOWN(BLCKSZ, own_headers + (Size) NBuffers * sizeof(BufferDescPadded));
 
 	if (end > start)
 		(void) madvise(start, end - start, MADV_REMOVE);
-#endif
 }
 
 /* The segment is about to be given up, which may leave our mapping. */

@@ -24,7 +24,7 @@
 
 #include "storage/pcache_pool.h"
 
-#if defined(__linux__) && !defined(MADV_COLLAPSE)
+#ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25		/* glibc has it since 2.37 */
 #endif
 
@@ -80,13 +80,11 @@ PCachePoolHasMemory(const PCachePool *pool, uint64 size, PCacheError *err)
 void
 PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset)
 {
-#ifdef FALLOC_FL_PUNCH_HOLE
 	PCacheError ignored;
 
 	if (!PCachePoolHasMemory(pool, pool->file_size, &ignored))
 		(void) fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 						 blocks_offset, pool->file_size - blocks_offset);
-#endif
 }
 
 /*
@@ -195,12 +193,7 @@ PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes)
 static bool
 Collapse(const PCachePool *pool, uint64 offset, uint64 length)
 {
-#ifdef MADV_COLLAPSE
 	return madvise(pool->map.base + offset, length, MADV_COLLAPSE) == 0;
-#else
-	errno = ENOSYS;
-	return false;
-#endif
 }
 
 /*

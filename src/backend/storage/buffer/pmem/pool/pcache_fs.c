@@ -38,7 +38,6 @@
 static bool
 MapSyncWorks(int dir_fd)
 {
-#if defined(MAP_SYNC) && defined(O_TMPFILE)
 	int			fd;
 	void	   *p = MAP_FAILED;
 	const size_t length = 2 * 1024 * 1024;
@@ -53,9 +52,6 @@ MapSyncWorks(int dir_fd)
 		munmap(p, length);
 	close(fd);
 	return p != MAP_FAILED;
-#else
-	return false;
-#endif
 }
 
 /*

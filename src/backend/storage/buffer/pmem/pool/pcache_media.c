@@ -565,7 +565,6 @@ OpenAttribute(const char *path)
 static int
 GetExtents(int fd, struct fiemap *map)
 {
-#if defined(FS_IOC_FSGETXATTR) && defined(FS_XFLAG_REALTIME)
 	struct fsxattr attr;
 
 	/* Extents on XFS's realtime device are not on the one in st_dev. */
@@ -575,7 +574,6 @@ GetExtents(int fd, struct fiemap *map)
 		errno = EXDEV;
 		return -1;
 	}
-#endif
 	return ioctl(fd, FS_IOC_FIEMAP, map);
 }
 
