@@ -187,16 +187,6 @@ PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes)
 }
 
 /*
- * Collapse a part of a mapped pool.  Returns whether all of it is in huge pages
- * now; otherwise errno is EINVAL if one of them is the reason.
- */
-static bool
-Collapse(const PCachePool *pool, uint64 offset, uint64 length)
-{
-	return madvise(pool->map.base + offset, length, MADV_COLLAPSE) == 0;
-}
-
-/*
  * Put a mapped pool on tmpfs into huge pages, as far as the kernel has some.
  * Returns, and sets in pool, whether all of it is in huge pages.
  */
@@ -210,11 +200,12 @@ PCachePoolUseHugePages(PCachePool *pool)
 		bool		interrupted = PCachePoolInterrupted != NULL && PCachePoolInterrupted();
 
 		if (!interrupted &&
-			Collapse(pool, done, Min(COLLAPSE_AT_ONCE, pool->map.length - done)))
+			madvise(pool->map.base + done, Min(COLLAPSE_AT_ONCE, pool->map.length - done),
+					MADV_COLLAPSE) == 0)
 			continue;
 		pool->huge_pages = false;
 
-		/* anything else is want of memory */
+		/* it is about this part; anything else is want of memory */
 		if (interrupted || errno != EINVAL)
 			break;
 	}
@@ -237,21 +228,7 @@ AllocateHugePages(const PCachePool *pool, uint64 offset, uint64 length)
 		if (posix_fallocate(pool->fd, at, 1) != 0)
 			return;
 	}
-	(void) Collapse(pool, offset, length);
-}
-
-/*
- * Allocate a part of a pool's file.  Both offset and length are multiples of
- * PCACHE_ALIGNMENT, unless the pool is not mapped.  Fails with errno set, which
- * is EINTR after a signal.
- */
-static bool
-AllocatePart(const PCachePool *pool, uint64 offset, uint64 length)
-{
-	if (pool->fs_kind == PCACHE_FS_TMPFS && pool->map.base != NULL)
-		AllocateHugePages(pool, offset, length);
-	errno = posix_fallocate(pool->fd, offset, length);
-	return errno == 0;
+	(void) madvise(pool->map.base + offset, length, MADV_COLLAPSE);
 }
 
 /*
@@ -288,8 +265,8 @@ PCachePoolSetAllocationError(const PCachePool *pool, uint64 size, PCacheError *e
 }
 
 /*
- * Allocate a part of the file of a mapped pool, where it has a hole.  Both
- * offset and length are multiples of PCACHE_ALIGNMENT.
+ * Allocate a part of a pool's file, where it has a hole.  Both offset and length
+ * are multiples of PCACHE_ALIGNMENT, unless the pool is not mapped.
  *
  * In parts, since tmpfs begins anew after a signal.
  */
@@ -299,12 +276,15 @@ PCachePoolAllocate(const PCachePool *pool, uint64 offset, uint64 length,
 {
 	for (uint64 end = offset + length; offset < end; offset += ALLOCATE_AT_ONCE)
 	{
+		uint64		part = Min(ALLOCATE_AT_ONCE, end - offset);
+
 		do
 		{
 			if (PCachePoolIsInterrupted(err))
 				return false;
-			if (AllocatePart(pool, offset, Min(ALLOCATE_AT_ONCE, end - offset)))
-				break;
+			if (pool->fs_kind == PCACHE_FS_TMPFS && pool->map.base != NULL)
+				AllocateHugePages(pool, offset, part);
+			errno = posix_fallocate(pool->fd, offset, part);
 		} while (errno == EINTR);
 		if (errno != 0)
 		{

@@ -224,44 +224,28 @@ PCacheOpenExistingPart(const char *directory, PCacheDir *existing,
 }
 
 /*
- * Open the deepest part of a path that exists, which must be on a file system
- * of the expected kind: otherwise it is not what was there when it was asked
- * whether a pool can be created.  The caller closes it.
- */
-static bool
-OpenExistingPartOf(const char *directory, PCacheFsKind expected,
-				   PCacheDir *existing, PCacheError *err)
-{
-	PCacheFsKind kind;
-
-	if (!PCacheOpenExistingPart(directory, existing, &kind, err))
-		return false;
-	if (kind != expected)
-	{
-		PCacheSetError(err, _("persistent cache directory \"%s\" cannot be created: \"%s\" is on %s instead of %s"),
-					   directory, existing->path,
-					   PCacheFsKindName(kind), PCacheFsKindName(expected));
-		PCacheDirClose(existing);
-		return false;
-	}
-	return true;
-}
-
-/*
  * Create a directory and its missing parents on a memory-backed file system
  * that lost them with a reboot of the host.  directory must be absolute and
- * canonical.
+ * canonical.  What exists of it must be on a file system of the expected kind:
+ * otherwise it is not what was there when it was asked whether a pool can be
+ * created.
  */
 bool
 PCacheMakeDirectory(const char *directory, PCacheFsKind expected,
 					PCacheError *err)
 {
 	PCacheDir	dir;
+	PCacheFsKind kind;
 	bool		ok;
 
-	if (!OpenExistingPartOf(directory, expected, &dir, err))
+	if (!PCacheOpenExistingPart(directory, &dir, &kind, err))
 		return false;
-	ok = PCacheDirMakeMissing(&dir, err);
+	if (kind == expected)
+		ok = PCacheDirMakeMissing(&dir, err);
+	else
+		ok = PCacheSetError(err, _("persistent cache directory \"%s\" cannot be created: \"%s\" is on %s instead of %s"),
+							directory, dir.path,
+							PCacheFsKindName(kind), PCacheFsKindName(expected));
 	PCacheDirClose(&dir);
 	return ok;
 }

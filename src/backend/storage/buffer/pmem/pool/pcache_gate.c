@@ -82,6 +82,19 @@ GateFormat(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 	return PCacheGeometryGate(sb, facts->file_size);
 }
 
+/*
+ * Is all there that may speak against the pool?  It lies between the superblocks
+ * and the descriptors.  A start that finds a hole there makes the pool empty.
+ */
+static PCacheVerdict
+GateHole(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	if (facts->head_is_lost)
+		return PCacheRefuse(PCACHE_COLD_HOLE,
+							_("the pool file has a hole where it may have said that its pages cannot be kept"));
+	return warm;
+}
+
 /* Does the pool belong to this cluster, and has it been used? */
 static PCacheVerdict
 GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
@@ -100,7 +113,7 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
  * server stopped, so that this reason is the one that is given.
  */
 static PCacheVerdict
-GateSuspect(const PCacheGateFacts *facts)
+GateSuspect(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	char		death[256];
 
@@ -241,7 +254,7 @@ GateShutdown(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 
 /* Is this an ordinary start, which leads on from where the pool was saved? */
 static PCacheVerdict
-GateRecovery(const PCacheGateFacts *facts)
+GateRecovery(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	if (facts->backup_label)
 		return PCacheRefuse(PCACHE_COLD_BACKUP_LABEL,
@@ -257,7 +270,7 @@ GateRecovery(const PCacheGateFacts *facts)
  * that recovery is going to follow?  See pcache_replay.c.
  */
 static PCacheVerdict
-GatePrepared(const PCacheGateFacts *facts)
+GatePrepared(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	if (facts->rolled_back_at < facts->control->checkPointCopy.redo)
 		return warm;
@@ -272,7 +285,7 @@ GatePrepared(const PCacheGateFacts *facts)
  * on one.
  */
 static PCacheVerdict
-GateMedia(const PCacheGateFacts *facts)
+GateMedia(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	const PCacheMediaReport *media = facts->media;
 
@@ -298,25 +311,14 @@ GateMedia(const PCacheGateFacts *facts)
 PCacheVerdict
 PCachePoolGate(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	PCacheVerdict verdict;
+	static PCacheVerdict (*const gates[]) (const PCacheSuperblock *, const PCacheGateFacts *) = {
+		GateFormat, GateHole, GateIdentity, GateSuspect, GateShutdown, GateRecovery, GatePrepared,
+		GateMedia
+	};
+	PCacheVerdict verdict = warm;
 
-	verdict = GateFormat(sb, facts);
-	/* what speaks against a pool lies there; such a start makes it empty */
-	if (verdict.refusal == PCACHE_WARM && facts->head_is_lost)
-		verdict = PCacheRefuse(PCACHE_COLD_HOLE,
-							   _("the pool file has a hole where it may have said that its pages cannot be kept"));
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = GateIdentity(sb, facts);
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = GateSuspect(facts);
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = GateShutdown(sb, facts);
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = GateRecovery(facts);
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = GatePrepared(facts);
-	if (verdict.refusal == PCACHE_WARM)
-		verdict = GateMedia(facts);
+	for (int i = 0; i < lengthof(gates) && verdict.refusal == PCACHE_WARM; i++)
+		verdict = gates[i] (sb, facts);
 	return verdict;
 }
 
