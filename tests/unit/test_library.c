@@ -61,6 +61,13 @@ TestDirectory(void **state)
 	assert_false(PCacheDirectoryIsAllowed("/pgdata", "/pgdata/pg_pcache", &err));
 	assert_true(PCacheDirectoryIsAllowed("/pgdata", "/dev/shm/x", &err));
 
+	/*
+	 * what is still to be made would be below /usr/bin, or below the root
+	 * directory
+	 */
+	assert_false(PCacheDirectoryIsAllowed("/usr/bin", "/proc/self/root/usr/bin/missing/x", &err));
+	assert_true(PCacheDirectoryIsAllowed("/usr/bin", "/missing/x", &err));
+
 	strcpy(name, "/dev//shm/./x/");
 	assert_true(PCacheCanonicalDirectory(name, &err));
 	assert_string_equal(name, "/dev/shm/x");

@@ -694,7 +694,7 @@ TestSparse(void **state)
 
 	for (int finish = 0; finish < 2; finish++)
 	{
-		assert_true(PCachePoolBeginCreate(&creation, dir, false, true, capacity,
+		assert_true(PCachePoolBeginCreate(&creation, dir, false, capacity,
 										  SYSTEM_IDENTIFIER, CATALOG_VERSION,
 										  &pool, &sb, &err));
 		assert_int_equal(pool.file_size, sb.pool_size);
@@ -715,7 +715,7 @@ TestSparse(void **state)
 		assert_false(Exists(Join(dir, "pool.tmp")));
 	}
 
-	assert_true(PCachePoolFinishCreate(&creation, &err));
+	assert_true(PCachePoolFinishCreate(&creation, true, &err));
 	assert_false(Exists(Join(dir, "pool.tmp")));
 	assert_true(Exists(Join(dir, "pool")));
 	assert_true(AllocatedBytes(&pool) >= sb.pool_size);
@@ -884,9 +884,10 @@ TestLeftoverCounts(void **state)
 	PCacheDir	where;
 	PCacheError err;
 
-	assert_true(PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
+	assert_true(PCachePoolBeginCreate(&creation, dir, false, CAPACITY,
 									  SYSTEM_IDENTIFIER, CATALOG_VERSION,
 									  &pool, &sb, &err));
+	assert_true(PCachePoolAllocate(&pool, 0, pool.file_size, &err));
 	/* it is none yet */
 	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
 	full_of_leftover = true;
@@ -1592,7 +1593,7 @@ TestOpenDuringCreation(void **state)
 		assert_true(pid >= 0);
 		if (pid == 0)
 		{
-			if (!PCachePoolBeginCreate(&creation, dir, false, false, CAPACITY,
+			if (!PCachePoolBeginCreate(&creation, dir, false, CAPACITY,
 									   SYSTEM_IDENTIFIER, CATALOG_VERSION,
 									   &pool, &sb, &err) ||
 				write(from_child[1], "x", 1) != 1 ||
@@ -1604,7 +1605,7 @@ TestOpenDuringCreation(void **state)
 			pg_usleep(200000);
 			if (end == ABORTED)
 				PCachePoolAbortCreate(&creation);
-			else if (end == FINISHED && !PCachePoolFinishCreate(&creation, &err))
+			else if (end == FINISHED && !PCachePoolFinishCreate(&creation, true, &err))
 				_exit(1);
 			_exit(0);
 		}

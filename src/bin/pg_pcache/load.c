@@ -158,8 +158,8 @@ CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
 	if (c->opened == PCACHE_OPEN_MISSING)
 	{
 		PCachePoolFileMade = WatchPool;
-		if (!PCacheMakeDirectory(plan->directory, plan->fs_kind, &err) ||
-			!PCachePoolBeginCreate(&l->creation, plan->directory, false, true,
+		if (!PCacheMakeDirectory(c->directory, plan->fs_kind, &err) ||
+			!PCachePoolBeginCreate(&l->creation, c->directory, false,
 								   Max(plan->capacity, capacity),
 								   c->control->system_identifier,
 								   c->control->catalog_version_no, &c->pool,
@@ -189,7 +189,7 @@ FinishPool(Loading *l)
 
 	if (!l->creating)
 		return;
-	if (!PCachePoolFinishCreate(&l->creation, &err))
+	if (!PCachePoolFinishCreate(&l->creation, true, &err))
 	{
 		/* it has removed what there was */
 		NoteUnfinished(false);

@@ -570,7 +570,6 @@ typedef struct PCacheCreation
 {
 	PCachePool *pool;
 	PCacheDir	dir;
-	bool		sparse;			/* some of it may not be allocated yet */
 	bool		replace;		/* a pool that is there */
 	const char *made;			/* the name that our file has, or NULL */
 	char		final_path[MAXPGPATH];
@@ -585,21 +584,20 @@ extern void (*PCachePoolFileMade) (int dir_fd);
 
 extern bool PCachePoolBeginCreate(PCacheCreation *creation,
 								  const char *directory, bool replace,
-								  bool sparse, uint64 capacity,
+								  uint64 capacity,
 								  uint64 system_identifier,
 								  uint32 catalog_version, PCachePool *pool,
 								  PCacheSuperblock *sb, PCacheError *err);
-extern bool PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err);
+extern bool PCachePoolFinishCreate(PCacheCreation *creation, bool allocate, PCacheError *err);
 extern void PCachePoolAbortCreate(PCacheCreation *creation);
 extern bool PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
 							 uint64 system_identifier, uint32 catalog_version,
 							 PCachePool *pool, PCacheSuperblock *sb,
 							 PCacheError *err);
 
-/* Where a pool that is not there is to be created. */
+/* What a pool that is not there is going to be. */
 typedef struct PCacheMissing
 {
-	char		directory[MAXPGPATH];
 	PCacheFsKind fs_kind;
 	uint64		capacity;		/* in blocks */
 } PCacheMissing;

@@ -56,11 +56,9 @@ CreatePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan * plan, PCac
 	PCacheCreation creation;
 
 	if (!PCacheMakeDirectory(pcache_directory, plan->fs_kind, err) ||
-		!PCachePoolBeginCreate(&creation, pcache_directory, false, true, plan->capacity,
-							   GetSystemIdentifier(), CATALOG_VERSION_NO, pool, sb, err))
-		return false;
-	creation.sparse = false;
-	if (!PCachePoolFinishCreate(&creation, err))
+		!PCachePoolBeginCreate(&creation, pcache_directory, false, plan->capacity,
+							   GetSystemIdentifier(), CATALOG_VERSION_NO, pool, sb, err) ||
+		!PCachePoolFinishCreate(&creation, false, err))
 		return false;
 	PCacheStart.verdict = PCacheRefuse(PCACHE_COLD_NEW, _("the pool was created by this start"));
 	ereport(LOG,

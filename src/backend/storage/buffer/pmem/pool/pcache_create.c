@@ -18,28 +18,12 @@
 #include "storage/pcache_compat.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file_perm.h"
 #include "storage/pcache_pool.h"
-
-/* Would a pool in the directory, of which that part exists, be in PGDATA? */
-static bool
-IsInPgdata(const PCacheDir *existing, const char *directory, PCacheError *err)
-{
-	char		pgdata[PATH_MAX];
-
-	if (PCacheDirPgdata == NULL || realpath(PCacheDirPgdata, pgdata) == NULL ||
-		!PCacheIsInside(existing->path, pgdata))
-		return false;
-	PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
-				   directory);
-	PCacheSetHint(err, _("Choose a directory outside."));
-	return true;
-}
 
 /* Only in a directory where we may write can its kind be told, see MapSyncWorks(). */
 static bool
@@ -57,12 +41,12 @@ IsWritable(const PCacheDir *existing, const char *directory, PCacheError *err)
 
 /* Is the file system one to create a pool on? */
 static bool
-KindWillDo(const PCacheDir *existing, const PCacheMissing *plan, PCacheError *err)
+KindWillDo(const PCacheDir *existing, const char *directory, PCacheFsKind kind, PCacheError *err)
 {
-	if (plan->fs_kind != PCACHE_FS_FILE)
+	if (kind != PCACHE_FS_FILE)
 		return true;
 	PCacheSetError(err, _("there is no persistent cache pool in directory \"%s\", and \"%s\" is on an ordinary file system"),
-				   plan->directory, existing->path);
+				   directory, existing->path);
 	PCacheSetHint(err, _("Is the file system for the pool mounted?  On an ordinary file system, only \"pg_pcache init\" creates a pool."));
 	return false;
 }
@@ -83,13 +67,12 @@ PCacheMayCreateMissing(const char *directory, uint64 size, uint64 nbuffers,
 	PCacheGeometry geometry;
 	bool		ok;
 
-	strlcpy(plan->directory, directory, sizeof(plan->directory));
-	if (!PCacheOpenExistingPart(plan->directory, &existing, &plan->fs_kind, err))
+	if ((PCacheDirPgdata != NULL && !PCacheDirectoryIsAllowed(PCacheDirPgdata, directory, err)) ||
+		!PCacheOpenExistingPart(directory, &existing, &plan->fs_kind, err))
 		return false;
 	plan->capacity = Max(size, nbuffers);
-	ok = !IsInPgdata(&existing, directory, err) &&
-		IsWritable(&existing, plan->directory, err) &&
-		KindWillDo(&existing, plan, err) &&
+	ok = IsWritable(&existing, directory, err) &&
+		KindWillDo(&existing, directory, plan->fs_kind, err) &&
 		PCacheSpaceFor(&existing, plan->capacity, &geometry, err);
 	PCacheDirClose(&existing);
 	return ok;
@@ -138,16 +121,6 @@ PCachePoolAbortCreate(PCacheCreation *creation)
 	PCacheDirClose(&creation->dir);
 }
 
-/* Give the new file its size, and map it. */
-static bool
-MakeRoom(PCachePool *pool, const PCacheGeometry *g, bool sparse, PCacheError *err)
-{
-	pool->file_size = 0;
-	return PCachePoolSetSizeSparse(pool, g->pool_size,
-								   sparse ? g->blocks_offset : g->pool_size, err) &&
-		PCachePoolMap(pool, err);
-}
-
 /*
  * Begin to create a pool of the given capacity in an existing directory:
  * formatted, mapped and locked, under a temporary name.
@@ -156,16 +129,15 @@ MakeRoom(PCachePool *pool, const PCacheGeometry *g, bool sparse, PCacheError *er
  * caller must have it locked.  Otherwise it may be that of another server that
  * was first.
  *
- * If sparse is true, a pool on tmpfs has no blocks yet.  Whoever stores to them
- * has to call PCachePoolAllocate() first.
+ * A pool on tmpfs has no blocks yet.  Whoever stores to them has to call
+ * PCachePoolAllocate() first.
  *
  * If that succeeds, either PCachePoolFinishCreate() or PCachePoolAbortCreate()
  * has to be called.
  */
 bool
 PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool replace,
-					  bool sparse, uint64 capacity, uint64 system_identifier,
-					  uint32 catalog_version,
+					  uint64 capacity, uint64 system_identifier, uint32 catalog_version,
 					  PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 {
 	PCacheGeometry g;
@@ -173,7 +145,6 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 	struct stat st;
 
 	creation->pool = pool;
-	creation->sparse = sparse;
 	creation->replace = replace;
 	creation->made = NULL;
 	pool->fd = -1;
@@ -231,7 +202,9 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 		PCacheSetHint(err, _("Is another server, or pg_pcache, creating it?"));
 		goto fail;
 	}
-	if (!MakeRoom(pool, &g, sparse, err) ||
+	pool->file_size = 0;
+	if (!PCachePoolSetSizeSparse(pool, g.pool_size, g.blocks_offset, err) ||
+		!PCachePoolMap(pool, err) ||
 		!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
 						  sb, err))
 		goto fail;
@@ -243,17 +216,17 @@ fail:
 }
 
 /*
- * Give the pool its name, with all of it allocated.  The name comes last, so
- * that an interrupted creation leaves no half-made pool behind.
+ * Give the pool its name, with all of it allocated if allocate says so.  The name
+ * comes last, so that an interrupted creation leaves no half-made pool behind.
  */
 bool
-PCachePoolFinishCreate(PCacheCreation *creation, PCacheError *err)
+PCachePoolFinishCreate(PCacheCreation *creation, bool allocate, PCacheError *err)
 {
 	PCachePool *pool = creation->pool;
 	PCacheDir  *dir = &creation->dir;
 	struct stat st;
 
-	if (creation->sparse && !PCachePoolAllocate(pool, 0, pool->file_size, err))
+	if (allocate && !PCachePoolAllocate(pool, 0, pool->file_size, err))
 		goto fail;
 	(void) PCachePoolUseHugePages(pool);
 
@@ -300,8 +273,8 @@ PCachePoolCreate(const char *directory, bool replace, uint64 capacity,
 {
 	PCacheCreation creation;
 
-	return PCachePoolBeginCreate(&creation, directory, replace, false, capacity,
+	return PCachePoolBeginCreate(&creation, directory, replace, capacity,
 								 system_identifier, catalog_version,
 								 pool, sb, err) &&
-		PCachePoolFinishCreate(&creation, err);
+		PCachePoolFinishCreate(&creation, true, err);
 }

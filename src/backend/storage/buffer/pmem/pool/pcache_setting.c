@@ -62,6 +62,7 @@ PCacheCanonicalDirectory(char *directory, PCacheError *err)
 bool
 PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError *err)
 {
+	char		existing[MAXPGPATH];
 	char		real_directory[PATH_MAX];
 	char		real_pgdata[PATH_MAX];
 
@@ -74,11 +75,13 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 	if (!is_absolute_path(directory))
 		return PCacheSetError(err, _("\"%s\" is not an absolute path: \"%s\""),
 							  PCacheSetting("directory"), directory);
-	if (realpath(directory, real_directory) == NULL)
-		strlcpy(real_directory, directory, sizeof(real_directory));
+	/* of what is still to be made, the part that exists tells */
+	strlcpy(existing, directory, sizeof(existing));
+	while (realpath(existing, real_directory) == NULL)
+		get_parent_directory(existing);
 	if (realpath(pgdata, real_pgdata) == NULL)
 		strlcpy(real_pgdata, pgdata, sizeof(real_pgdata));
-	if (!PCacheIsInside(real_directory, real_pgdata))
+	if (!PCacheIsInside(directory, pgdata) && !PCacheIsInside(real_directory, real_pgdata))
 		return true;
 	PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
 				   directory);
