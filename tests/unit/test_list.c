@@ -607,6 +607,16 @@ PCacheLedgerOf(const PCachePool *pool)
 	return ledger_memory;
 }
 
+uint64
+PCacheMicrosecondsSince(instr_time start)
+{
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	return INSTR_TIME_GET_MICROSEC(elapsed);
+}
+
 /* Called when pages are going to be looked at again, and nowhere else. */
 XLogRecPtr
 GetFlushRecPtr(TimeLineID *insertTLI)

@@ -137,7 +137,6 @@ Save(const ControlFileData *control)
 	PCacheSuperblock *sb = &PCacheLibrary->superblock;
 	uint64		saved;
 	instr_time	start;
-	instr_time	elapsed;
 
 	INSTR_TIME_SET_CURRENT(start);
 	saved = Harvest(&PCacheThePool, sb, NBuffers,
@@ -154,11 +153,9 @@ Save(const ControlFileData *control)
 	}
 	if (!PCacheStoreOrTell())
 		return;
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
 	ereport(LOG,
 			(errmsg("persistent cache: saved " UINT64_FORMAT " pages in %d slots, %.3f ms",
-					saved, NBuffers, INSTR_TIME_GET_MILLISEC(elapsed))));
+					saved, NBuffers, PCacheMicrosecondsSince(start) / 1000.0)));
 }
 
 /*

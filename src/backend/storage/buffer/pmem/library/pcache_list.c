@@ -260,21 +260,11 @@ IsFilled(uint32 slot)
 		(pg_atomic_read_u32(&GetBufferDescriptor(slot)->state) & BM_TAG_VALID) != 0;
 }
 
-static bool
-HasTaken(instr_time began, long usec)
-{
-	instr_time	elapsed;
-
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, began);
-	return INSTR_TIME_GET_MICROSEC(elapsed) >= usec;
-}
-
 /* Has a round taken its time, or no room for another step? */
 static bool
 IsOver(instr_time began, long usec)
 {
-	return HasTaken(began, usec) || n_seen > ROUND_PAGES - SLOTS_PER_STEP;
+	return PCacheMicrosecondsSince(began) >= usec || n_seen > ROUND_PAGES - SLOTS_PER_STEP;
 }
 
 /*
@@ -367,7 +357,7 @@ PCacheListPages(const ControlFileData *control, long pause)
 			ConfirmEntries(previous);
 		left_to_list = NBuffers;
 	}
-	if (HasTaken(round_began, pause * 1000) && EnterPages())
+	if (PCacheMicrosecondsSince(round_began) >= pause * 1000 && EnterPages())
 	{
 		INSTR_TIME_SET_CURRENT(round_began);
 		SeePages(round_began, pause * 1000 / ROUND_SHARE);

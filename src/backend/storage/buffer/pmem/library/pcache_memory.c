@@ -106,30 +106,41 @@ MapHugePages(const PCachePool *pool, Size length, int *fd)
 	return base == MAP_FAILED ? NULL : base;
 }
 
-/*
- * Is a part of the mapping that an address belongs to swapped out?  If that is unknown,
- * it may be.
- */
+/* A mapping of this process. */
+typedef struct Mapping
+{
+	char	   *start;
+	char	   *end;
+	unsigned long swapped_kb;	/* of it; not 0 if that is unknown */
+} Mapping;
+
+/* Which mapping does an address belong to?  Returns false if that is not told. */
 static bool
-IsSwapped(const char *address)
+FindMapping(const char *address, Mapping *mapping)
 {
 	FILE	   *smaps = fopen("/proc/self/smaps", "r");
 	char		line[MAXPGPATH + 128];
 	unsigned long low;
 	unsigned long high;
-	unsigned long kb = 1;
-	bool		is_there = false;
+	bool		found = false;
 
+	mapping->swapped_kb = 1;
 	while (smaps != NULL && fgets(line, sizeof(line), smaps) != NULL)
 	{
 		if (sscanf(line, "%lx-%lx", &low, &high) == 2)
-			is_there = low <= (unsigned long) address && (unsigned long) address < high;
-		else if (is_there && sscanf(line, "Swap: %lu kB", &kb) == 1)
+		{
+			if (found)
+				break;
+			mapping->start = (char *) low;
+			mapping->end = (char *) high;
+			found = mapping->start <= address && address < mapping->end;
+		}
+		else if (found && sscanf(line, "Swap: %lu kB", &mapping->swapped_kb) == 1)
 			break;
 	}
 	if (smaps != NULL)
 		fclose(smaps);
-	return kb > 0;
+	return found;
 }
 
 /*
@@ -137,7 +148,7 @@ IsSwapped(const char *address)
  * which min_dynamic_shared_memory has many, would take memory if they were read.
  */
 static void
-CopyUsed(char *to, char *from, Size length)
+CopyUsed(char *to, char *from, Size length, bool is_swapped)
 {
 	Size		page_size = sysconf(_SC_PAGESIZE);
 	unsigned char *used = malloc(length / page_size);
@@ -149,18 +160,18 @@ CopyUsed(char *to, char *from, Size length)
 			memcpy(to + i * page_size, from + i * page_size, page_size);
 	}
 	/* mincore() does not tell those apart that are swapped out */
-	if (!is_known || IsSwapped(from))
+	if (!is_known || is_swapped)
 		memcpy(to, from, length);
 	free(used);
 }
 
 /*
  * Move a part of the segment into huge pages, at the same addresses.  There is only
- * this process, and its signal handlers store nothing there.  Returns how many bytes
- * were moved.
+ * this process, and its signal handlers store nothing there.  is_swapped says whether
+ * any of the segment is swapped out.  Returns how many bytes were moved.
  */
 static Size
-MovePart(const PCachePool *pool, char *from, char *to)
+MovePart(const PCachePool *pool, char *from, char *to, bool is_swapped)
 {
 	char	   *start = (char *) TYPEALIGN(PCACHE_ALIGNMENT, from);
 	char	   *end = (char *) TYPEALIGN_DOWN(PCACHE_ALIGNMENT, to);
@@ -172,7 +183,7 @@ MovePart(const PCachePool *pool, char *from, char *to)
 
 	if (huge != NULL)
 	{
-		CopyUsed(huge, start, length);
+		CopyUsed(huge, start, length, is_swapped);
 
 		/* once more, to have an address by which these pages are given back */
 		old = mremap(start, 0, length, MREMAP_MAYMOVE);
@@ -197,28 +208,6 @@ MovePart(const PCachePool *pool, char *from, char *to)
 	return moved;
 }
 
-/* Where is the mapping that an address belongs to? */
-static bool
-FindMapping(const char *address, char **start, char **end)
-{
-	FILE	   *maps = fopen("/proc/self/maps", "r");
-	char		line[MAXPGPATH + 128];
-	unsigned long low;
-	unsigned long high;
-	bool		found = false;
-
-	while (maps != NULL && !found && fgets(line, sizeof(line), maps) != NULL)
-		found = sscanf(line, "%lx-%lx", &low, &high) == 2 &&
-			low <= (unsigned long) address && (unsigned long) address < high;
-	if (maps != NULL)
-		fclose(maps);
-	if (!found)
-		return false;
-	*start = (char *) low;
-	*end = (char *) high;
-	return true;
-}
-
 /*
  * Have the rest of the segment in huge pages, if huge_pages asks for them: all but what
  * is from reserved to reserved_end.  Only where a crash restart unmaps by address
@@ -229,14 +218,16 @@ static Size
 MoveRest(const PCachePool *pool, char *reserved, char *reserved_end)
 {
 	const char *io_method = GetConfigOption("io_method", true, false);
-	char	   *start;
-	char	   *end;
+	Mapping		segment;
+	bool		is_swapped;
 
 	if (huge_pages_set_to < 0 || shared_memory_type != SHMEM_TYPE_MMAP ||
 		(io_method != NULL && strcmp(io_method, "io_uring") == 0) ||
-		!FindMapping(reserved, &start, &end) || end < reserved_end)
+		!FindMapping(reserved, &segment) || segment.end < reserved_end)
 		return 0;
-	return MovePart(pool, start, reserved) + MovePart(pool, reserved_end, end);
+	is_swapped = segment.swapped_kb > 0;
+	return MovePart(pool, segment.start, reserved, is_swapped) +
+		MovePart(pool, reserved_end, segment.end, is_swapped);
 }
 
 /*

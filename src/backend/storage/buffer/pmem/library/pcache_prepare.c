@@ -51,7 +51,7 @@ PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err)
  * seconds: the worker allocates them while the server runs.
  */
 static bool
-CreatePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan * plan, PCacheError *err)
+CreatePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan *plan, PCacheError *err)
 {
 	PCacheCreation creation;
 
@@ -144,7 +144,7 @@ PCacheMakeLarger(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
  * false with err filled in.
  */
 bool
-PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan * plan, PCacheError *err)
+PCachePreparePool(PCachePool *pool, PCacheSuperblock *sb, const PCachePlan *plan, PCacheError *err)
 {
 	switch (plan->action)
 	{

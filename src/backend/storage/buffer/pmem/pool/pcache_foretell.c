@@ -194,15 +194,6 @@ RoomWillDo(const PCachePool *pool, uint64 size, PCacheError *err)
 	return false;
 }
 
-/* The pool will be formatted: can it be, and is there room? */
-static bool
-FormatWillDo(const PCachePool *pool, uint64 capacity, PCacheError *err)
-{
-	uint64		size = PCacheComputeGeometry(capacity, pool->page_size).pool_size;
-
-	return PCachePoolMayFormat(pool, err) && RoomWillDo(pool, size, err);
-}
-
 /* Ask the gates, after what is going to happen. */
 static PCacheVerdict
 JudgeAfter(const PCacheSuperblocks *superblocks, const PCacheGateFacts *facts,
@@ -318,7 +309,8 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 						   (uint64) st.st_blocks * 512, err))
 		return plan;
 	if (plan.action == PCACHE_PLAN_FORMAT ?
-		!FormatWillDo(pool, plan.capacity, err) :
+		!PCachePoolMayFormat(pool, err) ||
+		!RoomWillDo(pool, PCacheComputeGeometry(plan.capacity, pool->page_size).pool_size, err) :
 		!RoomWillDo(pool, sb->pool_size, err) ||
 		(sb->capacity < config->nbuffers &&
 		 !PCachePoolMayGrow(pool, sb->capacity, config->nbuffers, config->size, facts->media,
