@@ -102,7 +102,7 @@ PCacheRangeOverlaps(const PCacheRangeList *list, uint64 offset, uint64 length)
 		 list->ranges[i].offset - offset < length);
 }
 
-/* pcache_cgroup.c: how much memory, and how many huge pages, may be had */
+/* pcache_room.c: how much memory, and how many huge pages, may be had */
 
 #define PCACHE_CGROUP_ROOT	"/sys/fs/cgroup"
 
@@ -136,8 +136,6 @@ extern bool PCacheMemoryWillDo(uint64 lacking, uint64 size, PCacheError *err);
 
 extern bool PCacheReservationCounts(void);
 extern bool PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err);
-
-/* pcache_huge.c: how many huge pages there are: in all, for a mount, and of a server */
 
 struct statfs;
 
