@@ -293,10 +293,6 @@ extern uint32 PCacheDescriptorCrc(const PCacheDescriptor *desc);
 extern bool PCacheDescriptorIsIntact(const PCacheDescriptor *desc, uint32 slot);
 extern bool PCacheDescriptorHasSaneTag(const PCacheDescriptor *desc);
 extern void PCacheDescriptorSetFree(PCacheDescriptor *desc);
-extern void PCacheDescriptorDescribe(PCacheDescriptor *desc, uint32 slot,
-									 RelFileLocator rlocator, ForkNumber fork,
-									 uint32 block_number, uint64 page_lsn,
-									 bool permanent, uint8 usage_count);
 extern void PCacheDescriptorSetSealed(PCacheDescriptor *desc);
 extern void PCacheDescriptorStore(const PCacheMapping *map,
 								  PCacheDescriptor *dest,
@@ -408,12 +404,6 @@ typedef enum PCachePersistenceDomain
 #define PCACHE_MEDIA_NAME_LEN		64
 #define PCACHE_MEDIA_HEALTH_LEN		128 /* holds any PCacheMediaHealthText */
 
-typedef struct PCacheMediaDimmInfo
-{
-	char		name[PCACHE_MEDIA_NAME_LEN];	/* nmem0 */
-	uint32		health;			/* PCACHE_DIMM_ flags */
-} PCacheMediaDimmInfo;
-
 typedef struct PCacheMediaReport
 {
 	/* BAD: some of the pool's bytes can't be read. */
@@ -430,24 +420,15 @@ typedef struct PCacheMediaReport
 	char		dimms_why[PCACHE_MEDIA_WHY_LEN];
 	uint32		n_dimms;
 	PCacheDimm	dimms[PCACHE_MAX_DIMMS];	/* sorted by id */
-	PCacheMediaDimmInfo dimm_info[PCACHE_MAX_DIMMS];	/* parallel to dimms */
-	uint32		health;			/* all DIMMs' flags together */
+	char		dimm_names[PCACHE_MAX_DIMMS][PCACHE_MEDIA_NAME_LEN];	/* nmem0 */
+	uint32		health;			/* PCACHE_DIMM_ flags, of all together */
 
 	PCachePersistenceDomain domain; /* the weakest, if there are several */
 
 	/* For messages; "" if unknown. */
 	char		block_device[PCACHE_MEDIA_NAME_LEN];	/* the file system's */
-	char		namespace_name[PCACHE_MEDIA_NAME_LEN];	/* of the first leaf */
-	char		region_name[PCACHE_MEDIA_NAME_LEN];
+	char		region_name[PCACHE_MEDIA_NAME_LEN]; /* of the first leaf */
 } PCacheMediaReport;
-
-typedef enum PCacheDimmComparison
-{
-	PCACHE_DIMMS_UNKNOWN,
-	PCACHE_DIMMS_SAME,
-	PCACHE_DIMMS_MOVED,			/* a count of unsafe shutdowns changed */
-	PCACHE_DIMMS_REPLACED,		/* not the same set of DIMMs */
-} PCacheDimmComparison;
 
 extern void PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 							 PCacheMediaReport *report);
@@ -455,9 +436,9 @@ extern void PCacheMediaReportFree(PCacheMediaReport *report);
 extern bool PCacheMediaIsUsable(const PCacheMediaReport *report, bool always);
 extern void PCacheMediaRememberDimms(const PCacheMediaReport *report,
 									 PCacheSuperblock *sb);
-extern PCacheDimmComparison PCacheMediaCompareDimms(const PCacheSuperblock *sb,
-													const PCacheMediaReport *now,
-													char *why, size_t why_len);
+extern PCacheMediaAnswer PCacheMediaCompareDimms(const PCacheSuperblock *sb,
+												 const PCacheMediaReport *now,
+												 char *why, size_t why_len);
 extern const char *PCacheMediaAnswerName(PCacheMediaAnswer answer);
 extern const char *PCachePersistenceDomainName(PCachePersistenceDomain domain);
 extern const char *PCacheMediaHealthText(uint32 health, char *buf, size_t len);

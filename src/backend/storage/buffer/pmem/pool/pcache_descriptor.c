@@ -36,30 +36,6 @@ PCacheDescriptorSetFree(PCacheDescriptor *desc)
 	desc->seq = PCACHE_DESC_FREE_SEQ;
 }
 
-/*
- * Fill in all but seq, sum and CRC, which the caller makes go together:
- * PCacheDescriptorSetSealed() does, for a page that is in its file.
- */
-void
-PCacheDescriptorDescribe(PCacheDescriptor *desc, uint32 slot,
-						 RelFileLocator rlocator, ForkNumber fork,
-						 uint32 block_number, uint64 page_lsn,
-						 bool permanent, uint8 usage_count)
-{
-	memset(desc, 0, sizeof(*desc));
-	desc->page_lsn = page_lsn;
-	desc->spc_oid = rlocator.spcOid;
-	desc->db_oid = rlocator.dbOid;
-	desc->rel_number = rlocator.relNumber;
-	desc->fork_number = fork;
-	desc->block_number = block_number;
-	desc->slot = slot;
-	desc->version = PCACHE_DESC_VERSION;
-	if (permanent)
-		desc->flags |= PCACHE_DESC_PERMANENT;
-	desc->usage_count = usage_count;
-}
-
 /* Have a descriptor trusted once it is durable. */
 void
 PCacheDescriptorSetSealed(PCacheDescriptor *desc)

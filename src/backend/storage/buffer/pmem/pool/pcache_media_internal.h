@@ -52,10 +52,8 @@ extern void PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 							   const char *id, int64 unsafe_shutdowns,
 							   uint32 health);
 extern void PCacheMediaAddMemoryErrors(PCacheMediaReport *report, int fd);
-extern void PCacheMediaAddNamespace(PCacheMediaReport *report,
-									const char *namespace_name,
-									const char *region_name,
-									PCachePersistenceDomain domain);
+extern void PCacheMediaAddRegion(PCacheMediaReport *report, const char *name,
+								 PCachePersistenceDomain domain);
 
 /* pcache_media_ndctl.c */
 extern void PCacheMediaQueryNamespace(const PCacheMediaDevice *device,

@@ -150,8 +150,7 @@ PCacheMediaQueryNamespace(const PCacheMediaDevice *device, PCacheMediaReport *re
 		case PERSISTENCE_UNKNOWN:
 			break;
 	}
-	PCacheMediaAddNamespace(report, ndctl_namespace_get_devname(ndns),
-							ndctl_region_get_devname(region), domain);
+	PCacheMediaAddRegion(report, ndctl_region_get_devname(region), domain);
 
 	ndctl_mapping_foreach(region, mapping)
 	{
@@ -173,7 +172,7 @@ PCacheMediaQueryNamespace(const PCacheMediaDevice *device, PCacheMediaReport *re
 void
 PCacheMediaQueryNamespace(const PCacheMediaDevice *device, PCacheMediaReport *report)
 {
-	PCacheMediaAddNamespace(report, device->claim, device->region, PCACHE_DOMAIN_UNKNOWN);
+	PCacheMediaAddRegion(report, device->region, PCACHE_DOMAIN_UNKNOWN);
 	PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("pg_pcache was built without libndctl"));
 }
 

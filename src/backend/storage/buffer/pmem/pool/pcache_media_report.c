@@ -141,7 +141,7 @@ PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 
 	for (uint32 i = 0; i < report->n_dimms; i++)
 	{
-		if (strcmp(report->dimm_info[i].name, name) == 0)
+		if (strcmp(report->dimm_names[i], name) == 0)
 			return;
 	}
 
@@ -170,20 +170,18 @@ PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 	while (place > 0 && strcmp(report->dimms[place - 1].id, id) > 0)
 	{
 		report->dimms[place] = report->dimms[place - 1];
-		report->dimm_info[place] = report->dimm_info[place - 1];
+		strcpy(report->dimm_names[place], report->dimm_names[place - 1]);
 		place--;
 	}
 	if (place > 0 && strcmp(report->dimms[place - 1].id, id) == 0)
 		PCacheMediaUnknown(report, PCACHE_MEDIA_OF_DIMMS, _("DIMMs %s and %s have the same unique id"),
-						   report->dimm_info[place - 1].name, name);
+						   report->dimm_names[place - 1], name);
 
 	/* The id goes to the media: no stray bytes behind its end. */
 	memset(&report->dimms[place], 0, sizeof(PCacheDimm));
 	strlcpy(report->dimms[place].id, id, PCACHE_DIMM_ID_LEN);
 	report->dimms[place].unsafe_shutdowns = Max(unsafe_shutdowns, 0);
-	memset(&report->dimm_info[place], 0, sizeof(PCacheMediaDimmInfo));
-	strlcpy(report->dimm_info[place].name, name, PCACHE_MEDIA_NAME_LEN);
-	report->dimm_info[place].health = health;
+	strlcpy(report->dimm_names[place], name, PCACHE_MEDIA_NAME_LEN);
 }
 
 /* Add what the open pool remembers of bad memory. */
@@ -204,17 +202,15 @@ PCacheMediaAddMemoryErrors(PCacheMediaReport *report, int fd)
 }
 
 /*
- * Add a namespace's names and its persistence domain.  With several namespaces the names
- * are the first one's, and the domain is the weakest.
+ * Add a region's name and its persistence domain.  With several regions the name is the
+ * first one's, and the domain is the weakest.
  */
 void
-PCacheMediaAddNamespace(PCacheMediaReport *report, const char *namespace_name,
-						const char *region_name, PCachePersistenceDomain domain)
+PCacheMediaAddRegion(PCacheMediaReport *report, const char *name, PCachePersistenceDomain domain)
 {
-	if (report->namespace_name[0] == '\0')
+	if (report->region_name[0] == '\0')
 	{
-		strlcpy(report->namespace_name, namespace_name, PCACHE_MEDIA_NAME_LEN);
-		strlcpy(report->region_name, region_name, PCACHE_MEDIA_NAME_LEN);
+		strlcpy(report->region_name, name, PCACHE_MEDIA_NAME_LEN);
 		report->domain = domain;
 	}
 	else
@@ -230,70 +226,58 @@ PCacheMediaRememberDimms(const PCacheMediaReport *report, PCacheSuperblock *sb)
 	memcpy(sb->dimms, report->dimms, sizeof(sb->dimms));
 }
 
+/* Which of the DIMMs that a superblock remembers has this id?  NULL if none. */
+static const PCacheDimm *
+RememberedDimm(const PCacheSuperblock *sb, const char *id)
+{
+	for (uint32 i = 0; i < sb->n_dimms; i++)
+	{
+		if (strncmp(sb->dimms[i].id, id, PCACHE_DIMM_ID_LEN) == 0)
+			return &sb->dimms[i];
+	}
+	return NULL;
+}
+
 /*
- * Compare the DIMMs that a superblock remembers with those that are there
- * now.  why gets a translated text unless they are the same.  A DIMM that was
- * replaced outweighs a count that moved: its contents are another's.
+ * Are the DIMMs that a superblock remembers there, and were they shut down safely since
+ * (PCACHE_MEDIA_CLEAN), or not (PCACHE_MEDIA_BAD)?  why gets a translated text unless
+ * they were.
  */
-PCacheDimmComparison
+PCacheMediaAnswer
 PCacheMediaCompareDimms(const PCacheSuperblock *sb,
 						const PCacheMediaReport *now,
 						char *why, size_t why_len)
 {
-	const PCacheDimm *moved_from = NULL;
-	const PCacheDimm *moved_to = NULL;
-
 	why[0] = '\0';
 	if (now->dimms_state != PCACHE_MEDIA_CLEAN)
 	{
 		snprintf(why, why_len, _("unsafe shutdown counts are not known now: %s"),
 				 now->dimms_why);
-		return PCACHE_DIMMS_UNKNOWN;
+		return PCACHE_MEDIA_UNKNOWN;
 	}
 	if (sb->dimms_state != PCACHE_MEDIA_CLEAN ||
 		sb->n_dimms > PCACHE_MAX_DIMMS)
 	{
 		snprintf(why, why_len, _("unsafe shutdown counts were not known when the pool was last used"));
-		return PCACHE_DIMMS_UNKNOWN;
+		return PCACHE_MEDIA_UNKNOWN;
 	}
-
 	if (sb->n_dimms != now->n_dimms)
-	{
 		snprintf(why, why_len, _("there were %u DIMMs below the pool, now there are %u"),
 				 sb->n_dimms, now->n_dimms);
-		return PCACHE_DIMMS_REPLACED;
-	}
-	for (uint32 i = 0; i < now->n_dimms; i++)
+	for (uint32 i = 0; i < now->n_dimms && why[0] == '\0'; i++)
 	{
-		const PCacheDimm *before = NULL;
+		const PCacheDimm *dimm = &now->dimms[i];
+		const PCacheDimm *before = RememberedDimm(sb, dimm->id);
 
-		for (uint32 j = 0; j < sb->n_dimms; j++)
-		{
-			if (strncmp(sb->dimms[j].id, now->dimms[i].id, PCACHE_DIMM_ID_LEN) == 0)
-				before = &sb->dimms[j];
-		}
 		if (before == NULL)
-		{
-			snprintf(why, why_len, _("DIMM %s was not below the pool before"),
-					 now->dimms[i].id);
-			return PCACHE_DIMMS_REPLACED;
-		}
-		if (before->unsafe_shutdowns != now->dimms[i].unsafe_shutdowns &&
-			moved_to == NULL)
-		{
-			moved_from = before;
-			moved_to = &now->dimms[i];
-		}
+			snprintf(why, why_len, _("DIMM %s was not below the pool before"), dimm->id);
+		else if (before->unsafe_shutdowns != dimm->unsafe_shutdowns)
+			snprintf(why, why_len, _("unsafe shutdown count of DIMM %s went from %llu to %llu"),
+					 dimm->id,
+					 (unsigned long long) before->unsafe_shutdowns,
+					 (unsigned long long) dimm->unsafe_shutdowns);
 	}
-	if (moved_to != NULL)
-	{
-		snprintf(why, why_len, _("unsafe shutdown count of DIMM %s went from %llu to %llu"),
-				 moved_to->id,
-				 (unsigned long long) moved_from->unsafe_shutdowns,
-				 (unsigned long long) moved_to->unsafe_shutdowns);
-		return PCACHE_DIMMS_MOVED;
-	}
-	return PCACHE_DIMMS_SAME;
+	return why[0] == '\0' ? PCACHE_MEDIA_CLEAN : PCACHE_MEDIA_BAD;
 }
 
 /*

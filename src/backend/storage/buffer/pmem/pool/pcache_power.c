@@ -113,15 +113,14 @@ GatePower(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 							_("it is not known whether the platform saves what was flushed to the DIMMs"));
 	switch (PCacheMediaCompareDimms(sb, facts->media, why, sizeof(why)))
 	{
-		case PCACHE_DIMMS_SAME:
+		case PCACHE_MEDIA_CLEAN:
 			break;
-		case PCACHE_DIMMS_UNKNOWN:
+		case PCACHE_MEDIA_UNKNOWN:
 			if (facts->cold_on_media_unknown)
 				return PCacheRefuse(PCACHE_COLD_MEDIA_UNKNOWN,
 									_("it is not known whether the DIMMs were shut down safely: %s"), why);
 			break;
-		case PCACHE_DIMMS_MOVED:
-		case PCACHE_DIMMS_REPLACED:
+		case PCACHE_MEDIA_BAD:
 			return PCacheRefuse(PCACHE_COLD_POWER,
 								_("the DIMMs were not shut down safely: %s"), why);
 	}
