@@ -36,7 +36,7 @@ typedef struct PCacheError
 } PCacheError;
 
 extern bool PCacheSetError(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
-extern void PCacheSetHint(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
+extern bool PCacheSetHint(PCacheError *err, const char *fmt,...) pg_attribute_printf(2, 3);
 
 /* What an array of names has for a value, which may be that of a damaged pool. */
 #define PCacheNameOf(names, value) \

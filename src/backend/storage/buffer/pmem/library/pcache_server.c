@@ -89,8 +89,7 @@ PCacheServerIsKnown(PCacheError *err)
 	{
 		PCacheSetError(err, _("pg_pcache was built for PostgreSQL %d with blocks of %d bytes"),
 					   PG_VERSION_NUM / 10000, BLCKSZ);
-		PCacheSetHint(err, _("Install the pg_pcache that belongs to this server."));
-		return false;
+		return PCacheSetHint(err, _("Install the pg_pcache that belongs to this server."));
 	}
 	return PCacheMinorWillDo(version, pcache_allow_unknown_minor, err);
 }

@@ -322,6 +322,5 @@ PCacheWorkerIsRegistered(PCacheError *err)
 			return true;
 	}
 	PCacheSetError(err, _("there is no slot for the background worker of the persistent cache"));
-	PCacheSetHint(err, _("Increase \"max_worker_processes\"."));
-	return false;
+	return PCacheSetHint(err, _("Increase \"max_worker_processes\"."));
 }

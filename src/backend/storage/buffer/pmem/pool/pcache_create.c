@@ -47,8 +47,7 @@ KindWillDo(const PCacheDir *existing, const char *directory, PCacheFsKind kind, 
 		return true;
 	PCacheSetError(err, _("there is no persistent cache pool in directory \"%s\", and \"%s\" is on an ordinary file system"),
 				   directory, existing->path);
-	PCacheSetHint(err, _("Is the file system for the pool mounted?  On an ordinary file system, only \"pg_pcache init\" creates a pool."));
-	return false;
+	return PCacheSetHint(err, _("Is the file system for the pool mounted?  On an ordinary file system, only \"pg_pcache init\" creates a pool."));
 }
 
 /*

@@ -85,8 +85,7 @@ PCacheDirIsTrusted(const struct stat *st, bool is_pools, bool is_mount_point,
 		{
 			PCacheSetError(err, _("persistent cache directory \"%s\" has invalid permissions"),
 						   path);
-			PCacheSetHint(err, _("Permissions should be u=rwx (0700)."));
-			return false;
+			return PCacheSetHint(err, _("Permissions should be u=rwx (0700)."));
 		}
 		return true;
 	}
@@ -97,8 +96,7 @@ PCacheDirIsTrusted(const struct stat *st, bool is_pools, bool is_mount_point,
 		return true;
 	PCacheSetError(err, _("other users can replace the persistent cache, because they can change directory \"%s\""),
 				   path);
-	PCacheSetHint(err, _("Each directory above that of the pool, and the one of an image, must belong to root or to the user that owns the server process, and must not be writable for others unless it is sticky."));
-	return false;
+	return PCacheSetHint(err, _("Each directory above that of the pool, and the one of an image, must belong to root or to the user that owns the server process, and must not be writable for others unless it is sticky."));
 }
 
 /* Get the first name of a path, and where the rest begins.  False if none. */

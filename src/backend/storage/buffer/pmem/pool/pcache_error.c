@@ -37,8 +37,8 @@ PCacheSetError(PCacheError *err, const char *fmt,...)
 	return false;
 }
 
-/* Set the hint of an error that has a message. */
-void
+/* Set the hint of an error that has a message.  Returns false, as that does. */
+bool
 PCacheSetHint(PCacheError *err, const char *fmt,...)
 {
 	va_list		ap;
@@ -46,6 +46,7 @@ PCacheSetHint(PCacheError *err, const char *fmt,...)
 	va_start(ap, fmt);
 	vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
 	va_end(ap);
+	return false;
 }
 
 /* Read exactly len bytes, or return false with errno set (0 at end of file). */

@@ -121,8 +121,7 @@ PCacheFileKeepFromGroup(int fd, const char *path, PCacheError *err)
 		 chmod(name, st.st_mode & (S_ISVTX | S_ISGID | S_IRWXU)) == 0))
 		return true;
 	PCacheSetError(err, _("could not set permissions of \"%s\": %m"), path);
-	PCacheSetHint(err, _("Take all permissions of its group away."));
-	return false;
+	return PCacheSetHint(err, _("Take all permissions of its group away."));
 }
 
 /*
@@ -139,6 +138,5 @@ PCacheFileHasOneName(int fd, const char *path, PCacheError *err)
 		return true;
 	PCacheSetError(err, _("persistent cache pool \"%s\" is the same file as another one: it has %llu links"),
 				   path, (unsigned long long) st.st_nlink);
-	PCacheSetHint(err, _("Remove it, which leaves the other one as it is, or choose another directory for the persistent cache."));
-	return false;
+	return PCacheSetHint(err, _("Remove it, which leaves the other one as it is, or choose another directory for the persistent cache."));
 }

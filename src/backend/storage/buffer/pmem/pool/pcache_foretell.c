@@ -43,9 +43,8 @@ PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err)
 		return true;
 	PCacheSetError(err, _("pg_pcache was not tried with PostgreSQL %d.%d"),
 				   version / 10000, version % 10000);
-	PCacheSetHint(err, _("Install a newer pg_pcache, or set \"%s\" to \"on\"."),
-				  PCacheSetting("allow_unknown_minor"));
-	return false;
+	return PCacheSetHint(err, _("Install a newer pg_pcache, or set \"%s\" to \"on\"."),
+						 PCacheSetting("allow_unknown_minor"));
 }
 
 /* So many starts that keep pages may end before they are ready, in mode always. */
@@ -179,9 +178,8 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 		return true;
 	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
 				   pool->path);
-	PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\", or set \"%s\" to \"off\"."),
-				  PCacheSetting("mode"));
-	return false;
+	return PCacheSetHint(err, _("Create a pool on other media with \"pg_pcache init --force\", or set \"%s\" to \"off\"."),
+						 PCacheSetting("mode"));
 }
 
 /* Is there room for what the file lacks of the size that it is given? */

@@ -82,8 +82,7 @@ PCachePoolMayGrow(const PCachePool *pool, uint64 old_capacity, uint64 nbuffers, 
 	PCacheSetError(err, _("persistent cache pool \"%s\" is too small for \"shared_buffers\": it has room for %llu blocks, %llu are needed"),
 				   pool->path, (unsigned long long) old_capacity,
 				   (unsigned long long) nbuffers);
-	PCacheSetHint(err, "%s  %s", why.message, why.hint);
-	return false;
+	return PCacheSetHint(err, "%s  %s", why.message, why.hint);
 }
 
 /*

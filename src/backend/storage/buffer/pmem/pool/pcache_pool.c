@@ -287,8 +287,7 @@ PCachePoolMayFormat(const PCachePool *pool, PCacheError *err)
 		HasMagic(pool->fd, PCACHE_COPY_OFFSET))
 		return true;
 	PCacheSetError(err, _("file \"%s\" is not a persistent cache pool"), pool->path);
-	PCacheSetHint(err, _("Move it away, or choose another directory; then run \"pg_pcache init --force\" to create the pool."));
-	return false;
+	return PCacheSetHint(err, _("Move it away, or choose another directory; then run \"pg_pcache init --force\" to create the pool."));
 }
 
 /*
@@ -360,17 +359,15 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 					   dir->path,
 					   (unsigned long long) (geometry->pool_size >> 20),
 					   (unsigned long long) ((room.bytes + freed) >> 20));
-		PCacheSetHint(err, "%s", room.hint != NULL ? room.hint :
-					  _("Choose a smaller size, or another directory."));
-		return false;
+		return PCacheSetHint(err, "%s", room.hint != NULL ? room.hint :
+							 _("Choose a smaller size, or another directory."));
 	}
 	if (room.names < names)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu inodes needed, %llu available"),
 					   dir->path, (unsigned long long) names,
 					   (unsigned long long) room.names);
-		PCacheSetHint(err, _("Remove files, or choose another directory."));
-		return false;
+		return PCacheSetHint(err, _("Remove files, or choose another directory."));
 	}
 	if (geometry->pool_size > PCacheFileSizeLimit())
 	{
@@ -378,8 +375,7 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 					   dir->path,
 					   (unsigned long long) (geometry->pool_size >> 20),
 					   (unsigned long long) (PCacheFileSizeLimit() >> 20));
-		PCacheSetHint(err, _("Raise the limit (ulimit -f) that the server is started with, or choose a smaller size."));
-		return false;
+		return PCacheSetHint(err, _("Raise the limit (ulimit -f) that the server is started with, or choose a smaller size."));
 	}
 	return true;
 }

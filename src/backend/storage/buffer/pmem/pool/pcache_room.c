@@ -329,9 +329,8 @@ PCacheMemoryWillDo(uint64 lacking, uint64 size, PCacheError *err)
 		PCacheSetError(err, _("the pool lacks %llu MB, and the control group may use %llu MB more, which is too little for that and for sessions"),
 					   (unsigned long long) (lacking >> 20),
 					   (unsigned long long) (room >> 20));
-		PCacheSetHint(err, _("Raise the limit of the unit or container by %llu MB at least, or decrease \"shared_buffers\"."),
-					  (unsigned long long) ((needed - room) >> 20) + 1);
-		return false;
+		return PCacheSetHint(err, _("Raise the limit of the unit or container by %llu MB at least, or decrease \"shared_buffers\"."),
+							 (unsigned long long) ((needed - room) >> 20) + 1);
 	}
 	if (PCacheReadNumber("/proc/meminfo", "MemAvailable:", &available_kb) &&
 		available_kb < needed >> 10)
@@ -339,8 +338,7 @@ PCacheMemoryWillDo(uint64 lacking, uint64 size, PCacheError *err)
 		PCacheSetError(err, _("the pool lacks %llu MB, and the machine has %llu MB left, which is too little for that and for sessions"),
 					   (unsigned long long) (lacking >> 20),
 					   (unsigned long long) (available_kb >> 10));
-		PCacheSetHint(err, _("Decrease \"shared_buffers\", or have other programs use less memory."));
-		return false;
+		return PCacheSetHint(err, _("Decrease \"shared_buffers\", or have other programs use less memory."));
 	}
 	return true;
 }
@@ -377,6 +375,5 @@ PCacheMayReserve(uint64 reserved, uint64 lacking, PCacheError *err)
 				   (unsigned long long) (free_kb >> 10),
 				   (unsigned long long) (reserved >> 20),
 				   (unsigned long long) (lacking >> 20));
-	PCacheSetHint(err, _("Increase \"vm.overcommit_ratio\", decrease \"shared_buffers\", or use a pool on hugetlbfs."));
-	return false;
+	return PCacheSetHint(err, _("Increase \"vm.overcommit_ratio\", decrease \"shared_buffers\", or use a pool on hugetlbfs."));
 }

@@ -69,8 +69,7 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 	if (directory[0] == '\0')
 	{
 		PCacheSetError(err, _("\"%s\" is not set"), PCacheSetting("directory"));
-		PCacheSetHint(err, _("Set it to a directory on tmpfs, hugetlbfs or fsdax that belongs to the user that owns the server process."));
-		return false;
+		return PCacheSetHint(err, _("Set it to a directory on tmpfs, hugetlbfs or fsdax that belongs to the user that owns the server process."));
 	}
 	if (!is_absolute_path(directory))
 		return PCacheSetError(err, _("\"%s\" is not an absolute path: \"%s\""),
@@ -85,8 +84,7 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 		return true;
 	PCacheSetError(err, _("persistent cache directory \"%s\" is inside the data directory"),
 				   directory);
-	PCacheSetHint(err, _("Choose a directory outside."));
-	return false;
+	return PCacheSetHint(err, _("Choose a directory outside."));
 }
 
 /*
@@ -117,6 +115,5 @@ PCacheReadsEndWithProcess(const char *io_method, const char *debug_io_direct,
 		pg_strcasecmp(io_method, "io_uring") != 0 || !IsDirectForData(debug_io_direct))
 		return true;
 	PCacheSetError(err, _("a persistent cache cannot be used with \"io_method\" = \"io_uring\" and \"debug_io_direct\" = \"data\", because a read that a killed server has started may still overwrite a page of the next one"));
-	PCacheSetHint(err, _("Set \"io_method\" to \"worker\" or \"sync\", or remove \"data\" from \"debug_io_direct\"."));
-	return false;
+	return PCacheSetHint(err, _("Set \"io_method\" to \"worker\" or \"sync\", or remove \"data\" from \"debug_io_direct\"."));
 }
