@@ -166,7 +166,7 @@ inside chown postgres: "$conf"
 printf 'include_if_exists = extra\n' >>"$root${conf%/*}/postgresql.conf"
 printf 'pcache.mode = off\n' >"$root${conf%/*}/extra"
 inside chown postgres: "${conf%/*}/extra"
-fails "another file wins" 'has no effect, because it is set elsewhere'
+fails "another file wins" 'the line for "pcache.mode" in .* has no effect'
 rm "$root${conf%/*}/extra"
 inside sh -c "mkdir -p '/etc/systemd/system/srv-pcache-$ver\\x2dother.mount.d' && printf '[Mount]\nOptions=nosuch=1\n' >'/etc/systemd/system/srv-pcache-$ver\\x2dother.mount.d/x.conf'"
 inside systemctl daemon-reload

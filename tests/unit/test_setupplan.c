@@ -56,7 +56,6 @@ Debian(void)
 	strcpy(facts.service, "postgresql@17-main.service");
 	strcpy(facts.mount_point, "/srv/pcache/17-main");
 	strcpy(facts.unit, "srv-pcache-17\\x2dmain.mount");
-	facts.machine.has_systemd = true;
 	facts.machine.knows_noswap = true;
 	facts.machine.thp = SETUP_THP_POSSIBLE;
 	facts.machine.memory = GIB(64);
@@ -67,8 +66,7 @@ Debian(void)
 	facts.server.needs_library = true;
 	strcpy(facts.server.library, "/usr/lib/postgresql/17/lib/pg_pcache.so");
 	facts.server.library_installed = true;
-	facts.server.conf_included = true;
-	strcpy(facts.server.settings[SETUP_MODE], "off");
+	strcpy(facts.server.mode, "off");
 }
 
 /* After the plan was carried out. */
@@ -83,12 +81,12 @@ CarryOut(void)
 	strcpy(facts.server.conf_text, plan.conf_text);
 	facts.server.uses_pool = true;
 	if (!facts.server.preloaded)
-		snprintf(facts.server.settings[SETUP_LIBRARIES], MAXPGPATH, "%s%spg_pcache", facts.server.settings[SETUP_LIBRARIES],
-				 facts.server.settings[SETUP_LIBRARIES][0] != '\0' ? ", " : "");
+		snprintf(facts.server.libraries, MAXPGPATH, "%s%spg_pcache", facts.server.libraries,
+				 facts.server.libraries[0] != '\0' ? ", " : "");
 	facts.server.preloaded = true;
-	strcpy(facts.server.settings[SETUP_MODE],
+	strcpy(facts.server.mode,
 		   strstr(plan.conf_text, "= always") != NULL ? "always" : "planned_restart");
-	strcpy(facts.server.settings[SETUP_DIRECTORY], facts.mount_point);
+	strcpy(facts.server.directory, facts.mount_point);
 }
 
 static void
@@ -142,7 +140,6 @@ TestUsual(void **state)
 						"pcache.directory = '/srv/pcache/17-main'\n");
 	assert_true(plan.write_unit && plan.write_conf && plan.enable && plan.mount && plan.restart);
 	assert_false(plan.remount);
-	assert_null(plan.fstab);
 
 	/* and once more */
 	CarryOut();
@@ -240,7 +237,7 @@ TestHugePages(void **state)
 static void
 TestLibraries(void **state)
 {
-	char	   *settings = facts.server.settings[SETUP_LIBRARIES];
+	char	   *settings = facts.server.libraries;
 
 	Debian();
 	strcpy(settings, "pg_cron, \"o'brien\"");
@@ -250,11 +247,11 @@ TestLibraries(void **state)
 	AssertNote(NULL, false);
 	assert_true(SetupHasNothingToDo(&plan));
 
-	/* what was put into the files before ours since, where it has no effect */
-	strcpy(facts.server.earlier, "pg_cron, auto_explain");
+	/* what was appended to our line stays */
+	strcpy(facts.server.conf_text, "# " SETUP_MARK "\"\nshared_preload_libraries = 'pg_pcache, auto_explain'\n");
+	strcpy(settings, "pg_pcache, auto_explain");
 	AssertNote(NULL, false);
-	AssertHas(plan.conf_text, "shared_preload_libraries = 'pg_cron, auto_explain, \"o''brien\", pg_pcache'\n");
-	assert_true(plan.write_conf && plan.restart);
+	AssertHas(plan.conf_text, "shared_preload_libraries = 'pg_pcache, auto_explain'\n");
 
 	/* somebody else loads it already */
 	Debian();
@@ -313,23 +310,24 @@ TestRefused(void **state)
 	assert_true(!plan.write_unit && plan.write_conf);
 
 	Debian();
-	facts.server.conf_included = false;
-	AssertNote("no_include", true);
-	Debian();
-	strcpy(facts.server.settings[SETUP_DIRECTORY], "/srv/pcache");
+	strcpy(facts.server.directory, "/srv/pcache");
 	AssertNote("other_directory", true);
-	for (int i = 0; i < SETUP_NUM_SETTINGS; i++)
+
+	/* the file is there, and something else wins */
+	for (int i = 0; i < 3; i++)
 	{
-		static const char *const same[] = {"pg_pcache", "planned_restart", "/srv/pcache/17-main"};
+		static const char *const names[] = {"shared_preload_libraries", "pcache.mode", "pcache.directory"};
 
 		Debian();
-		strcpy(facts.server.others[i].place, "line 1 of \"postgresql.auto.conf\"");
-		strcpy(facts.server.others[i].value, "other");
-		facts.server.others[i].is_auto = true;
-		AssertNote("overridden", true);
-		AssertHas(plan.notes[0].hint, "ALTER SYSTEM RESET");
-		strcpy(facts.server.others[i].value, same[i]);
+		MakeSetupPlan(&facts, &plan);
+		CarryOut();
 		AssertNote(NULL, false);
+		if (i == 0)
+			facts.server.preloaded = false;
+		else
+			strcpy(i == 1 ? facts.server.mode : facts.server.directory, i == 1 ? "off" : "");
+		AssertNote("overridden", true);
+		AssertHas(plan.notes[0].hint, psprintf("ALTER SYSTEM RESET %s", names[i]));
 	}
 
 	Debian();
@@ -352,18 +350,6 @@ TestRefused(void **state)
 }
 
 static void
-TestWithoutSystemd(void **state)
-{
-	Debian();
-	facts.machine.has_systemd = false;
-	AssertNote(NULL, false);
-	assert_null(plan.unit_text);
-	assert_false(plan.write_unit || plan.enable);
-	assert_string_equal(plan.fstab,
-						"tmpfs /srv/pcache/17-main tmpfs nodev,nosuid,noexec,size=17G,mode=0700,uid=103,gid=107,huge=within_size,noswap,nofail 0 0");
-}
-
-static void
 TestUnitName(void **state)
 {
 	/* what systemd-escape --path --suffix=mount says */
@@ -379,65 +365,6 @@ WriteTo(const char *path, const char *text)
 	assert_non_null(file);
 	assert_true(fputs(text, file) >= 0);
 	assert_int_equal(fclose(file), 0);
-}
-
-/* Which of the lines in files wins over ours. */
-static void
-TestOtherSettings(void **state)
-{
-	char		directory[] = "/tmp/setupconf.XXXXXX";
-	SetupCluster *server = &facts.server;
-	SetupOther *others = server->others;
-
-	Debian();
-	assert_non_null(mkdtemp(directory));
-	assert_int_equal(chdir(directory), 0);
-	assert_int_equal(mkdir("conf.d", 0700), 0);
-	strcpy(server->data_dir, directory);
-
-	server->conf_included = false;
-	WriteTo("postgresql.conf", "pcache.mode = off\n#include_dir = 'conf.d'\n");
-	FindOtherSettings(directory, server);
-	assert_false(server->conf_included);
-
-	/* what comes before does not win, nor do comments and other names */
-	WriteTo("postgresql.conf", "pcache.mode = off\nInclude_Dir 'conf.d' # here\n# pcache.mode = always\npcache.modes = x\n");
-	WriteTo("conf.d/a.conf", "pcache.mode = off\n");
-	WriteTo("conf.d/zz.txt", "pcache.mode = off\n");
-	WriteTo("conf.d/pcache.conf", "pcache.mode = off\n");
-	FindOtherSettings(directory, server);
-	assert_true(server->conf_included);
-	for (int i = 0; i < SETUP_NUM_SETTINGS; i++)
-		assert_string_equal(others[i].place, "");
-
-	/* later files, in their order */
-	WriteTo("conf.d/z.conf", "\n\tPCACHE.Mode 'of''f' # x\n");
-	WriteTo("conf.d/q.conf", "pcache.mode=always\npcache.directory='/a\\'b'\n");
-	FindOtherSettings(directory, server);
-	assert_string_equal(others[SETUP_MODE].value, "of'f");
-	AssertHas(others[SETUP_MODE].place, "line 2 of ");
-	AssertHas(others[SETUP_MODE].place, "/conf.d/z.conf");
-	assert_string_equal(others[SETUP_DIRECTORY].value, "/a'b");
-	assert_false(others[SETUP_MODE].is_auto);
-
-	/* what follows in postgresql.conf, and ALTER SYSTEM */
-	WriteTo("postgresql.conf", "include_dir = 'conf.d'\npcache.mode = off\nshared_preload_libraries = 'a, b'\n");
-	WriteTo("postgresql.auto.conf", "shared_preload_libraries = 'c'\n");
-	FindOtherSettings(directory, server);
-	assert_string_equal(others[SETUP_MODE].value, "off");
-	AssertHas(others[SETUP_MODE].place, "/postgresql.conf");
-	assert_false(others[SETUP_MODE].is_auto);
-	assert_string_equal(others[SETUP_LIBRARIES].value, "c");
-	assert_string_equal(server->earlier, "");
-	WriteTo("postgresql.conf", "shared_preload_libraries = 'a, b'\ninclude_dir = 'conf.d'\n");
-	FindOtherSettings(directory, server);
-	assert_string_equal(server->earlier, "a, b");
-	WriteTo("conf.d/a.conf", "shared_preload_libraries = 'd'\n");
-	FindOtherSettings(directory, server);
-	assert_string_equal(server->earlier, "d");
-	assert_string_equal(others[SETUP_LIBRARIES].value, "c");
-	assert_true(others[SETUP_LIBRARIES].is_auto);
-	assert_int_equal(system(psprintf("rm -r %s", directory)), 0);
 }
 
 static void
@@ -489,9 +416,7 @@ main(void)
 		cmocka_unit_test(TestLibraries),
 		cmocka_unit_test(TestMode),
 		cmocka_unit_test(TestRefused),
-		cmocka_unit_test(TestWithoutSystemd),
 		cmocka_unit_test(TestUnitName),
-		cmocka_unit_test(TestOtherSettings),
 		cmocka_unit_test(TestReplaceFile),
 	};
 

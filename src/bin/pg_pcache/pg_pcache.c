@@ -38,7 +38,7 @@ DieOfBusError(SIGNAL_ARGS)
 }
 
 /* Do what a verb does to a cluster, for its user.  Returns the exit status. */
-int
+static int
 RunVerb(void *arg)
 {
 	PCacheOptions *options = arg;

@@ -201,9 +201,6 @@ extern int	DoSetup(PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
 extern int	DoVerify(const PCacheOptions *options);
 
-/* pg_pcache.c */
-extern int	RunVerb(void *arg);
-
 /* options.c */
 extern void ParseOptions(int argc, char *argv[], PCacheOptions *options);
 extern int	VerbsOfOption(const char *name);

@@ -19,6 +19,8 @@
 #include "common/logging.h"
 #include "setup.h"
 
+#define SYSTEMD_RUNS	"/run/systemd/system"
+
 /* Print a text with each line indented. */
 static void
 Indented(const char *text)
@@ -42,7 +44,7 @@ PrintFacts(const SetupFacts *facts, const SetupPlan *plan)
 
 	PrintField("cluster", "cluster", AsString(psprintf("%s/%s", facts->cluster.version, facts->cluster.name)));
 	PrintField("user", "user", AsString(facts->cluster.user));
-	PrintField("service", "service", AsString(machine->has_systemd ? facts->service : NULL));
+	PrintField("service", "service", AsString(facts->service));
 	PrintField("server running", "server_running", AsBoolean(server->server_pid != 0));
 	PrintField("pool in use", "pool_in_use", AsBoolean(server->uses_pool));
 	PrintField("library", "library", server->library_installed ? AsString(server->library) : Shown(AsString(NULL), _("not installed")));
@@ -69,33 +71,17 @@ PrintNotes(const SetupPlan *plan)
 	CloseArray();
 }
 
-/* What was found to speak against the plan, on the standard error stream. */
-static void
-LogNotes(const SetupPlan *plan)
-{
-	fflush(stdout);
-	for (int i = 0; i < plan->n_notes; i++)
-	{
-		const SetupNote *note = &plan->notes[i];
-		enum pg_log_level level = note->refused ? PG_LOG_ERROR : PG_LOG_WARNING;
-
-		pg_log_generic(level, PG_LOG_PRIMARY, "%s", note->message);
-		if (note->hint != NULL)
-			pg_log_generic(level, PG_LOG_HINT, "%s", note->hint);
-	}
-}
-
 /* A file of the plan; text shows what is in it if it is to be written. */
 static void
 PrintFile(const char *key, const char *path, const char *text, bool write, bool show)
 {
-	if (text != NULL && show && write)
+	if (show && write)
 	{
 		Text(_("\nThis goes into %s:\n\n"), path);
 		Indented(text);
 	}
 	OpenObject(key);
-	PrintField(NULL, "path", AsString(text != NULL ? path : NULL));
+	PrintField(NULL, "path", AsString(path));
 	PrintField(NULL, "text", AsString(text));
 	PrintField(NULL, "write", AsBoolean(write));
 	CloseObject();
@@ -105,15 +91,6 @@ PrintFile(const char *key, const char *path, const char *text, bool write, bool 
 static void
 PrintCommands(const SetupFacts *facts, const SetupPlan *plan)
 {
-	if (plan->fstab != NULL && plan->mount)
-	{
-		Text(_("\nThis line goes into %s:\n\n"), "/etc/fstab");
-		Indented(plan->fstab);
-		Text(_("\nThen root mounts it, and restarts the server:\n\n"));
-		Text("    mkdir -p %s\n    mount %s\n", facts->mount_point, facts->mount_point);
-		Text("    pg_ctlcluster %s %s restart\n", facts->cluster.version, facts->cluster.name);
-		return;
-	}
 	if (SetupHasNothingToDo(plan))
 	{
 		Text(_("\nNothing is to be done.\n"));
@@ -136,7 +113,6 @@ PrintPlan(const SetupFacts *facts, const SetupPlan *plan, bool show)
 	PrintField(NULL, "type", AsString(plan->type));
 	PrintField(NULL, "options", AsString(plan->options));
 	PrintField(NULL, "mounted", AsBoolean(!plan->mount));
-	PrintField(NULL, "fstab", AsString(plan->fstab));
 	CloseObject();
 	PrintFile("unit", SetupUnitFile(facts), plan->unit_text, plan->write_unit, show);
 	PrintFile("configuration", SetupConfFile(facts), plan->conf_text, plan->write_conf, show);
@@ -170,12 +146,14 @@ Check(void *arg)
 	}
 	options->verb = VERB_CHECK;
 	options->json = false;
-	return RunVerb(options);
+	LocateCluster(options);
+	UseDataDirectory(options);
+	return DoCheck(options);
 }
 
 /* Carry out the plan, and see what has come of it.  Returns the exit status. */
 static int
-Apply(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan)
+Apply(const PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan)
 {
 	PCacheOptions copy = *options;
 	bool		nothing = SetupHasNothingToDo(plan);
@@ -213,7 +191,7 @@ Apply(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan)
 
 /* Can this be done here at all, and by us? */
 static void
-CheckApply(const PCacheOptions *options, const SetupFacts *facts)
+CheckApply(const PCacheOptions *options)
 {
 	if (!options->apply)
 		return;
@@ -223,12 +201,8 @@ CheckApply(const PCacheOptions *options, const SetupFacts *facts)
 		pg_log_error_hint("Without it, %s tells what root has to do.", options->progname);
 		exit(EXIT_ERROR);
 	}
-	if (!facts->machine.has_systemd)
-	{
-		pg_log_error("option %s needs systemd, which does not run here", "--apply");
-		pg_log_error_hint("Without it, %s tells what to put into /etc/fstab.", options->progname);
-		exit(EXIT_ERROR);
-	}
+	if (access(SYSTEMD_RUNS, F_OK) < 0)
+		pg_fatal("option %s needs systemd, which does not run here", "--apply");
 }
 
 int
@@ -249,7 +223,7 @@ DoSetup(PCacheOptions *options)
 	FindNamedCluster(options, &facts->cluster);
 	facts->mode = options->mode;
 	LookAtMachine(facts);
-	CheckApply(options, facts);
+	CheckApply(options);
 	if (!LookAtCluster(options, facts))
 		exit(EXIT_ERROR);
 	MakeSetupPlan(facts, &plan);
@@ -258,7 +232,7 @@ DoSetup(PCacheOptions *options)
 	PrintFacts(facts, &plan);
 	PrintNotes(&plan);
 	PrintPlan(facts, &plan, !options->apply && !plan.refused);
-	LogNotes(&plan);
+	LogSetupNotes(&plan);
 	if (plan.refused)
 		rc = EXIT_ERROR;
 	else if (options->apply)

@@ -41,7 +41,6 @@ typedef enum SetupHugePages
 /* What everybody can see of the machine. */
 typedef struct SetupMachine
 {
-	bool		has_systemd;
 	bool		knows_noswap;	/* tmpfs */
 	SetupHugePages thp;
 	uint64		memory;			/* in bytes, as what follows */
@@ -57,27 +56,9 @@ typedef struct SetupMachine
 	char		unit_text[SETUP_MAX_FILE];	/* that is there, or "" */
 } SetupMachine;
 
-/* A setting that is made elsewhere, where it wins over a line of ours. */
-typedef struct SetupOther
-{
-	char		value[MAXPGPATH];
-	char		place[MAXPGPATH + 32];	/* "" if there is none */
-	bool		is_auto;		/* postgresql.auto.conf */
-} SetupOther;
-
-/* The settings that setup writes. */
-typedef enum SetupSetting
-{
-	SETUP_LIBRARIES,
-	SETUP_MODE,
-	SETUP_DIRECTORY,
-	SETUP_NUM_SETTINGS
-} SetupSetting;
-
-/* What only the server's user can see, without a pointer: it comes through a pipe. */
+/* What only the server's user can see, without a pointer: another process looks. */
 typedef struct SetupCluster
 {
-	char		data_dir[MAXPGPATH];
 	int			server_pid;		/* 0 if no server is running */
 	bool		uses_pool;		/* the one in the mount */
 	uint64		capacity;		/* of the pool, in blocks */
@@ -88,11 +69,10 @@ typedef struct SetupCluster
 	bool		preloaded;
 	char		library[MAXPGPATH]; /* its file */
 	bool		library_installed;
-	char		settings[SETUP_NUM_SETTINGS][MAXPGPATH];	/* of the next start */
-	bool		conf_included;	/* conf.d */
-	SetupOther	others[SETUP_NUM_SETTINGS];
-	char		earlier[MAXPGPATH]; /* shared_preload_libraries of the files
-									 * before ours, or "" */
+	char		libraries[MAXPGPATH];	/* to be preloaded by the next start */
+	char		mode[MAXPGPATH];	/* of the next start, as what follows; ""
+									 * if not set */
+	char		directory[MAXPGPATH];
 	char		conf_text[SETUP_MAX_FILE];	/* that is there, or "" */
 } SetupCluster;
 
@@ -128,8 +108,7 @@ typedef struct SetupPlan
 	uint64		mount_size;		/* in bytes, as what follows */
 	uint64		pool_size;
 	uint64		huge_pages;		/* that hugetlbfs needs; a number */
-	char	   *unit_text;		/* NULL without systemd */
-	char	   *fstab;			/* NULL with systemd */
+	char	   *unit_text;
 	char	   *conf_text;
 	bool		write_unit;
 	bool		write_conf;
@@ -144,11 +123,7 @@ extern char *SetupUnitName(const char *mount_point);
 extern void LookAtMachine(SetupFacts *facts);
 
 /* setupcluster.c */
-extern bool LookAtCluster(PCacheOptions *options, SetupFacts *facts);
-extern const char *SetupSettingName(SetupSetting setting);
-
-/* setupconf.c */
-extern void FindOtherSettings(const char *config_dir, SetupCluster *server);
+extern bool LookAtCluster(const PCacheOptions *options, SetupFacts *facts);
 
 /* setupplan.c */
 extern void MakeSetupPlan(const SetupFacts *facts, SetupPlan *plan);
@@ -162,7 +137,8 @@ extern bool ReadWholeFile(const char *path, char *text);
 extern bool ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err);
 
 /* setupapply.c */
-extern bool ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan,
+extern void LogSetupNotes(const SetupPlan *plan);
+extern bool ApplySetup(const PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan,
 					   bool *restarted);
 
 #endif							/* PCACHE_SETUP_H */

@@ -24,33 +24,34 @@
 #include "common/logging.h"
 #include "setup.h"
 
+/* What was found to speak against the plan, on the standard error stream. */
+void
+LogSetupNotes(const SetupPlan *plan)
+{
+	fflush(stdout);
+	for (int i = 0; i < plan->n_notes; i++)
+	{
+		const SetupNote *note = &plan->notes[i];
+		enum pg_log_level level = note->refused ? PG_LOG_ERROR : PG_LOG_WARNING;
+
+		pg_log_generic(level, PG_LOG_PRIMARY, "%s", note->message);
+		if (note->hint != NULL)
+			pg_log_generic(level, PG_LOG_HINT, "%s", note->hint);
+	}
+}
+
 typedef struct ConfArguments
 {
-	PCacheOptions *options;
 	const SetupFacts *facts;
 	const char *text;
-	bool		verify;			/* that it has an effect */
 } ConfArguments;
-
-/* Is it what the next start will have? */
-static bool
-HasEffect(PCacheOptions *options, const SetupFacts *facts, const char *text)
-{
-	Configuration conf;
-
-	ReadConfiguration(options, &conf);
-	return conf.preloaded && conf.mode != NULL &&
-		strstr(text, psprintf("%s = %s\n", SetupSettingName(SETUP_MODE), conf.mode)) != NULL &&
-		conf.directory != NULL && strcmp(conf.directory, facts->mount_point) == 0;
-}
 
 /* By the server's user: write the file in conf.d. */
 static int
 WriteConf(void *arg)
 {
-	ConfArguments *conf = arg;
-	const SetupFacts *facts = conf->facts;
-	char	   *directory = SetupConfDir(facts);
+	const ConfArguments *conf = arg;
+	char	   *directory = SetupConfDir(conf->facts);
 	PCacheError err;
 	int			fd;
 
@@ -61,29 +62,17 @@ WriteConf(void *arg)
 		pg_fatal("could not open directory \"%s\": %m", directory);
 	if (!ReplaceFile(fd, SETUP_CONF_FILE, conf->text, &err))
 		pg_fatal("%s, in directory \"%s\"", err.message, directory);
-	if (!conf->verify)
-		return 0;
-	LocateCluster(conf->options);
-	UseDataDirectory(conf->options);
-	if (!HasEffect(conf->options, facts, conf->text))
-	{
-		pg_log_error("what \"%s\" sets has no effect, because it is set elsewhere", SetupConfFile(facts));
-		pg_log_error_hint("The view pg_file_settings shows where, once that file is written by hand.");
-		return EXIT_ERROR;
-	}
 	return 0;
 }
 
 /*
- * Have the file in conf.d contain the text, or remove it with "".  With verify, the server
- * is asked whether it has an effect.  Returns false after a message, and then the file may
- * have been written nevertheless.
+ * Have the file in conf.d contain the text, or remove it with "".  Returns false after a
+ * message, and then the file may have been written nevertheless.
  */
 static bool
-HaveConf(PCacheOptions *options, const SetupFacts *facts, const char *text, bool verify)
+HaveConf(const SetupFacts *facts, const char *text)
 {
-	PCacheOptions copy = *options;
-	ConfArguments conf = {&copy, facts, text, verify};
+	ConfArguments conf = {facts, text};
 
 	return RunAsOwner(&facts->cluster, WriteConf, &conf) == 0;
 }
@@ -98,6 +87,7 @@ typedef struct Done
 	bool		enabled;
 	bool		mounted;
 	bool		conf;
+	char		old_conf[SETUP_MAX_FILE];
 } Done;
 
 /* Run systemctl, whose errors are shown.  Returns whether it has succeeded. */
@@ -119,13 +109,13 @@ Systemctl(const char *verb, const char *unit)
 
 /* Take back what was done, last things first.  What cannot be taken back is named. */
 static void
-TakeBack(PCacheOptions *options, Done *done)
+TakeBack(Done *done)
 {
 	const SetupFacts *facts = done->facts;
 	bool		all = true;
 	PCacheError err;
 
-	if (done->conf && !HaveConf(options, facts, facts->server.conf_text, false))
+	if (done->conf && !HaveConf(facts, done->old_conf))
 	{
 		pg_log_error("could not put back \"%s\"", SetupConfFile(facts));
 		all = false;
@@ -208,15 +198,35 @@ ApplyMount(const SetupPlan *plan, Done *done)
 	return false;
 }
 
+/* The lines of the configuration, which have to have an effect then. */
+static bool
+ApplyConf(const PCacheOptions *options, const SetupPlan *plan, Done *done)
+{
+	SetupFacts *facts = done->facts;
+	SetupPlan	now;
+
+	done->conf = true;
+	strlcpy(done->old_conf, facts->server.conf_text, sizeof(done->old_conf));
+	if (!HaveConf(facts, plan->conf_text) || !LookAtCluster(options, facts))
+		return false;
+	MakeSetupPlan(facts, &now);
+	if (now.refused)
+	{
+		LogSetupNotes(&now);
+		return false;
+	}
+	Text(_("wrote %s\n"), SetupConfFile(facts));
+	return true;
+}
+
 /*
  * Restart the server's unit.  Returns false if it does not come up, and then all was taken
  * back.  A server that is not the unit's is left to whoever has started it.
  */
 static bool
-RestartUnit(PCacheOptions *options, Done *done, bool *restarted)
+RestartUnit(const PCacheOptions *options, Done *done, bool *restarted)
 {
 	SetupFacts *facts = done->facts;
-	SetupFacts	before = *facts;
 
 	if (!Systemctl("is-active", facts->service))
 	{
@@ -230,10 +240,9 @@ RestartUnit(PCacheOptions *options, Done *done, bool *restarted)
 	if (Systemctl("restart", facts->service) && LookAtCluster(options, facts) &&
 		facts->server.server_pid != 0)
 		return true;
-	*facts = before;
 	pg_log_error("unit \"%s\" did not come up", facts->service);
 	pg_log_error_hint("\"journalctl -u %s\" and the server's log have the reason.", facts->service);
-	TakeBack(options, done);
+	TakeBack(done);
 	if (Systemctl("restart", facts->service) && LookAtCluster(options, facts) &&
 		facts->server.server_pid != 0)
 		pg_log_error_detail("The server runs again as before.");
@@ -247,7 +256,7 @@ RestartUnit(PCacheOptions *options, Done *done, bool *restarted)
  * facts->machine and facts->server are known again afterwards.
  */
 bool
-ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, bool *restarted)
+ApplySetup(const PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, bool *restarted)
 {
 	Done		done = {.facts = facts,.units_fd = -1};
 
@@ -257,20 +266,10 @@ ApplySetup(PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, boo
 	 */
 	OnEndSignals(SIG_IGN);
 	*restarted = false;
-	if (!ApplyMount(plan, &done))
+	if (!ApplyMount(plan, &done) || (plan->write_conf && !ApplyConf(options, plan, &done)))
 	{
-		TakeBack(options, &done);
+		TakeBack(&done);
 		return false;
-	}
-	if (plan->write_conf)
-	{
-		done.conf = true;
-		if (!HaveConf(options, facts, plan->conf_text, true))
-		{
-			TakeBack(options, &done);
-			return false;
-		}
-		Text(_("wrote %s\n"), SetupConfFile(facts));
 	}
 	if (plan->restart && !options->no_restart && !RestartUnit(options, &done, restarted))
 		return false;

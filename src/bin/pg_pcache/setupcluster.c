@@ -3,8 +3,8 @@
  * setupcluster.c
  *	  pg_pcache setup: what only the server's user can see of a cluster.
  *
- * For root, a child process that is that user looks, and sends what it has found through a
- * pipe.  Of that, root relies on numbers within bounds only.
+ * For root, a child process that is that user looks, and leaves what it has found in memory
+ * that both have.  Of that, root relies on numbers within bounds only.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -15,8 +15,8 @@
  */
 #include "postgres_fe.h"
 
-#include <fcntl.h>
 #include <limits.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -25,18 +25,17 @@
 
 typedef struct LookArguments
 {
-	PCacheOptions *options;
-	SetupFacts *facts;
-	int			to;				/* where to send what was found; -1 for
-								 * nowhere */
+	PCacheOptions options;
+	const SetupFacts *facts;
+	SetupCluster *server;		/* in memory that both processes have */
 } LookArguments;
 
+/* Copy a value, NULL being "", to a place of MAXPGPATH bytes. */
 static void
-CopySetting(SetupCluster *server, SetupSetting setting, const char *value)
+CopySetting(char *to, const char *name, const char *value)
 {
-	if (strlcpy(server->settings[setting], value != NULL ? value : "", sizeof(server->settings[setting])) >=
-		sizeof(server->settings[setting]))
-		pg_fatal("value of \"%s\" is too long", SetupSettingName(setting));
+	if (strlcpy(to, value != NULL ? value : "", MAXPGPATH) >= MAXPGPATH)
+		pg_fatal("value of \"%s\" is too long", name);
 }
 
 /* Has the server that runs our pool open?  It keeps that locked. */
@@ -65,9 +64,9 @@ ReadServerSettings(const PCacheOptions *options, SetupCluster *server)
 	server->capacity = Max(conf.nbuffers, (int64) conf.pool_size);
 	server->preloaded = conf.preloaded;
 	server->needs_library = !PreloadsByItself();
-	CopySetting(server, SETUP_LIBRARIES, conf.libraries);
-	CopySetting(server, SETUP_MODE, conf.mode);
-	CopySetting(server, SETUP_DIRECTORY, conf.directory);
+	CopySetting(server->libraries, "shared_preload_libraries", conf.libraries);
+	CopySetting(server->mode, PCacheSetting("mode"), conf.mode);
+	CopySetting(server->directory, PCacheSetting("directory"), conf.directory);
 	server->huge_pages_on = conf.needs_huge_pages;
 	server->huge_page_size = conf.huge_page_kb * 1024;
 }
@@ -76,42 +75,23 @@ static int
 Look(void *arg)
 {
 	LookArguments *look = arg;
-	PCacheOptions *options = look->options;
-	SetupFacts *facts = look->facts;
-	SetupCluster *server = &facts->server;
+	PCacheOptions *options = &look->options;
+	SetupCluster *server = look->server;
 	char	   *library;
-	char	   *conf_file = SetupConfFile(facts);
+	char	   *conf_file = SetupConfFile(look->facts);
 
 	LocateCluster(options);
 	UseDataDirectory(options);
-	strlcpy(server->data_dir, options->pgdata, sizeof(server->data_dir));
 	ReadServerSettings(options, server);
 	library = LibraryFile(options);
 	if (library == NULL)
 		pg_fatal("could not find out where the server's libraries are");
 	strlcpy(server->library, library, sizeof(server->library));
 	server->library_installed = access(library, R_OK) == 0;
-	FindOtherSettings(facts->cluster.config_dir, server);
 	if (!ReadWholeFile(conf_file, server->conf_text))
 		pg_fatal("could not read file \"%s\": %m", conf_file);
 	server->server_pid = RunningServer(options->pgdata);
-	server->uses_pool = server->server_pid != 0 && UsesPool(facts);
-
-	if (look->to >= 0)
-	{
-		const char *from = (const char *) server;
-		size_t		left = sizeof(*server);
-
-		while (left > 0)
-		{
-			ssize_t		written = write(look->to, from, left);
-
-			if (written < 0)
-				pg_fatal("could not write to pipe: %m");
-			from += written;
-			left -= written;
-		}
-	}
+	server->uses_pool = server->server_pid != 0 && UsesPool(look->facts);
 	return 0;
 }
 
@@ -131,16 +111,11 @@ CleanText(char *text, size_t size)
 static void
 CheckReceived(SetupCluster *server)
 {
-	CleanText(server->data_dir, sizeof(server->data_dir));
 	CleanText(server->library, sizeof(server->library));
 	CleanText(server->conf_text, sizeof(server->conf_text));
-	CleanText(server->earlier, sizeof(server->earlier));
-	for (int i = 0; i < SETUP_NUM_SETTINGS; i++)
-	{
-		CleanText(server->settings[i], sizeof(server->settings[i]));
-		CleanText(server->others[i].value, sizeof(server->others[i].value));
-		CleanText(server->others[i].place, sizeof(server->others[i].place));
-	}
+	CleanText(server->libraries, sizeof(server->libraries));
+	CleanText(server->mode, sizeof(server->mode));
+	CleanText(server->directory, sizeof(server->directory));
 	if (server->capacity < MIN_CAPACITY || server->capacity > MAX_CAPACITY)
 		pg_fatal("value of \"%s\" is out of range", PCacheSetting("size"));
 	if (server->huge_page_size != 0 &&
@@ -154,44 +129,20 @@ CheckReceived(SetupCluster *server)
  * it has been said why.
  */
 bool
-LookAtCluster(PCacheOptions *options, SetupFacts *facts)
+LookAtCluster(const PCacheOptions *options, SetupFacts *facts)
 {
-	PCacheOptions copy = *options;
-	LookArguments look = {&copy, facts, -1};
 	SetupCluster *server = &facts->server;
-	int			fds[2];
+	SetupCluster *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	LookArguments look = {*options, facts, shared};
 	int			rc;
 
-	memset(server, 0, sizeof(*server));
-	if (geteuid() != 0)
-	{
-		rc = Look(&look);
-		CheckReceived(server);
-		return rc == 0;
-	}
-	/* it has room for all of it, so nobody waits for us to read */
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		pg_fatal("could not create pipe: %m");
-	if (fcntl(fds[1], F_SETPIPE_SZ, (int) sizeof(*server)) < (int) sizeof(*server))
-		pg_fatal("could not enlarge pipe: %m");
-	look.to = fds[1];
-	rc = RunAsOwner(&facts->cluster, Look, &look);
-	close(fds[1]);
+	if (shared == MAP_FAILED)
+		pg_fatal("could not map memory: %m");
+	rc = geteuid() == 0 ? RunAsOwner(&facts->cluster, Look, &look) : Look(&look);
+	/* nobody else can change our copy once it is checked */
+	memcpy(server, shared, sizeof(*server));
+	munmap(shared, sizeof(*shared));
 	if (rc == 0)
-	{
-		char	   *to = (char *) server;
-		size_t		left = sizeof(*server);
-		ssize_t		len;
-
-		while (left > 0 && (len = read(fds[0], to, left)) > 0)
-		{
-			to += len;
-			left -= len;
-		}
-		if (left > 0)
-			pg_fatal("could not read from pipe: unexpected end");
 		CheckReceived(server);
-	}
-	close(fds[0]);
 	return rc == 0;
 }

@@ -29,7 +29,6 @@
 #define MOUNTINFO		"/proc/self/mountinfo"
 #define UID_MAP			"/proc/self/uid_map"
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-#define SYSTEMD_RUNS	"/run/systemd/system"
 
 /*
  * The name of a mount's unit is its path, with "-" for "/" and other characters
@@ -167,7 +166,6 @@ LookAtMachine(SetupFacts *facts)
 			 facts->cluster.version, facts->cluster.name);
 	strlcpy(facts->unit, SetupUnitName(facts->mount_point), sizeof(facts->unit));
 
-	machine->has_systemd = access(SYSTEMD_RUNS, F_OK) == 0;
 	machine->memory = Meminfo("MemTotal:", 1024);
 	machine->available = Meminfo("MemAvailable:", 1024);
 	machine->swap = Meminfo("SwapTotal:", 1024);

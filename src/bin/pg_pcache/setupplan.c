@@ -22,18 +22,10 @@
 
 #define GIGABYTE	(UINT64CONST(1) << 30)
 #define MEGABYTE	(UINT64CONST(1) << 20)
-#define LIBRARY_NAME	"pg_pcache"
 
-/* The unit, or without systemd the line of fstab. */
 static void
 UnitText(const SetupFacts *facts, SetupPlan *plan)
 {
-	if (!facts->machine.has_systemd)
-	{
-		plan->fstab = psprintf("%s %s %s %s,nofail 0 0", plan->type, facts->mount_point,
-							   plan->type, plan->options);
-		return;
-	}
 	plan->unit_text = psprintf("# " SETUP_MARK " %s/%s --apply\", which replaces this file.\n"
 							   "[Unit]\n"
 							   "Description=Persistent cache of PostgreSQL cluster %s/%s\n"
@@ -53,87 +45,50 @@ UnitText(const SetupFacts *facts, SetupPlan *plan)
 							   facts->service);
 }
 
-/* In quotes, as the configuration file wants it. */
-static char *
-Quoted(const char *value)
+/* Does our file make this setting, perhaps to that value? */
+static bool
+HasLine(const SetupCluster *server, const char *name, const char *value)
 {
-	char	   *escaped = escape_single_quotes_ascii(value);
-
-	return psprintf("'%s'", escaped);
-}
-
-/* Append those elements of a list of libraries that are not in the other list yet. */
-static void
-AppendMissing(StringInfo list, const char *libraries)
-{
-	char	   *rest = NULL;
-
-	for (char *element = strtok_r(pg_strdup(libraries), ",", &rest); element != NULL;
-		 element = strtok_r(NULL, ",", &rest))
-	{
-		char	   *there = NULL;
-		bool		found = false;
-		size_t		len;
-
-		element += strspn(element, " \t");
-		for (len = strlen(element); len > 0 && strchr(" \t", element[len - 1]) != NULL;)
-			element[--len] = '\0';
-		for (char *other = strtok_r(pg_strdup(list->data), ",", &there); other != NULL && !found;
-			 other = strtok_r(NULL, ",", &there))
-			found = strcmp(other + strspn(other, " \t"), element) == 0;
-		if (len > 0 && !found)
-			appendStringInfo(list, "%s%s", list->len > 0 ? ", " : "", element);
-	}
+	return strstr(server->conf_text, psprintf("\n%s = %s", name, value)) != NULL;
 }
 
 /*
  * The list of libraries for our file, or NULL if it needs none, since another file has
- * the library or the server loads it by itself.  Our list hides that of the files before, so
- * what has come there since is taken over.
+ * the library or the server loads it by itself.
  */
 static const char *
 PlanLibraries(const SetupCluster *server)
 {
-	bool		is_ours = strstr(server->conf_text, SetupSettingName(SETUP_LIBRARIES)) != NULL;
-	StringInfoData list;
+	const char *list = server->libraries;
 
-	if (server->preloaded && !is_ours)
-		return NULL;
-	initStringInfo(&list);
-	if (is_ours)
-		AppendMissing(&list, server->earlier);
-	AppendMissing(&list, server->settings[SETUP_LIBRARIES]);
-	if (!server->preloaded)
-		AppendMissing(&list, LIBRARY_NAME);
-	return list.data;
+	if (server->preloaded)
+		return HasLine(server, "shared_preload_libraries", "") ? list : NULL;
+	return psprintf("%s%s%s", list, list[0] != '\0' ? ", " : "", LIBRARY_NAME);
 }
 
-/*
- * The lines for conf.d, and the values that they have, NULL for no line.  The mode stays as
- * it is unless another one is asked for.
- */
-static void
-ConfText(const SetupFacts *facts, SetupPlan *plan, const char *values[SETUP_NUM_SETTINGS])
+/* The mode stays as it is unless another one is asked for. */
+static const char *
+PlanMode(const SetupFacts *facts)
 {
-	const SetupCluster *server = &facts->server;
-	const char *mode = server->settings[SETUP_MODE];
-	StringInfoData text;
-
 	if (facts->mode != NULL)
-		mode = facts->mode;
-	else if (strcmp(mode, "always") != 0)
-		mode = "planned_restart";
-	values[SETUP_MODE] = mode;
-	values[SETUP_DIRECTORY] = facts->mount_point;
-	values[SETUP_LIBRARIES] = PlanLibraries(server);
+		return facts->mode;
+	return strcmp(facts->server.mode, "always") == 0 ? "always" : "planned_restart";
+}
+
+/* The lines for conf.d. */
+static void
+ConfText(const SetupFacts *facts, SetupPlan *plan)
+{
+	const char *libraries = PlanLibraries(&facts->server);
+	StringInfoData text;
 
 	initStringInfo(&text);
 	appendStringInfo(&text, "# " SETUP_MARK " %s/%s --apply\", which replaces this file.\n",
 					 facts->cluster.version, facts->cluster.name);
-	if (values[SETUP_LIBRARIES] != NULL)
-		appendStringInfo(&text, "%s = %s\n", SetupSettingName(SETUP_LIBRARIES), Quoted(values[SETUP_LIBRARIES]));
-	appendStringInfo(&text, "%s = %s\n%s = %s\n", SetupSettingName(SETUP_MODE), mode,
-					 SetupSettingName(SETUP_DIRECTORY), Quoted(facts->mount_point));
+	if (libraries != NULL)
+		appendStringInfo(&text, "shared_preload_libraries = '%s'\n", escape_single_quotes_ascii(libraries));
+	appendStringInfo(&text, PCacheSetting("mode") " = %s\n" PCacheSetting("directory") " = '%s'\n",
+					 PlanMode(facts), escape_single_quotes_ascii(facts->mount_point));
 	plan->conf_text = text.data;
 }
 
@@ -210,33 +165,28 @@ MustWrite(SetupPlan *plan, const char *file, const char *there, const char *text
 	return true;
 }
 
-/* Is each line of ours going to have an effect? */
+/* Do the lines of our file that are there have an effect?  The last line that makes a setting wins. */
 static void
-CheckLines(const SetupFacts *facts, SetupPlan *plan, const char *const values[SETUP_NUM_SETTINGS])
+CheckLines(const SetupFacts *facts, SetupPlan *plan)
 {
 	const SetupCluster *server = &facts->server;
-	const char *directory = server->settings[SETUP_DIRECTORY];
+	const char *lost = NULL;
 
-	if (!server->conf_included)
-		Note(plan, true, "no_include",
-			 psprintf(_("\"%s/postgresql.conf\" does not include \"%s\""), facts->cluster.config_dir, SETUP_CONF_DIR),
-			 psprintf(_("Add the line include_dir = '%s' to it."), SETUP_CONF_DIR));
-	for (int i = 0; i < SETUP_NUM_SETTINGS; i++)
-	{
-		const SetupOther *other = &server->others[i];
-
-		if (values[i] == NULL || other->place[0] == '\0' || strcmp(other->value, values[i]) == 0)
-			continue;
+	if (HasLine(server, PCacheSetting("mode"), "") &&
+		!HasLine(server, PCacheSetting("mode"), psprintf("%s\n", server->mode)))
+		lost = PCacheSetting("mode");
+	else if (HasLine(server, PCacheSetting("directory"), "") && server->directory[0] == '\0')
+		lost = PCacheSetting("directory");
+	else if (HasLine(server, "shared_preload_libraries", "") && !server->preloaded)
+		lost = "shared_preload_libraries";
+	if (lost != NULL)
 		Note(plan, true, "overridden",
-			 psprintf(_("a line for \"%s\" would have no effect, because it is set in %s"),
-					  SetupSettingName(i), other->place),
-			 other->is_auto ?
-			 psprintf(_("Run ALTER SYSTEM RESET %s, and then this command once more."), SetupSettingName(i)) :
-			 _("Take it out there, and run this command once more."));
-	}
-	if (directory[0] != '\0' && strcmp(directory, facts->mount_point) != 0)
+			 psprintf(_("the line for \"%s\" in \"%s\" has no effect"), lost, SetupConfFile(facts)),
+			 psprintf(_("Run ALTER SYSTEM RESET %s, or take it out of the file that is read later, and see that postgresql.conf includes \"%s\"."),
+					  lost, SETUP_CONF_DIR));
+	if (server->directory[0] != '\0' && strcmp(server->directory, facts->mount_point) != 0)
 		Note(plan, true, "other_directory",
-			 psprintf(_("\"%s\" is \"%s\" already"), SetupSettingName(SETUP_DIRECTORY), directory),
+			 psprintf(_("\"%s\" is \"%s\" already"), PCacheSetting("directory"), server->directory),
 			 _("To move the pool, stop the server, run pg_pcache drop, and take the setting out of the configuration."));
 }
 
@@ -294,24 +244,20 @@ MakeSetupPlan(const SetupFacts *facts, SetupPlan *plan)
 {
 	const SetupMachine *machine = &facts->machine;
 	const SetupCluster *server = &facts->server;
-	const char *values[SETUP_NUM_SETTINGS];
 
 	memset(plan, 0, sizeof(*plan));
 	PlanSize(facts, plan);
 	PlanMount(facts, plan);
 	UnitText(facts, plan);
-	ConfText(facts, plan, values);
+	ConfText(facts, plan);
 	if (server->needs_library && !server->library_installed)
 		Note(plan, true, "library", psprintf(_("the library is not installed for this server: there is no file \"%s\""), server->library),
 			 psprintf(_("Install the package %s."), psprintf("postgresql-%s-pcache", facts->cluster.version)));
 	CheckMemory(facts, plan);
-	CheckLines(facts, plan, values);
+	CheckLines(facts, plan);
 	CheckMount(facts, plan);
-	if (plan->unit_text != NULL)
-	{
-		plan->write_unit = MustWrite(plan, SetupUnitFile(facts), machine->unit_text, plan->unit_text);
-		plan->enable = !machine->unit_enabled;
-	}
+	plan->write_unit = MustWrite(plan, SetupUnitFile(facts), machine->unit_text, plan->unit_text);
+	plan->enable = !machine->unit_enabled;
 	plan->write_conf = MustWrite(plan, SetupConfFile(facts), server->conf_text, plan->conf_text);
 	plan->restart = server->server_pid != 0 && (plan->write_conf || plan->mount || !server->uses_pool);
 }
