@@ -50,12 +50,8 @@ RangesToClear(const Cluster *c)
 	if (media->bad.truncated)
 	{
 		if (!c->options->reset)
-		{
-			pg_log_error("persistent cache pool \"%s\" has too many bad blocks to list",
-						 c->pool.path);
-			pg_log_error_hint("To clear all of it, use option %s.", "--reset");
-			exit(EXIT_ERROR);
-		}
+			Refuse(psprintf(_("To clear all of it, use option %s."), "--reset"),
+				   _("persistent cache pool \"%s\" has too many bad blocks to list"), c->pool.path);
 		PCacheRangeAdd(&list, 0, c->pool.file_size);
 		return list;
 	}
@@ -312,12 +308,9 @@ ClearBadBlocks(Cluster *c, RebuildResult *result)
 		for (uint64 done = 0; done < saved.length; done += SECTOR_SIZE)
 		{
 			if (PCacheMediaRangeIsBad(&c->judge.media, range->offset + done, SECTOR_SIZE))
-			{
-				pg_log_error("could not clear bad blocks at offset %llu of persistent cache pool \"%s\"",
-							 (unsigned long long) (range->offset + done), c->pool.path);
-				pg_log_error_hint("Create a pool on other media with \"pg_pcache init --force\".");
-				exit(EXIT_ERROR);
-			}
+				Refuse(_("Create a pool on other media with \"pg_pcache init --force\"."),
+					   _("could not clear bad blocks at offset %llu of persistent cache pool \"%s\""),
+					   (unsigned long long) (range->offset + done), c->pool.path);
 		}
 		PutBackSectors(c, range, &saved);
 		Step("put-back");

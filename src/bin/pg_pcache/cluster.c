@@ -86,11 +86,8 @@ RunningServer(const char *pgdata)
 	buf[len] = '\0';
 
 	if (len == 0)
-	{
-		pg_log_error("lock file \"%s\" is empty", path);
-		pg_log_error_hint("Either a server is starting, or the lock file is the remnant of a previous server startup crash.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Either a server is starting, or the lock file is the remnant of a previous server startup crash."),
+			   _("lock file \"%s\" is empty"), path);
 	/* negative in single-user mode */
 	pid = labs(strtol(buf, NULL, 10));
 	if (pid <= 0 || pid > INT_MAX)

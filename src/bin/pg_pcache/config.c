@@ -134,19 +134,11 @@ ParseSize(const char *size, const char *option)
 	double		blocks = has_unit ? ParseSizeSetting(size) : -1;
 
 	if (blocks < 0)
-	{
-		pg_log_error("invalid value \"%s\" for option %s", size, option);
-		pg_log_error_hint("Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\".");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Valid units for this parameter are \"kB\", \"MB\", \"GB\", and \"TB\"."),
+			   _("invalid value \"%s\" for option %s"), size, option);
 	if (blocks < MIN_CAPACITY || blocks > MAX_CAPACITY)
-	{
-		pg_log_error("size \"%s\" is out of range", size);
-		pg_log_error_hint("The size must be between %s and %s.",
-						  FormatSetting((uint64) MIN_CAPACITY * BLCKSZ),
-						  FormatSetting(max_bytes));
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("The size must be between %s and %s."), FormatSetting((uint64) MIN_CAPACITY * BLCKSZ), FormatSetting(max_bytes)),
+			   _("size \"%s\" is out of range"), size);
 	return blocks;
 }
 
@@ -255,12 +247,9 @@ RequireLibrary(const PCacheOptions *options, const char *libraries,
 		library_path == NULL || strcmp(library_path, "$libdir") != 0)
 		return;
 	if (access(file, R_OK) < 0)
-	{
-		pg_log_error("the server does not start: \"%s\" has \"%s\", but there is no file \"%s\"",
-					 "shared_preload_libraries", LIBRARY_NAME, file);
-		pg_log_error_hint("Install the library for this server, or take its name out of the list.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Install the library for this server, or take its name out of the list."),
+			   _("the server does not start: \"%s\" has \"%s\", but there is no file \"%s\""),
+			   "shared_preload_libraries", LIBRARY_NAME, file);
 	pfree(file);
 }
 
@@ -287,10 +276,8 @@ RequireReadableConfiguration(void)
 {
 	if (readable)
 		return;
-	pg_log_error("could not find out where the pool is: the server's configuration could not be read");
-	pg_log_error_hint("Give the directory of the pool with %s, if the verb has this option, or mend the configuration.",
-					  "--directory");
-	exit(EXIT_ERROR);
+	Refuse(psprintf(_("Give the directory of the pool with %s, if the verb has this option, or mend the configuration."), "--directory"),
+		   _("could not find out where the pool is: the server's configuration could not be read"));
 }
 
 /*

@@ -122,12 +122,8 @@ ParseClusterName(const char *given, DebianCluster *cluster)
 		slash[1] == '\0' || strchr(".-", slash[1]) != NULL ||
 		slash[1 + strspn(slash + 1, allowed)] != '\0' ||
 		strlen(slash + 1) >= sizeof(cluster->name))
-	{
-		pg_log_error("invalid name of a cluster: \"%s\"", given);
-		pg_log_error_hint("It has the form VERSION/NAME, for example %s/main; pg_lsclusters lists all clusters.",
-						  PG_MAJORVERSION);
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("It has the form VERSION/NAME, for example %s/main; pg_lsclusters lists all clusters."), PG_MAJORVERSION),
+			   _("invalid name of a cluster: \"%s\""), given);
 	strlcpy(cluster->version, given, digits + 1);
 	strlcpy(cluster->name, slash + 1, sizeof(cluster->name));
 }
@@ -164,12 +160,8 @@ FindOwner(DebianCluster *cluster)
 	struct passwd *pw;
 
 	if (fd < 0)
-	{
-		pg_log_error("could not find out whose cluster \"%s/%s\" is: %s",
-					 cluster->version, cluster->name, err.message);
-		pg_log_error_hint("Run the command as the server's user, or let root or that user alone change the directory.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Run the command as the server's user, or let root or that user alone change the directory."),
+			   _("could not find out whose cluster \"%s/%s\" is: %s"), cluster->version, cluster->name, err.message);
 	if (user == 0)
 	{
 		struct stat st;
@@ -180,13 +172,9 @@ FindOwner(DebianCluster *cluster)
 	}
 	close(fd);
 	if (user == 0)
-	{
-		pg_log_error("could not find out whose cluster \"%s/%s\" is: its configuration belongs to root",
-					 cluster->version, cluster->name);
-		pg_log_error_hint("Run the command as the server's user, or give \"%s/%s\" to that user.",
-						  cluster->config_dir, CONFIG_FILE);
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Run the command as the server's user, or give \"%s/%s\" to that user."), cluster->config_dir, CONFIG_FILE),
+			   _("could not find out whose cluster \"%s/%s\" is: its configuration belongs to root"),
+			   cluster->version, cluster->name);
 	pw = getpwuid(user);
 	if (pw == NULL || strlen(pw->pw_name) >= sizeof(cluster->user))
 		pg_fatal("directory \"%s\" belongs to user ID %ld, who does not exist",
@@ -215,11 +203,8 @@ FindNamedCluster(PCacheOptions *options, DebianCluster *cluster)
 	canonicalize_path(cluster->config_dir);
 	file = psprintf("%s/%s", cluster->config_dir, CONFIG_FILE);
 	if (stat(file, &st) < 0)
-	{
-		pg_log_error("could not find cluster \"%s\": could not stat file \"%s\": %m", options->cluster, file);
-		pg_log_error_hint("pg_lsclusters lists all clusters.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("pg_lsclusters lists all clusters."),
+			   _("could not find cluster \"%s\": could not stat file \"%s\": %m"), options->cluster, file);
 	if (geteuid() == 0 || options->verb == VERB_SETUP)
 		FindOwner(cluster);
 	options->datadir = cluster->config_dir;

@@ -65,9 +65,8 @@ ParseCompression(const char *name)
 		pg_fatal("this build does not support compression with %s", "ZSTD");
 #endif
 	}
-	pg_log_error("unrecognized compression method \"%s\"", name);
-	pg_log_error_hint("It is one of lz4, zstd and none.");
-	exit(EXIT_ERROR);
+	Refuse(_("It is one of lz4, zstd and none."),
+		   _("unrecognized compression method \"%s\""), name);
 }
 
 const char *

@@ -85,10 +85,8 @@ LookAtFile(const Image *image, const char *name, const char *suffix,
 		close(fd);
 		return;
 	}
-	pg_log_error("file \"%s%s\" exists and is not an image of this cluster",
-				 image->path, suffix);
-	pg_log_error_hint("Remove it, or choose another name with option %s.", "--to");
-	exit(EXIT_ERROR);
+	Refuse(psprintf(_("Remove it, or choose another name with option %s."), "--to"),
+		   _("file \"%s%s\" exists and is not an image of this cluster"), image->path, suffix);
 }
 
 /* Remove what was looked at, unless another file has its name by now. */

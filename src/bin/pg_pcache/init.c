@@ -71,11 +71,8 @@ ChooseCapacity(const PCacheOptions *options, const Configuration *conf)
 	/* as the server does */
 	blocks = Max((int64) conf->pool_size, conf->nbuffers);
 	if (blocks <= 0)
-	{
-		pg_log_error("could not determine the size of the pool");
-		pg_log_error_hint("Use option %s.", "--size");
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Use option %s."), "--size"),
+			   _("could not determine the size of the pool"));
 	return blocks;
 }
 
@@ -114,10 +111,9 @@ RefuseOtherDirectory(const char *configured, const char *directory)
 	PCacheDirClose(&existing);
 	if (strcmp(directory, resolved) == 0)
 		return;
-	pg_log_error("\"%s\" is \"%s\", so the server would not use a pool in \"%s\"",
-				 PCacheSetting("directory"), configured, directory);
-	pg_log_error_hint("Leave out %s, or change the setting.", "--directory");
-	exit(EXIT_ERROR);
+	Refuse(psprintf(_("Leave out %s, or change the setting."), "--directory"),
+		   _("\"%s\" is \"%s\", so the server would not use a pool in \"%s\""),
+		   PCacheSetting("directory"), configured, directory);
 }
 
 /* Decide where the pool will be. */
@@ -149,12 +145,8 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 	if (options->directory != NULL && configured != NULL)
 		RefuseOtherDirectory(configured, plan->directory);
 	if (PCacheIsInside(plan->directory, options->pgdata))
-	{
-		pg_log_error("directory \"%s\" is inside the data directory",
-					 plan->directory);
-		pg_log_error_hint("Choose a directory outside.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Choose a directory outside."),
+			   _("directory \"%s\" is inside the data directory"), plan->directory);
 }
 
 static void

@@ -62,12 +62,8 @@ LocateCluster(PCacheOptions *options)
 	if (!was_given)
 		options->datadir = FindOnlyConfiguration();
 	if (options->datadir == NULL)
-	{
-		pg_log_error("no data directory specified");
-		pg_log_error_hint("Try \"%s --help\" for more information.",
-						  options->progname);
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Try \"%s --help\" for more information."), options->progname),
+			   _("no data directory specified"));
 	if (Has(options->datadir, XLOG_CONTROL_FILE) || !Has(options->datadir, CONFIG_FILE))
 		return;
 

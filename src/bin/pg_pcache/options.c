@@ -219,11 +219,8 @@ RefuseOption(const PCacheOptions *options, const Option *option)
 	StringInfoData list;
 
 	if (strcmp(option->name, "directory") == 0)
-	{
-		pg_log_error("option %s cannot be used with \"%s\"", "--directory", VerbName(options->verb));
-		pg_log_error_hint("The pool is that of the data directory.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("The pool is that of the data directory."),
+			   _("option %s cannot be used with \"%s\""), "--directory", VerbName(options->verb));
 	for (int i = 0; i < lengthof(verb_names); i++)
 	{
 		if ((option->verbs & verb_names[i].verb) != 0)
@@ -249,21 +246,15 @@ CheckClusterOptions(const PCacheOptions *options)
 	if (options->verb != VERB_SETUP)
 		return;
 	if (options->datadir != NULL || options->config_file != NULL)
-	{
-		pg_log_error("option %s cannot be used with \"%s\"",
-					 options->datadir != NULL ? "-D/--pgdata" : "--config-file", "setup");
-		pg_log_error_hint("Name the cluster as pg_lsclusters does, for example %s/main.", PG_MAJORVERSION);
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Name the cluster as pg_lsclusters does, for example %s/main."), PG_MAJORVERSION),
+			   _("option %s cannot be used with \"%s\""),
+			   options->datadir != NULL ? "-D/--pgdata" : "--config-file", "setup");
 	if (options->apply && options->dry_run)
 		pg_fatal("options %s and %s cannot be used together", "--apply", "--dry-run");
 	if (options->mode != NULL && strcmp(options->mode, "planned_restart") != 0 &&
 		strcmp(options->mode, "always") != 0)
-	{
-		pg_log_error("invalid value \"%s\" for option %s", options->mode, "--mode");
-		pg_log_error_hint("It is \"%s\" or \"%s\".", "planned_restart", "always");
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("It is \"%s\" or \"%s\"."), "planned_restart", "always"),
+			   _("invalid value \"%s\" for option %s"), options->mode, "--mode");
 }
 
 /* Give up if options do not go with the verb, or with each other. */

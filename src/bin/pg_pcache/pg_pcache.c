@@ -120,12 +120,8 @@ main(int argc, char *argv[])
 
 	/* Files of root in the data directory would keep the server down. */
 	if (options.cluster == NULL)
-	{
-		pg_log_error("cannot be executed by \"root\"");
-		pg_log_error_hint("Name the cluster with %s, or run %s as the PostgreSQL superuser.",
-						  "--cluster", progname);
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Name the cluster with %s, or run %s as the PostgreSQL superuser."), "--cluster", progname),
+			   _("cannot be executed by \"root\""));
 	if (options.command != NULL)
 		KeepForRoot(options.command);
 	return RunAsOwner(&cluster, RunVerb, &options);

@@ -305,6 +305,7 @@ extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
 
 /* report.c */
+pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);
 pg_noreturn extern void FailWith(const PCacheError *err);
 extern const char *FormatBytes(uint64 bytes);
 extern const char *FormatSetting(uint64 bytes);

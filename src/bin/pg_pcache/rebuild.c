@@ -82,11 +82,8 @@ ChooseCapacity(const Cluster *c)
 		PCachePoolHasRoom(&c->pool, GeometryFor(&c->pool, c->conf.nbuffers).pool_size))
 		capacity = c->conf.nbuffers;
 	if (capacity == 0)
-	{
-		pg_log_error("could not determine the size of the pool");
-		pg_log_error_hint("Run \"pg_pcache init --force\" to make a new one.");
-		exit(EXIT_ERROR);
-	}
+		Refuse(_("Run \"pg_pcache init --force\" to make a new one."),
+			   _("could not determine the size of the pool"));
 	return capacity;
 }
 

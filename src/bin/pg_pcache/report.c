@@ -19,13 +19,24 @@
 #include "common/logging.h"
 #include "pg_pcache.h"
 
+/* Give up.  Both texts are translated already; hint may be NULL. */
+void
+Refuse(const char *hint, const char *fmt,...)
+{
+	va_list		ap;
+
+	va_start(ap, fmt);
+	pg_log_generic_v(PG_LOG_ERROR, PG_LOG_PRIMARY, fmt, ap);
+	va_end(ap);
+	if (hint != NULL)
+		pg_log_error_hint("%s", hint);
+	exit(EXIT_ERROR);
+}
+
 void
 FailWith(const PCacheError *err)
 {
-	pg_log_error("%s", err->message);
-	if (err->hint[0] != '\0')
-		pg_log_error_hint("%s", err->hint);
-	exit(EXIT_ERROR);
+	Refuse(err->hint[0] != '\0' ? err->hint : NULL, "%s", err->message);
 }
 
 /* A number of bytes for people, in the units of postgresql.conf. */

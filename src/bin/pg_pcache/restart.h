@@ -152,7 +152,6 @@ extern double NowMs(void);
 extern bool IsUpgrade(const Restart *restart);
 extern void ProgressOf(const Restart *restart, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void WarnOf(Restart *restart, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);
-pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void CatchSignals(void);
 extern bool WasInterrupted(void);
 extern void GoOnIfInterrupted(void);

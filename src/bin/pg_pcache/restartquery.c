@@ -77,20 +77,6 @@ WarnOf(Restart *restart, const char *hint, const char *fmt,...)
 	simple_string_list_append(&restart->warnings, text);
 }
 
-/* Give up, before anything has changed.  Both texts are translated already; hint may be NULL. */
-void
-Refuse(const char *hint, const char *fmt,...)
-{
-	va_list		ap;
-
-	va_start(ap, fmt);
-	pg_log_generic_v(PG_LOG_ERROR, PG_LOG_PRIMARY, fmt, ap);
-	va_end(ap);
-	if (hint != NULL)
-		pg_log_error_hint("%s", hint);
-	exit(EXIT_ERROR);
-}
-
 static volatile sig_atomic_t interrupted = 0;
 static volatile sig_atomic_t goes_on = 0;
 

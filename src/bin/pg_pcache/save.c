@@ -85,12 +85,8 @@ HostStops(void)
 	if (strcmp(state, "initializing") != 0 && strcmp(state, "starting") != 0 &&
 		strcmp(state, "running") != 0 && strcmp(state, "degraded") != 0 &&
 		strcmp(state, "maintenance") != 0 && strcmp(state, "stopping") != 0)
-	{
-		pg_log_error("could not find out whether the host is going down");
-		pg_log_error_hint("Option %s needs systemd.  Leave it out to save the pool in any case.",
-						  "--if-host-stops");
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Option %s needs systemd.  Leave it out to save the pool in any case."), "--if-host-stops"),
+			   _("could not find out whether the host is going down"));
 	return strcmp(state, "stopping") == 0;
 }
 
@@ -354,9 +350,8 @@ RefusePgdata(const PCacheOptions *options, const Image *image)
 {
 	if (!PCacheIsInside(image->dir.path, options->pgdata))
 		return;
-	pg_log_error("image \"%s\" would be inside the data directory", image->path);
-	pg_log_error_hint("Base backups would copy it.  Choose another place with option %s.", "--to");
-	exit(EXIT_ERROR);
+	Refuse(psprintf(_("Base backups would copy it.  Choose another place with option %s."), "--to"),
+		   _("image \"%s\" would be inside the data directory"), image->path);
 }
 
 int

@@ -196,11 +196,8 @@ CheckApply(const PCacheOptions *options)
 	if (!options->apply)
 		return;
 	if (geteuid() != 0)
-	{
-		pg_log_error("option %s can only be used by root", "--apply");
-		pg_log_error_hint("Without it, %s tells what root has to do.", options->progname);
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Without it, %s tells what root has to do."), options->progname),
+			   _("option %s can only be used by root"), "--apply");
 	if (access(SYSTEMD_RUNS, F_OK) < 0)
 		pg_fatal("option %s needs systemd, which does not run here", "--apply");
 }
@@ -215,11 +212,8 @@ DoSetup(PCacheOptions *options)
 	if (options->cluster == NULL)
 		options->cluster = FindOnlyClusterName();
 	if (options->cluster == NULL)
-	{
-		pg_log_error("no cluster specified");
-		pg_log_error_hint("Name it as pg_lsclusters does, for example %s/main.", PG_MAJORVERSION);
-		exit(EXIT_ERROR);
-	}
+		Refuse(psprintf(_("Name it as pg_lsclusters does, for example %s/main."), PG_MAJORVERSION),
+			   _("no cluster specified"));
 	FindNamedCluster(options, &facts->cluster);
 	facts->mode = options->mode;
 	LookAtMachine(facts);
