@@ -183,22 +183,12 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
 	PCacheError err;
 
 	plan->old_pool.fd = -1;
-	switch (PCachePoolOpen(plan->directory,
-						   options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
-						   &plan->old_pool, &err))
-	{
-		case PCACHE_OPEN_OK:
-			if (!options->force)
-				RefuseOldPool(plan);
-			break;
-		case PCACHE_OPEN_MISSING:
-			break;
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			FailWith(&err);
-	}
-
-	if (plan->old_pool.fd >= 0 && !PCachePoolMayFormat(&plan->old_pool, &err))
+	if (!OpenPoolOrFail(plan->directory, options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
+						&plan->old_pool, &err))
+		return;
+	if (!options->force)
+		RefuseOldPool(plan);
+	if (!PCachePoolMayFormat(&plan->old_pool, &err))
 		FailWith(&err);
 }
 

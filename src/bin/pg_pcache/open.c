@@ -99,6 +99,20 @@ ServerUsesPool(int pid, const PCachePool *pool, bool *uses)
 }
 
 /*
+ * Open the pool in that directory, or give up.  Returns false, with the reason in err, if there
+ * is none.
+ */
+bool
+OpenPoolOrFail(const char *directory, PCacheOpenMode mode, PCachePool *pool, PCacheError *err)
+{
+	PCacheOpenResult opened = PCachePoolOpen(directory, mode, pool, err);
+
+	if (opened == PCACHE_OPEN_LOCKED || opened == PCACHE_OPEN_ERROR)
+		FailWith(err);
+	return opened == PCACHE_OPEN_OK;
+}
+
+/*
  * Open the pool, and read its superblocks.  For verbs that only look, what the
  * server that runs has locked is read as it is; any other pool that is locked
  * keeps the next start from it.

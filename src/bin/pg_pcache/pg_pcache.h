@@ -265,6 +265,7 @@ extern bool HugePagesAreLacking(const Cluster *c, PCacheError *err);
 extern bool ServerUsesPool(int pid, const PCachePool *pool, bool *uses);
 extern void ReadLiveSuperblocks(const PCachePool *pool,
 								PCacheSuperblocks *superblocks);
+extern bool OpenPoolOrFail(const char *directory, PCacheOpenMode mode, PCachePool *pool, PCacheError *err);
 extern void OpenCluster(const PCacheOptions *options, Cluster *c);
 
 /* judge.c */

@@ -260,18 +260,8 @@ DoStatus(const PCacheOptions *options)
 	result.server_pid = RunningServer(options->pgdata);
 	FindDirectory(options, &result, directory);
 
-	switch (PCachePoolOpen(directory, PCACHE_OPEN_PEEK, &result.pool, &err))
-	{
-		case PCACHE_OPEN_OK:
-			break;
-		case PCACHE_OPEN_MISSING:
-			PCacheSetHint(&err, _("Run \"pg_pcache init\" to create the persistent cache."));
-			FailWith(&err);
-			break;
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			FailWith(&err);
-	}
+	if (!OpenPoolOrFail(directory, PCACHE_OPEN_PEEK, &result.pool, &err))
+		Refuse(_("Run \"pg_pcache init\" to create the persistent cache."), "%s", err.message);
 
 	if (result.server_pid != 0)
 	{
