@@ -18,7 +18,7 @@
 #include "fe_utils/option_utils.h"
 #include "getopt_long.h"
 #include "lib/stringinfo.h"
-#include "pg_pcache.h"
+#include "options.h"
 
 /* More threads than that do not make memory faster. */
 #define MAX_JOBS	256
@@ -26,136 +26,178 @@
 /* What getopt_long() returns for the table's first entry. */
 #define FIRST_OPTION	(CHAR_MAX + 1)
 
-typedef enum OptionKind
-{
-	OPTION_FLAG,				/* bool */
-	OPTION_STRING,				/* const char * */
-	OPTION_JOBS,				/* int */
-	OPTION_LIST,				/* SimpleStringList; may be repeated */
-	OPTION_YES,					/* enum trivalue */
-	OPTION_NO,					/* likewise */
-} OptionKind;
-
-typedef struct Option
-{
-	const char *name;			/* without the dashes */
-	char		letter;			/* short form, or 0 */
-	OptionKind	kind;
-	size_t		offset;			/* in PCacheOptions */
-	int			verbs;			/* that it can be used with */
-	const char *beside;			/* it makes no sense without that one ... */
-	int			beside_for;		/* ... with these verbs */
-} Option;
+/* That one takes clusters by their names only. */
+#define VERBS_BUT_SETUP	(VERB_ALL & ~VERB_SETUP)
 
 #define AT(member)	offsetof(PCacheOptions, member)
 
-static const Option options_table[] = {
-	{"pgdata", 'D', OPTION_STRING, AT(datadir), VERB_ALL},
-	{"cluster", 0, OPTION_STRING, AT(cluster), VERB_ALL},
-	{"config-file", 0, OPTION_STRING, AT(config_file), VERB_ALL},
-	{"json", 0, OPTION_FLAG, AT(json), VERB_ALL},
-	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL},
-	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL},
-	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_RESTART | VERB_SAVE | VERB_SETUP},
-	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP | VERB_INIT | VERB_REBUILD | VERB_RESTART, "reset", VERB_REBUILD},
-	{"directory", 0, OPTION_STRING, AT(directory), VERB_DROP | VERB_INIT | VERB_STATUS | VERB_VERIFY},
-	{"size", 0, OPTION_STRING, AT(size), VERB_INIT},
-	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD},
-	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_SAVE},
-	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE},
-	{"compress", 0, OPTION_STRING, AT(compress), VERB_SAVE},
-	{"if-host-stops", 0, OPTION_FLAG, AT(if_host_stops), VERB_SAVE},
-	{"from", 0, OPTION_STRING, AT(from), VERB_LOAD},
-	{"keep", 0, OPTION_FLAG, AT(keep), VERB_LOAD},
-	{"strict", 0, OPTION_FLAG, AT(strict), VERB_LOAD},
-	{"apply", 0, OPTION_FLAG, AT(apply), VERB_SETUP},
-	{"no-restart", 0, OPTION_FLAG, AT(no_restart), VERB_SETUP, "apply", VERB_SETUP},
-	{"mode", 0, OPTION_STRING, AT(mode), VERB_SETUP},
-	{"allow-cold", 0, OPTION_FLAG, AT(allow_cold), VERB_RESTART},
-	{"command", 0, OPTION_STRING, AT(command), VERB_RESTART},
-	{"dirty-limit", 0, OPTION_STRING, AT(dirty_limit), VERB_PREPARE | VERB_RESTART},
-	{"drain-timeout", 0, OPTION_STRING, AT(drain_timeout), VERB_RESTART},
-	{"max-pause", 0, OPTION_STRING, AT(max_pause), VERB_RESTART},
-	{"on-failure", 0, OPTION_STRING, AT(on_failure), VERB_RESTART, "pgbouncer", VERB_RESTART},
-	{"pgbouncer", 0, OPTION_LIST, AT(pgbouncers), VERB_RESTART},
-	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY},
-	{"host", 'h', OPTION_STRING, AT(host), VERBS_THAT_CONNECT},
-	{"port", 'p', OPTION_STRING, AT(port), VERBS_THAT_CONNECT},
-	{"username", 'U', OPTION_STRING, AT(username), VERBS_THAT_CONNECT},
-	{"dbname", 'd', OPTION_STRING, AT(dbname), VERBS_THAT_CONNECT},
-	{"no-password", 'w', OPTION_NO, AT(prompt_password), VERBS_THAT_CONNECT},
-	{"password", 'W', OPTION_YES, AT(prompt_password), VERBS_THAT_CONNECT},
+/*
+ * In the order of the help, where neighbors with the same verbs have one heading.  An option
+ * that means different things has several entries.
+ */
+const Option options_table[] = {
+	{"pgdata", 'D', OPTION_STRING, AT(datadir), VERBS_BUT_SETUP,
+	gettext_noop("  -D, --pgdata=DATADIR     data directory\n")},
+	{"cluster", 0, OPTION_STRING, AT(cluster), VERB_ALL,
+		gettext_noop("      --cluster=CLUSTER    cluster of Debian's packages, for example " PG_MAJORVERSION "/main, in\n"
+					 "                           place of -D; root becomes its user\n")},
+	{"config-file", 0, OPTION_STRING, AT(config_file), VERBS_BUT_SETUP,
+		gettext_noop("      --config-file=FILE   main server configuration file, if it is not in\n"
+					 "                           the data directory\n")},
+	{"json", 0, OPTION_FLAG, AT(json), VERB_ALL,
+	gettext_noop("      --json               print one JSON object, with sizes in bytes\n")},
+	{"progress", 'P', OPTION_FLAG, AT(progress), VERB_ALL,
+	gettext_noop("  -P, --progress           show progress information\n")},
+	{"version", 'V', OPTION_FLAG, AT(version), VERB_ALL,
+	gettext_noop("  -V, --version            output version information, then exit\n")},
+	{"help", 0, OPTION_FLAG, AT(help), VERB_ALL,
+	gettext_noop("  -?, --help               show this help, or that of a verb, then exit\n")},
+	{"dry-run", 0, OPTION_FLAG, AT(dry_run), VERB_DROP | VERB_INIT | VERB_LOAD | VERB_REBUILD | VERB_RESTART | VERB_SAVE | VERB_SETUP,
+	gettext_noop("      --dry-run            only tell what would be done\n")},
+	{"directory", 0, OPTION_STRING, AT(directory), VERB_DROP,
+		gettext_noop("      --directory=DIR      remove the pool there (default: by\n"
+					 "                           " PCacheSetting("directory") ")\n")},
+	{"force", 0, OPTION_FLAG, AT(force), VERB_DROP,
+		gettext_noop("      --force              remove the pool even if it is not known to be\n"
+					 "                           the cluster's\n")},
+	{"directory", 0, OPTION_STRING, AT(directory), VERB_INIT,
+		gettext_noop("      --directory=DIR      create the pool there (default: by\n"
+					 "                           " PCacheSetting("directory") ")\n")},
+	{"size", 0, OPTION_STRING, AT(size), VERB_INIT,
+		gettext_noop("      --size=SIZE          how much data to cache at most, in kB, MB, GB or TB\n"
+					 "                           (default: by " PCacheSetting("size") ", or\n"
+					 "                           shared_buffers if that is larger)\n")},
+	{"force", 0, OPTION_FLAG, AT(force), VERB_INIT,
+	gettext_noop("      --force              replace the pool that there is\n")},
+	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD,
+	gettext_noop("      --reset              drop all pages\n")},
+	{"force", 0, OPTION_FLAG, AT(force), VERB_REBUILD,
+	gettext_noop("      --force              with --reset: also a pool that is not the cluster's\n"), "reset"},
+	{"dirty-limit", 0, OPTION_STRING, AT(dirty_limit), VERB_PREPARE | VERB_RESTART,
+		gettext_noop("      --dirty-limit=SIZE   make another checkpoint as long as one has written more\n"
+					 "                           than that, three at most (default: 64MB)\n")},
+	{"allow-cold", 0, OPTION_FLAG, AT(allow_cold), VERB_RESTART,
+	gettext_noop("      --allow-cold         restart the server even if it will start cold\n")},
+	{"command", 0, OPTION_STRING, AT(command), VERB_RESTART,
+		gettext_noop("      --command=COMMAND    restart the server with this shell command (default: as\n"
+					 "                           \"pg_ctl restart\" does)\n")},
+	{"drain-timeout", 0, OPTION_STRING, AT(drain_timeout), VERB_RESTART,
+		gettext_noop("      --drain-timeout=TIME wait that long for transactions of paused poolers\n"
+					 "                           (default: 5s)\n")},
+	{"force", 0, OPTION_FLAG, AT(force), VERB_RESTART,
+		gettext_noop("      --force              restart the server even if that ends a backup, or if\n"
+					 "                           poolers would not find it again\n")},
+	{"max-pause", 0, OPTION_STRING, AT(max_pause), VERB_RESTART,
+	gettext_noop("      --max-pause=TIME     do not restart if clients would wait longer than that\n")},
+	{"on-failure", 0, OPTION_STRING, AT(on_failure), VERB_RESTART,
+		gettext_noop("      --on-failure=resume|pause\n"
+					 "                           if the server does not come up, let the clients of the\n"
+					 "                           poolers go on, or keep them (default: resume)\n"), "pgbouncer"},
+	{"pgbouncer", 0, OPTION_LIST, AT(pgbouncers), VERB_RESTART,
+	gettext_noop("      --pgbouncer=CONNSTR  pause this PgBouncer meanwhile; may be repeated\n")},
+	{"from", 0, OPTION_STRING, AT(from), VERB_LOAD,
+		gettext_noop("      --from=FILE          load that image (default: the data directory's name\n"
+					 "                           with .pcache-image appended)\n")},
+	{"keep", 0, OPTION_FLAG, AT(keep), VERB_LOAD,
+	gettext_noop("      --keep               do not remove the image when it is loaded\n")},
+	{"strict", 0, OPTION_FLAG, AT(strict), VERB_LOAD,
+	gettext_noop("      --strict             load nothing of an image that is damaged anywhere\n")},
+	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_SAVE,
+	gettext_noop("  -j, --jobs=NUM           use this many threads (default: 1)\n")},
+	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE,
+		gettext_noop("      --to=FILE            write the image there (default: the data directory's\n"
+					 "                           name with .pcache-image appended)\n")},
+	{"compress", 0, OPTION_STRING, AT(compress), VERB_SAVE,
+	gettext_noop("      --compress=METHOD    compress with lz4, zstd or none (default: none)\n")},
+	{"if-host-stops", 0, OPTION_FLAG, AT(if_host_stops), VERB_SAVE,
+	gettext_noop("      --if-host-stops      do nothing unless the host is going down\n")},
+	{"apply", 0, OPTION_FLAG, AT(apply), VERB_SETUP,
+	gettext_noop("      --apply              make the changes, instead of printing them; for root only\n")},
+	{"mode", 0, OPTION_STRING, AT(mode), VERB_SETUP,
+		gettext_noop("      --mode=MODE          planned_restart or always (default: as it is, or else\n"
+					 "                           planned_restart)\n")},
+	{"no-restart", 0, OPTION_FLAG, AT(no_restart), VERB_SETUP,
+	gettext_noop("      --no-restart         with --apply: leave the restart to the administrator\n"), "apply"},
+	{"directory", 0, OPTION_STRING, AT(directory), VERB_STATUS | VERB_VERIFY,
+	gettext_noop("      --directory=DIR      look at the pool there\n")},
+	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY,
+	gettext_noop("      --pages              compare pages with the data files, too\n")},
+	{"dbname", 'd', OPTION_STRING, AT(dbname), VERBS_THAT_CONNECT,
+	gettext_noop("  -d, --dbname=DBNAME      database to connect to (default: postgres)\n")},
+	{"host", 'h', OPTION_STRING, AT(host), VERBS_THAT_CONNECT,
+	gettext_noop("  -h, --host=HOSTNAME      database server host or socket directory\n")},
+	{"port", 'p', OPTION_STRING, AT(port), VERBS_THAT_CONNECT,
+	gettext_noop("  -p, --port=PORT          database server port\n")},
+	{"username", 'U', OPTION_STRING, AT(username), VERBS_THAT_CONNECT,
+	gettext_noop("  -U, --username=USERNAME  user name to connect as\n")},
+	{"no-password", 'w', OPTION_NO, AT(prompt_password), VERBS_THAT_CONNECT,
+	gettext_noop("  -w, --no-password        never prompt for password\n")},
+	{"password", 'W', OPTION_YES, AT(prompt_password), VERBS_THAT_CONNECT,
+	gettext_noop("  -W, --password           force password prompt\n")},
 };
+const int	num_options = lengthof(options_table);
 
-static const struct
-{
-	const char *name;
-	int			verb;
-}			verb_names[] = {
-	{"check", VERB_CHECK},
-	{"drop", VERB_DROP},
-	{"init", VERB_INIT},
-	{"load", VERB_LOAD},
-	{"prepare", VERB_PREPARE},
-	{"rebuild", VERB_REBUILD},
-	{"restart", VERB_RESTART},
-	{"save", VERB_SAVE},
-	{"setup", VERB_SETUP},
-	{"status", VERB_STATUS},
-	{"verify", VERB_VERIFY},
+const		Verb verbs_table[] = {
+	{"check", VERB_CHECK, DoCheck,
+		gettext_noop("  check                    tell whether a restart now would be warm, by the\n"
+					 "                           configuration on disk; the server may run\n")},
+	{"drop", VERB_DROP, DoDrop,
+	gettext_noop("  drop                     remove the pool; the server must be down\n")},
+	{"init", VERB_INIT, DoInit,
+	gettext_noop("  init                     create the pool; the server must be down\n")},
+	{"load", VERB_LOAD, DoLoad,
+		gettext_noop("  load                     make a pool of an image of it; the server must be\n"
+					 "                           down\n")},
+	{"prepare", VERB_PREPARE, DoPrepare,
+		gettext_noop("  prepare                  tell whether a restart now would be warm, and make a\n"
+					 "                           checkpoint, so that it takes less time\n")},
+	{"rebuild", VERB_REBUILD, DoRebuild,
+		gettext_noop("  rebuild                  repair the pool in place, keeping what is sound; the\n"
+					 "                           server must be down\n")},
+	{"restart", VERB_RESTART, DoRestart,
+		gettext_noop("  restart                  restart the server so that clients notice little of it:\n"
+					 "                           check, checkpoint, pause poolers, stop, start, resume\n")},
+	{"save", VERB_SAVE, DoSave,
+		gettext_noop("  save                     write an image of the pool to disk, for a reboot of\n"
+					 "                           the host; the server must be down\n")},
+	{"setup", VERB_SETUP, DoSetup,
+		gettext_noop("  setup [CLUSTER]          tell how to mount memory for the pool of a cluster of\n"
+					 "                           Debian's packages and how to configure it, or do so\n")},
+	{"status", VERB_STATUS, DoStatus,
+	gettext_noop("  status                   show the state of the pool (default)\n")},
+	{"verify", VERB_VERIFY, DoVerify,
+		gettext_noop("  verify                   tell whether the next start will be warm, changing\n"
+					 "                           nothing; the server must be down\n")},
 };
+const int	num_verbs = lengthof(verbs_table);
 
-pg_noreturn static void FailWithHelp(const PCacheOptions *options);
-
-static void
-FailWithHelp(const PCacheOptions *options)
+/* Where to look after an error of whoever calls. */
+static char *
+TryHelp(const PCacheOptions *options)
 {
-	pg_log_error_hint("Try \"%s --help\" for more information.",
-					  options->progname);
-	exit(EXIT_ERROR);
+	return psprintf(_("Try \"%s --help\" for more information."), options->progname);
 }
 
-static int
+static const Verb *
 FindVerb(const PCacheOptions *options, const char *name)
 {
-	for (int i = 0; i < lengthof(verb_names); i++)
+	for (int i = 0; i < num_verbs; i++)
 	{
-		if (strcmp(verb_names[i].name, name) == 0)
-			return verb_names[i].verb;
+		if (strcmp(verbs_table[i].name, name) == 0)
+			return &verbs_table[i];
 	}
-	pg_log_error("unrecognized verb \"%s\"", name);
-	FailWithHelp(options);
+	Refuse(TryHelp(options), _("unrecognized verb \"%s\""), name);
 }
 
+/* The first entry of an option. */
 static const Option *
 FindOption(const char *name)
 {
-	for (int i = 0; i < lengthof(options_table); i++)
-	{
-		if (strcmp(options_table[i].name, name) == 0)
-			return &options_table[i];
-	}
-	return NULL;
-}
+	const Option *option = options_table;
 
-/* The verbs that an option can be used with; 0 if there is no such option. */
-int
-VerbsOfOption(const char *name)
-{
-	const Option *option = FindOption(name);
-
-	return option != NULL ? option->verbs : 0;
-}
-
-const char *
-VerbName(int verb)
-{
-	for (int i = 0; i < lengthof(verb_names); i++)
-	{
-		if (verb_names[i].verb == verb)
-			return verb_names[i].name;
-	}
-	return "unknown";
+	while (strcmp(option->name, name) != 0)
+		option++;
+	return option;
 }
 
 static bool
@@ -210,45 +252,47 @@ SetOption(PCacheOptions *options, const Option *option, const char *value)
 	}
 }
 
+/* The verbs that an option can be used with. */
+static int
+VerbsOf(const Option *option)
+{
+	int			verbs = 0;
+
+	for (int i = 0; i < num_options; i++)
+	{
+		if (strcmp(options_table[i].name, option->name) == 0)
+			verbs |= options_table[i].verbs;
+	}
+	return verbs;
+}
+
 /* An option is for other verbs: name them. */
 pg_noreturn static void
 RefuseOption(const PCacheOptions *options, const Option *option)
 {
-	const char *names[lengthof(verb_names)];
-	int			n = 0;
+	int			left = VerbsOf(option);
 	StringInfoData list;
 
-	if (strcmp(option->name, "directory") == 0)
-		Refuse(_("The pool is that of the data directory."),
-			   _("option %s cannot be used with \"%s\""), "--directory", VerbName(options->verb));
-	for (int i = 0; i < lengthof(verb_names); i++)
-	{
-		if ((option->verbs & verb_names[i].verb) != 0)
-			names[n++] = verb_names[i].name;
-	}
+	if (left == VERBS_BUT_SETUP)
+		Refuse(psprintf(_("Name the cluster as pg_lsclusters does, for example %s/main."), PG_MAJORVERSION),
+			   _("option --%s cannot be used with \"%s\""), option->name, "setup");
 	initStringInfo(&list);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < num_verbs; i++)
 	{
-		if (i > 0)
-			appendStringInfoString(&list, i == n - 1 ? _(" or ") : ", ");
-		appendStringInfo(&list, "\"%s\"", names[i]);
+		if ((left & verbs_table[i].verb) == 0)
+			continue;
+		left &= ~verbs_table[i].verb;
+		appendStringInfo(&list, "%s\"%s\"", list.len == 0 ? "" : left == 0 ? _(" or ") : ", ", verbs_table[i].name);
 	}
-	pg_log_error("option --%s can only be used with %s", option->name, list.data);
-	FailWithHelp(options);
+	Refuse(TryHelp(options), _("option --%s can only be used with %s"), option->name, list.data);
 }
 
-/* --cluster takes the place of -D, and setup knows nothing but clusters of packages. */
+/* What the table does not say of options that do not go together, or of their values. */
 static void
-CheckClusterOptions(const PCacheOptions *options)
+CheckValues(const PCacheOptions *options)
 {
 	if (options->cluster != NULL && options->datadir != NULL)
 		pg_fatal("options %s and %s cannot be used together", "-D/--pgdata", "--cluster");
-	if (options->verb != VERB_SETUP)
-		return;
-	if (options->datadir != NULL || options->config_file != NULL)
-		Refuse(psprintf(_("Name the cluster as pg_lsclusters does, for example %s/main."), PG_MAJORVERSION),
-			   _("option %s cannot be used with \"%s\""),
-			   options->datadir != NULL ? "-D/--pgdata" : "--config-file", "setup");
 	if (options->apply && options->dry_run)
 		pg_fatal("options %s and %s cannot be used together", "--apply", "--dry-run");
 	if (options->mode != NULL && strcmp(options->mode, "planned_restart") != 0 &&
@@ -261,30 +305,28 @@ CheckClusterOptions(const PCacheOptions *options)
 static void
 CheckOptions(const PCacheOptions *options)
 {
-	for (int i = 0; i < lengthof(options_table); i++)
+	for (int i = 0; i < num_options; i++)
 	{
 		const Option *option = &options_table[i];
 
-		if (IsGiven(options, option) && (option->verbs & options->verb) == 0)
+		if (IsGiven(options, option) && (VerbsOf(option) & options->verb) == 0)
 			RefuseOption(options, option);
 	}
-	CheckClusterOptions(options);
-	for (int i = 0; i < lengthof(options_table); i++)
+	CheckValues(options);
+	for (int i = 0; i < num_options; i++)
 	{
 		const Option *option = &options_table[i];
 
-		if (!IsGiven(options, option) || (option->beside_for & options->verb) == 0 ||
-			IsGiven(options, FindOption(option->beside)))
-			continue;
-		pg_log_error("option --%s can only be used together with --%s",
-					 option->name, option->beside);
-		FailWithHelp(options);
+		if (option->beside != NULL && (option->verbs & options->verb) != 0 &&
+			IsGiven(options, option) && !IsGiven(options, FindOption(option->beside)))
+			Refuse(TryHelp(options), _("option --%s can only be used together with --%s"),
+				   option->name, option->beside);
 	}
 }
 
 /*
  * Parse the command line; argv0 and progname are set.  Exits with a message if
- * it makes no sense, unless help is asked for.
+ * it makes no sense, unless help or the version is asked for.
  */
 void
 ParseOptions(int argc, char *argv[], PCacheOptions *options)
@@ -292,9 +334,10 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 	struct option long_options[lengthof(options_table) + 1] = {0};
 	char		letters[2 * lengthof(options_table) + 1];
 	char	   *letter = letters;
+	const		Verb *verb;
 	int			c;
 
-	for (int i = 0; i < lengthof(options_table); i++)
+	for (int i = 0; i < num_options; i++)
 	{
 		const Option *option = &options_table[i];
 		bool		has_value = option->kind == OPTION_STRING ||
@@ -320,7 +363,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 	{
 		const Option *option = NULL;
 
-		for (int i = 0; i < lengthof(options_table); i++)
+		for (int i = 0; i < num_options; i++)
 		{
 			if (c == FIRST_OPTION + i ||
 				(options_table[i].letter != 0 && c == options_table[i].letter))
@@ -328,23 +371,23 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 		}
 		/* getopt_long() has already emitted a complaint */
 		if (option == NULL)
-			FailWithHelp(options);
+		{
+			pg_log_error_hint("%s", TryHelp(options));
+			exit(EXIT_ERROR);
+		}
 		SetOption(options, option, optarg);
 	}
 
-	if (options->help)
-	{
-		options->verb = optind < argc ? FindVerb(options, argv[optind]) : 0;
+	if (options->version || (options->help && optind >= argc))
 		return;
-	}
-	options->verb = FindVerb(options, optind < argc ? argv[optind++] : "status");
+	verb = FindVerb(options, optind < argc ? argv[optind++] : "status");
+	options->verb = verb->verb;
+	options->run = verb->run;
+	if (options->help)
+		return;
 	if (options->verb == VERB_SETUP && optind < argc && options->cluster == NULL)
 		options->cluster = argv[optind++];
 	if (optind < argc)
-	{
-		pg_log_error("too many command-line arguments (first is \"%s\")",
-					 argv[optind]);
-		FailWithHelp(options);
-	}
+		Refuse(TryHelp(options), _("too many command-line arguments (first is \"%s\")"), argv[optind]);
 	CheckOptions(options);
 }

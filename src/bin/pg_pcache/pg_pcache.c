@@ -45,30 +45,7 @@ RunVerb(void *arg)
 
 	LocateCluster(options);
 	UseDataDirectory(options);
-	switch (options->verb)
-	{
-		case VERB_DROP:
-			return DoDrop(options);
-		case VERB_INIT:
-			return DoInit(options);
-		case VERB_LOAD:
-			return DoLoad(options);
-		case VERB_PREPARE:
-			return DoPrepare(options);
-		case VERB_REBUILD:
-			return DoRebuild(options);
-		case VERB_RESTART:
-			return DoRestart(options);
-		case VERB_SAVE:
-			return DoSave(options);
-		case VERB_STATUS:
-			return DoStatus(options);
-		case VERB_CHECK:
-			return DoCheck(options);
-		case VERB_VERIFY:
-			return DoVerify(options);
-	}
-	return EXIT_ERROR;			/* keep compiler quiet */
+	return options->run(options);
 }
 
 int
@@ -85,21 +62,13 @@ main(int argc, char *argv[])
 	options.argv0 = argv[0];
 	options.progname = progname;
 
-	if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
-	{
+	ParseOptions(argc, argv, &options);
+	if (options.version)
 		puts("pg_pcache (PostgreSQL) " PG_VERSION);
-		exit(0);
-	}
-
-	/* whatever follows */
-	options.help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0);
-	if (!options.help)
-		ParseOptions(argc, argv, &options);
-	if (options.help)
-	{
+	else if (options.help)
 		ShowHelp(progname, options.verb);
+	if (options.version || options.help)
 		exit(0);
-	}
 
 	pqsignal(SIGBUS, DieOfBusError);
 	/* a file that is too large is an error that can be told (EFBIG) */

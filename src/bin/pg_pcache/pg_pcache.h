@@ -61,6 +61,7 @@ typedef struct PCacheOptions
 	const char *argv0;
 	const char *progname;
 	int			verb;			/* one PCacheVerb */
+	int			(*run) (const struct PCacheOptions *options);	/* its function */
 	const char *datadir;		/* as given */
 	const char *cluster;		/* likewise, VERSION/NAME; NULL if not given */
 	char		pgdata[MAXPGPATH];	/* absolute, links resolved */
@@ -95,6 +96,7 @@ typedef struct PCacheOptions
 	bool		force;
 	bool		json;
 	bool		progress;
+	bool		version;
 	bool		help;			/* verb is 0 for that of all of them */
 } PCacheOptions;
 
@@ -197,14 +199,12 @@ extern int	DoPrepare(const PCacheOptions *options);
 extern int	DoRebuild(const PCacheOptions *options);
 extern int	DoRestart(const PCacheOptions *options);
 extern int	DoSave(const PCacheOptions *options);
-extern int	DoSetup(PCacheOptions *options);
+extern int	DoSetup(const PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
 extern int	DoVerify(const PCacheOptions *options);
 
 /* options.c */
 extern void ParseOptions(int argc, char *argv[], PCacheOptions *options);
-extern int	VerbsOfOption(const char *name);
-extern const char *VerbName(int verb);
 
 /* help.c */
 extern void ShowHelp(const char *progname, int verb);

@@ -203,8 +203,10 @@ CheckApply(const PCacheOptions *options)
 }
 
 int
-DoSetup(PCacheOptions *options)
+DoSetup(const PCacheOptions *given)
 {
+	PCacheOptions copy = *given;
+	PCacheOptions *options = &copy;
 	SetupFacts *facts = pg_malloc0(sizeof(*facts));
 	SetupPlan	plan;
 	int			rc = 0;

@@ -93,7 +93,7 @@ like($err, qr/options -D\/--pgdata and --cluster cannot be used together/, '... 
 
 # ---------------------------------------------------------------- options of setup
 for my $case (
-	[ [ '-D', $data ], qr/option -D\/--pgdata cannot be used with "setup"/ ],
+	[ [ '-D', $data ], qr/option --pgdata cannot be used with "setup"/ ],
 	[ [ '--config-file', 'x' ], qr/option --config-file cannot be used with "setup"/ ],
 	[ [ "$major/main", 'more' ], qr/too many command-line arguments \(first is "more"\)/ ],
 	[ [ '--apply', '--dry-run' ], qr/options --apply and --dry-run cannot be used together/ ],

@@ -77,7 +77,7 @@ sub starts
 # ---------------------------------------------------------------------------
 for my $case (
 	[ '--force alone', qr/option --force can only be used together with --reset\n/, '--force' ],
-	[ '--directory', qr/option --directory cannot be used with "rebuild"\n/, '--directory' => '/tmp' ],
+	[ '--directory', qr/option --directory can only be used with "drop", "init", "status" or "verify"\n/, '--directory' => '/tmp' ],
 	[ '--size', qr/option --size can only be used with "init"\n/, '--size' => '1MB' ],
 	[ '--pages', qr/option --pages can only be used with "verify"\n/, '--pages' ])
 {
