@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "common/logging.h"
-#include "rebuild.h"
+#include "pg_pcache.h"
 
 /* In which parts of this size metadata is saved around a bad block. */
 #define SECTOR_SIZE		512
@@ -263,18 +263,16 @@ RestoreNotes(const Cluster *c, const PCacheByteRange *range, const SavedSectors 
  * what can be read is put back.  Each step leaves the pool valid.
  */
 void
-ClearBadBlocks(Cluster *c, RebuildResult *result)
+ClearBadBlocks(Cluster *c, BadBlocks * result)
 {
 	PCacheRangeList list = RangesToClear(c);
-	uint64		before = 0;
 	bool		usable = SuperblockIsUsable(c);
 
 	if (list.n_ranges == 0)
 		return;
 	for (uint32 i = 0; i < c->judge.media.bad.n_ranges; i++)
-		before += c->judge.media.bad.ranges[i].length;
-	result->bad_ranges = c->judge.media.bad.n_ranges;
-	result->bad_bytes = before;
+		result->bytes += c->judge.media.bad.ranges[i].length;
+	result->ranges = c->judge.media.bad.n_ranges;
 	if (c->options->dry_run)
 		return;
 
@@ -327,13 +325,13 @@ ClearBadBlocks(Cluster *c, RebuildResult *result)
 	free(list.ranges);
 
 	for (uint32 i = 0; i < c->judge.media.bad.n_ranges; i++)
-		result->still_bad_bytes += c->judge.media.bad.ranges[i].length;
+		result->still_bad += c->judge.media.bad.ranges[i].length;
 	if (c->judge.media.bad.truncated)
-		result->still_bad_bytes = before;
-	if (result->still_bad_bytes > 0)
+		result->still_bad = result->bytes;
+	if (result->still_bad > 0)
 	{
 		pg_log_warning("%llu bytes of persistent cache pool \"%s\" are still bad",
-					   (unsigned long long) result->still_bad_bytes, c->pool.path);
+					   (unsigned long long) result->still_bad, c->pool.path);
 		pg_log_warning_detail("The server does not use the slots that they are in.");
 	}
 }

@@ -28,29 +28,24 @@
 #include "common/logging.h"
 #include "pg_pcache.h"
 
-typedef struct InitResult
+/* What init finds out before it starts, and what it has made. */
+typedef struct Init
 {
-	bool		dry_run;
-	bool		replaced;		/* there was a pool, --force replaced it */
-	char		directory[MAXPGPATH];
-	PCacheFsKind fs_kind;
-	PCacheGeometry geometry;
-	uint64		system_identifier;
-	uint8		pool_uuid[PCACHE_UUID_LEN]; /* not in a dry run */
-	bool		huge_pages;		/* on tmpfs; not in a dry run */
-} InitResult;
-
-/* Everything that init finds out before it starts. */
-typedef struct InitPlan
-{
+	const PCacheOptions *options;
+	ControlFileData *control;
+	Configuration conf;
 	char		directory[MAXPGPATH];	/* of the pool, links resolved */
 	PCacheDir	existing;		/* the part of it that exists, open */
 	PCachePool	old_pool;		/* open and locked, if there is one */
+	bool		replaced;		/* there was one */
 	bool		in_place;		/* no room for both */
 	uint64		capacity;
-	ControlFileData *control;
-	Configuration conf;
-} InitPlan;
+	PCacheGeometry geometry;
+	PCachePool	pool;			/* the new one; not in a dry run, but for what
+								 * follows */
+	PCacheFsKind fs_kind;
+	uint8		pool_uuid[PCACHE_UUID_LEN];
+}			Init;
 
 /* From now on a signal removes the file that is not complete. */
 static void
@@ -118,10 +113,11 @@ RefuseOtherDirectory(const char *configured, const char *directory)
 
 /* Decide where the pool will be. */
 static void
-ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
+ChooseDirectory(Init * init)
 {
+	const PCacheOptions *options = init->options;
 	char		directory[MAXPGPATH];
-	const char *configured = plan->conf.directory;
+	const char *configured = init->conf.directory;
 	PCacheError err;
 
 	if (options->directory != NULL)
@@ -134,39 +130,31 @@ ChooseDirectory(const PCacheOptions *options, InitPlan *plan)
 		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
 			FailWith(&err);
 	}
-	ResolveDirectory(directory, &plan->existing, plan->directory);
-	if (strlen(plan->directory) >= MAXPGPATH - PCACHE_PATH_RESERVE)
-		pg_fatal("directory name \"%s\" is too long", plan->directory);
-	if (strchr(plan->directory, '\n') != NULL ||
-		strchr(plan->directory, '\r') != NULL)
+	ResolveDirectory(directory, &init->existing, init->directory);
+	if (strlen(init->directory) >= MAXPGPATH - PCACHE_PATH_RESERVE)
+		pg_fatal("directory name \"%s\" is too long", init->directory);
+	if (strchr(init->directory, '\n') != NULL ||
+		strchr(init->directory, '\r') != NULL)
 		pg_fatal("directory name \"%s\" contains a newline or carriage return character",
-				 plan->directory);
+				 init->directory);
 
 	if (options->directory != NULL && configured != NULL)
-		RefuseOtherDirectory(configured, plan->directory);
-	if (PCacheIsInside(plan->directory, options->pgdata))
+		RefuseOtherDirectory(configured, init->directory);
+	if (PCacheIsInside(init->directory, options->pgdata))
 		Refuse(_("Choose a directory outside."),
-			   _("directory \"%s\" is inside the data directory"), plan->directory);
+			   _("directory \"%s\" is inside the data directory"), init->directory);
 }
 
 static void
-CheckDirectory(InitPlan *plan)
-{
-	if (faccessat(plan->existing.fd, ".", W_OK | X_OK, 0) < 0)
-		pg_fatal("could not write to directory \"%s\": %m",
-				 plan->existing.path);
-}
-
-static void
-RefuseOldPool(const InitPlan *plan)
+RefuseOldPool(const Init * init)
 {
 	PCacheSuperblocks superblocks;
 	const char *foreign;
 
-	PCacheReadSuperblocks(plan->old_pool.fd, &superblocks);
-	foreign = WhyForeign(&superblocks, plan->control);
+	PCacheReadSuperblocks(init->old_pool.fd, &superblocks);
+	foreign = WhyForeign(&superblocks, init->control);
 	pg_log_error("persistent cache pool \"%s\" already exists",
-				 plan->old_pool.path);
+				 init->old_pool.path);
 	pg_log_error_detail("%s", foreign != NULL ? foreign : _("It belongs to this cluster."));
 	pg_log_error_hint("Use %s to replace it, or choose another directory.",
 					  "--force");
@@ -178,18 +166,18 @@ RefuseOldPool(const InitPlan *plan)
  * locked until we are done.
  */
 static void
-CheckOldPool(const PCacheOptions *options, InitPlan *plan)
+CheckOldPool(Init * init)
 {
 	PCacheError err;
 
-	plan->old_pool.fd = -1;
-	if (!OpenPoolOrFail(plan->directory, options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
-						&plan->old_pool, &err))
+	if (!OpenPoolOrFail(init->directory, init->options->dry_run ? PCACHE_OPEN_READ : PCACHE_OPEN_WRITE,
+						&init->old_pool, &err))
 		return;
-	if (!options->force)
-		RefuseOldPool(plan);
-	if (!PCachePoolMayFormat(&plan->old_pool, &err))
+	if (!init->options->force)
+		RefuseOldPool(init);
+	if (!PCachePoolMayFormat(&init->old_pool, &err))
 		FailWith(&err);
+	init->replaced = true;
 }
 
 /*
@@ -197,29 +185,28 @@ CheckOldPool(const PCacheOptions *options, InitPlan *plan)
  * is allocated at once, and the kernel kills somebody if there is too little.
  */
 static void
-CheckSpace(InitPlan *plan, InitResult *result)
+CheckSpace(Init * init)
 {
 	PCacheError err;
 	uint64		size;
 
-	memset(&result->geometry, 0, sizeof(result->geometry));
-	if (PCacheSpaceFor(&plan->existing, plan->capacity, &result->geometry, &err) &&
-		(result->fs_kind != PCACHE_FS_TMPFS ||
-		 PCacheMemoryWillDo(result->geometry.pool_size, result->geometry.pool_size, &err)))
+	if (PCacheSpaceFor(&init->existing, init->capacity, &init->geometry, &err) &&
+		(init->fs_kind != PCACHE_FS_TMPFS ||
+		 PCacheMemoryWillDo(init->geometry.pool_size, init->geometry.pool_size, &err)))
 	{
 #ifdef USE_INJECTION_POINTS
 		/* for tests, which have no full file system */
-		plan->in_place = plan->old_pool.fd >= 0 &&
+		init->in_place = init->replaced &&
 			getenv("PG_PCACHE_IN_PLACE") != NULL;
 #endif
 		return;
 	}
 
-	size = result->geometry.pool_size;
-	if (plan->old_pool.fd < 0 || size == 0 || !PCachePoolHasRoom(&plan->old_pool, size) ||
-		!PCachePoolHasMemory(&plan->old_pool, size, &err))
+	size = init->geometry.pool_size;
+	if (!init->replaced || size == 0 || !PCachePoolHasRoom(&init->old_pool, size) ||
+		!PCachePoolHasMemory(&init->old_pool, size, &err))
 		FailWith(&err);
-	plan->in_place = true;
+	init->in_place = true;
 }
 
 /*
@@ -258,100 +245,90 @@ StopProgress(pid_t pid, uint64 total)
 
 /* Make the old pool the new one. */
 static void
-ReuseOldPool(InitPlan *plan, PCachePool *pool, PCacheSuperblock *sb)
+ReuseOldPool(Init * init, PCacheSuperblock *sb)
 {
 	PCacheSuperblocks superblocks;
 
-	*pool = plan->old_pool;
-	PCacheReadSuperblocks(pool->fd, &superblocks);
-	EmptyPool(pool, &superblocks, plan->control, plan->capacity);
+	init->pool = init->old_pool;
+	init->old_pool.fd = -1;
+	PCacheReadSuperblocks(init->pool.fd, &superblocks);
+	EmptyPool(&init->pool, &superblocks, init->control, init->capacity);
 	*sb = superblocks.chosen;
 }
 
 /* Do it. */
 static void
-CarryOut(const PCacheOptions *options, InitPlan *plan, InitResult *result)
+CarryOut(Init * init)
 {
-	PCachePool	pool;
 	PCacheSuperblock sb;
 	PCacheError err;
 	pid_t		progress = 0;
 	bool		created;
 
-	if (!PCacheDirMakeMissing(&plan->existing, &err))
+	if (!PCacheDirMakeMissing(&init->existing, &err))
 		FailWith(&err);
-	if (plan->in_place)
-		ReuseOldPool(plan, &pool, &sb);
+	if (init->in_place)
+		ReuseOldPool(init, &sb);
 	else
 	{
-		if (options->progress)
-			progress = StartProgress(plan->existing.fd, result->geometry.pool_size);
+		if (init->options->progress)
+			progress = StartProgress(init->existing.fd, init->geometry.pool_size);
 		PCachePoolFileMade = WatchPool;
-		created = PCachePoolCreate(plan->directory, plan->old_pool.fd >= 0, plan->capacity,
-								   plan->control->system_identifier,
-								   plan->control->catalog_version_no,
-								   &pool, &sb, &err);
+		created = PCachePoolCreate(init->directory, init->replaced, init->capacity,
+								   init->control->system_identifier,
+								   init->control->catalog_version_no,
+								   &init->pool, &sb, &err);
 		if (progress != 0)
-			StopProgress(progress, result->geometry.pool_size);
+			StopProgress(progress, init->geometry.pool_size);
 		/* it is complete, or was removed again */
 		NoteUnfinished(false);
 		if (!created)
 			FailWith(&err);
 		Step("init-created");
 	}
-
-	result->geometry.pool_size = pool.file_size;
-	result->fs_kind = pool.fs_kind;
-	memcpy(result->pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
-	result->huge_pages = pool.huge_pages;
-	PCachePoolClose(&pool);
-	if (!plan->in_place)
-		PCachePoolClose(&plan->old_pool);
-}
-
-/* What shared_preload_libraries has to be, or NULL if it is. */
-static char *
-PreloadLibraries(const Configuration *conf)
-{
-	if (conf->preloaded)
-		return NULL;
-	return conf->libraries == NULL || conf->libraries[0] == '\0' ? pg_strdup("pg_pcache") :
-		psprintf("%s, pg_pcache", conf->libraries);
+	init->geometry.pool_size = init->pool.file_size;
+	init->fs_kind = init->pool.fs_kind;
+	memcpy(init->pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
+	PCachePoolClose(&init->pool);
+	PCachePoolClose(&init->old_pool);
 }
 
 static void
-PrintResult(const InitResult *result, const char *libraries)
+PrintResult(const Init * init)
 {
-	uint64		data_size = result->geometry.capacity * BLCKSZ;
+	bool		dry_run = init->options->dry_run;
+	uint64		data_size = init->geometry.capacity * BLCKSZ;
+	const char *libraries = init->conf.libraries != NULL ? init->conf.libraries : "";
 
-	if (result->dry_run)
+	if (dry_run)
 		Text(_("Dry run: nothing was changed.  This would be %s:\n\n"),
-			 result->replaced ? _("replaced") : _("created"));
-	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
-	PrintField(NULL, "replaced", AsBoolean(result->replaced));
-	PrintField("pool", "pool", AsString(psprintf("%s/%s", result->directory, PCACHE_POOL_FILE)));
-	PrintField("file system", "file_system", AsString(PCacheFsKindName(result->fs_kind)));
-	PrintField("capacity", "capacity", AsBlocks(result->geometry.capacity));
+			 init->replaced ? _("replaced") : _("created"));
+	PrintField(NULL, "dry_run", AsBoolean(dry_run));
+	PrintField(NULL, "replaced", AsBoolean(init->replaced));
+	PrintField("pool", "pool", AsString(psprintf("%s/%s", init->directory, PCACHE_POOL_FILE)));
+	PrintField("file system", "file_system", AsString(PCacheFsKindName(init->fs_kind)));
+	PrintField("capacity", "capacity", AsBlocks(init->geometry.capacity));
 	PrintField("cached data", "cached_data", AsBytes(data_size));
-	PrintField("file size", "file_size", AsBytes(result->geometry.pool_size));
-	PrintField("system identifier", "system_identifier", AsIdentifier(result->system_identifier));
-	PrintField("pool uuid", "pool_uuid",
-			   AsString(result->dry_run ? NULL : FormatUuid(result->pool_uuid)));
-	if (result->fs_kind == PCACHE_FS_TMPFS && !result->dry_run)
-		PrintField("huge pages", "huge_pages", AsBoolean(result->huge_pages));
+	PrintField("file size", "file_size", AsBytes(init->geometry.pool_size));
+	PrintField("system identifier", "system_identifier", AsIdentifier(init->control->system_identifier));
+	PrintField("pool uuid", "pool_uuid", AsString(dry_run ? NULL : FormatUuid(init->pool_uuid)));
+	if (init->fs_kind == PCACHE_FS_TMPFS && !dry_run)
+		PrintField("huge pages", "huge_pages", AsBoolean(init->pool.huge_pages));
+	libraries = init->conf.preloaded ? NULL :
+		psprintf("%s%s%s", libraries, libraries[0] != '\0' ? ", " : "", LIBRARY_NAME);
 
 	Text(_("\nTo use it, put this into postgresql.conf:\n\n"));
 	if (libraries != NULL)
 		Text("    shared_preload_libraries = '%s'\n", escape_single_quotes_ascii(libraries));
 	Text("    pcache.mode = planned_restart\n");
 	Text("    pcache.directory = '%s'\n",
-		 escape_single_quotes_ascii(result->directory));
+		 escape_single_quotes_ascii(init->directory));
 	Text("    shared_buffers = %s\n", FormatSetting(data_size));
 	OpenObject("settings");
 	if (libraries != NULL)
 		PrintField(NULL, "shared_preload_libraries", AsString(libraries));
 	PrintField(NULL, "pcache.mode", AsString("planned_restart"));
-	PrintField(NULL, "pcache.directory", AsString(result->directory));
+	PrintField(NULL, "pcache.directory", AsString(init->directory));
 	PrintField(NULL, "shared_buffers", AsString(FormatSetting(data_size)));
 	CloseObject();
 }
@@ -359,40 +336,31 @@ PrintResult(const InitResult *result, const char *libraries)
 int
 DoInit(const PCacheOptions *options)
 {
-	InitPlan	plan = {{0}};
-	InitResult	result = {0};
+	Init		init = {.options = options};
 	uint64		page_size;
 
-	plan.control = ReadControlFile(options);
+	init.control = ReadControlFile(options);
 	RefuseRunningServer(options->pgdata);
-	ReadConfiguration(options, &plan.conf);
-	ChooseDirectory(options, &plan);
-	CheckOldPool(options, &plan);
-	CheckDirectory(&plan);
-	plan.capacity = ChooseCapacity(options, &plan.conf);
-	if (!PCacheFsKindOf(&plan.existing, plan.existing.fd, &result.fs_kind,
-						&page_size))
-		pg_fatal("could not stat file system of \"%s\": %m",
-				 plan.existing.path);
-	CheckSpace(&plan, &result);
-
-	result.dry_run = options->dry_run;
-	result.replaced = (plan.old_pool.fd >= 0);
-	result.system_identifier = plan.control->system_identifier;
-	strlcpy(result.directory, plan.directory, sizeof(result.directory));
+	ReadConfiguration(options, &init.conf);
+	ChooseDirectory(&init);
+	CheckOldPool(&init);
+	if (faccessat(init.existing.fd, ".", W_OK | X_OK, 0) < 0)
+		pg_fatal("could not write to directory \"%s\": %m", init.existing.path);
+	init.capacity = ChooseCapacity(options, &init.conf);
+	if (!PCacheFsKindOf(&init.existing, init.existing.fd, &init.fs_kind, &page_size))
+		pg_fatal("could not stat file system of \"%s\": %m", init.existing.path);
+	CheckSpace(&init);
 	if (!options->dry_run)
-		CarryOut(options, &plan, &result);
-
-	if (result.fs_kind == PCACHE_FS_FILE)
+		CarryOut(&init);
+	if (init.fs_kind == PCACHE_FS_FILE)
 	{
-		pg_log_warning("directory \"%s\" is on an ordinary file system",
-					   result.directory);
+		pg_log_warning("directory \"%s\" is on an ordinary file system", init.directory);
 		pg_log_warning_detail("The kernel will write changed pages back to the pool while the server runs, in addition to the data files.");
 		pg_log_warning_hint("Put the pool on persistent memory (fsdax), tmpfs or hugetlbfs.");
 	}
 
 	BeginOutput(options);
-	PrintResult(&result, PreloadLibraries(&plan.conf));
+	PrintResult(&init);
 	EndOutput();
 	return 0;
 }

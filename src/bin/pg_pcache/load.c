@@ -21,31 +21,10 @@
 
 #include "common/logging.h"
 #include "image.h"
-#include "portability/instr_time.h"
 #include "workers.h"
 
 /* How many bytes a task allocates that loads nothing. */
 #define ALLOCATE_PER_TASK	(UINT64CONST(64) << 20)
-
-/* What was loaded, or would be. */
-typedef struct LoadResult
-{
-	bool		dry_run;
-	bool		already;		/* the pool needs no image */
-	bool		loaded;
-	bool		removed;		/* the image, afterwards */
-	char		pool[MAXPGPATH];	/* of the file */
-	char		image[MAXPGPATH];
-	uint64		image_size;		/* in bytes */
-	uint64		pages;
-	uint64		damaged_chunks;
-	uint64		damaged_pages;	/* in them */
-	uint64		bad_slots;		/* pages whose slot is on a bad block */
-	uint64		saved_pages;	/* by the server, when it was shut down */
-	PCacheVerdict verdict;
-	uint64		kept;			/* pages */
-	double		seconds;
-} LoadResult;
 
 /* Everything about a load on its way. */
 typedef struct Loading
@@ -55,7 +34,18 @@ typedef struct Loading
 	bool		creating;		/* the pool has a temporary name still */
 	Image		image;
 	uint64		n_allocations;	/* tasks of the threads that only allocate */
-	LoadResult	result;			/* counted when a worker ends */
+
+	char		pool[MAXPGPATH];	/* of the file */
+	bool		already;		/* the pool needs no image */
+	bool		loaded;
+	bool		removed;		/* the image, afterwards */
+	uint64		pages;			/* as what follows, counted when a worker ends */
+	uint64		damaged_chunks;
+	uint64		damaged_pages;	/* in them */
+	uint64		bad_slots;		/* pages whose slot is on a bad block */
+	PCacheVerdict verdict;
+	uint64		kept;			/* pages */
+	double		seconds;
 } Loading;
 
 /* What one of the threads has. */
@@ -75,8 +65,8 @@ ConcludeByPool(Loading *l)
 {
 	Cluster    *c = &l->cluster;
 
-	l->result.verdict = ForetellChanged(c);
-	l->result.kept = c->scan.verdicts != NULL ? c->scan.counts[PCACHE_PAGE_KEPT] : 0;
+	l->verdict = ForetellChanged(c);
+	l->kept = c->scan.verdicts != NULL ? c->scan.counts[PCACHE_PAGE_KEPT] : 0;
 }
 
 /* Is the next start warm already?  Then all of the pool is to stay. */
@@ -88,7 +78,7 @@ PoolIsWarm(Loading *l)
 	if (c->opened == PCACHE_OPEN_MISSING)
 		return false;
 	ConcludeByPool(l);
-	return l->result.kept > 0;
+	return l->kept > 0;
 }
 
 /*
@@ -214,12 +204,12 @@ MakePool(Loading *l, const PCacheMissing *plan)
 	CreatePool(l, plan, c->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
 	GatherPoolFacts(c);
-	l->result.verdict = AskPoolGates(c);
+	l->verdict = AskPoolGates(c);
 	PCacheMediaRememberDimms(&c->judge.media, sb);
 	sb->state = PCACHE_STATE_EMPTY;
 	StoreSuperblock(c);
 	Step("load-marked");
-	return l->result.verdict.refusal == PCACHE_WARM;
+	return l->verdict.refusal == PCACHE_WARM;
 }
 
 /*
@@ -361,10 +351,10 @@ EndWorker(Work *work, void *state)
 	/* what this thread has flushed nobody else can wait for */
 	if (!PCacheDrain(&l->cluster.pool.map))
 		FailWork(work, _("could not write persistent cache pool \"%s\": %m"), l->cluster.pool.path);
-	l->result.pages += worker->pages;
-	l->result.damaged_chunks += worker->damaged_chunks;
-	l->result.damaged_pages += worker->damaged_pages;
-	l->result.bad_slots += worker->bad_slots;
+	l->pages += worker->pages;
+	l->damaged_chunks += worker->damaged_chunks;
+	l->damaged_pages += worker->damaged_pages;
+	l->bad_slots += worker->bad_slots;
 	free(worker->raw.data);
 	free(worker->stored.data);
 }
@@ -409,7 +399,7 @@ Discard(Loading *l)
 	if (!RemoveImage(&l->image))
 		pg_log_warning("could not remove image \"%s\": %m", l->image.path);
 	else
-		l->result.removed = true;
+		l->removed = true;
 	Step("load-removed");
 }
 
@@ -423,7 +413,7 @@ LoadPages(Loading *l)
 	PlanPool(l, &plan);
 	if (c->options->dry_run)
 	{
-		l->result.pages = l->image.header.n_pages;
+		l->pages = l->image.header.n_pages;
 		return;
 	}
 	if (!MakePool(l, &plan))
@@ -434,9 +424,9 @@ LoadPages(Loading *l)
 		return;
 	}
 	FillPool(l);
-	l->result.loaded = true;
+	l->loaded = true;
 	ConcludeByPool(l);
-	if (ExitStatus(&l->result.verdict) != EXIT_COLD)
+	if (ExitStatus(&l->verdict) != EXIT_COLD)
 		Discard(l);
 }
 
@@ -475,11 +465,9 @@ static void
 LoadImage(Loading *l)
 {
 	const Cluster *c = &l->cluster;
-	PCacheVerdict *verdict = &l->result.verdict;
+	PCacheVerdict *verdict = &l->verdict;
 	PCacheError why;
 
-	l->result.image_size = l->image.header.image_size;
-	l->result.saved_pages = l->image.superblock.saved_pages;
 	*verdict = JudgeConfiguration(&c->conf);
 	if (verdict->refusal == PCACHE_OFF)
 		return;
@@ -498,66 +486,58 @@ LoadImage(Loading *l)
 }
 
 static void
-PrintResult(const LoadResult *result)
+PrintResult(const Loading *l)
 {
-	bool		would_be_warm = result->dry_run && result->verdict.refusal == PCACHE_WARM;
-	bool		loads = result->loaded || (result->dry_run && result->pages > 0);
-	uint64		damaged = result->damaged_chunks;
+	const PCacheOptions *options = l->cluster.options;
+	uint64		saved = l->image.superblock.saved_pages;
+	bool		would_be_warm = options->dry_run && l->verdict.refusal == PCACHE_WARM;
+	bool		loads = l->loaded || (options->dry_run && l->pages > 0);
 
-	if (result->dry_run)
+	if (options->dry_run)
 		Text("%s", would_be_warm ?
 			 _("Dry run: nothing was changed.  This would be done:\n\n") :
 			 _("Dry run: nothing was changed, and nothing would be.\n\n"));
-	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
-	PrintField("pool", "pool", AsString(result->pool));
-	PrintField("image", "image", AsString(result->image));
-	PrintField(NULL, "already_warm", AsBoolean(result->already));
-	PrintField(NULL, "loaded", AsBoolean(result->loaded));
-	PrintField(loads ? "loaded" : NULL, "pages_loaded", AsPages(result->pages));
-	PrintField(loads ? "image size" : NULL, "image_size", AsBytes(result->image_size));
-	PrintField(damaged > 0 ? "damaged chunks" : NULL, "damaged_chunks",
-			   Shown(AsNumber(damaged),
-					 psprintf("%llu with %llu pages", (unsigned long long) damaged,
-							  (unsigned long long) result->damaged_pages)));
-	PrintField(NULL, "damaged_pages", AsNumber(result->damaged_pages));
-	PrintField(result->bad_slots > 0 ? "on bad blocks" : NULL, "pages_on_bad_blocks",
-			   AsNumber(result->bad_slots));
-	PrintField(NULL, "pages_saved", AsNumber(result->saved_pages));
-	PrintField(result->loaded ? "time" : NULL, "seconds",
-			   AsSeconds(result->seconds));
-	PrintField(result->removed ? "image removed" : NULL, "image_removed",
-			   Shown(AsBoolean(result->removed), "yes"));
+	PrintField(NULL, "dry_run", AsBoolean(options->dry_run));
+	PrintField("pool", "pool", AsString(l->pool));
+	PrintField("image", "image", AsString(l->image.path));
+	PrintField(NULL, "already_warm", AsBoolean(l->already));
+	PrintField(NULL, "loaded", AsBoolean(l->loaded));
+	PrintField(loads ? "loaded" : NULL, "pages_loaded", AsPages(l->pages));
+	PrintField(loads ? "image size" : NULL, "image_size", AsBytes(l->image.header.image_size));
+	PrintField(l->damaged_chunks > 0 ? "damaged chunks" : NULL, "damaged_chunks",
+			   Shown(AsNumber(l->damaged_chunks),
+					 psprintf("%llu with %llu pages", (unsigned long long) l->damaged_chunks,
+							  (unsigned long long) l->damaged_pages)));
+	PrintField(NULL, "damaged_pages", AsNumber(l->damaged_pages));
+	PrintField(l->bad_slots > 0 ? "on bad blocks" : NULL, "pages_on_bad_blocks", AsNumber(l->bad_slots));
+	PrintField(NULL, "pages_saved", AsNumber(saved));
+	PrintField(l->loaded ? "time" : NULL, "seconds", AsSeconds(l->seconds));
+	PrintField(l->removed ? "image removed" : NULL, "image_removed", Shown(AsBoolean(l->removed), "yes"));
 	if (!would_be_warm)
 		Text("\n");
-	PrintVerdict(&result->verdict, would_be_warm ? NULL :
-				 FormatKept(result->kept, Max(result->saved_pages, result->kept)));
-	PrintField(NULL, "pages_kept", AsNumber(result->kept));
+	PrintVerdict(&l->verdict, would_be_warm ? NULL : FormatKept(l->kept, Max(saved, l->kept)));
+	PrintField(NULL, "pages_kept", AsNumber(l->kept));
 }
 
 int
 DoLoad(const PCacheOptions *options)
 {
 	Loading		l = {0};
-	LoadResult *result = &l.result;
 	Cluster    *c = &l.cluster;
 	ImageOpened opened;
 	PCacheError err;
-	instr_time	start;
-	instr_time	elapsed;
+	double		start = NowMs();
 
-	INSTR_TIME_SET_CURRENT(start);
-	result->dry_run = options->dry_run;
 	LocateImage(options, &l.image);
-	strlcpy(result->image, l.image.path, sizeof(result->image));
 	OpenCluster(options, c);
 	if (c->opened == PCACHE_OPEN_MISSING)
 		snprintf(c->pool.path, sizeof(c->pool.path), "%s/%s", c->directory, PCACHE_POOL_FILE);
-	strlcpy(result->pool, c->pool.path, sizeof(result->pool));
+	strlcpy(l.pool, c->pool.path, sizeof(l.pool));
 
 	if (PoolIsWarm(&l))
-		result->already = true;
+		l.already = true;
 	else if ((opened = OpenImage(&l.image, &err)) == IMAGE_MISSING)
-		result->verdict = PCacheRefuse(PCACHE_COLD_IMAGE, _("there is no image \"%s\""), l.image.path);
+		l.verdict = PCacheRefuse(PCACHE_COLD_IMAGE, _("there is no image \"%s\""), l.image.path);
 	else if (opened == IMAGE_UNUSABLE)
 		FailWith(&err);
 	else
@@ -565,11 +545,9 @@ DoLoad(const PCacheOptions *options)
 	CloseImage(&l.image);
 	PCachePoolClose(&c->pool);
 
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	result->seconds = INSTR_TIME_GET_DOUBLE(elapsed);
+	l.seconds = (NowMs() - start) / 1000;
 	BeginOutput(options);
-	PrintResult(result);
+	PrintResult(&l);
 	EndOutput();
-	return ExitStatus(&result->verdict);
+	return ExitStatus(&l.verdict);
 }

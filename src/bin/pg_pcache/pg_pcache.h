@@ -180,6 +180,14 @@ typedef struct Cluster
 								 * if the superblock is usable */
 } Cluster;
 
+/* Bad blocks of a pool that were cleared, or would be. */
+typedef struct BadBlocks
+{
+	uint32		ranges;
+	uint64		bytes;
+	uint64		still_bad;		/* in bytes */
+}			BadBlocks;
+
 /* What there is to tell, in the two forms of the output; see output.c. */
 typedef struct FieldValue
 {
@@ -305,6 +313,9 @@ extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);
 extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
 
+/* clear.c */
+extern void ClearBadBlocks(Cluster *c, BadBlocks * result);
+
 /* report.c */
 pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);
 pg_noreturn extern void FailWith(const PCacheError *err);
@@ -317,6 +328,7 @@ extern const char *StateName(uint32 state);
 extern const char *ModeName(uint32 mode);
 extern const char *PageComparisonName(PageComparison comparison);
 extern const char *FormatKept(uint64 kept, uint64 saved);
+extern double NowMs(void);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
 
 /* verify.c */

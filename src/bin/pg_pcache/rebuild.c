@@ -22,7 +22,22 @@
 #include "postgres_fe.h"
 
 #include "common/logging.h"
-#include "rebuild.h"
+#include "pg_pcache.h"
+
+/* What was mended, or would be. */
+typedef struct RebuildResult
+{
+	bool		superblock_restored;
+	bool		copy_restored;
+	BadBlocks	bad;
+	uint64		cut_off_bytes;	/* that the file was short of */
+	uint64		formatted;		/* descriptors */
+	uint64		lost;			/* of them, to bad blocks or cut off */
+	uint64		capacity;		/* in blocks */
+	uint64		file_size;
+	PCacheVerdict verdict;		/* not in a dry run, as what follows */
+	uint64		kept;			/* pages */
+} RebuildResult;
 
 /*
  * Only the pool that goes with the data directory is touched, unless the user
@@ -174,10 +189,10 @@ Repair(Cluster *c, RebuildResult *result)
 	result->copy_restored = usable && !c->superblocks.copy_intact;
 	if (!dry_run)
 		MapPool(c);
-	ClearBadBlocks(c, result);
+	ClearBadBlocks(c, &result->bad);
 	if (!usable || c->options->reset)
 		return;
-	if (!dry_run && result->bad_ranges > 0)
+	if (!dry_run && result->bad.ranges > 0)
 	{
 		PCacheSuperblocks now;
 
@@ -201,33 +216,36 @@ PrintSuperblock(const char *label, const char *key, bool restored, bool reset)
 }
 
 static void
-PrintResult(const RebuildResult *result)
+PrintResult(const Cluster *c, const RebuildResult *result)
 {
-	if (result->dry_run)
+	bool		dry_run = c->options->dry_run;
+	bool		reset = c->options->reset;
+
+	if (dry_run)
 		Text(_("Dry run: nothing was changed.  This would be done:\n\n"));
-	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
-	PrintField("pool", "pool", AsString(result->pool));
+	PrintField(NULL, "dry_run", AsBoolean(dry_run));
+	PrintField("pool", "pool", AsString(c->pool.path));
 	PrintSuperblock("superblock", "superblock_restored",
-					result->superblock_restored, result->reset);
+					result->superblock_restored, reset);
 	PrintSuperblock("superblock copy", "superblock_copy_restored",
-					result->copy_restored, result->reset);
+					result->copy_restored, reset);
 	PrintField("bad blocks", "bad_ranges",
-			   Shown(AsNumber(result->bad_ranges),
-					 psprintf(ngettext("%s in %u range", "%s in %u ranges", result->bad_ranges),
-							  FormatBytes(result->bad_bytes), result->bad_ranges)));
-	PrintField(NULL, "bad_bytes", AsBytes(result->bad_bytes));
-	PrintField(result->still_bad_bytes > 0 ? "still bad" : NULL, "still_bad_bytes",
-			   AsBytes(result->still_bad_bytes));
+			   Shown(AsNumber(result->bad.ranges),
+					 psprintf(ngettext("%s in %u range", "%s in %u ranges", result->bad.ranges),
+							  FormatBytes(result->bad.bytes), result->bad.ranges)));
+	PrintField(NULL, "bad_bytes", AsBytes(result->bad.bytes));
+	PrintField(result->bad.still_bad > 0 ? "still bad" : NULL, "still_bad_bytes",
+			   AsBytes(result->bad.still_bad));
 	PrintField(result->cut_off_bytes > 0 ? "cut off" : NULL, "cut_off_bytes",
 			   AsBytes(result->cut_off_bytes));
 	PrintField("descriptors formatted", "descriptors_formatted", AsNumber(result->formatted));
 	PrintField("lost", "pages_lost", AsPages(result->lost));
-	PrintField(result->reset ? "reset" : NULL, "reset",
-			   Shown(AsBoolean(result->reset), "all pages dropped"));
+	PrintField(reset ? "reset" : NULL, "reset",
+			   Shown(AsBoolean(reset), "all pages dropped"));
 	PrintField("capacity", "capacity", AsBlocks(result->capacity));
 	PrintField("cached data", "cached_data", AsBytes(result->capacity * BLCKSZ));
 	PrintField("file size", "file_size", AsBytes(result->file_size));
-	if (result->dry_run)
+	if (dry_run)
 		return;
 	Text("\n");
 	PrintVerdict(&result->verdict, FormatKept(result->kept, result->kept));
@@ -240,7 +258,6 @@ DoRebuild(const PCacheOptions *options)
 	Cluster		c = {0};
 	RebuildResult result = {0};
 	PCacheError err;
-	uint64		capacity;
 
 	OpenCluster(options, &c);
 	if (c.opened == PCACHE_OPEN_MISSING)
@@ -248,27 +265,20 @@ DoRebuild(const PCacheOptions *options)
 		PCacheSetHint(&c.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool."));
 		FailWith(&c.open_error);
 	}
-	strlcpy(result.pool, c.pool.path, sizeof(result.pool));
 	CheckIdentity(&c);
 	if (options->reset &&
 		!PCachePoolMayFormat(&c.pool, &err))
 		FailWith(&err);
 	RefuseUnusable(&c);
-	capacity = ChooseCapacity(&c);
-
-	result.dry_run = options->dry_run;
-	result.reset = options->reset;
-	result.capacity = capacity;
+	result.capacity = ChooseCapacity(&c);
+	/* all slots: verdicts beyond shared_buffers matter, too */
 	if (SuperblockIsUsable(&c))
-	{
-		/* all slots: verdicts beyond shared_buffers matter, too */
 		ScanPages(&c, -1, false, &c.scan);
-	}
 
 	Repair(&c, &result);
 	if (options->reset && !options->dry_run)
-		EmptyPool(&c.pool, &c.superblocks, c.control, capacity);
-	result.file_size = options->dry_run ? GeometryFor(&c.pool, capacity).pool_size :
+		EmptyPool(&c.pool, &c.superblocks, c.control, result.capacity);
+	result.file_size = options->dry_run ? GeometryFor(&c.pool, result.capacity).pool_size :
 		c.pool.file_size;
 	if (!options->dry_run)
 	{
@@ -277,7 +287,7 @@ DoRebuild(const PCacheOptions *options)
 	}
 
 	BeginOutput(options);
-	PrintResult(&result);
+	PrintResult(&c, &result);
 	EndOutput();
 	PCachePoolClose(&c.pool);
 

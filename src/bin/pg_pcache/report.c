@@ -123,16 +123,13 @@ FormatTimeUtc(int64 seconds)
 const char *
 StateName(uint32 state)
 {
-	switch ((PCacheState) state)
-	{
-		case PCACHE_STATE_EMPTY:
-			return "empty";
-		case PCACHE_STATE_DIRTY:
-			return "dirty";
-		case PCACHE_STATE_CLEAN:
-			return "clean";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[PCACHE_STATE_EMPTY] = "empty",
+		[PCACHE_STATE_DIRTY] = "dirty",
+		[PCACHE_STATE_CLEAN] = "clean",
+	};
+
+	return state < lengthof(names) && names[state] != NULL ? names[state] : "unknown";
 }
 
 /* The numbers are those of PersistentCacheMode; a new pool has none. */
@@ -151,24 +148,16 @@ ModeName(uint32 mode)
 const char *
 PageComparisonName(PageComparison comparison)
 {
-	switch (comparison)
-	{
-		case PAGE_EQUAL:
-			return "equal";
-		case PAGE_HINTS:
-			return "hint bits";
-		case PAGE_OLDER:
-			return "older";
-		case PAGE_IMPOSSIBLE:
-			return "impossible";
-		case PAGE_UNREADABLE:
-			return "unreadable";
-		case PAGE_STORED_CHECKSUM:
-			return "checksum in file";
-		case NUM_PAGE_COMPARISONS:
-			break;
-	}
-	return "unknown";
+	static const char *const names[NUM_PAGE_COMPARISONS] = {
+		[PAGE_EQUAL] = "equal",
+		[PAGE_HINTS] = "hint bits",
+		[PAGE_OLDER] = "older",
+		[PAGE_IMPOSSIBLE] = "impossible",
+		[PAGE_UNREADABLE] = "unreadable",
+		[PAGE_STORED_CHECKSUM] = "checksum in file",
+	};
+
+	return names[comparison];
 }
 
 /* How many of the saved pages are kept. */
@@ -177,6 +166,16 @@ FormatKept(uint64 kept, uint64 saved)
 {
 	return psprintf(ngettext("%llu of %llu page", "%llu of %llu pages", saved),
 					(unsigned long long) kept, (unsigned long long) saved);
+}
+
+/* The time in milliseconds, on a clock that nobody sets. */
+double
+NowMs(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000.0 + now.tv_nsec / 1000000.0;
 }
 
 /*

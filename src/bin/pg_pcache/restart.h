@@ -3,7 +3,7 @@
  * restart.h
  *	  What the files of "pg_pcache restart" share.
  *
- * Times are in milliseconds, on a clock that nobody sets, see NowMs().
+ * Times are in milliseconds, by NowMs().
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -148,7 +148,6 @@ typedef struct Restart
 } Restart;
 
 /* restartquery.c */
-extern double NowMs(void);
 extern bool IsUpgrade(const Restart *restart);
 extern void ProgressOf(const Restart *restart, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void WarnOf(Restart *restart, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);

@@ -18,7 +18,6 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -30,15 +29,6 @@
 
 /* A pooler that is there answers within that time. */
 #define CONSOLE_MS	5000.0
-
-double
-NowMs(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000.0 + now.tv_nsec / 1000000.0;
-}
 
 /* Does the restart bring another version of the server? */
 bool

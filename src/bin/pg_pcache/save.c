@@ -19,25 +19,7 @@
 
 #include "common/logging.h"
 #include "image.h"
-#include "portability/instr_time.h"
 #include "workers.h"
-
-/* What was saved, or would be. */
-typedef struct SaveResult
-{
-	bool		dry_run;
-	bool		host_stays;		/* --if-host-stops: the rest is not known */
-	PCacheVerdict verdict;		/* warm if there is something to save */
-	char		pool[MAXPGPATH];	/* of the file */
-	char		image[MAXPGPATH];
-	uint32		compression;	/* PCacheImageCompression */
-	uint64		saved_pages;	/* that the pool ought to hold */
-	uint64		pages;			/* of them, in the image */
-	uint64		unreadable;		/* likewise, not in it */
-	uint64		image_size;		/* in bytes; not in a dry run */
-	uint64		raw_size;		/* likewise, of its chunks uncompressed */
-	double		seconds;
-} SaveResult;
 
 /* Everything about a save on its way. */
 typedef struct Saving
@@ -45,7 +27,14 @@ typedef struct Saving
 	Cluster		cluster;		/* the pool, and what it goes with */
 	Image		image;
 	uint64		next_offset;	/* in the image; of the next chunk */
-	SaveResult	result;			/* counted when a worker ends */
+
+	bool		host_stays;		/* --if-host-stops: the rest is not known */
+	PCacheVerdict verdict;		/* warm if there is something to save */
+	uint32		compression;	/* PCacheImageCompression */
+	uint64		pages;			/* as what follows, counted when a worker ends */
+	uint64		unreadable;		/* not in the image */
+	uint64		raw_size;		/* of the chunks uncompressed */
+	double		seconds;
 } Saving;
 
 /* What one of the threads has. */
@@ -204,9 +193,9 @@ EndWorker(Work *work, void *state)
 	Saving	   *s = work->arg;
 	SaveWorker *worker = state;
 
-	s->result.pages += worker->pages;
-	s->result.unreadable += worker->unreadable;
-	s->result.raw_size += worker->raw_size;
+	s->pages += worker->pages;
+	s->unreadable += worker->unreadable;
+	s->raw_size += worker->raw_size;
 	free(worker->raw.data);
 	free(worker->stored.data);
 	pg_free(worker->descs);
@@ -251,7 +240,7 @@ Save(Saving *s)
 		.arg = s,
 	};
 
-	CreateImage(image, s->cluster.options->pgdata, s->result.compression, &s->cluster.superblocks.chosen,
+	CreateImage(image, s->cluster.options->pgdata, s->compression, &s->cluster.superblocks.chosen,
 				n_chunks);
 	AllocateSpace(s, PCACHE_IMAGE_CHUNKS_OFFSET + s->cluster.scan.counts[PCACHE_PAGE_KEPT] * BLCKSZ);
 	s->next_offset = PCACHE_IMAGE_CHUNKS_OFFSET;
@@ -266,8 +255,8 @@ Save(Saving *s)
 	}
 	memset(&image->entries[n], 0, (n_chunks - n) * sizeof(PCacheImageEntry));
 	image->header.n_chunks = n;
-	image->header.n_pages = s->result.pages;
-	image->header.raw_size = s->result.raw_size;
+	image->header.n_pages = s->pages;
+	image->header.raw_size = s->raw_size;
 	CompleteImage(image, s->next_offset);
 
 	/*
@@ -276,19 +265,16 @@ Save(Saving *s)
 	 */
 	CheckClusterUnchanged(s->cluster.options, s->cluster.control);
 	PublishImage(image);
-	s->result.image_size = image->header.image_size;
 	CloseImage(image);
 }
 
-/* Is there something to save?  If not, the result has the reason. */
+/* Is there something to save?  If not, the verdict tells why. */
 static bool
 IsWorthSaving(Saving *s)
 {
 	Cluster    *c = &s->cluster;
-	PCacheVerdict *verdict = &s->result.verdict;
+	PCacheVerdict *verdict = &s->verdict;
 
-	strlcpy(s->result.pool, c->pool.fd >= 0 ? c->pool.path : c->directory,
-			sizeof(s->result.pool));
 	if (c->opened == PCACHE_OPEN_MISSING)
 		*verdict = PCacheRefuse(PCACHE_UNAVAILABLE, "%s", c->open_error.message);
 	else if (ModeIsOff(&c->conf))
@@ -304,44 +290,43 @@ IsWorthSaving(Saving *s)
 		return false;
 	/* all slots: what the next start will have room for is not known here */
 	ScanPages(c, -1, false, &c->scan);
-	s->result.saved_pages = c->scan.saved;
 	*verdict = JudgePages(&c->superblocks.chosen, &c->scan);
 	return verdict->refusal == PCACHE_WARM;
 }
 
 static void
-PrintResult(const SaveResult *result)
+PrintResult(const Saving *s)
 {
-	bool		nothing = result->verdict.refusal != PCACHE_WARM;
-	const char *detail = result->verdict.why.message;
-	bool		done = !nothing && !result->dry_run;
+	const Cluster *c = &s->cluster;
+	bool		dry_run = c->options->dry_run;
+	bool		nothing = s->verdict.refusal != PCACHE_WARM;
+	const char *detail = s->verdict.why.message;
+	bool		done = !nothing && !dry_run;
 
-	PrintField(NULL, "dry_run", AsBoolean(result->dry_run));
-	PrintField(NULL, "host_stays", AsBoolean(result->host_stays));
-	if (result->host_stays)
+	PrintField(NULL, "dry_run", AsBoolean(dry_run));
+	PrintField(NULL, "host_stays", AsBoolean(s->host_stays));
+	if (s->host_stays)
 	{
 		Text(_("The host is not going down, so nothing was saved.\n"));
 		return;
 	}
-	if (result->dry_run && !nothing)
+	if (dry_run && !nothing)
 		Text(_("Dry run: nothing was changed.  This would be done:\n\n"));
-	PrintField("pool", "pool", AsString(result->pool));
+	PrintField("pool", "pool", AsString(c->opened == PCACHE_OPEN_OK ? c->pool.path : c->directory));
 	if (nothing)
 		PrintField("image", "image", Shown(AsString(NULL), psprintf("none: %s", detail)));
 	else
-		PrintField("image", "image", AsString(result->image));
+		PrintField("image", "image", AsString(s->image.path));
 	PrintField(NULL, "detail", AsString(nothing ? detail : NULL));
-	PrintField(nothing ? NULL : "compression", "compression",
-			   AsString(CompressionName(result->compression)));
-	PrintField(NULL, "pages_in_pool", AsNumber(result->saved_pages));
+	PrintField(nothing ? NULL : "compression", "compression", AsString(CompressionName(s->compression)));
+	PrintField(NULL, "pages_in_pool", AsNumber(c->scan.saved));
 	PrintField(nothing ? NULL : "pages", "pages_saved",
-			   Shown(AsNumber(result->pages), psprintf("%llu of %llu", (unsigned long long) result->pages,
-													   (unsigned long long) result->saved_pages)));
-	PrintField(done && result->unreadable > 0 ? "unreadable" : NULL, "pages_unreadable",
-			   AsNumber(result->unreadable));
-	PrintField(done ? "image size" : NULL, "image_size", AsBytes(result->image_size));
-	PrintField(done ? "uncompressed" : NULL, "uncompressed_size", AsBytes(result->raw_size));
-	PrintField(done ? "time" : NULL, "seconds", AsSeconds(result->seconds));
+			   Shown(AsNumber(s->pages), psprintf("%llu of %llu", (unsigned long long) s->pages,
+												  (unsigned long long) c->scan.saved)));
+	PrintField(done && s->unreadable > 0 ? "unreadable" : NULL, "pages_unreadable", AsNumber(s->unreadable));
+	PrintField(done ? "image size" : NULL, "image_size", AsBytes(s->image.header.image_size));
+	PrintField(done ? "uncompressed" : NULL, "uncompressed_size", AsBytes(s->raw_size));
+	PrintField(done ? "time" : NULL, "seconds", AsSeconds(s->seconds));
 }
 
 /* What is in the data directory is copied by base backups. */
@@ -357,38 +342,26 @@ RefusePgdata(const PCacheOptions *options, const Image *image)
 int
 DoSave(const PCacheOptions *options)
 {
-	Saving		s = {0};
-	SaveResult *result = &s.result;
-	instr_time	start;
-	instr_time	elapsed;
+	Saving		s = {.cluster.options = options};
+	double		start = NowMs();
 
-	INSTR_TIME_SET_CURRENT(start);
-	result->dry_run = options->dry_run;
-	result->compression = ParseCompression(options->compress);
-	result->host_stays = options->if_host_stops && !HostStops();
-	if (!result->host_stays)
+	s.compression = ParseCompression(options->compress);
+	s.host_stays = options->if_host_stops && !HostStops();
+	if (!s.host_stays)
 	{
 		LocateImage(options, &s.image);
-		strlcpy(result->image, s.image.path, sizeof(result->image));
 		RefusePgdata(options, &s.image);
 		OpenCluster(options, &s.cluster);
-		if (IsWorthSaving(&s))
-		{
-			result->pages = s.cluster.scan.counts[PCACHE_PAGE_KEPT];
-			if (!options->dry_run)
-			{
-				result->pages = 0;
-				Save(&s);
-			}
-		}
+		if (IsWorthSaving(&s) && !options->dry_run)
+			Save(&s);
+		else
+			s.pages = s.verdict.refusal == PCACHE_WARM ? s.cluster.scan.counts[PCACHE_PAGE_KEPT] : 0;
 		PCachePoolClose(&s.cluster.pool);
 	}
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	result->seconds = INSTR_TIME_GET_DOUBLE(elapsed);
+	s.seconds = (NowMs() - start) / 1000;
 
 	BeginOutput(options);
-	PrintResult(result);
+	PrintResult(&s);
 	EndOutput();
-	return ExitStatus(&result->verdict);
+	return ExitStatus(&s.verdict);
 }
