@@ -103,14 +103,11 @@ RunningServer(const char *pgdata)
 	return 0;
 }
 
-/*
- * A line of the lock file of the server that runs, counted as in pidfile.h; NULL if it
- * is empty or not there.
- */
+/* A line of a file in the data directory, from 1 on; NULL if it is empty or not there. */
 char *
-LockFileLine(const char *pgdata, int number)
+LineOf(const char *pgdata, const char *name, int number)
 {
-	char	   *path = psprintf("%s/postmaster.pid", pgdata);
+	char	   *path = psprintf("%s/%s", pgdata, name);
 	FILE	   *file = fopen(path, "r");
 	char	   *line = NULL;
 
@@ -125,6 +122,13 @@ LockFileLine(const char *pgdata, int number)
 	}
 	fclose(file);
 	return line != NULL && pg_strip_crlf(line) > 0 ? line : NULL;
+}
+
+/* The same of the lock file of the server that runs, counted as in pidfile.h. */
+char *
+LockFileLine(const char *pgdata, int number)
+{
+	return LineOf(pgdata, "postmaster.pid", number);
 }
 
 /*

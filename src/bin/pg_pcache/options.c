@@ -122,17 +122,17 @@ const Option options_table[] = {
 	gettext_noop("      --directory=DIR      look at the pool there\n")},
 	{"pages", 0, OPTION_FLAG, AT(pages), VERB_VERIFY,
 	gettext_noop("      --pages              compare pages with the data files, too\n")},
-	{"dbname", 'd', OPTION_STRING, AT(dbname), VERBS_THAT_CONNECT,
+	{"dbname", 'd', OPTION_STRING, AT(params.dbname), VERBS_THAT_CONNECT,
 	gettext_noop("  -d, --dbname=DBNAME      database to connect to (default: postgres)\n")},
-	{"host", 'h', OPTION_STRING, AT(host), VERBS_THAT_CONNECT,
+	{"host", 'h', OPTION_STRING, AT(params.pghost), VERBS_THAT_CONNECT,
 	gettext_noop("  -h, --host=HOSTNAME      database server host or socket directory\n")},
-	{"port", 'p', OPTION_STRING, AT(port), VERBS_THAT_CONNECT,
+	{"port", 'p', OPTION_STRING, AT(params.pgport), VERBS_THAT_CONNECT,
 	gettext_noop("  -p, --port=PORT          database server port\n")},
-	{"username", 'U', OPTION_STRING, AT(username), VERBS_THAT_CONNECT,
+	{"username", 'U', OPTION_STRING, AT(params.pguser), VERBS_THAT_CONNECT,
 	gettext_noop("  -U, --username=USERNAME  user name to connect as\n")},
-	{"no-password", 'w', OPTION_NO, AT(prompt_password), VERBS_THAT_CONNECT,
+	{"no-password", 'w', OPTION_NO, AT(params.prompt_password), VERBS_THAT_CONNECT,
 	gettext_noop("  -w, --no-password        never prompt for password\n")},
-	{"password", 'W', OPTION_YES, AT(prompt_password), VERBS_THAT_CONNECT,
+	{"password", 'W', OPTION_YES, AT(params.prompt_password), VERBS_THAT_CONNECT,
 	gettext_noop("  -W, --password           force password prompt\n")},
 };
 const int	num_options = lengthof(options_table);
@@ -148,7 +148,7 @@ const		Verb verbs_table[] = {
 	{"load", VERB_LOAD, DoLoad,
 		gettext_noop("  load                     make a pool of an image of it; the server must be\n"
 					 "                           down\n")},
-	{"prepare", VERB_PREPARE, DoPrepare,
+	{"prepare", VERB_PREPARE, DoRestart,
 		gettext_noop("  prepare                  tell whether a restart now would be warm, and make a\n"
 					 "                           checkpoint, so that it takes less time\n")},
 	{"rebuild", VERB_REBUILD, DoRebuild,

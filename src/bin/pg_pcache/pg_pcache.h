@@ -72,17 +72,13 @@ typedef struct PCacheOptions
 	const char *from;			/* likewise */
 	const char *compress;		/* likewise */
 	const char *mode;			/* likewise */
-	const char *host;			/* likewise */
-	const char *port;			/* likewise */
-	const char *username;		/* likewise */
-	const char *dbname;			/* likewise */
 	const char *command;		/* likewise */
 	const char *dirty_limit;	/* likewise */
 	const char *drain_timeout;	/* likewise */
 	const char *max_pause;		/* likewise */
 	const char *on_failure;		/* likewise */
 	SimpleStringList pgbouncers;	/* connection strings */
-	enum trivalue prompt_password;
+	ConnParams	params;
 	int			jobs;			/* 0 if not given */
 	bool		reset;
 	bool		pages;
@@ -203,7 +199,6 @@ extern int	DoCheck(const PCacheOptions *options);
 extern int	DoDrop(const PCacheOptions *options);
 extern int	DoInit(const PCacheOptions *options);
 extern int	DoLoad(const PCacheOptions *options);
-extern int	DoPrepare(const PCacheOptions *options);
 extern int	DoRebuild(const PCacheOptions *options);
 extern int	DoRestart(const PCacheOptions *options);
 extern int	DoSave(const PCacheOptions *options);
@@ -227,6 +222,7 @@ extern char *FirstLineOf(char *const argv[], char **envp, const char *directory)
 /* cluster.c */
 extern ControlFileData *ReadControlFile(const PCacheOptions *options);
 extern int	RunningServer(const char *pgdata);
+extern char *LineOf(const char *pgdata, const char *name, int number);
 extern char *LockFileLine(const char *pgdata, int number);
 extern void FindServer(const PCacheOptions *options, ConnParams *params);
 extern void RefuseRunningServer(const char *pgdata);

@@ -52,63 +52,54 @@ IsAlive(const Pooler *pooler)
 static bool
 PreparePauses(Restart *restart)
 {
+	/* the checkpoints may have taken longer than the pooler bears silence */
 	for (int i = 0; i < restart->n_poolers; i++)
 	{
-		Pooler	   *pooler = &restart->poolers[i];
-
-		/* the checkpoints may have taken longer than the pooler bears silence */
-		if (!IsAlive(pooler))
+		if (!IsAlive(&restart->poolers[i]))
 			return false;
-		for (int j = 0; j < pooler->n_targets; j++)
-		{
-			PauseTarget *target = &pooler->targets[j];
-			const char *databases;
+	}
+	for (int i = 0; i < restart->n_targets; i++)
+	{
+		PauseTarget *target = &restart->targets[i];
 
-			target->conn = ConnectToConsole(pooler->conninfo, &databases);
-			if (PQstatus(target->conn) == CONNECTION_OK)
-				continue;
-			pg_log_error("could not connect to the pooler \"%s\": %s", pooler->name, Complaint(target->conn));
-			return false;
-		}
+		target->conn = ConnectToConsole(target->pooler->conninfo, NULL);
+		if (PQstatus(target->conn) == CONNECTION_OK)
+			continue;
+		pg_log_error("could not connect to the pooler \"%s\": %s", target->pooler->name, Complaint(target->conn));
+		return false;
 	}
 	return true;
 }
 
 /* Send one PAUSE. */
 static bool
-SendPause(const Pooler *pooler, PauseTarget *target)
+SendPause(PauseTarget *target)
 {
 	target->sent = PQsendQuery(target->conn, CommandFor(target->conn, "PAUSE", target)) == 1;
 	if (!target->sent)
-		pg_log_error("could not pause pooler \"%s\": %s", pooler->name, Complaint(target->conn));
+		pg_log_error("could not pause pooler \"%s\": %s", target->pooler->name, Complaint(target->conn));
 	return target->sent;
 }
 
 /* Has the pooler answered?  Returns false, after a message, if it refuses. */
 static bool
-SeeAnswer(const Pooler *pooler, PauseTarget *target)
+SeeAnswer(PauseTarget *target)
 {
-	PGresult   *res;
-	bool		ok;
+	if (PQconsumeInput(target->conn))
+	{
+		PGresult   *res;
 
-	if (!PQconsumeInput(target->conn))
-	{
-		pg_log_error("could not pause pooler \"%s\": %s", pooler->name, Complaint(target->conn));
-		return false;
+		if (PQisBusy(target->conn))
+			return true;
+		res = PQgetResult(target->conn);
+		target->paused = PQresultStatus(res) == PGRES_COMMAND_OK || PQresultStatus(res) == PGRES_TUPLES_OK;
+		/* if not, it was somebody else who has paused it, and not us */
+		target->sent = target->paused;
+		PQclear(res);
 	}
-	if (PQisBusy(target->conn))
-		return true;
-	res = PQgetResult(target->conn);
-	ok = PQresultStatus(res) == PGRES_COMMAND_OK || PQresultStatus(res) == PGRES_TUPLES_OK;
-	if (!ok)
-	{
-		pg_log_error("could not pause pooler \"%s\": %s", pooler->name, Complaint(target->conn));
-		/* it was somebody else who has paused it, and not us */
-		target->sent = false;
-	}
-	PQclear(res);
-	target->paused = ok;
-	return ok;
+	if (!target->paused)
+		pg_log_error("could not pause pooler \"%s\": %s", target->pooler->name, Complaint(target->conn));
+	return target->paused;
 }
 
 /* Wait until all have answered, or it has taken too long. */
@@ -119,19 +110,14 @@ WaitForPauses(const Restart *restart, double until)
 	{
 		int			fd = -1;
 
-		for (int i = 0; i < restart->n_poolers; i++)
+		for (int i = 0; i < restart->n_targets; i++)
 		{
-			Pooler	   *pooler = &restart->poolers[i];
+			PauseTarget *target = &restart->targets[i];
 
-			for (int j = 0; j < pooler->n_targets; j++)
-			{
-				PauseTarget *target = &pooler->targets[j];
-
-				if (!target->paused && !SeeAnswer(pooler, target))
-					return false;
-				if (!target->paused)
-					fd = PQsocket(target->conn);
-			}
+			if (!target->paused && !SeeAnswer(target))
+				return false;
+			if (!target->paused)
+				fd = PQsocket(target->conn);
 		}
 		if (fd < 0)
 			return true;
@@ -171,13 +157,10 @@ PausePoolers(Restart *restart)
 	until = restart->pause_at + restart->drain_timeout;
 	if (restart->max_pause > 0)
 		until = Min(until, restart->pause_at + restart->max_pause - restart->estimate);
-	for (int i = 0; i < restart->n_poolers; i++)
+	for (int i = 0; i < restart->n_targets; i++)
 	{
-		for (int j = 0; j < restart->poolers[i].n_targets; j++)
-		{
-			if (!SendPause(&restart->poolers[i], &restart->poolers[i].targets[j]))
-				return false;
-		}
+		if (!SendPause(&restart->targets[i]))
+			return false;
 	}
 	return WaitForPauses(restart, until);
 }
@@ -187,7 +170,7 @@ PausePoolers(Restart *restart)
  * may not have begun to pause, it is given time to.
  */
 static bool
-Resume(const Pooler *pooler, PGconn *conn, const PauseTarget *target, bool maybe_not_paused)
+Resume(PGconn *conn, const PauseTarget *target, bool maybe_not_paused)
 {
 	double		until = NowMs() + SEEN_MS;
 
@@ -206,7 +189,7 @@ Resume(const Pooler *pooler, PGconn *conn, const PauseTarget *target, bool maybe
 			break;
 		pg_usleep(SEEN_USEC);
 	}
-	pg_log_error("could not resume pooler \"%s\": %s", pooler->name, Complaint(conn));
+	pg_log_error("could not resume pooler \"%s\": %s", target->pooler->name, Complaint(conn));
 	return false;
 }
 
@@ -220,23 +203,19 @@ ResumePoolers(Restart *restart, bool reconnect)
 {
 	bool		ok = true;
 
-	for (int i = 0; i < restart->n_poolers; i++)
+	for (int i = 0; i < restart->n_targets; i++)
 	{
-		Pooler	   *pooler = &restart->poolers[i];
+		PauseTarget *target = &restart->targets[i];
+		PGconn	   *control = target->pooler->control;
 
-		for (int j = 0; j < pooler->n_targets; j++)
-		{
-			PauseTarget *target = &pooler->targets[j];
-
-			if (target->sent && reconnect)
-				PQclear(AskConsole(pooler->control, CommandFor(pooler->control, "RECONNECT", target)));
-			if (target->sent && Resume(pooler, pooler->control, target, !target->paused))
-				target->sent = false;
-			/* one that still waits would wait forever */
-			PQfinish(target->conn);
-			target->conn = NULL;
-			ok &= !target->sent;
-		}
+		if (target->sent && reconnect)
+			PQclear(AskConsole(control, CommandFor(control, "RECONNECT", target)));
+		if (target->sent && Resume(control, target, !target->paused))
+			target->sent = false;
+		/* one that still waits would wait forever */
+		PQfinish(target->conn);
+		target->conn = NULL;
+		ok &= !target->sent;
 	}
 	/* it may be a second time */
 	if (restart->pause_at > 0 && restart->paused == 0)
@@ -249,16 +228,15 @@ ResumePoolers(Restart *restart, bool reconnect)
  * far we have come.
  */
 bool
-ResumeAnew(const Pooler *pooler)
+ResumeAnew(const Restart *restart, const Pooler *pooler)
 {
-	const char *databases;
-	PGconn	   *conn = ConnectToConsole(pooler->conninfo, &databases);
+	PGconn	   *conn = ConnectToConsole(pooler->conninfo, NULL);
 	bool		ok = PQstatus(conn) == CONNECTION_OK;
 
 	if (!ok)
 		pg_log_error("could not connect to the pooler \"%s\": %s", pooler->name, Complaint(conn));
-	for (int j = 0; ok && j < pooler->n_targets; j++)
-		ok = Resume(pooler, conn, &pooler->targets[j], true);
+	for (int i = 0; ok && i < restart->n_targets; i++)
+		ok = restart->targets[i].pooler != pooler || Resume(conn, &restart->targets[i], true);
 	PQfinish(conn);
 	return ok;
 }

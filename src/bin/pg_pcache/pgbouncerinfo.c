@@ -38,7 +38,7 @@
 
 /*
  * Connect to a pooler's console.  What dbname has besides is the list of databases that are to
- * be paused; NULL if there is none.  The caller looks at the connection.
+ * be paused; NULL if there is none, or nobody asks.  The caller looks at the connection.
  */
 PGconn *
 ConnectToConsole(const char *conninfo, const char **databases)
@@ -50,10 +50,12 @@ ConnectToConsole(const char *conninfo, const char **databases)
 
 	if (given == NULL)
 		pg_fatal("invalid connection string for a pooler: %s", errmsg != NULL ? errmsg : "out of memory");
-	*databases = NULL;
+	if (databases != NULL)
+		*databases = NULL;
 	for (PQconninfoOption *option = given; option->keyword != NULL; option++)
 	{
-		if (strcmp(option->keyword, "dbname") == 0 && option->val != NULL && strcmp(option->val, CONSOLE) != 0)
+		if (databases != NULL && strcmp(option->keyword, "dbname") == 0 &&
+			option->val != NULL && strcmp(option->val, CONSOLE) != 0)
 			*databases = pg_strdup(option->val);
 	}
 	PQconninfoFree(given);
@@ -150,42 +152,31 @@ LeadsToServer(const Restart *restart, bool pooler_is_here, const char *host, con
 }
 
 static void
-AddTarget(Pooler *pooler, const char *database)
+AddTarget(Restart *restart, const Pooler *pooler, const char *database)
 {
-	pooler->targets = pg_realloc_array(pooler->targets, PauseTarget, pooler->n_targets + 1);
-	pooler->targets[pooler->n_targets++] = (PauseTarget)
-	{
-		.database = database != NULL ? pg_strdup(database) : NULL
-	};
+	PauseTarget target = {pooler, database != NULL ? pg_strdup(database) : NULL};
+
+	restart->targets = pg_realloc_array(restart->targets, PauseTarget, restart->n_targets + 1);
+	restart->targets[restart->n_targets++] = target;
 }
 
 /* Is this database one that is going to be paused? */
 static bool
-IsTarget(const Pooler *pooler, const char *database)
+IsTarget(const Restart *restart, const Pooler *pooler, const char *database)
 {
-	for (int i = 0; i < pooler->n_targets; i++)
+	for (int i = 0; i < restart->n_targets; i++)
 	{
-		if (pooler->targets[i].database == NULL || strcmp(pooler->targets[i].database, database) == 0)
+		const PauseTarget *target = &restart->targets[i];
+
+		if (target->pooler == pooler && (target->database == NULL || strcmp(target->database, database) == 0))
 			return strcmp(database, CONSOLE) != 0;
 	}
 	return false;
 }
 
-/* The databases that the user has named. */
-static void
-AddNamedTargets(Pooler *pooler, const char *names)
-{
-	char	   *list = pg_strdup(names);
-	char	   *rest = NULL;
-
-	for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest))
-		AddTarget(pooler, name);
-	pg_free(list);
-}
-
-/* Those that lead to the server.  Returns how many do not. */
+/* Have those paused that lead to the server.  Returns how many do not. */
 static int
-FindTargets(const Restart *restart, Pooler *pooler, const PGresult *databases)
+FindTargets(Restart *restart, const Pooler *pooler, const PGresult *databases)
 {
 	const char *host = PQhost(pooler->control);
 	bool		is_here = host == NULL || host[0] == '/' || IsThisHost(host);
@@ -198,7 +189,7 @@ FindTargets(const Restart *restart, Pooler *pooler, const PGresult *databases)
 		if (name == NULL || strcmp(name, CONSOLE) == 0)
 			continue;
 		if (LeadsToServer(restart, is_here, ColumnOf(databases, i, "host"), ColumnOf(databases, i, "port")))
-			AddTarget(pooler, name);
+			AddTarget(restart, pooler, name);
 		else
 			others++;
 	}
@@ -207,29 +198,31 @@ FindTargets(const Restart *restart, Pooler *pooler, const PGresult *databases)
 
 /* Choose what to pause.  Without another server, that is the pooler as a whole. */
 static void
-ChooseTargets(const Restart *restart, Pooler *pooler, const char *names)
+ChooseTargets(Restart *restart, const Pooler *pooler, const char *names)
 {
 	PGresult   *res = ShowOf(pooler, "SHOW DATABASES");
-	int			others = 0;
+	int			first = restart->n_targets;
+	int			others = names != NULL ? 0 : FindTargets(restart, pooler, res);
+	char	   *rest = NULL;
+	char	   *list = pg_strdup(names != NULL ? names : "");
 
-	if (names != NULL)
-		AddNamedTargets(pooler, names);
-	else
-		others = FindTargets(restart, pooler, res);
-	if (pooler->n_targets == 0 && (others > 0 || names != NULL))
+	for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest))
+		AddTarget(restart, pooler, name);
+	pg_free(list);
+	if (restart->n_targets == first && (others > 0 || names != NULL))
 		Refuse(_("If one does by another address, name it: --pgbouncer='... dbname=NAME,...'"),
 			   _("no database of pooler \"%s\" leads to the server on port %s"), pooler->name, PQport(restart->conn));
 	if (names == NULL && others == 0)
 	{
-		pooler->n_targets = 0;
-		AddTarget(pooler, NULL);
+		restart->n_targets = first;
+		AddTarget(restart, pooler, NULL);
 	}
 	for (int i = 0; i < PQntuples(res); i++)
 	{
 		const char *name = ColumnOf(res, i, "name");
 		const char *paused = ColumnOf(res, i, "paused");
 
-		if (name != NULL && paused != NULL && strcmp(paused, "0") != 0 && IsTarget(pooler, name))
+		if (name != NULL && paused != NULL && strcmp(paused, "0") != 0 && IsTarget(restart, pooler, name))
 			Refuse(_("Somebody else may be at work.  If not, run RESUME there."),
 				   _("database \"%s\" of pooler \"%s\" is paused already"), name, pooler->name);
 	}
@@ -238,7 +231,7 @@ ChooseTargets(const Restart *restart, Pooler *pooler, const char *names)
 
 /* Warn of what makes clients wait, or fail, although all goes well. */
 static void
-TellConfiguration(Restart *restart, Pooler *pooler)
+TellConfiguration(Restart *restart, const Pooler *pooler)
 {
 	PGresult   *res = ShowOf(pooler, "SHOW CONFIG");
 	double		wait_timeout = 0;	/* none */
@@ -274,7 +267,7 @@ TellConfiguration(Restart *restart, Pooler *pooler)
 		const char *active = ColumnOf(res, i, "sv_active");
 
 		if (database != NULL && mode != NULL && strcmp(mode, "session") == 0 &&
-			active != NULL && atoi(active) > 0 && IsTarget(pooler, database))
+			active != NULL && atoi(active) > 0 && IsTarget(restart, pooler, database))
 			WarnOf(restart, _("A pool that shares sessions by transaction can be paused between transactions."),
 				   _("pooler \"%s\" waits until the clients of database \"%s\" disconnect (%s now), because its mode is \"session\""),
 				   pooler->name, database, active);
@@ -320,7 +313,7 @@ ConnectToPoolers(Restart *restart)
 
 /* The processes that the pooler uses for databases that are to be paused, as "{1,2}". */
 static char *
-ProcessesInUse(const Pooler *pooler)
+ProcessesInUse(const Restart *restart, const Pooler *pooler)
 {
 	PGresult   *res = AskConsole(pooler->control, "SHOW SERVERS");
 	PQExpBuffer list = createPQExpBuffer();
@@ -332,7 +325,7 @@ ProcessesInUse(const Pooler *pooler)
 		const char *pid = ColumnOf(res, i, "remote_pid");
 
 		if (state != NULL && strncmp(state, "active", 6) == 0 && pid != NULL && atoi(pid) > 0 &&
-			database != NULL && IsTarget(pooler, database))
+			database != NULL && IsTarget(restart, pooler, database))
 			appendPQExpBuffer(list, "%s%d", list->len > 0 ? "," : "", atoi(pid));
 	}
 	PQclear(res);
@@ -354,7 +347,7 @@ TellWhoBlocks(const Restart *restart, const Pooler *pooler, double longer_than)
 					  "SELECT pid, usename, datname, state, "
 					  "coalesce(extract(epoch FROM pg_catalog.clock_timestamp() - coalesce(xact_start, backend_start)), 0)::pg_catalog.numeric(20,1) "
 					  "FROM pg_catalog.pg_stat_activity WHERE pid = ANY ('%s') AND backend_type = 'client backend'",
-					  ProcessesInUse(pooler));
+					  ProcessesInUse(restart, pooler));
 	if (longer_than >= 0)
 		appendPQExpBuffer(query, " AND pg_catalog.clock_timestamp() - xact_start > pg_catalog.make_interval(secs => %.3f)",
 						  longer_than / 1000);

@@ -77,11 +77,12 @@ ReadOptions(Restart *restart)
 		pg_fatal("option %s needs a command", "--command");
 	restart->server.timeout = timeout == NULL ? DEFAULT_TIMEOUT_MS : ParseTime(timeout, "PGCTLTIMEOUT");
 	for (SimpleStringListCell *cell = options->pgbouncers.head; cell != NULL; cell = cell->next)
-		restart->n_poolers++;
-	restart->poolers = pg_malloc0_array(Pooler, restart->n_poolers + 1);
-	restart->n_poolers = 0;
-	for (SimpleStringListCell *cell = options->pgbouncers.head; cell != NULL; cell = cell->next)
-		restart->poolers[restart->n_poolers++].conninfo = cell->val;
+	{
+		Pooler		pooler = {.conninfo = cell->val};
+
+		restart->poolers = pg_realloc_array(restart->poolers, Pooler, restart->n_poolers + 1);
+		restart->poolers[restart->n_poolers++] = pooler;
+	}
 }
 
 /* A start that loses the cache is for those who said so, unless there is none to lose. */
@@ -140,15 +141,15 @@ typedef struct Counts
 	uint64		buffers;
 } Counts;
 
-/* What the server has counted; false if it does not tell. */
+/* What the server has counted; false, after a warning, if it does not tell. */
 static bool
 ReadCounts(PGconn *conn, Counts *counts)
 {
 	const char *query = PQserverVersion(conn) >= 170000 ?
 		"SELECT num_timed + num_requested + restartpoints_timed + restartpoints_req, buffers_written FROM pg_catalog.pg_stat_checkpointer" :
 		"SELECT checkpoints_timed + checkpoints_req, buffers_checkpoint FROM pg_catalog.pg_stat_bgwriter";
-	PGresult   *res = PQexec(conn, query);
-	bool		known = PQresultStatus(res) == PGRES_TUPLES_OK && PQntuples(res) == 1;
+	PGresult   *res = TryQuery(conn, query, "how much the checkpoint has written");
+	bool		known = PQntuples(res) == 1;
 
 	if (known)
 	{
@@ -208,11 +209,7 @@ Checkpoint(Restart *restart)
 		restart->estimate += NowMs() - begin - took;
 		took = NowMs() - begin;
 		if (!known || !ReadWritten(restart->conn, &before, &written))
-		{
-			WarnOf(restart, NULL, _("could not find out how much the checkpoint has written: %s"),
-				   Complaint(restart->conn));
 			break;
-		}
 		restart->checkpoint_buffers = written;
 		ProgressOf(restart, _("checkpoint %d: %llu buffers in %.0f ms"), restart->checkpoints,
 				   (unsigned long long) written, took);
@@ -304,6 +301,7 @@ Conclude(Restart *restart, int status)
 	return Report(restart, strcmp(restart->start, "warm") == 0 ? EXIT_WARM : EXIT_COLD);
 }
 
+/* Restart the server, or prepare that. */
 int
 DoRestart(const PCacheOptions *options)
 {
@@ -318,6 +316,11 @@ DoRestart(const PCacheOptions *options)
 	CatchSignals();
 	if (!Checkpoint(&restart))
 		return Undo(&restart, _("interrupted"));
+	if (options->verb == VERB_PREPARE)
+	{
+		PQfinish(restart.conn);
+		return Report(&restart, ExitStatus(&restart.forecast));
+	}
 	if (TakesTooLong(&restart, 0))
 		return Undo(&restart, NULL);
 
@@ -345,18 +348,4 @@ DoRestart(const PCacheOptions *options)
 	status = StopAndStart(&restart);
 	ProgressOf(&restart, _("resume"));
 	return Conclude(&restart, status);
-}
-
-int
-DoPrepare(const PCacheOptions *options)
-{
-	Restart		restart = {.options = options,.kept = -1};
-
-	ReadOptions(&restart);
-	Check(&restart);
-	CatchSignals();
-	if (!Checkpoint(&restart))
-		return Undo(&restart, _("interrupted"));
-	PQfinish(restart.conn);
-	return Report(&restart, ExitStatus(&restart.forecast));
 }

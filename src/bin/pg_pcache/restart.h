@@ -86,15 +86,6 @@ typedef struct StartedServer
 	bool		accepts;		/* connections, or as many as it ever will */
 } StartedServer;
 
-/* One PAUSE on its way. */
-typedef struct PauseTarget
-{
-	const char *database;		/* NULL for all */
-	PGconn	   *conn;			/* that waits for it, or NULL */
-	bool		sent;
-	bool		paused;
-} PauseTarget;
-
 /* A PgBouncer that is to hold the clients back. */
 typedef struct Pooler
 {
@@ -102,9 +93,17 @@ typedef struct Pooler
 	const char *name;			/* for messages, without secrets */
 	PGconn	   *control;		/* for all but PAUSE */
 	const char *version;
-	PauseTarget *targets;
-	int			n_targets;
 } Pooler;
+
+/* One PAUSE on its way. */
+typedef struct PauseTarget
+{
+	const Pooler *pooler;
+	const char *database;		/* NULL for all */
+	PGconn	   *conn;			/* that waits for it, or NULL */
+	bool		sent;
+	bool		paused;
+} PauseTarget;
 
 /* All about a restart. */
 typedef struct Restart
@@ -118,6 +117,8 @@ typedef struct Restart
 	RestartServer server;
 	Pooler	   *poolers;
 	int			n_poolers;
+	PauseTarget *targets;		/* of all poolers */
+	int			n_targets;
 	double		drain_timeout;
 	double		max_pause;		/* 0 for none */
 	uint64		dirty_limit;	/* in blocks */
@@ -193,7 +194,7 @@ extern bool TellWhoBlocks(const Restart *restart, const Pooler *pooler, double l
 /* pgbouncer.c */
 extern bool PausePoolers(Restart *restart);
 extern bool ResumePoolers(Restart *restart, bool reconnect);
-extern bool ResumeAnew(const Pooler *pooler);
+extern bool ResumeAnew(const Restart *restart, const Pooler *pooler);
 
 /* restartwatch.c */
 extern void BeginWatch(const Restart *restart);

@@ -20,11 +20,13 @@
 
 #include "common/logging.h"
 #include "fe_utils/query_utils.h"
-#include "pqexpbuffer.h"
 #include "restart.h"
 
 /* As many sessions are named. */
 #define MAX_NAMED		"5"
+
+/* Columns of a query that is told of. */
+#define MAX_VALUES		5
 
 /* A standby this far behind takes time when the server stops, in bytes. */
 #define LAG_TO_TELL		"16777216"
@@ -50,11 +52,9 @@ ConnectToServer(Restart *restart)
 	int			backend;
 	int			session;
 
-	restart->params.dbname = options->dbname != NULL ? options->dbname : "postgres";
-	restart->params.pghost = options->host;
-	restart->params.pgport = options->port;
-	restart->params.pguser = options->username;
-	restart->params.prompt_password = options->prompt_password;
+	restart->params = options->params;
+	if (restart->params.dbname == NULL)
+		restart->params.dbname = "postgres";
 	FindServer(options, &restart->params);
 	restart->conn = connectDatabase(&restart->params, options->progname, false, false, true);
 	backend = atoi(ValueOf(restart->conn, "SELECT pg_catalog.pg_backend_pid()"));
@@ -65,81 +65,75 @@ ConnectToServer(Restart *restart)
 			   restart->server.pid, options->pgdata);
 }
 
+/*
+ * Warn of each row of a query.  The message, which is translated already, takes the row's values
+ * in their order.  Returns how many rows there are.
+ */
+static int
+WarnOfRows(Restart *restart, const char *what, const char *query, const char *message)
+{
+	PGresult   *res = TryQuery(restart->conn, query, what);
+	int			n = PQntuples(res);
+
+	for (int i = 0; i < n; i++)
+	{
+		const char *values[MAX_VALUES] = {NULL};
+
+		for (int j = 0; j < PQnfields(res); j++)
+			values[j] = PQgetvalue(res, i, j);
+		WarnOf(restart, NULL, message, values[0], values[1], values[2], values[3], values[4]);
+	}
+	PQclear(res);
+	return n;
+}
+
 /* A backup that is ended has to begin anew, which may be hours of work. */
 static void
 RefuseBackups(Restart *restart)
 {
-	PGresult   *res = TryQuery(restart->conn,
+	int			n = WarnOfRows(restart, "whether a backup runs",
 							   "SELECT pid, 'pg_basebackup or the like, ' || phase FROM pg_catalog.pg_stat_progress_basebackup "
 							   "UNION ALL "
 							   "SELECT pid, 'pg_backup_start(), ' || coalesce(nullif(application_name, ''), usename) FROM pg_catalog.pg_stat_activity "
 							   "WHERE pid <> pg_catalog.pg_backend_pid() AND backend_type = 'client backend' AND "
 							   "(query ~* '\\mpg_(backup_start|start_backup)\\M' OR application_name ILIKE 'pgbackrest%backup%')",
-							   "whether a backup runs");
-	int			n = PQntuples(res);
+							   _("a backup is running, which a restart ends: PID %s, %s"));
 
-	for (int i = 0; i < n; i++)
-		WarnOf(restart, NULL, _("a backup is running, which a restart ends: PID %s, %s"),
-			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1));
-	PQclear(res);
 	if (n > 0 && restart->options->verb == VERB_RESTART && !restart->options->force)
 		Refuse(_("Wait until it is done, or use --force."), _("a backup is running"));
 }
 
-/* Who has been in a transaction for long?  A pooler waits for its own, and the stop for none. */
 static void
-TellTransactions(Restart *restart)
+TellWhoWaits(Restart *restart)
 {
-	PQExpBuffer query = createPQExpBuffer();
-	PGresult   *res;
-
-	appendPQExpBuffer(query,
-					  "SELECT pid, usename, datname, state, extract(epoch FROM pg_catalog.clock_timestamp() - xact_start)::pg_catalog.int8 "
-					  "FROM pg_catalog.pg_stat_activity WHERE xact_start IS NOT NULL AND backend_type = 'client backend' "
-					  "AND pid <> pg_catalog.pg_backend_pid() "
-					  "AND pg_catalog.clock_timestamp() - xact_start > pg_catalog.make_interval(secs => %.3f) "
-					  "ORDER BY xact_start LIMIT " MAX_NAMED,
-					  restart->drain_timeout / 1000);
-	res = TryQuery(restart->conn, query->data, "which transactions are long");
-	for (int i = 0; i < PQntuples(res); i++)
-		WarnOf(restart, NULL, _("a transaction has been open for %s s: PID %s, user \"%s\", database \"%s\", %s"),
-			   PQgetvalue(res, i, 4), PQgetvalue(res, i, 0), PQgetvalue(res, i, 1),
-			   PQgetvalue(res, i, 2), PQgetvalue(res, i, 3));
-	PQclear(res);
-	destroyPQExpBuffer(query);
+	/* a pooler waits for its own transactions, and the stop for none */
+	WarnOfRows(restart, "which transactions are long",
+			   psprintf("SELECT extract(epoch FROM pg_catalog.clock_timestamp() - xact_start)::pg_catalog.int8, pid, usename, datname, state "
+						"FROM pg_catalog.pg_stat_activity WHERE xact_start IS NOT NULL AND backend_type = 'client backend' "
+						"AND pid <> pg_catalog.pg_backend_pid() "
+						"AND pg_catalog.clock_timestamp() - xact_start > pg_catalog.make_interval(secs => %.3f) "
+						"ORDER BY xact_start LIMIT " MAX_NAMED, restart->drain_timeout / 1000),
+			   _("a transaction has been open for %s s: PID %s, user \"%s\", database \"%s\", %s"));
 
 	/* a restart does not end them, but who waits for their locks waits on */
-	res = TryQuery(restart->conn, "SELECT gid, owner, database FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT " MAX_NAMED,
-				   "which transactions are prepared");
-	for (int i = 0; i < PQntuples(res); i++)
-		WarnOf(restart, NULL, _("transaction \"%s\" is prepared, and stays so: user \"%s\", database \"%s\""),
-			   PQgetvalue(res, i, 0), PQgetvalue(res, i, 1), PQgetvalue(res, i, 2));
-	PQclear(res);
-}
+	WarnOfRows(restart, "which transactions are prepared",
+			   "SELECT gid, owner, database FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT " MAX_NAMED,
+			   _("transaction \"%s\" is prepared, and stays so: user \"%s\", database \"%s\""));
 
-/* A fast stop waits until each standby has all WAL, and until all of it is archived. */
-static void
-TellWhomTheStopWaitsFor(Restart *restart)
-{
-	PGresult   *res = TryQuery(restart->conn,
-							   "SELECT pid, application_name, state, pg_catalog.pg_size_pretty(lag) FROM ("
-							   "SELECT *, CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_receive_lsn() "
-							   "ELSE pg_catalog.pg_current_wal_lsn() END - flush_lsn AS lag FROM pg_catalog.pg_stat_replication) r "
-							   "WHERE state IN ('streaming', 'catchup') AND lag > " LAG_TO_TELL,
-							   "how far standbys are behind");
-
-	for (int i = 0; i < PQntuples(res); i++)
-		WarnOf(restart, NULL, _("\"%s\" lacks %s of WAL, and the stop waits until it has that: PID %s, %s"),
-			   PQgetvalue(res, i, 1), PQgetvalue(res, i, 3), PQgetvalue(res, i, 0), PQgetvalue(res, i, 2));
-	PQclear(res);
-	res = TryQuery(restart->conn,
-				   "SELECT count(*) FROM pg_catalog.pg_ls_archive_statusdir() WHERE name LIKE '%.ready' "
-				   "AND pg_catalog.current_setting('archive_mode') <> 'off' HAVING count(*) > 1",
-				   "how many files of WAL are to be archived");
-	if (FirstValue(res) != NULL)
-		WarnOf(restart, NULL, _("%s files of WAL are still to be archived, and the stop waits for the archiver"),
-			   FirstValue(res));
-	PQclear(res);
+	/*
+	 * a fast stop waits until each standby has all WAL, and until all of it
+	 * is archived
+	 */
+	WarnOfRows(restart, "how far standbys are behind",
+			   "SELECT application_name, pg_catalog.pg_size_pretty(lag), pid, state FROM ("
+			   "SELECT *, CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_receive_lsn() "
+			   "ELSE pg_catalog.pg_current_wal_lsn() END - flush_lsn AS lag FROM pg_catalog.pg_stat_replication) r "
+			   "WHERE state IN ('streaming', 'catchup') AND lag > " LAG_TO_TELL,
+			   _("\"%s\" lacks %s of WAL, and the stop waits until it has that: PID %s, %s"));
+	WarnOfRows(restart, "how many files of WAL are to be archived",
+			   "SELECT count(*) FROM pg_catalog.pg_ls_archive_statusdir() WHERE name LIKE '%.ready' "
+			   "AND pg_catalog.current_setting('archive_mode') <> 'off' HAVING count(*) > 1",
+			   _("%s files of WAL are still to be archived, and the stop waits for the archiver"));
 }
 
 /* The server does not start with them, and "postgres -C" does not read them. */
@@ -201,8 +195,7 @@ GatherFacts(Restart *restart)
 	RefuseAccessRules(restart);
 	RefuseBackups(restart);
 	FindChangedSettings(restart);
-	TellTransactions(restart);
-	TellWhomTheStopWaitsFor(restart);
+	TellWhoWaits(restart);
 }
 
 /* How long does it take to touch memory, and to give it back?  Per byte. */

@@ -55,26 +55,14 @@ ReadFrom(int fd, off_t from)
 static int
 OpenCollectorFile(const char *pgdata)
 {
-	char		path[MAXPGPATH];
-	char		line[MAXPGPATH] = "";
-	char	   *name;
-	FILE	   *file;
+	char	   *line = LineOf(pgdata, COLLECTOR_FILE, 1);
+	char	   *name = line != NULL ? strchr(line, ' ') : NULL;
 
-	snprintf(path, sizeof(path), "%s/%s", pgdata, COLLECTOR_FILE);
-	file = fopen(path, "r");
-	if (file == NULL)
-		return -1;
-	name = fgets(line, sizeof(line), file) != NULL ? strchr(line, ' ') : NULL;
-	fclose(file);
 	if (name == NULL)
 		return -1;
 	name++;
-	name[strcspn(name, "\n")] = '\0';
-	if (!is_absolute_path(name))
-		snprintf(path, sizeof(path), "%s/%s", pgdata, name);
-	else
-		strlcpy(path, name, sizeof(path));
-	return open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	return open(is_absolute_path(name) ? name : psprintf("%s/%s", pgdata, name),
+				O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 }
 
 /* Remember how far the logs go, before the stop. */
@@ -174,34 +162,24 @@ FindInLogs(Restart *restart)
 	return false;
 }
 
-/* Ask the view, in whichever schema it is. */
+/* Ask the view, in whichever schema it is.  The report takes what it says. */
 static bool
 FindInView(Restart *restart)
 {
-	PGresult   *res = PQexec(restart->conn,
-							 "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e "
-							 "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_pcache'");
-	char	   *query;
+	PGresult   *res = TryQuery(restart->conn,
+							   "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e "
+							   "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_pcache'", NULL);
+	const char *schema = FirstValue(res);
 
-	if (PQresultStatus(res) != PGRES_TUPLES_OK || PQntuples(res) == 0)
-	{
-		PQclear(res);
+	if (schema == NULL)
 		return false;
-	}
-	query = psprintf("SELECT last_start, last_start_detail, kept FROM %s.pg_pcache_pool()", PQgetvalue(res, 0, 0));
-	PQclear(res);
-	res = PQexec(restart->conn, query);
-	if (PQresultStatus(res) != PGRES_TUPLES_OK || PQntuples(res) == 0 || PQgetisnull(res, 0, 0))
-	{
-		PQclear(res);
+	res = TryQuery(restart->conn, psprintf("SELECT last_start, last_start_detail, kept FROM %s.pg_pcache_pool()", schema), NULL);
+	if (FirstValue(res) == NULL)
 		return false;
-	}
-	restart->start = pg_strdup(PQgetvalue(res, 0, 0));
-	if (!PQgetisnull(res, 0, 1))
-		restart->start_detail = pg_strdup(PQgetvalue(res, 0, 1));
+	restart->start = FirstValue(res);
+	restart->start_detail = ColumnOf(res, 0, "last_start_detail");
 	if (!PQgetisnull(res, 0, 2) && strcmp(restart->start, "warm") == 0)
 		restart->kept = strtoll(PQgetvalue(res, 0, 2), NULL, 10);
-	PQclear(res);
 	return true;
 }
 

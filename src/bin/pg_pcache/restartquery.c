@@ -188,8 +188,8 @@ AskConsole(PGconn *conn, const char *query)
 }
 
 /*
- * The rows of a query about something that is nice to know.  None, after a warning that says
- * what remains unknown, if it fails.
+ * The rows of a query about something that is nice to know.  None if it fails, after a warning
+ * that says what remains unknown, unless what is NULL.
  */
 PGresult *
 TryQuery(PGconn *conn, const char *query, const char *what)
@@ -198,7 +198,8 @@ TryQuery(PGconn *conn, const char *query, const char *what)
 
 	if (PQresultStatus(res) == PGRES_TUPLES_OK)
 		return res;
-	pg_log_warning("could not find out %s: %s", what, Complaint(conn));
+	if (what != NULL)
+		pg_log_warning("could not find out %s: %s", what, Complaint(conn));
 	PQclear(res);
 	return PQmakeEmptyPGresult(conn, PGRES_TUPLES_OK);
 }

@@ -114,12 +114,13 @@ PrintPoolers(const Restart *restart)
 		PrintField(NULL, "name", AsString(pooler->name));
 		PrintField(NULL, "version", AsString(pooler->version));
 		OpenArray("databases");
-		for (int j = 0; j < pooler->n_targets; j++)
+		for (int j = 0; j < restart->n_targets; j++)
 		{
+			if (restart->targets[j].pooler != pooler)
+				continue;
 			/* null stands for all */
-			Element(AsString(pooler->targets[j].database));
-			if (pooler->targets[j].database != NULL)
-				PrintField("pooler's database", NULL, AsString(pooler->targets[j].database));
+			Element(AsString(restart->targets[j].database));
+			PrintField("pooler's database", NULL, AsString(restart->targets[j].database));
 		}
 		CloseArray();
 		CloseObject();

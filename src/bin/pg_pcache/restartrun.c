@@ -37,7 +37,7 @@ static bool
 Answers(Restart *restart)
 {
 	const char *keywords[] = {"host", "port", "user", "password", "dbname", "connect_timeout", "fallback_application_name", NULL};
-	ConnParams	params = {.pghost = restart->options->host,.pgport = restart->options->port};
+	ConnParams	params = restart->options->params;
 	const char *values[] = {NULL, NULL, restart->params.pguser, restart->password, restart->params.dbname,
 	"2", restart->options->progname, NULL};
 

@@ -96,10 +96,10 @@ ResumeAll(const Restart *restart)
 	{
 		pids[i] = fork();
 		if (pids[i] < 0)
-			all &= ResumeAnew(&restart->poolers[i]);
+			all &= ResumeAnew(restart, &restart->poolers[i]);
 		if (pids[i] != 0)
 			continue;
-		while (!ResumeAnew(&restart->poolers[i]))
+		while (!ResumeAnew(restart, &restart->poolers[i]))
 		{
 			if (NowMs() > until)
 				_exit(1);
