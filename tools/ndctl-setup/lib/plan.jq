@@ -208,7 +208,9 @@ def why_not:
 def no_room($what; $need; $pin):
 	[$regions[] | select($pin == null or .dev == $pin)] as $all
 	| .refusals += ([$all[] | select(.size >= $need)] | why_not)
-		+ [{code: "no-room", object: $what, message: "no region has \($need | human) free for \($what)",
+		# who takes what is left needs no size
+		+ [{code: "no-room", object: $what, message: (if $need > 0 then "no region has \($need | human) free for \($what)"
+			else "no region can be used for \($what)" end),
 		    hint: (if ($regions | length) == 0 then "there is no persistent memory; profile dram works without"
 		           elif ($all | length) == 0 then "regions: \([$regions[].dev] | join(", "))"
 		           else "free: \($all | free_on(false))" end)}];
