@@ -811,6 +811,19 @@ TestSpace(void **state)
 /* Exchanges the new pool as soon as it has its name. */
 static bool exchange_after_rename = false;
 
+/* From then on nothing can be made durable. */
+static bool fail_after_rename = false;
+static bool fsync_fails = false;
+
+int
+fsync(int fd)
+{
+	if (!fsync_fails)
+		return syscall(SYS_fsync, fd);
+	errno = EIO;
+	return -1;
+}
+
 int
 renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
 {
@@ -818,6 +831,7 @@ renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
 
 	if (exchange_after_rename)
 		assert_int_equal(syscall(SYS_renameat2, new_fd, "theirs", new_fd, new_name, 0), 0);
+	fsync_fails = fail_after_rename;
 	return rc;
 }
 
@@ -832,6 +846,35 @@ TestExchangedAfterRename(void **state)
 	exchange_after_rename = false;
 	assert_int_equal(ReadFile(Join(dir, "pool"), buf, sizeof(buf)), 8);
 	assert_memory_equal(buf, "precious", 8);
+}
+
+/* One that has taken the place of another stays, which cannot be put back. */
+static void
+TestSyncFailsAfterRename(void **state)
+{
+	PCachePool	pool;
+	PCacheSuperblock sb;
+	PCacheError err;
+	struct stat old;
+	struct stat new;
+
+	fail_after_rename = true;
+	assert_false(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, CATALOG_VERSION, &pool, &sb, &err));
+	assert_contains(err.message, "could not fsync directory");
+	assert_false(Exists(Join(dir, "pool")));
+
+	fail_after_rename = fsync_fails = false;
+	assert_true(PCachePoolCreate(dir, false, CAPACITY, SYSTEM_IDENTIFIER, CATALOG_VERSION, &pool, &sb, &err));
+	assert_int_equal(fstat(pool.fd, &old), 0);
+	PCachePoolClose(&pool);
+	fail_after_rename = true;
+	assert_false(PCachePoolCreate(dir, true, CAPACITY, SYSTEM_IDENTIFIER, CATALOG_VERSION, &pool, &sb, &err));
+	assert_contains(err.message, "could not fsync directory");
+	fail_after_rename = fsync_fails = false;
+	assert_int_equal(stat(Join(dir, "pool"), &new), 0);
+	assert_int_not_equal(new.st_ino, old.st_ino);
+	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
+	PCachePoolClose(&pool);
 }
 
 /*
@@ -1990,6 +2033,7 @@ main(void)
 		BOTH(TestLeftoverIsRoom),
 		BOTH(TestLeftoverCounts),
 		BOTH(TestExchangedAfterRename),
+		BOTH(TestSyncFailsAfterRename),
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),
 		cmocka_unit_test_setup_teardown(TestSizeNotRestored, SetUpMemory, TearDown),
