@@ -380,9 +380,11 @@ now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 # machine_lacks LOG: one line that says what the machine had too little of when the suite
 # failed that has written LOG, and how to get it; nothing if its end names nothing of the
 # kind.  Tests provoke some of these messages, so it is a hint, and quotes the message.
+# That there is no room for WAL is not believed at all: whoever fills a disk is told of other
+# files as well.
 machine_lacks() {
 	local end pattern what
-	end=$(tail -n 400 "$1" | LC_ALL=C tr -cd '\11\12\40-\176' | grep -v '^ok ' || true)
+	end=$(tail -n 400 "$1" | LC_ALL=C tr -cd '\11\12\40-\176' | grep -vE '^ok |pg_wal/.*No space left on device' || true)
 	while IFS='|' read -r what pattern; do
 		pattern=$(grep -m 1 -oE ".{0,80}($pattern).{0,80}" <<<"$end") || continue
 		# shellcheck disable=SC2001 # any program
