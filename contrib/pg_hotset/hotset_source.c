@@ -4,9 +4,10 @@
  *	  Gets a list from the server that pg_hotset.source names.
  *
  * Each step has its own time limit, pg_hotset.timeout, so a server that accepts
- * connections but answers nothing costs that time and nothing else.  Failures
- * are told to the caller as text; connection strings, which may contain a
- * password, are never part of it.
+ * connections but answers nothing costs that time and nothing else.  Then the
+ * next host of the string is asked: libpq goes on if a host refuses, but not if
+ * it says nothing.  Failures are told to the caller as text; connection strings,
+ * which may contain a password, are never part of it.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -33,6 +34,12 @@
 /* No more bytes of a message than this go to the log. */
 #define MAX_MESSAGE		500
 
+/* so many hosts of the string go to its end, because they have said nothing */
+static int	passed_hosts = 0;
+
+/* Has a step taken too long? */
+static bool silent;
+
 /*
  * Wait for the socket.  Returns false if the step, which began at that time, has
  * taken too long, or if the server stops.
@@ -57,6 +64,7 @@ WaitFor(PGconn *conn, int events, instr_time began, StringInfo problem)
 		}
 		if (left <= 0)
 		{
+			silent = true;
 			appendStringInfo(problem, "there was no answer for %d s", hotset_timeout);
 			return false;
 		}
@@ -93,14 +101,32 @@ AppendMessage(StringInfo problem, const char *message)
 	pfree(line);
 }
 
+/* A list with commas, of which the first items go to its end.  *items is their number if it is more. */
+static char *
+PassHosts(const char *list, int *items)
+{
+	char	   *passed = pstrdup(list);
+	int			n = 1;
+
+	for (const char *c = list; *c != '\0'; c++)
+		n += *c == ',';
+	for (int i = 0; n > 1 && i < passed_hosts % n; i++)
+	{
+		char	   *comma = strchr(passed, ',');
+
+		passed = psprintf("%s,%.*s", comma + 1, (int) (comma - passed), passed);
+	}
+	*items = Max(*items, n);
+	return passed;
+}
+
 /*
  * What to connect to: pg_hotset.source or, if that is empty, primary_conninfo,
  * with pg_hotset.dbname as the database if the string names none, or if it is
- * primary_conninfo, whose database means something else.  any_host: of several
- * hosts, begin with any, unless the string says which.
+ * primary_conninfo, whose database means something else.
  */
 static bool
-ConnectionOptions(const char **keywords, const char **values, bool any_host, StringInfo problem)
+ConnectionOptions(const char **keywords, const char **values, int *hosts, StringInfo problem)
 {
 	bool		own = hotset_source[0] != '\0';
 	const char *conninfo = own ? hotset_source : PrimaryConnInfo;
@@ -119,19 +145,18 @@ ConnectionOptions(const char **keywords, const char **values, bool any_host, Str
 		appendStringInfo(problem, "%s is no connection string", own ? "pg_hotset.source" : "primary_conninfo");
 		return false;
 	}
-	if (any_host)
-	{
-		keywords[n] = "load_balance_hosts";
-		values[n++] = "random";
-	}
-	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS - 3; option++)
+	for (PQconninfoOption *option = options; option->keyword != NULL && n < MAX_OPTIONS - 2; option++)
 	{
 		if (option->val == NULL || option->val[0] == '\0' || strcmp(option->keyword, "replication") == 0 ||
 			strcmp(option->keyword, "application_name") == 0 || (!own && strcmp(option->keyword, "dbname") == 0))
 			continue;
 		has_dbname |= strcmp(option->keyword, "dbname") == 0;
 		keywords[n] = pstrdup(option->keyword);
-		values[n++] = pstrdup(option->val);
+		if (strcmp(option->keyword, "host") == 0 || strcmp(option->keyword, "hostaddr") == 0 ||
+			strcmp(option->keyword, "port") == 0)
+			values[n++] = PassHosts(option->val, hosts);
+		else
+			values[n++] = pstrdup(option->val);
 	}
 	PQconninfoFree(options);
 	if (!has_dbname)
@@ -153,20 +178,15 @@ IgnoreNotice(void *arg, const char *message)
 
 /* Connect.  The connection is NULL, or has to be finished by Disconnect(). */
 static PGconn *
-Connect(StringInfo problem)
+Connect(int *hosts, StringInfo problem)
 {
 	const char *keywords[MAX_OPTIONS];
 	const char *values[MAX_OPTIONS];
 	instr_time	began;
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 	PGconn	   *conn;
-	static bool host_was_silent = false;
 
-	/*
-	 * libpq goes on to the next host if one refuses, but not if it says
-	 * nothing
-	 */
-	if (!ConnectionOptions(keywords, values, host_was_silent, problem))
+	if (!ConnectionOptions(keywords, values, hosts, problem))
 		return NULL;
 	if (!AcquireExternalFD())
 	{
@@ -188,13 +208,9 @@ Connect(StringInfo problem)
 	{
 		if (!WaitFor(conn, status == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE,
 					 began, problem))
-		{
-			host_was_silent = true;
 			return conn;
-		}
 		status = PQconnectPoll(conn);
 	}
-	host_was_silent = false;
 	if (status == PGRES_POLLING_FAILED)
 	{
 		AppendMessage(problem, PQerrorMessage(conn));
@@ -276,13 +292,9 @@ ListQuery(PGconn *conn, StringInfo problem)
 	return query;
 }
 
-/*
- * Get a list.  "list" gets its bytes, which nobody has looked at yet, and
- * "from" the server's host and port.  Returns false if there is none, and then
- * "problem" says why.
- */
-bool
-HotsetFetch(StringInfo list, StringInfo from, StringInfo problem)
+/* Get a list of the first host that answers. */
+static bool
+FetchOnce(StringInfo list, StringInfo from, StringInfo problem, int *hosts)
 {
 	PGconn	   *conn;
 	PGresult   *result = NULL;
@@ -291,17 +303,38 @@ HotsetFetch(StringInfo list, StringInfo from, StringInfo problem)
 	resetStringInfo(list);
 	resetStringInfo(from);
 	resetStringInfo(problem);
-	conn = Connect(problem);
+	silent = false;
+	conn = Connect(hosts, problem);
+	if (conn != NULL)
+		appendStringInfo(from, "%s:%s", PQhost(conn), PQport(conn));
 	if (problem->len == 0 && (query = ListQuery(conn, problem)) != NULL)
 		result = Run(conn, query, 1, problem);
 	if (result != NULL && PQntuples(result) == 1 && PQnfields(result) == 1 && !PQgetisnull(result, 0, 0))
-	{
 		appendBinaryStringInfo(list, PQgetvalue(result, 0, 0), PQgetlength(result, 0, 0));
-		appendStringInfo(from, "%s:%s", PQhost(conn), PQport(conn));
-	}
 	else if (problem->len == 0)
 		appendStringInfoString(problem, "the server has no list");
 	PQclear(result);
 	Disconnect(conn);
 	return problem->len == 0;
+}
+
+/*
+ * Get a list.  "list" gets its bytes, which nobody has looked at yet, and
+ * "from" the server's host and port.  Returns false if there is none, and then
+ * "problem" says why.
+ */
+bool
+HotsetFetch(StringInfo list, StringInfo from, StringInfo problem)
+{
+	int			hosts = 1;
+
+	for (int asked = 1; !FetchOnce(list, from, problem, &hosts); asked++)
+	{
+		if (!silent || asked >= hosts)
+			return false;
+		ereport(LOG,
+				(errmsg("pg_hotset asks the next host: from %s, %s", from->data, problem->data)));
+		passed_hosts = (passed_hosts + 1) % hosts;
+	}
+	return true;
 }

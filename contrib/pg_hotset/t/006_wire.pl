@@ -157,11 +157,21 @@ foreach my $case ([ 'cut', $closed ], [ 'hold', $silent ], [ 'slow', $silent ])
 }
 
 # The first of several hosts takes connections, and says nothing.  libpq would wait for it forever.
+# There is one round with this string only, and the next list comes from the host that has answered.
 my $mute = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 100) or die $!;
+my $two = "pg_hotset.source = 'host=127.0.0.1,127.0.0.1 port=@{[ $mute->sockport ]},";
 my $lists = stat_of($standby, 'lists');
-set("pg_hotset.source = 'host=127.0.0.1,127.0.0.1 port=@{[ $mute->sockport ]},@{[ $listener->sockport ]}'");
-wait_until($standby, $silent, 'a host that says nothing');
-wait_until($standby, "lists > $lists + 1 AND problem IS NULL", '... and lists come from the next');
+my $failures = stat_of($standby, 'failures');
+my $offset = -s $standby->logfile;
+set("pg_hotset.interval = 1h\n$two@{[ $listener->sockport ]}'");
+$standby->wait_for_log(qr/asks the next host: from 127.0.0.1:@{[ $mute->sockport ]}, there was no answer for 2 s/, $offset);
+wait_until($standby, "state = 'waiting' AND problem IS NULL", 'a host that says nothing: a list of the next comes in the same round');
+set('pg_hotset.interval = 1s');
+wait_until($standby, "lists > $lists + 3", '... and so do those of the next rounds');
+is(scalar(() = slurp_file($standby->logfile, $offset) =~ /asks the next host/g), 1, '... without another wait');
+is(stat_of($standby, 'failures'), $failures, '... and there was a list each time');
+set("$two@{[ $mute->sockport ]}'");
+wait_until($standby, $silent, 'two hosts that say nothing');
 set("pg_hotset.source = 'host=127.0.0.1 port=@{[ $listener->sockport ]}'");
 
 set('pg_hotset.timeout = 60s');
