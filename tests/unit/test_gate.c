@@ -751,14 +751,7 @@ TestSuspect(void **state)
 	InitWorld(&w);
 	w.facts.suspect = suspect;
 	w.sb.state = PCACHE_STATE_EMPTY;
-	w.sb.slots_used = 0;
 	Expect(&w, PCACHE_COLD_NEW, "an empty pool");
-	verdict = PCachePoolGate(&w.sb, &w.facts);
-	assert_string_equal(verdict.why.message, "the pool is empty");
-	w.sb.slots_used = 1;
-	Expect(&w, PCACHE_COLD_NEW, "a pool that was in change");
-	verdict = PCachePoolGate(&w.sb, &w.facts);
-	assert_non_null(strstr(verdict.why.message, "that changed it did not come to its end"));
 
 	/* a bad block below the note: it may have told of one */
 	InitWorld(&w);

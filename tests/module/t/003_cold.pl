@@ -16,7 +16,7 @@ my $node = module_node('main', standby => 1, conf => "restart_after_crash = on\n
 my $data = $node->data_dir;
 my $waiting = $node->basedir . '/waiting';
 # what the next start says if the stop has said why nothing is saved
-my $not_saved = qr/^(the pool is empty\b.*|the server was not shut down cleanly)$/;
+my $not_saved = qr/^(the pool is empty|the server was not shut down cleanly)$/;
 my $read_errors = qr/^pages may have been read with "zero_damaged_pages" or "ignore_checksum_failure"$/;
 my ($offset, $outcome, $right, $pid);
 

@@ -103,10 +103,6 @@ GateIdentity(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 		return PCacheRefuse(PCACHE_COLD_SYSTEM_IDENTIFIER,
 							_("the pool belongs to the cluster with system identifier %llu"),
 							(unsigned long long) sb->system_identifier);
-	/* one that was not used since it was formatted has no slots in use */
-	if (sb->state == PCACHE_STATE_EMPTY && sb->slots_used > 0)
-		return PCacheRefuse(PCACHE_COLD_NEW,
-							_("the pool is empty, because a start, or pg_pcache, that changed it did not come to its end"));
 	if (sb->state == PCACHE_STATE_EMPTY)
 		return PCacheRefuse(PCACHE_COLD_NEW, _("the pool is empty"));
 	return warm;
