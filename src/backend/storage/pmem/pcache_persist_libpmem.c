@@ -13,7 +13,11 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "storage/pcache_compat.h"
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
 
 #ifdef USE_LIBPMEM
 

@@ -14,7 +14,11 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "storage/pcache_compat.h"
+#ifndef FRONTEND
+#include "postgres.h"
+#else
+#include "postgres_fe.h"
+#endif
 
 #ifndef USE_LIBPMEM
 
