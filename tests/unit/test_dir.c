@@ -66,7 +66,6 @@ static int
 SetUp(void **state)
 {
 	dir = MakeTempDirectory("/tmp");
-	PCacheDirPgdata = NULL;
 	return 0;
 }
 
@@ -325,31 +324,6 @@ TestLinks(void **state)
 	ExpectFails(path, ENAMETOOLONG);
 }
 
-/* Above PGDATA nothing is asked; in it, and where its links lead, it is. */
-static void
-TestPgdata(void **state)
-{
-	char	   *pgdata = strdup(Join(dir, "open/pgdata"));
-
-	assert_int_equal(mkdir(Join(dir, "open"), 0700), 0);
-	assert_int_equal(mkdir(pgdata, 0700), 0);
-	assert_int_equal(mkdir(Join(pgdata, "pg_pcache"), 0700), 0);
-	assert_int_equal(mkdir(Join(dir, "open/pool"), 0700), 0);
-	assert_int_equal(symlink("../pool", Join(pgdata, "link")), 0);
-	assert_int_equal(chmod(Join(dir, "open"), 0777), 0);
-
-	ExpectUntrusted(Join(pgdata, "pg_pcache"), Join(dir, "open"));
-	PCacheDirPgdata = pgdata;
-	ExpectOpens(Join(pgdata, "pg_pcache"), Join(pgdata, "pg_pcache"));
-	ExpectUntrusted(Join(pgdata, "link"), Join(dir, "open"));
-	ExpectUntrusted(Join(dir, "open/pool"), Join(dir, "open"));
-	assert_int_equal(chmod(Join(pgdata, "pg_pcache"), 0755), 0);
-	ExpectUntrusted(Join(pgdata, "pg_pcache"), "invalid permissions");
-	assert_int_equal(chmod(pgdata, 0777), 0);
-	ExpectUntrusted(Join(pgdata, "pg_pcache"), pgdata);
-	free(pgdata);
-}
-
 static void
 TestMissing(void **state)
 {
@@ -518,7 +492,6 @@ main(void)
 		cmocka_unit_test_setup_teardown(TestWalk, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestFuse, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestLinks, SetUp, TearDown),
-		cmocka_unit_test_setup_teardown(TestPgdata, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestMissing, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestFile, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestMayFormat, SetUp, TearDown),

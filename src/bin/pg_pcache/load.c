@@ -122,7 +122,8 @@ PlanPool(Loading *l, PCacheMissing *plan)
 		RefuseForeignPool(l);
 		return;
 	}
-	if (!PCacheMayCreateMissing(c->directory, config.size, config.nbuffers, plan,
+	if (!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &c->open_error) ||
+		!PCacheMayCreateMissing(c->directory, config.size, config.nbuffers, plan,
 								&c->open_error))
 		FailWith(&c->open_error);
 }

@@ -98,7 +98,6 @@ UseDataDirectory(PCacheOptions *options)
 	if (strlen(resolved) >= MAXPGPATH - 64)
 		pg_fatal("directory name \"%s\" is too long", resolved);
 	strlcpy(options->pgdata, resolved, sizeof(options->pgdata));
-	PCacheDirPgdata = options->pgdata;
 
 	if (!GetDataDirectoryCreatePerm(options->pgdata))
 		pg_fatal("could not read permissions of directory \"%s\": %m",

@@ -176,7 +176,6 @@ typedef enum PCacheDirResult
 	PCACHE_DIR_UNTRUSTED,		/* err tells why */
 } PCacheDirResult;
 
-extern const char *PCacheDirPgdata;
 extern bool PCacheIsInside(const char *path, const char *directory);
 extern bool PCacheDirIsTrusted(const struct stat *st, bool is_pools,
 							   bool is_mount_point, const char *path,
@@ -517,8 +516,6 @@ extern bool PCachePoolMap(PCachePool *pool, PCacheError *err);
 extern void PCachePoolClose(PCachePool *pool);
 extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);
-extern bool PCachePoolIsCopied(const PCachePool *pool,
-							   const PCacheSuperblock *sb, PCacheError *err);
 extern bool PCachePoolMayFormat(const PCachePool *pool, PCacheError *err);
 
 /* pcache_allocate.c: its size, room and huge pages */

@@ -36,7 +36,6 @@ PCacheOpenLibraryPool(PCachePool *pool, PCacheError *err)
 {
 	PCacheOpenResult opened;
 
-	PCacheDirPgdata = DataDir;
 	if (!PCacheDirectoryIsAllowed(DataDir, pcache_directory, err))
 		return false;
 	opened = PCachePoolOpen(pcache_directory, PCACHE_OPEN_WRITE, pool, err);

@@ -53,7 +53,7 @@ KindWillDo(const PCacheDir *existing, const char *directory, PCacheFsKind kind, 
 /*
  * May the server create the pool that is missing in this directory?
  *
- * directory is absolute.  size is pcache.size and nbuffers shared_buffers, both in
+ * directory is absolute, and allowed by PCacheDirectoryIsAllowed().  size is pcache.size and nbuffers shared_buffers, both in
  * blocks.
  *
  * Returns true with plan filled in.  Otherwise err says why not.
@@ -66,8 +66,7 @@ PCacheMayCreateMissing(const char *directory, uint64 size, uint64 nbuffers,
 	PCacheGeometry geometry;
 	bool		ok;
 
-	if ((PCacheDirPgdata != NULL && !PCacheDirectoryIsAllowed(PCacheDirPgdata, directory, err)) ||
-		!PCacheOpenExistingPart(directory, &existing, &plan->fs_kind, err))
+	if (!PCacheOpenExistingPart(directory, &existing, &plan->fs_kind, err))
 		return false;
 	plan->capacity = Max(size, nbuffers);
 	ok = IsWritable(&existing, directory, err) &&

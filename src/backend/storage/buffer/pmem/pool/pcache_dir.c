@@ -33,9 +33,6 @@
 
 #define OPEN_DIRECTORY	(O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-/* PGDATA, if it is known, as an absolute path; see Start(). */
-const char *PCacheDirPgdata = NULL;
-
 static bool
 IsTrustedUser(uid_t uid)
 {
@@ -225,30 +222,6 @@ FollowLink(PCacheDir *dir, const struct stat *st, const char *name,
 }
 
 /*
- * Begin at the root directory, or in PGDATA.  Who can replace PGDATA can
- * replace all data, so the cache does not ask for more there than the server.
- */
-static bool
-Start(PCacheDir *dir, const char *path)
-{
-	const char *start = "/";
-
-	if (PCacheDirPgdata != NULL && PCacheIsInside(path, PCacheDirPgdata))
-	{
-		start = PCacheDirPgdata;
-		path += strlen(PCacheDirPgdata);
-	}
-	if (strlcpy(dir->missing, path, sizeof(dir->missing)) >= sizeof(dir->missing))
-	{
-		errno = ENAMETOOLONG;
-		return false;
-	}
-	strlcpy(dir->path, start, sizeof(dir->path));
-	dir->fd = open(start, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return dir->fd >= 0;
-}
-
-/*
  * Walk an absolute path name by name.  Each directory is judged before a name
  * is looked up in it, so nobody else can exchange what was found, neither
  * during the walk nor later.  is_pools tells what the last one has to be.
@@ -262,8 +235,15 @@ Walk(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 	int			links = 0;
 
 	dir->fd = -1;
-	if (!Start(dir, path))
-		return Fail(dir, PCACHE_DIR_FAILED);
+	if (strlcpy(dir->missing, path, sizeof(dir->missing)) >= sizeof(dir->missing))
+	{
+		errno = ENAMETOOLONG;
+		return PCACHE_DIR_FAILED;
+	}
+	strcpy(dir->path, "/");
+	dir->fd = open("/", OPEN_DIRECTORY);
+	if (dir->fd < 0)
+		return PCACHE_DIR_FAILED;
 	for (;;)
 	{
 		bool		is_last = !FirstName(dir->missing, name, &rest);

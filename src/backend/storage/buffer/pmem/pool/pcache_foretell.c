@@ -261,8 +261,6 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 		ForetellLost(pool, config, &plan.verdict);
 		return plan;
 	}
-	if (superblocks->source != PCACHE_SB_NONE && PCachePoolIsCopied(pool, sb, err))
-		return plan;
 	judged = JudgeAfter(superblocks, facts, event);
 
 	/*

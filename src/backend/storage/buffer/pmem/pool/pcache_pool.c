@@ -22,7 +22,6 @@
 
 #include "common/file_perm.h"
 #include "storage/pcache_pool.h"
-#include "storage/pcache_setting.h"
 
 /* How often to look whether a lock is free, and how long. */
 #define LOCK_STEP_MS	10
@@ -288,26 +287,6 @@ PCachePoolMayFormat(const PCachePool *pool, PCacheError *err)
 		return true;
 	PCacheSetError(err, _("file \"%s\" is not a persistent cache pool"), pool->path);
 	return PCacheSetHint(err, _("Move it away, or choose another directory; then run \"pg_pcache init --force\" to create the pool."));
-}
-
-/*
- * Is an open pool, with this superblock, a copy that was made of another one?
- *
- * Tools that copy a data directory may copy a pool that is mounted in it, or that a
- * symbolic link of the administrator leads to, as an ordinary file.  Sets err if so.
- */
-bool
-PCachePoolIsCopied(const PCachePool *pool, const PCacheSuperblock *sb,
-				   PCacheError *err)
-{
-	if (pool->fs_kind != PCACHE_FS_FILE || sb->fs_kind == PCACHE_FS_FILE ||
-		PCacheDirPgdata == NULL || !PCacheIsInside(pool->directory, PCacheDirPgdata))
-		return false;
-	PCacheSetError(err, _("persistent cache pool \"%s\" is a copy of one that was on %s"),
-				   pool->path, PCacheFsKindName(sb->fs_kind));
-	PCacheSetHint(err, _("A tool that copied the data directory has copied the pool, too.  Remove directory \"%s\", and set \"%s\" to a directory on tmpfs, hugetlbfs or fsdax that no other cluster uses."),
-				  pool->directory, PCacheSetting("directory"));
-	return true;
 }
 
 /* Unmap, and release the lock. */
