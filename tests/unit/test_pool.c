@@ -616,9 +616,12 @@ TestForetellLost(void **state)
 	assert_int_equal(fstatvfs(pool.fd, &vfs), 0);
 	config.size = (uint64) vfs.f_blocks * vfs.f_frsize / BLCKSZ;
 	verdict = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_HOST_CRASH).verdict;
-	assert_int_equal(verdict.refusal, PCACHE_REFUSED);
+	assert_int_equal(verdict.refusal, PCACHE_UNAVAILABLE);
 	assert_contains(verdict.why.message, "is too small");
 	assert_contains(verdict.why.hint, "Make the file system larger");
+	config.required = true;
+	verdict = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_HOST_CRASH).verdict;
+	assert_int_equal(verdict.refusal, PCACHE_REFUSED);
 	PCachePoolClose(&pool);
 }
 
@@ -643,7 +646,7 @@ TestForetellCutOff(void **state)
 	superblocks.chosen.state = PCACHE_STATE_CLEAN;
 	superblocks.chosen.starts_from = 1;
 	plan = PCacheForetellPool(&pool, &superblocks, &facts, &config, PCACHE_NEXT_NOTHING);
-	assert_int_equal(plan.verdict.refusal, PCACHE_REFUSED);
+	assert_int_equal(plan.verdict.refusal, PCACHE_UNAVAILABLE);
 	assert_contains(plan.verdict.why.message, "did not become ready");
 	for (int i = 0; i < lengthof(others); i++)
 	{

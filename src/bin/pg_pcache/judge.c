@@ -193,21 +193,16 @@ PCacheVerdict
 ForetellStart(const Cluster *c, PCacheNextEvent event)
 {
 	PCacheNextConfig config = NextConfig(&c->conf);
-	PCacheVerdict verdict = PCacheForetellPool(&c->pool, &c->superblocks, &c->judge.facts, &config,
-											   event).verdict;
 
-	PCacheForetellWithout(&config, &verdict);
-	return verdict;
+	return PCacheForetellPool(&c->pool, &c->superblocks, &c->judge.facts, &config, event).verdict;
 }
 
 /* The pool cannot be used: does the server start without it? */
 static PCacheVerdict
 JudgeUnavailable(const Cluster *c, const PCacheError *err)
 {
-	PCacheNextConfig config = NextConfig(&c->conf);
-	PCacheVerdict verdict = {PCACHE_REFUSED, *err};
+	PCacheVerdict verdict = {PCacheWithoutPool(c->conf.required), *err};
 
-	PCacheForetellWithout(&config, &verdict);
 	return verdict;
 }
 
@@ -216,16 +211,13 @@ static PCacheVerdict
 JudgeMissingPool(Cluster *c)
 {
 	PCacheNextConfig config = NextConfig(&c->conf);
-	PCacheVerdict verdict;
 
 	if (c->options->directory != NULL)
 	{
 		PCacheSetHint(&c->open_error, _("Run \"pg_pcache init\" to create the persistent cache."));
 		FailWith(&c->open_error);
 	}
-	verdict = PCacheForetellMissing(c->directory, &config, &c->open_error).verdict;
-	PCacheForetellWithout(&config, &verdict);
-	return verdict;
+	return PCacheForetellMissing(c->directory, &config, &c->open_error).verdict;
 }
 
 /*

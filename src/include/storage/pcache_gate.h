@@ -74,6 +74,20 @@ typedef struct PCacheVerdict
 	PCacheError why;
 } PCacheVerdict;
 
+/* If the pool cannot be used, the server starts with the buffers that it has anyway. */
+static inline PCacheRefusal
+PCacheWithoutPool(bool required)
+{
+	return required ? PCACHE_REFUSED : PCACHE_UNAVAILABLE;
+}
+
+/* Is there a pool to be used, be it warm or cold? */
+static inline bool
+PCacheHasPool(const PCacheVerdict *verdict)
+{
+	return verdict->refusal < PCACHE_UNAVAILABLE;
+}
+
 extern PCacheVerdict PCacheRefuse(PCacheRefusal refusal, const char *fmt,...) pg_attribute_printf(2, 3);
 extern const char *PCacheRefusalName(PCacheRefusal refusal);
 
@@ -239,16 +253,16 @@ typedef enum PCachePlannedAction
 	PCACHE_PLAN_CREATE,
 	PCACHE_PLAN_FORMAT,			/* it is made an empty one */
 	PCACHE_PLAN_MEND,			/* what the file lacks is allocated, empty */
-}			PCachePlannedAction;
+} PCachePlannedAction;
 
 typedef struct PCachePlan
 {
-	PCacheVerdict verdict;		/* PCACHE_REFUSED: nothing can be done */
+	PCacheVerdict verdict;		/* the rest is for one that has a pool */
 	PCachePlannedAction action;
 	PCacheFsKind fs_kind;		/* of the place where it is created */
 	uint64		capacity;		/* in blocks; more than the pool has if it is
 								 * made larger */
-}			PCachePlan;
+} PCachePlan;
 
 extern PCachePlan PCacheForetellMissing(const char *directory,
 										const PCacheNextConfig *config,
@@ -258,8 +272,6 @@ extern PCachePlan PCacheForetellPool(const PCachePool *pool,
 									 const PCacheGateFacts *facts,
 									 const PCacheNextConfig *config,
 									 PCacheNextEvent event);
-extern void PCacheForetellWithout(const PCacheNextConfig *config,
-								  PCacheVerdict *verdict);
 extern bool PCacheMinorWillDo(int version, bool allow_unknown, PCacheError *err);
 extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 							uint64 system_identifier, PCacheError *err);

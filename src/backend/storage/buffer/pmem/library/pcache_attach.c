@@ -126,11 +126,11 @@ OpenPool(void)
 	bool		will_do;
 
 	was_opened = true;
-	start_plan.verdict.refusal = PCACHE_REFUSED;
+	start_plan.verdict.refusal = PCacheWithoutPool(pcache_required);
 	will_do = PCacheServerIsKnown(why) && PCacheWorkerIsRegistered(why);
 	if (PCacheOpenLibraryPool(&PCacheThePool, will_do ? why : &not_opened) && will_do)
 		start_plan = PCacheForetellLibrary(PCACHE_NEXT_NOTHING, &start_facts);
-	if (start_plan.verdict.refusal == PCACHE_REFUSED && !pcache_required && PCacheThePool.fd >= 0 &&
+	if (start_plan.verdict.refusal == PCACHE_UNAVAILABLE && PCacheThePool.fd >= 0 &&
 		SegmentNeedsPool(&PCacheThePool))
 		GiveBack(&PCacheThePool);
 	PCacheStart.verdict = start_plan.verdict;
@@ -148,7 +148,7 @@ PCacheOpenForServer(void)
 	if (!IsWanted() || PCacheIsQuery())
 		return;
 	OpenPool();
-	if (start_plan.verdict.refusal != PCACHE_REFUSED && huge_pages != HUGE_PAGES_OFF)
+	if (PCacheHasPool(&start_plan.verdict) && huge_pages != HUGE_PAGES_OFF)
 		PCacheTurnHugePagesOff();
 }
 
@@ -260,7 +260,7 @@ AttachPool(PCacheError *err)
 		if (fstat(pool->fd, &st) == 0)
 			pool->file_size = st.st_size;
 		start_plan = PCacheForetellLibrary(PCACHE_NEXT_CRASH_RESTART, &start_facts);
-		if (start_plan.verdict.refusal == PCACHE_REFUSED)
+		if (!PCacheHasPool(&start_plan.verdict))
 		{
 			*err = start_plan.verdict.why;
 			return false;
@@ -431,7 +431,7 @@ PCacheStartServer(void)
 	memset(&PCacheStart, 0, sizeof(PCacheStart));
 	PCacheStart.verdict = verdict;
 	INSTR_TIME_SET_CURRENT(start);
-	if (verdict.refusal != PCACHE_REFUSED && verdict.refusal != PCACHE_UNAVAILABLE &&
+	if (PCacheHasPool(&verdict) &&
 		PCacheHeadersAreKnown(&PCacheStart.verdict.why))
 		AttachOrGiveUp();
 	if (!PCacheStart.in_use)

@@ -63,32 +63,25 @@ PCacheForgetLibraryFacts(PCacheLibraryFacts *facts)
 	memset(facts, 0, sizeof(*facts));
 }
 
-/* The settings of this server, which the next one will have unless somebody changes them. */
-static void
-CurrentConfig(PCacheNextConfig *config)
-{
-	memset(config, 0, sizeof(*config));
-	config->mode = pcache_mode;
-	config->size = pcache_size;
-	config->nbuffers = NBuffers;
-	config->cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD;
-	config->required = pcache_required;
-}
-
 /*
- * How will the start after this event be?  For that is the server's own, event is
- * PCACHE_NEXT_NOTHING, or PCACHE_NEXT_CRASH_RESTART.  It has opened the pool, if there is one,
- * and has done nothing to it.  facts are zeroed, and get what it will go by.
+ * How will the start after this event be?  By the settings of this server.  For its own start,
+ * event is PCACHE_NEXT_NOTHING or PCACHE_NEXT_CRASH_RESTART: it has opened the pool, if there
+ * is one, and has done nothing to it.  facts are zeroed, and get what a start goes by.
  */
 PCachePlan
 PCacheForetellLibrary(PCacheNextEvent event, PCacheLibraryFacts *facts)
 {
-	PCachePlan	plan = {{PCACHE_REFUSED}};
-	PCacheNextConfig config;
+	const PCacheNextConfig config = {
+		.mode = pcache_mode,
+		.size = pcache_size,
+		.nbuffers = NBuffers,
+		.cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD,
+		.required = pcache_required,
+	};
+	PCachePlan	plan = {{PCacheWithoutPool(pcache_required)}};
 	PCacheError not_opened;
 	PCachePool	pool;
 
-	CurrentConfig(&config);
 	if (PCacheThePool.fd < 0)
 	{
 		(void) PCachePoolOpen(pcache_directory, PCACHE_OPEN_PEEK, &pool, &not_opened);
@@ -100,8 +93,8 @@ PCacheForetellLibrary(PCacheNextEvent event, PCacheLibraryFacts *facts)
 }
 
 /*
- * How will the start be that follows this event?  By the settings of this server:
- * if one waits for a restart, the answer says which.
+ * How will the start be that follows this event?  If a setting waits for a restart, the
+ * answer says which.
  */
 void
 PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
@@ -109,14 +102,12 @@ PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	static const char *const settings[] = {
 		"pcache.mode", "pcache.directory", "pcache.size", "pcache.required", "shared_buffers"
 	};
-	PCacheNextConfig config;
 
 	if (pcache_mode == PERSISTENT_CACHE_OFF || !PCacheIsPreloaded)
 	{
 		*verdict = PCacheRefuse(PCACHE_OFF, _("%s is off"), PCacheSetting("mode"));
 		return;
 	}
-	CurrentConfig(&config);
 	if (PCacheStart.in_use)
 	{
 		PCacheLibraryFacts *facts = palloc0_object(PCacheLibraryFacts);
@@ -130,8 +121,7 @@ PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 		*verdict = PCacheStart.verdict;
 		if (PCacheLibrary == NULL)
 			PCacheSetError(&verdict->why, "%s", PCacheWhyUnavailable());
-		verdict->refusal = PCACHE_REFUSED;
-		PCacheForetellWithout(&config, verdict);
+		verdict->refusal = PCacheWithoutPool(pcache_required);
 	}
 	for (int i = 0; verdict->why.hint[0] == '\0' && i < lengthof(settings); i++)
 	{
@@ -142,5 +132,5 @@ PCacheNextStart(PCacheNextEvent event, PCacheVerdict *verdict)
 	}
 	if (verdict->refusal == PCACHE_WARM && verdict->why.hint[0] == '\0')
 		(void) PCacheSizeDiffers(&PCacheThePool, &PCacheLibrary->superblock,
-								 config.size, config.nbuffers, &verdict->why);
+								 pcache_size, NBuffers, &verdict->why);
 }

@@ -100,7 +100,7 @@ PCachePlan
 PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 					  const PCacheError *open_error)
 {
-	PCachePlan	plan = {{PCACHE_REFUSED, *open_error}, PCACHE_PLAN_CREATE};
+	PCachePlan	plan = {{PCacheWithoutPool(config->required), *open_error}, PCACHE_PLAN_CREATE};
 	PCacheError *err = &plan.verdict.why;
 	PCacheMissing missing;
 
@@ -246,7 +246,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 				   PCacheNextEvent event)
 {
 	const PCacheSuperblock *sb = &superblocks->chosen;
-	PCachePlan	plan = {{PCACHE_REFUSED}, PCACHE_PLAN_USE};
+	PCachePlan	plan = {{PCacheWithoutPool(config->required)}, PCACHE_PLAN_USE};
 	PCacheError *err = &plan.verdict.why;
 	PCacheVerdict judged;
 	PCacheError cut_off;
@@ -324,15 +324,4 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	if (superblocks->source == PCACHE_SB_NONE)
 		PCachePoolSetDamagedHint(pool, err);
 	return plan;
-}
-
-/*
- * If the pool cannot be used, the server starts with the buffers that it has anyway, unless
- * pcache.required is on.
- */
-void
-PCacheForetellWithout(const PCacheNextConfig *config, PCacheVerdict *verdict)
-{
-	if (verdict->refusal == PCACHE_REFUSED && !config->required)
-		verdict->refusal = PCACHE_UNAVAILABLE;
 }
