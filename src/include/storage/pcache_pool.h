@@ -391,7 +391,7 @@ typedef enum PCachePersistenceDomain
 	PCACHE_DOMAIN_CPU_CACHE,	/* once stored */
 } PCachePersistenceDomain;
 
-/* Health of a DIMM */
+/* Health of a DIMM: a bit each, which PCacheMediaHealthText() names */
 #define PCACHE_DIMM_NOT_ARMED		0x0001	/* won't save at power loss */
 #define PCACHE_DIMM_MAP_FAIL		0x0002	/* not mapped into memory */
 #define PCACHE_DIMM_FLUSH_FAIL		0x0004	/* last flush at power loss failed */
@@ -447,12 +447,8 @@ extern const char *PCacheMediaHealthText(uint32 health, char *buf, size_t len);
  * If bad blocks are unknown none is: what that is worth is the caller's
  * policy.
  */
-static inline bool
-PCacheMediaRangeIsBad(const PCacheMediaReport *report,
-					  uint64 offset, uint64 length)
-{
-	return PCacheRangeOverlaps(&report->bad, offset, length);
-}
+#define PCacheMediaRangeIsBad(report, offset, length) \
+	PCacheRangeOverlaps(&(report)->bad, offset, length)
 
 /* pcache_pool.c: open, lock and map */
 

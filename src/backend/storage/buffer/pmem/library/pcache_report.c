@@ -102,25 +102,18 @@ LogPlace(void)
 				 errhint_internal("%s", PCacheStart.power_cold.hint) : 0));
 }
 
-/* A pool that is there is used with the size that it has. */
-static void
-LogSize(void)
-{
-	PCacheError err;
-
-	if (PCacheSizeDiffers(&PCacheThePool, &PCacheLibrary->superblock, pcache_size, NBuffers, &err))
-		PCacheReportError(LOG, &err);
-}
-
 /* Tell how the server starts, and why. */
 void
 PCacheLogStart(void)
 {
 	uint64		kept = PCacheStart.pages[PCACHE_PAGE_KEPT];
 	StringInfoData dropped;
+	PCacheError err;
 
 	LogPlace();
-	LogSize();
+	/* a pool that is there is used with the size that it has */
+	if (PCacheSizeDiffers(&PCacheThePool, &PCacheLibrary->superblock, pcache_size, NBuffers, &err))
+		PCacheReportError(LOG, &err);
 	ListDropped(&dropped);
 	if (PCacheStart.verdict.refusal != PCACHE_WARM)
 	{

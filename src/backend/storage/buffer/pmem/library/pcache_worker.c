@@ -73,22 +73,20 @@ ExitIfRequested(void)
 }
 
 /*
- * The server has become ready with what was kept: the next start need not be careful.
+ * Is the pool marked as ready?  If not, mark it once the server has become so with what was
+ * kept: the next start need not be careful.
  */
-static void
-MarkReady(void)
-{
-	PCacheLibrary->superblock.starts_from = 0;
-	(void) PCacheStoreOrTell();
-}
-
-/* Is the pool marked as ready?  If not, mark it once the server is. */
 static bool
 IsMarkedReady(void)
 {
-	if (PCacheLibrary->superblock.starts_from != 0 && IsReady())
-		MarkReady();
-	return PCacheLibrary->superblock.starts_from == 0;
+	PCacheSuperblock *sb = &PCacheLibrary->superblock;
+
+	if (sb->starts_from != 0 && IsReady())
+	{
+		sb->starts_from = 0;
+		(void) PCacheStoreOrTell();
+	}
+	return sb->starts_from == 0;
 }
 
 /*

@@ -51,28 +51,18 @@ PCachePersistenceDomainName(PCachePersistenceDomain domain)
 const char *
 PCacheMediaHealthText(uint32 health, char *buf, size_t len)
 {
-	static const struct
-	{
-		uint32		flag;
-		const char *name;
-	}			names[] =
-	{
-		{PCACHE_DIMM_NOT_ARMED, "not_armed"},
-		{PCACHE_DIMM_MAP_FAIL, "map_fail"},
-		{PCACHE_DIMM_FLUSH_FAIL, "flush_fail"},
-		{PCACHE_DIMM_SAVE_FAIL, "save_fail"},
-		{PCACHE_DIMM_RESTORE_FAIL, "restore_fail"},
-		{PCACHE_DIMM_SMART_EVENT, "smart_event"},
+	static const char *const names[] = {
+		"not_armed", "map_fail", "flush_fail", "save_fail", "restore_fail", "smart_event"
 	};
 
 	buf[0] = '\0';
-	for (int i = 0; i < (int) lengthof(names); i++)
+	for (int i = 0; i < lengthof(names); i++)
 	{
-		if ((health & names[i].flag) == 0)
+		if ((health & 1 << i) == 0)
 			continue;
 		if (buf[0] != '\0')
 			strlcat(buf, " ", len);
-		strlcat(buf, names[i].name, len);
+		strlcat(buf, names[i], len);
 	}
 	if (buf[0] == '\0')
 		strlcpy(buf, "ok", len);
