@@ -59,8 +59,6 @@ NoteDeathUnlessKnown(void)
 {
 	PCacheSuspect known;
 
-	if (!PCacheStart.in_use || PCacheThePool.map.base == NULL)
-		return;
 	PCacheSuspectRead(PCacheThePool.fd, &known);
 	if (known.died == 0)
 		NoteDeath(0, MyProcPid);

@@ -46,6 +46,9 @@
 /* No sum of two numbers of sectors overflows, not even in bytes. */
 #define MAX_SECTORS				(PG_UINT64_MAX / SECTOR_SIZE / 2)
 
+/* The kernel's largest page on any platform. */
+#define MAX_PAGE_SIZE			(64 * 1024)
+
 /* Guards against loops, which sysfs does not have. */
 #define MAX_STACK_DEPTH			8
 
@@ -183,28 +186,17 @@ static bool
 ReadBadBlocks(const PCacheMediaEnv *env, const char *disk_path, PCacheRangeList *bad)
 {
 	char		path[MAXPGPATH];
-	const size_t page_size = sysconf(_SC_PAGESIZE);
-	char	   *buf = malloc(page_size + 1);
+	char		buf[MAX_PAGE_SIZE + 1];
+	const size_t page_size = Min(sysconf(_SC_PAGESIZE), MAX_PAGE_SIZE);
 	const char *next = buf;
 	ssize_t		n;
 	uint32		n_lines = 0;
 	bool		ok = true;
 
-	if (buf == NULL)
-	{
-		errno = ENOMEM;
-		return false;
-	}
 	snprintf(path, sizeof(path), "%s/badblocks", disk_path);
 	n = ReadFile(env, path, buf, page_size + 1);
 	if (n < 0)
-	{
-		int			save_errno = errno;
-
-		free(buf);
-		errno = save_errno;
 		return false;
-	}
 	if (n >= (ssize_t) page_size - 1)
 	{
 		/* Only whole lines can be trusted. */
@@ -227,7 +219,6 @@ ReadBadBlocks(const PCacheMediaEnv *env, const char *disk_path, PCacheRangeList 
 	}
 	if (n_lines >= page_size / sizeof(uint64))
 		bad->truncated = true;
-	free(buf);
 	if (!ok)
 		errno = EINVAL;
 	return ok;
