@@ -151,7 +151,7 @@ ExpectOpens(const char *path, const char *resolved)
 	struct stat expected;
 
 	memset(&open_dir, 0x55, sizeof(open_dir));
-	if (PCacheDirOpen(path, &open_dir, &err) != PCACHE_DIR_OK)
+	if (PCacheDirOpen(path, true, &open_dir, &err) != PCACHE_DIR_OK)
 		fail_msg("%s: %s", path, strerror(errno));
 	assert_string_equal(open_dir.path, resolved);
 	assert_string_equal(open_dir.missing, "");
@@ -170,7 +170,7 @@ ExpectFails(const char *path, int error)
 	PCacheDir	open_dir;
 	PCacheError err;
 
-	assert_int_equal(PCacheDirOpen(path, &open_dir, &err), PCACHE_DIR_FAILED);
+	assert_int_equal(PCacheDirOpen(path, true, &open_dir, &err), PCACHE_DIR_FAILED);
 	assert_int_equal(errno, error);
 	assert_int_equal(open_dir.fd, -1);
 }
@@ -181,7 +181,7 @@ ExpectUntrusted(const char *path, const char *culprit)
 	PCacheDir	open_dir;
 	PCacheError err;
 
-	assert_int_equal(PCacheDirOpen(path, &open_dir, &err), PCACHE_DIR_UNTRUSTED);
+	assert_int_equal(PCacheDirOpen(path, true, &open_dir, &err), PCACHE_DIR_UNTRUSTED);
 	assert_contains(err.message, culprit);
 	assert_true(err.hint[0] != '\0');
 	assert_int_equal(open_dir.fd, -1);
@@ -224,15 +224,15 @@ TestWalk(void **state)
 		ExpectFails(Join(dir, "a/b"), EACCES);
 		assert_int_equal(chmod(Join(dir, "a"), 0700), 0);
 		/* a directory of root's is a good place, but not itself the pool's */
-		assert_int_equal(PCacheDirOpen("/etc", &open_dir, &err), PCACHE_DIR_UNTRUSTED);
+		assert_int_equal(PCacheDirOpen("/etc", true, &open_dir, &err), PCACHE_DIR_UNTRUSTED);
 		assert_contains(err.message, "\"/etc\" has wrong ownership: it belongs to user root, and this process to user ");
 		assert_contains(err.hint, "Is its file system mounted?");
-		assert_int_equal(PCacheDirOpen("/proc", &open_dir, &err), PCACHE_DIR_UNTRUSTED);
+		assert_int_equal(PCacheDirOpen("/proc", true, &open_dir, &err), PCACHE_DIR_UNTRUSTED);
 		assert_contains(err.message, "\"/proc\" has wrong ownership: it belongs to user root, and this process to user ");
 		assert_contains(err.hint, "A file system is mounted there.");
 	}
 	GiveAway(Join(dir, "a/b"));
-	assert_int_equal(PCacheDirOpen(Join(dir, "a/b"), &open_dir, &err), PCACHE_DIR_UNTRUSTED);
+	assert_int_equal(PCacheDirOpen(Join(dir, "a/b"), true, &open_dir, &err), PCACHE_DIR_UNTRUSTED);
 	assert_contains(err.message, "it belongs to user 4000000001, and this process to user ");
 	assert_contains(err.hint, "Is it the directory of another cluster?");
 }
@@ -381,7 +381,7 @@ ExpectRefused(const char *message, int error)
 	PCacheError err;
 	struct stat st;
 
-	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
+	assert_int_equal(PCacheDirOpen(dir, true, &open_dir, &err), PCACHE_DIR_OK);
 	for (int i = 0; i < lengthof(flags); i++)
 	{
 		memset(&err, 0, sizeof(err));
@@ -424,7 +424,7 @@ TestFile(void **state)
 	of_other = 0;
 
 	/* its names */
-	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
+	assert_int_equal(PCacheDirOpen(dir, true, &open_dir, &err), PCACHE_DIR_OK);
 	fd = PCacheDirOpenFile(&open_dir, "pool", O_RDWR, path, &st, &err);
 	assert_true(fd >= 0);
 	assert_int_not_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);

@@ -550,7 +550,7 @@ TestInterrupted(void **state)
 	assert_int_equal(Open(PCACHE_OPEN_WRITE, &pool, &err), PCACHE_OPEN_OK);
 	interrupt_at = 1;
 	times_asked = 0;
-	assert_false(PCachePoolSetSize(&pool, 2 * POOL_SIZE, &err));
+	assert_false(PCachePoolSetSize(&pool, 2 * POOL_SIZE, 2 * POOL_SIZE, &err));
 	assert_int_equal(lseek(pool.fd, 0, SEEK_END), POOL_SIZE);
 	PCachePoolClose(&pool);
 	PCachePoolInterrupted = NULL;
@@ -791,7 +791,7 @@ TestSpace(void **state)
 	PCacheGeometry g;
 	PCacheError err;
 
-	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
+	assert_int_equal(PCacheDirOpen(dir, true, &open_dir, &err), PCACHE_DIR_OK);
 	assert_true(PCacheSpaceFor(&open_dir, CAPACITY, &g, &err));
 	assert_int_equal(g.capacity, CAPACITY);
 	assert_int_equal(g.blocks_offset, BLOCKS_OFFSET);
@@ -935,7 +935,7 @@ TestLeftoverCounts(void **state)
 									  &pool, &sb, &err));
 	assert_true(PCachePoolAllocate(&pool, 0, pool.file_size, &err));
 	/* it is none yet */
-	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
+	assert_int_equal(PCacheDirOpen(dir, true, &where, &err), PCACHE_DIR_OK);
 	full_of_leftover = true;
 	assert_false(PCacheSpaceFor(&where, CAPACITY, &g, &err));
 	assert_contains(err.message, "not enough space");
@@ -978,7 +978,7 @@ TestSpaceForNames(void **state)
 	}
 	/* what an interrupted creation has left gives its own */
 	WriteFile(Join(dir, "pool.tmp"), "half a pool", 11);
-	assert_int_equal(PCacheDirOpen(dir, &where, &err), PCACHE_DIR_OK);
+	assert_int_equal(PCacheDirOpen(dir, true, &where, &err), PCACHE_DIR_OK);
 	free_inodes = 0;
 	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
 	free_inodes = -1;
@@ -998,7 +998,7 @@ TestSpaceOverflow(void **state)
 	PCacheGeometry g;
 	PCacheError err;
 
-	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
+	assert_int_equal(PCacheDirOpen(dir, true, &open_dir, &err), PCACHE_DIR_OK);
 	for (int i = 0; i < lengthof(capacities); i++)
 	{
 		if (PCacheSpaceFor(&open_dir, capacities[i], &g, &err))
@@ -1496,7 +1496,7 @@ EnlargingFails(void *arg)
 	uint64		size = pool->file_size;
 	PCacheError err;
 
-	if (PCachePoolSetSize(pool, size + MIB(62), &err))
+	if (PCachePoolSetSize(pool, size + MIB(62), size + MIB(62), &err))
 		return 2;
 	return pool->file_size == size &&
 		strstr(err.message, "could not allocate") != NULL ? 0 : 3;
@@ -1518,13 +1518,14 @@ TestSetSize(void **state)
 	PCacheSuperblock sb;
 	PCacheError err;
 	struct stat st;
+	uint64		too_large;
 	struct statvfs vfs;
 	uint64		size;
 
 	Create(&pool, &sb);
 	size = pool.file_size;
 	assert_true(PCacheUnmap(&pool.map));
-	assert_true(PCachePoolSetSize(&pool, size + MIB(2), &err));
+	assert_true(PCachePoolSetSize(&pool, size + MIB(2), size + MIB(2), &err));
 	assert_int_equal(pool.file_size, size + MIB(2));
 	assert_int_equal(fstat(pool.fd, &st), 0);
 	assert_int_equal(st.st_size, size + MIB(2));
@@ -1539,13 +1540,14 @@ TestSetSize(void **state)
 	assert_int_equal(fstatvfs(pool.fd, &vfs), 0);
 	parts_begun = 0;
 	PCachePoolInterrupted = CountParts;
-	assert_false(PCachePoolSetSize(&pool, (uint64) vfs.f_blocks * vfs.f_frsize + MIB(2), &err));
+	too_large = (uint64) vfs.f_blocks * vfs.f_frsize + MIB(2);
+	assert_false(PCachePoolSetSize(&pool, too_large, too_large, &err));
 	PCachePoolInterrupted = NULL;
 	assert_contains(err.message, "No space left on device");
 	assert_int_equal(parts_begun, 0);
 	assert_int_equal(pool.file_size, size + MIB(2));
 
-	assert_true(PCachePoolSetSize(&pool, size, &err));
+	assert_true(PCachePoolSetSize(&pool, size, size, &err));
 	assert_int_equal(fstat(pool.fd, &st), 0);
 	assert_int_equal(st.st_size, size);
 	ExpectNewPool(pool.fd, &sb);
@@ -1572,7 +1574,7 @@ TestSizeNotRestored(void **state)
 	PCachePoolInterrupted = IsInterrupted;
 	times_asked = 0;
 	interrupt_at = 1;
-	assert_false(PCachePoolSetSize(&pool, 2 * POOL_SIZE, &err));
+	assert_false(PCachePoolSetSize(&pool, 2 * POOL_SIZE, 2 * POOL_SIZE, &err));
 	assert_int_equal(errno, EINTR);
 	PCachePoolInterrupted = NULL;
 	assert_contains(err.message, "interrupted");
@@ -1868,7 +1870,7 @@ TestFsKind(void **state)
 	PCacheDir	open_dir;
 	PCacheError err;
 
-	assert_int_equal(PCacheDirOpen(dir, &open_dir, &err), PCACHE_DIR_OK);
+	assert_int_equal(PCacheDirOpen(dir, true, &open_dir, &err), PCACHE_DIR_OK);
 	assert_true(PCacheFsKindOf(&open_dir, open_dir.fd, &kind, &page_size));
 	assert_int_equal(kind, dir_kind);
 	assert_int_equal(page_size, MIB(2));

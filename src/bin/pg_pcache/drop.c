@@ -50,7 +50,7 @@ ChooseDirectory(Drop * drop)
 		Refuse(psprintf(_("Give the directory of the pool with %s."), "--directory"),
 			   _("\"%s\" is not set"), PCacheSetting("directory"));
 	TakeDirectory(directory, drop->directory);
-	switch (PCacheDirOpen(drop->directory, &drop->dir, &err))
+	switch (PCacheDirOpen(drop->directory, true, &drop->dir, &err))
 	{
 		case PCACHE_DIR_OK:
 			strlcpy(drop->directory, drop->dir.path, sizeof(drop->directory));

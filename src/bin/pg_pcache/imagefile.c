@@ -50,7 +50,7 @@ LocateImage(const PCacheOptions *options, Image *image)
 	snprintf(directory, sizeof(directory), "%.*s/",
 			 (int) (slash - image->path), image->path);
 
-	switch (PCacheDirOpenForFile(directory, &image->dir, &err))
+	switch (PCacheDirOpen(directory, false, &image->dir, &err))
 	{
 		case PCACHE_DIR_OK:
 			break;

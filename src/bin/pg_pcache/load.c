@@ -112,7 +112,7 @@ RefuseForeignPool(const Loading *l)
 
 /* Decide where the pool is created, as the server does if it is missing. */
 static void
-PlanPool(Loading *l, PCacheMissing *plan)
+PlanPool(Loading *l, PCacheFsKind *fs_kind)
 {
 	Cluster    *c = &l->cluster;
 	PCacheNextConfig config = NextConfig(&c->conf);
@@ -123,7 +123,7 @@ PlanPool(Loading *l, PCacheMissing *plan)
 		return;
 	}
 	if (!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &c->open_error) ||
-		!PCacheMayCreateMissing(c->directory, config.size, config.nbuffers, plan,
+		!PCacheMayCreateMissing(c->directory, Max(config.size, config.nbuffers), fs_kind,
 								&c->open_error))
 		FailWith(&c->open_error);
 }
@@ -141,17 +141,18 @@ WatchPool(int dir_fd)
  * Then it is sparse and has a temporary name until FinishPool() is called.
  */
 static void
-CreatePool(Loading *l, const PCacheMissing *plan, uint64 capacity)
+CreatePool(Loading *l, PCacheFsKind fs_kind, uint64 capacity)
 {
 	Cluster    *c = &l->cluster;
+	PCacheNextConfig config = NextConfig(&c->conf);
 	PCacheError err;
 
 	if (c->opened == PCACHE_OPEN_MISSING)
 	{
 		PCachePoolFileMade = WatchPool;
-		if (!PCacheMakeDirectory(c->directory, plan->fs_kind, &err) ||
+		if (!PCacheMakeDirectory(c->directory, fs_kind, &err) ||
 			!PCachePoolBeginCreate(&l->creation, c->directory, false,
-								   Max(plan->capacity, capacity),
+								   Max(Max(config.size, config.nbuffers), capacity),
 								   c->control->system_identifier,
 								   c->control->catalog_version_no, &c->pool,
 								   &c->superblocks.chosen, &err))
@@ -196,13 +197,13 @@ FinishPool(Loading *l)
  * False if no page would be kept in it.
  */
 static bool
-MakePool(Loading *l, const PCacheMissing *plan)
+MakePool(Loading *l, PCacheFsKind fs_kind)
 {
 	Cluster    *c = &l->cluster;
 	const PCacheSuperblock *saved = &l->image.superblock;
 	PCacheSuperblock *sb = &c->superblocks.chosen;
 
-	CreatePool(l, plan, c->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
+	CreatePool(l, fs_kind, c->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
 	PCacheSuperblockBecome(sb, saved);
 	GatherPoolFacts(c);
 	l->verdict = AskPoolGates(c);
@@ -409,15 +410,15 @@ static void
 LoadPages(Loading *l)
 {
 	Cluster    *c = &l->cluster;
-	PCacheMissing plan;
+	PCacheFsKind fs_kind;
 
-	PlanPool(l, &plan);
+	PlanPool(l, &fs_kind);
 	if (c->options->dry_run)
 	{
 		l->pages = l->image.header.n_pages;
 		return;
 	}
-	if (!MakePool(l, &plan))
+	if (!MakePool(l, fs_kind))
 	{
 		if (l->creating)
 			PCachePoolAbortCreate(&l->creation);

@@ -109,7 +109,7 @@ MapPool(Cluster *c)
 		return;
 	if (PCachePoolHasHoles(&c->pool) &&
 		((IsKnown(&c->superblocks) && !PCachePoolMarkEmpty(&c->pool, sb, &err)) ||
-		 !PCachePoolSetSize(&c->pool, c->pool.file_size, &err)))
+		 !PCachePoolSetSize(&c->pool, c->pool.file_size, c->pool.file_size, &err)))
 		FailWith(&err);
 	if (!PCachePoolMap(&c->pool, &err))
 		FailWith(&err);
@@ -123,7 +123,7 @@ SetPoolSize(PCachePool *pool, uint64 size)
 
 	if (pool->map.base != NULL && !PCacheUnmap(&pool->map))
 		pg_fatal("could not unmap persistent cache pool \"%s\": %m", pool->path);
-	if (!PCachePoolSetSize(pool, size, &err) || !PCachePoolMap(pool, &err))
+	if (!PCachePoolSetSize(pool, size, size, &err) || !PCachePoolMap(pool, &err))
 		FailWith(&err);
 }
 

@@ -182,10 +182,8 @@ extern bool PCacheDirIsTrusted(const struct stat *st, bool is_pools,
 							   PCacheError *err);
 extern PCacheDirResult PCacheDirOpenExisting(const char *path, PCacheDir *dir,
 											 PCacheError *err);
-extern PCacheDirResult PCacheDirOpen(const char *path, PCacheDir *dir,
+extern PCacheDirResult PCacheDirOpen(const char *path, bool is_pools, PCacheDir *dir,
 									 PCacheError *err);
-extern PCacheDirResult PCacheDirOpenForFile(const char *path, PCacheDir *dir,
-											PCacheError *err);
 extern int	PCacheDirCountMissing(const PCacheDir *dir);
 extern bool PCacheDirMakeMissing(PCacheDir *dir, PCacheError *err);
 extern bool PCacheDirSync(const PCacheDir *dir);
@@ -531,9 +529,8 @@ extern void PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes);
 extern bool PCachePoolUseHugePages(PCachePool *pool);
 extern bool PCachePoolAllocate(const PCachePool *pool, uint64 offset,
 							   uint64 length, PCacheError *err);
-extern bool PCachePoolSetSizeSparse(PCachePool *pool, uint64 size,
-									uint64 allocated, PCacheError *err);
-extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err);
+extern bool PCachePoolSetSize(PCachePool *pool, uint64 size, uint64 allocated,
+							  PCacheError *err);
 
 /* pcache_create.c: create a pool */
 
@@ -567,16 +564,8 @@ extern bool PCachePoolCreate(const char *directory, bool replace, uint64 capacit
 							 PCachePool *pool, PCacheSuperblock *sb,
 							 PCacheError *err);
 
-/* What a pool that is not there is going to be. */
-typedef struct PCacheMissing
-{
-	PCacheFsKind fs_kind;
-	uint64		capacity;		/* in blocks */
-} PCacheMissing;
-
-extern bool PCacheMayCreateMissing(const char *directory, uint64 size,
-								   uint64 nbuffers, PCacheMissing *plan,
-								   PCacheError *err);
+extern bool PCacheMayCreateMissing(const char *directory, uint64 capacity,
+								   PCacheFsKind *fs_kind, PCacheError *err);
 
 /* pcache_format.c: format it, and mend a file that has lost a part */
 

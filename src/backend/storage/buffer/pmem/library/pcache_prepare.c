@@ -82,7 +82,7 @@ ReformatPool(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity, PCacheErro
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
 	if ((pool->file_size != g.pool_size || PCachePoolHasHoles(pool)) &&
-		!PCachePoolSetSizeSparse(pool, g.pool_size, g.blocks_offset, err))
+		!PCachePoolSetSize(pool, g.pool_size, g.blocks_offset, err))
 		return false;
 	return PCachePoolMap(pool, err) &&
 		PCachePoolFormat(pool, capacity, GetSystemIdentifier(), CATALOG_VERSION_NO,

@@ -305,8 +305,8 @@ PCachePoolAllocate(const PCachePool *pool, uint64 offset, uint64 length,
  * another size than it says the pool is cold.
  */
 bool
-PCachePoolSetSizeSparse(PCachePool *pool, uint64 size, uint64 allocated,
-						PCacheError *err)
+PCachePoolSetSize(PCachePool *pool, uint64 size, uint64 allocated,
+				  PCacheError *err)
 {
 	bool		ok;
 	int			save_errno;
@@ -347,11 +347,4 @@ PCachePoolSetSizeSparse(PCachePool *pool, uint64 size, uint64 allocated,
 	}
 	pool->file_size = size;
 	return true;
-}
-
-/* Likewise, with all of them allocated. */
-bool
-PCachePoolSetSize(PCachePool *pool, uint64 size, PCacheError *err)
-{
-	return PCachePoolSetSizeSparse(pool, size, size, err);
 }

@@ -53,25 +53,22 @@ KindWillDo(const PCacheDir *existing, const char *directory, PCacheFsKind kind, 
 /*
  * May the server create the pool that is missing in this directory?
  *
- * directory is absolute, and allowed by PCacheDirectoryIsAllowed().  size is pcache.size and nbuffers shared_buffers, both in
- * blocks.
- *
- * Returns true with plan filled in.  Otherwise err says why not.
+ * directory is absolute, and allowed by PCacheDirectoryIsAllowed().  Returns true with the
+ * kind of its file system.  Otherwise err says why not.
  */
 bool
-PCacheMayCreateMissing(const char *directory, uint64 size, uint64 nbuffers,
-					   PCacheMissing *plan, PCacheError *err)
+PCacheMayCreateMissing(const char *directory, uint64 capacity, PCacheFsKind *fs_kind,
+					   PCacheError *err)
 {
 	PCacheDir	existing;
 	PCacheGeometry geometry;
 	bool		ok;
 
-	if (!PCacheOpenExistingPart(directory, &existing, &plan->fs_kind, err))
+	if (!PCacheOpenExistingPart(directory, &existing, fs_kind, err))
 		return false;
-	plan->capacity = Max(size, nbuffers);
 	ok = IsWritable(&existing, directory, err) &&
-		KindWillDo(&existing, directory, plan->fs_kind, err) &&
-		PCacheSpaceFor(&existing, plan->capacity, &geometry, err);
+		KindWillDo(&existing, directory, *fs_kind, err) &&
+		PCacheSpaceFor(&existing, capacity, &geometry, err);
 	PCacheDirClose(&existing);
 	return ok;
 }
@@ -201,7 +198,7 @@ PCachePoolBeginCreate(PCacheCreation *creation, const char *directory, bool repl
 		goto fail;
 	}
 	pool->file_size = 0;
-	if (!PCachePoolSetSizeSparse(pool, g.pool_size, g.blocks_offset, err) ||
+	if (!PCachePoolSetSize(pool, g.pool_size, g.blocks_offset, err) ||
 		!PCachePoolMap(pool, err) ||
 		!PCachePoolFormat(pool, capacity, system_identifier, catalog_version,
 						  sb, err))

@@ -289,19 +289,6 @@ Walk(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 	}
 }
 
-static PCacheDirResult
-WalkToEnd(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
-{
-	PCacheDirResult result = Walk(path, is_pools, dir, err);
-
-	if (result == PCACHE_DIR_OK && dir->missing[0] != '\0')
-	{
-		errno = ENOENT;
-		return Fail(dir, PCACHE_DIR_FAILED);
-	}
-	return result;
-}
-
 /*
  * Open a directory for a pool, or the deepest part of its path that exists:
  * dir->missing then has the rest, and otherwise is "".
@@ -316,21 +303,22 @@ PCacheDirOpenExisting(const char *path, PCacheDir *dir, PCacheError *err)
 	return Walk(path, true, dir, err);
 }
 
-/* The same, of a directory that must exist: otherwise it fails with ENOENT. */
-PCacheDirResult
-PCacheDirOpen(const char *path, PCacheDir *dir, PCacheError *err)
-{
-	return WalkToEnd(path, true, dir, err);
-}
-
 /*
- * The same, of a directory for an image: it need not be ours alone, but nobody
- * else can exchange a file of ours in it.
+ * The same, of a directory that must exist: otherwise it fails with ENOENT.  If it is not the
+ * pool's, but one for an image, it need not be ours alone, but nobody else can exchange a
+ * file of ours in it.
  */
 PCacheDirResult
-PCacheDirOpenForFile(const char *path, PCacheDir *dir, PCacheError *err)
+PCacheDirOpen(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 {
-	return WalkToEnd(path, false, dir, err);
+	PCacheDirResult result = Walk(path, is_pools, dir, err);
+
+	if (result == PCACHE_DIR_OK && dir->missing[0] != '\0')
+	{
+		errno = ENOENT;
+		return Fail(dir, PCACHE_DIR_FAILED);
+	}
+	return result;
 }
 
 /* How many directories are there to be made?  Each needs an inode. */

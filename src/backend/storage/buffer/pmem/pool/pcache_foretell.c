@@ -102,16 +102,13 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 {
 	PCachePlan	plan = {{PCacheWithoutPool(config->required), *open_error}, PCACHE_PLAN_CREATE};
 	PCacheError *err = &plan.verdict.why;
-	PCacheMissing missing;
 
-	if (!VersionWillDo(config, err) ||
-		!PCacheMayCreateMissing(directory, config->size, config->nbuffers, &missing, err) ||
-		!ReservationWillDo(config, missing.fs_kind, missing.capacity * BLCKSZ, 0, err))
-		return plan;
-	plan.fs_kind = missing.fs_kind;
-	plan.capacity = missing.capacity;
-	plan.verdict = PCacheRefuse(PCACHE_COLD_NEW,
-								_("there is no pool yet, and the server will create it"));
+	plan.capacity = Max(config->size, config->nbuffers);
+	if (VersionWillDo(config, err) &&
+		PCacheMayCreateMissing(directory, plan.capacity, &plan.fs_kind, err) &&
+		ReservationWillDo(config, plan.fs_kind, plan.capacity * BLCKSZ, 0, err))
+		plan.verdict = PCacheRefuse(PCACHE_COLD_NEW,
+									_("there is no pool yet, and the server will create it"));
 	return plan;
 }
 

@@ -189,8 +189,8 @@ PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb, bool sparse,
 		ok = false;
 	}
 	PCacheUnmap(&pool->map);
-	return ok && PCachePoolSetSizeSparse(pool, sb->pool_size,
-										 sparse ? sb->blocks_offset : sb->pool_size, err);
+	return ok && PCachePoolSetSize(pool, sb->pool_size,
+								   sparse ? sb->blocks_offset : sb->pool_size, err);
 }
 
 /*

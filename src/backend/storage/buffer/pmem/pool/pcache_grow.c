@@ -129,7 +129,7 @@ PCachePoolGrow(PCachePool *pool, PCacheSuperblock *sb, uint64 capacity,
 	(void) PCacheReadDescriptors(pool->fd, 0, n, entries);
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
-	if (!PCachePoolSetSizeSparse(pool, Max(g.pool_size, pool->file_size), g.blocks_offset, err) ||
+	if (!PCachePoolSetSize(pool, Max(g.pool_size, pool->file_size), g.blocks_offset, err) ||
 		!PCachePoolMap(pool, err))
 	{
 		free(entries);

@@ -120,7 +120,7 @@ PCachePoolOpenDirectory(const char *directory, const char *path,
 {
 	bool		missing;
 
-	switch (PCacheDirOpen(directory, dir, err))
+	switch (PCacheDirOpen(directory, true, dir, err))
 	{
 		case PCACHE_DIR_OK:
 			return PCACHE_OPEN_OK;
