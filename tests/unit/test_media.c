@@ -345,7 +345,7 @@ AddRegion(void)
 
 /* A "badblocks" line for a range of the device, in bytes */
 static const char *
-BadBlocks(uint64 offset, uint64 length)
+BadList(uint64 offset, uint64 length)
 {
 	static char line[64];
 
@@ -711,7 +711,7 @@ RawNamespace(void **state)
 	FakeRegion *region = &world.regions[0];
 
 	strlcpy(region->claim, "namespace0.0", sizeof(region->claim));
-	region->badblocks = BadBlocks(POOL_PHYSICAL, SECTOR);
+	region->badblocks = BadList(POOL_PHYSICAL, SECTOR);
 	BuildSysfs();
 	Link("devices/acpi/ndbus0/region0/namespace0.0/block/pmem0", "dev/block/259:1");
 	world.stat.st_dev = makedev(259, 1);
@@ -764,7 +764,7 @@ static void
 Partition(void **state)
 {
 	/* The disk's list counts from the disk's start, extents from ours. */
-	world.regions[0].badblocks = BadBlocks(MB(64) + POOL_PHYSICAL + KB(12), KB(4));
+	world.regions[0].badblocks = BadList(MB(64) + POOL_PHYSICAL + KB(12), KB(4));
 	BuildPartition();
 	AskKind(PCACHE_FS_FSDAX);
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
@@ -778,7 +778,7 @@ static void
 OtherPartition(void **state)
 {
 	/* Within the pool's extent, if that were the disk's. */
-	world.regions[0].badblocks = BadBlocks(MB(63), MB(1));
+	world.regions[0].badblocks = BadList(MB(63), MB(1));
 	BuildPartition();
 	AskKind(PCACHE_FS_FSDAX);
 	AssertClean();
@@ -870,7 +870,7 @@ DeviceMapperBad(void **state)
 static void
 DeviceMapperLinear(void **state)
 {
-	world.regions[0].badblocks = BadBlocks(MB(900), SECTOR);
+	world.regions[0].badblocks = BadList(MB(900), SECTOR);
 	BuildSysfs();
 	Put("", "devices/virtual/block/dm-0/slaves/.keep");
 	Link("devices/acpi/ndbus0/region0/pfn0.1/block/pmem0", "devices/virtual/block/dm-0/slaves/pmem0");
@@ -935,7 +935,7 @@ DeviceMapperBroken(void **state)
 static void
 BadSuperblock(void **state)
 {
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL + PCACHE_SUPERBLOCK_OFFSET, SECTOR);
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL + PCACHE_SUPERBLOCK_OFFSET, SECTOR);
 	Ask();
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
 	assert_int_equal(report.bad.n_ranges, 1);
@@ -947,7 +947,7 @@ BadSuperblock(void **state)
 static void
 BadCopy(void **state)
 {
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL + PCACHE_COPY_OFFSET, SECTOR);
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL + PCACHE_COPY_OFFSET, SECTOR);
 	Ask();
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
 	assert_false(PCacheMediaRangeIsBad(&report, PCACHE_SUPERBLOCK_OFFSET, PCACHE_SUPERBLOCK_SIZE));
@@ -960,7 +960,7 @@ BadDescriptors(void **state)
 {
 	const uint64 offset = PCACHE_DESCRIPTORS_OFFSET + KB(8);
 
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL + offset, SECTOR);
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL + offset, SECTOR);
 	Ask();
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
 	AssertRange(0, offset, SECTOR);
@@ -1011,7 +1011,7 @@ BadUnsorted(void **state)
 static void
 BadEnd(void **state)
 {
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL + POOL_SIZE - KB(4), KB(64));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL + POOL_SIZE - KB(4), KB(64));
 	Ask();
 	assert_int_equal(report.bad.n_ranges, 1);
 	AssertRange(0, POOL_SIZE - KB(4), KB(4));
@@ -1021,7 +1021,7 @@ BadEnd(void **state)
 static void
 BadBegin(void **state)
 {
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL - KB(64), KB(68));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL - KB(64), KB(68));
 	Ask();
 	assert_int_equal(report.bad.n_ranges, 1);
 	AssertRange(0, 0, KB(4));
@@ -1056,7 +1056,7 @@ BadHole(void **state)
 
 	world.extents = extents;
 	world.n_extents = 2;
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL + MB(2), MB(2));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL + MB(2), MB(2));
 	Ask();
 	AssertClean();
 }
@@ -1074,7 +1074,7 @@ HoleAtEnd(void **state)
 	world.n_extents = 2;
 	world.per_call = 1;
 	/* below the second extent, which is behind the file's end */
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL + MB(4), MB(2));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL + MB(4), MB(2));
 	Ask();
 	AssertClean();
 
@@ -1090,7 +1090,7 @@ BehindEnd(void **state)
 	FakeExtent	extents[] = {{0, POOL_PHYSICAL, POOL_SIZE + MB(2), 0}};
 
 	world.extents = extents;
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL + POOL_SIZE, KB(4));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL + POOL_SIZE, KB(4));
 	Ask();
 	AssertClean();
 }
@@ -1150,7 +1150,7 @@ ManyExtents(void **state)
 	world.extents = extents;
 	world.n_extents = n;
 	world.stat.st_size = n * KB(8);
-	world.regions[0].badblocks = BadBlocks(0, DISK_SIZE);
+	world.regions[0].badblocks = BadList(0, DISK_SIZE);
 	Ask();
 	free(extents);
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
@@ -1181,7 +1181,7 @@ EmptyRangeIgnored(void **state)
 {
 	PCacheRangeList list = {0};
 
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL, 0);
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL, 0);
 	Ask();
 	AssertClean();
 
@@ -1213,7 +1213,7 @@ CapExceeded(void **state)
 	world.extents = extents;
 	world.n_extents = n;
 	world.stat.st_size = n * KB(16);
-	world.regions[0].badblocks = BadBlocks(0, DISK_SIZE);
+	world.regions[0].badblocks = BadList(0, DISK_SIZE);
 	Ask();
 	assert_int_equal(report.blocks, PCACHE_MEDIA_BAD);
 	assert_true(report.bad.truncated);
@@ -1306,7 +1306,7 @@ ListMalformed(void **state)
 static void
 ListDenied(void **state)
 {
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL, KB(4));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL, KB(4));
 	world.denied = "/badblocks";
 	world.denied_errno = EACCES;
 	Ask();
@@ -1326,7 +1326,7 @@ ListMissing(void **state)
 static void
 ExtentsFail(void **state)
 {
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL, KB(4));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL, KB(4));
 	world.extents_error = EOPNOTSUPP;
 	Ask();
 	AssertBlocksUnknown("could not get extents of file \"" POOL_PATH "\": Operation not supported");
@@ -1341,7 +1341,7 @@ ExtentsNotMapped(void **state)
 		FIEMAP_EXTENT_DATA_ENCRYPTED, FIEMAP_EXTENT_DATA_INLINE, FIEMAP_EXTENT_DATA_TAIL
 	};
 
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL, KB(4));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL, KB(4));
 	BuildSysfs();
 	for (int i = 0; i < lengthof(flags); i++)
 	{
@@ -1369,7 +1369,7 @@ ExtentsWithoutProgress(void **state)
 
 	world.extents = extents;
 	world.n_extents = 2;
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL, KB(4));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL, KB(4));
 	Ask();
 	AssertBlocksUnknown("make no sense");
 
@@ -1726,7 +1726,7 @@ static void
 NdctlFails(void **state)
 {
 	world.ndctl_error = ENOMEM;
-	world.regions[0].badblocks = BadBlocks(POOL_PHYSICAL, KB(4));
+	world.regions[0].badblocks = BadList(POOL_PHYSICAL, KB(4));
 	Ask();
 	AssertDimmsUnknown("could not initialize libndctl: Cannot allocate memory");
 	/* Bad blocks come from sysfs. */

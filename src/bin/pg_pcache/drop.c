@@ -36,11 +36,11 @@ typedef struct Drop
 	PCachePool	pool;			/* open and locked, if there is one */
 	char	   *leftover;		/* of an interrupted creation, which is locked */
 	uint64		freed;			/* bytes */
-}			Drop;
+} Drop;
 
 /* Where is the pool? */
 static void
-ChooseDirectory(Drop * drop)
+ChooseDirectory(Drop *drop)
 {
 	const PCacheOptions *options = drop->options;
 	const char *directory = options->directory != NULL ? options->directory : ReadPoolDirectory(options);
@@ -76,7 +76,7 @@ ChooseDirectory(Drop * drop)
 
 /* Open the pool, and refuse one that is not ours. */
 static void
-CheckPool(Drop * drop, const ControlFileData *control)
+CheckPool(Drop *drop, const ControlFileData *control)
 {
 	PCachePool *pool = &drop->pool;
 	PCacheError err;
@@ -114,7 +114,7 @@ CheckPool(Drop * drop, const ControlFileData *control)
  * stays open, and locked, until we end.
  */
 static void
-CheckLeftover(Drop * drop)
+CheckLeftover(Drop *drop)
 {
 	char	   *path = psprintf("%s/%s", drop->directory, PCACHE_POOL_FILE_TMP);
 	PCacheError err;
@@ -140,7 +140,7 @@ CheckLeftover(Drop * drop)
 }
 
 static void
-Remove(const Drop * drop, const char *name)
+Remove(const Drop *drop, const char *name)
 {
 	if (unlinkat(drop->dir.fd, name, 0) < 0)
 		pg_fatal("could not remove file \"%s/%s\": %m", drop->dir.path, name);
@@ -150,7 +150,7 @@ Remove(const Drop * drop, const char *name)
 
 /* Do it. */
 static void
-CarryOut(const Drop * drop)
+CarryOut(const Drop *drop)
 {
 	if (drop->leftover != NULL)
 		Remove(drop, PCACHE_POOL_FILE_TMP);
@@ -193,7 +193,7 @@ WarnOfImage(const PCacheOptions *options)
 }
 
 static void
-PrintResult(const Drop * drop, bool nothing)
+PrintResult(const Drop *drop, bool nothing)
 {
 	const char *pool = drop->pool.fd >= 0 ? drop->pool.path : NULL;
 

@@ -45,7 +45,7 @@ typedef struct Init
 								 * follows */
 	PCacheFsKind fs_kind;
 	uint8		pool_uuid[PCACHE_UUID_LEN];
-}			Init;
+} Init;
 
 /* From now on a signal removes the file that is not complete. */
 static void
@@ -113,7 +113,7 @@ RefuseOtherDirectory(const char *configured, const char *directory)
 
 /* Decide where the pool will be. */
 static void
-ChooseDirectory(Init * init)
+ChooseDirectory(Init *init)
 {
 	const PCacheOptions *options = init->options;
 	char		directory[MAXPGPATH];
@@ -146,7 +146,7 @@ ChooseDirectory(Init * init)
 }
 
 static void
-RefuseOldPool(const Init * init)
+RefuseOldPool(const Init *init)
 {
 	PCacheSuperblocks superblocks;
 	const char *foreign;
@@ -166,7 +166,7 @@ RefuseOldPool(const Init * init)
  * locked until we are done.
  */
 static void
-CheckOldPool(Init * init)
+CheckOldPool(Init *init)
 {
 	PCacheError err;
 
@@ -185,7 +185,7 @@ CheckOldPool(Init * init)
  * is allocated at once, and the kernel kills somebody if there is too little.
  */
 static void
-CheckSpace(Init * init)
+CheckSpace(Init *init)
 {
 	PCacheError err;
 	uint64		size;
@@ -245,7 +245,7 @@ StopProgress(pid_t pid, uint64 total)
 
 /* Make the old pool the new one. */
 static void
-ReuseOldPool(Init * init, PCacheSuperblock *sb)
+ReuseOldPool(Init *init, PCacheSuperblock *sb)
 {
 	PCacheSuperblocks superblocks;
 
@@ -258,7 +258,7 @@ ReuseOldPool(Init * init, PCacheSuperblock *sb)
 
 /* Do it. */
 static void
-CarryOut(Init * init)
+CarryOut(Init *init)
 {
 	PCacheSuperblock sb;
 	PCacheError err;
@@ -294,7 +294,7 @@ CarryOut(Init * init)
 }
 
 static void
-PrintResult(const Init * init)
+PrintResult(const Init *init)
 {
 	bool		dry_run = init->options->dry_run;
 	uint64		data_size = init->geometry.capacity * BLCKSZ;

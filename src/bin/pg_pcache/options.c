@@ -137,7 +137,7 @@ const Option options_table[] = {
 };
 const int	num_options = lengthof(options_table);
 
-const		Verb verbs_table[] = {
+const Verb	verbs_table[] = {
 	{"check", VERB_CHECK, DoCheck,
 		gettext_noop("  check                    tell whether a restart now would be warm, by the\n"
 					 "                           configuration on disk; the server may run\n")},
@@ -334,7 +334,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 	struct option long_options[lengthof(options_table) + 1] = {0};
 	char		letters[2 * lengthof(options_table) + 1];
 	char	   *letter = letters;
-	const		Verb *verb;
+	const Verb *verb;
 	int			c;
 
 	for (int i = 0; i < num_options; i++)

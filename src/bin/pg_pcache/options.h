@@ -42,7 +42,7 @@ typedef struct Verb
 	int			(*run) (const PCacheOptions *options);	/* returns the exit
 														 * status */
 	const char *help;
-}			Verb;
+} Verb;
 
 extern const Option options_table[];
 extern const int num_options;

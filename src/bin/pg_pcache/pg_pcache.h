@@ -182,7 +182,7 @@ typedef struct BadBlocks
 	uint32		ranges;
 	uint64		bytes;
 	uint64		still_bad;		/* in bytes */
-}			BadBlocks;
+} BadBlocks;
 
 /* What there is to tell, in the two forms of the output; see output.c. */
 typedef struct FieldValue
@@ -310,7 +310,7 @@ extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
 
 /* clear.c */
-extern void ClearBadBlocks(Cluster *c, BadBlocks * result);
+extern void ClearBadBlocks(Cluster *c, BadBlocks *result);
 
 /* report.c */
 pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);
