@@ -93,6 +93,7 @@ CheckMemoryLimit(const Cluster *c, CheckResult *result)
 	uint64		lacking;
 	struct stat st;
 	PCacheError err;
+	bool		is_tmpfs;
 	int			fd;
 
 	result->memory_limit = PCacheReadCgroup(PCacheCgroupFile(), PCACHE_CGROUP_ROOT).limit;
@@ -106,11 +107,12 @@ CheckMemoryLimit(const Cluster *c, CheckResult *result)
 		return;
 	/* not to be trusted for anything else */
 	fd = open(c->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
+	is_tmpfs = fd >= 0 && PCacheFsKindOf(&no_dir, fd, &kind, &page_size) && kind == PCACHE_FS_TMPFS;
+	if (fd >= 0)
+		close(fd);
+	if (!is_tmpfs)
 		return;
-	if (!PCacheFsKindOf(&no_dir, fd, &kind, &page_size) || kind != PCACHE_FS_TMPFS)
-		;
-	else if (result->memory_limit >= size + PCACHE_MEMORY_BESIDE(size))
+	if (result->memory_limit >= size + PCACHE_MEMORY_BESIDE(size))
 	{
 		pg_log_warning("not all of the pool will be allocated: %s", err.message);
 		pg_log_warning_hint("%s", err.hint);
@@ -122,7 +124,6 @@ CheckMemoryLimit(const Cluster *c, CheckResult *result)
 		pg_log_warning_hint("Set the limit of the unit or container to %s at least, or decrease \"shared_buffers\".",
 							FormatBytes(size + PCACHE_MEMORY_BESIDE(size)));
 	}
-	close(fd);
 }
 
 /* The server uses the pool.  If it could not, would it start? */

@@ -26,16 +26,6 @@
 static bool readable = true;
 
 /*
- * From here on, ask for the settings of a server that is restarted with the
- * arguments of the one that runs, as "pg_ctl restart" does it.
- */
-void
-AskWithServerArguments(const PCacheOptions *options)
-{
-	AskWithArguments(ServerArguments(options));
-}
-
-/*
  * The values that configuration parameters will have at the next start, each NULL
  * if it is unknown; see AskPostgres().
  *
@@ -293,7 +283,7 @@ ReadPoolDirectory(const PCacheOptions *options)
 	if (directory == NULL)
 	{
 		RequireReadableConfiguration();
-		AskWithServerArguments(options);
+		AskWithArguments(ServerArguments(options));
 		directory = ReadSetting(options, PCacheSetting("directory"));
 	}
 	return directory;
@@ -324,8 +314,8 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	conf->io_method = values[7];
 	conf->debug_io_direct = values[8];
 	conf->libraries = values[9];
-	conf->preloaded = PreloadsByItself() || IsPreloaded(conf->libraries);
-	if (conf->preloaded && !PreloadsByItself())
+	conf->preloaded = PRELOADS_BY_ITSELF || IsPreloaded(conf->libraries);
+	if (conf->preloaded && !PRELOADS_BY_ITSELF)
 		RequireLibrary(options, conf->libraries, values[10]);
 	for (int i = 2; i < 7; i++)
 		free(values[i]);

@@ -45,10 +45,10 @@ DebianRoot(void)
 
 /*
  * Find the only cluster that Debian's packages have of this major version, by
- * its configuration.  Returns its name, or NULL if there is none.  option is what chooses
- * one of several.
+ * its configuration.  Returns its name, as --cluster takes it, or NULL if there is none.  option
+ * is what chooses one of several.
  */
-static char *
+char *
 FindOnlyCluster(const char *option)
 {
 	char	   *version = psprintf("%s/%s", DebianRoot(), PG_MAJORVERSION);
@@ -70,7 +70,7 @@ FindOnlyCluster(const char *option)
 		if (entry->d_name[0] == '.' || stat(file, &st) < 0)
 			continue;
 		appendStringInfo(&names, "%s\"%s/%s\"", n == 0 ? "" : ", ", version, entry->d_name);
-		found = pg_strdup(entry->d_name);
+		found = psprintf("%s/%s", PG_MAJORVERSION, entry->d_name);
 		n++;
 	}
 	closedir(clusters);
@@ -87,25 +87,13 @@ FindOnlyCluster(const char *option)
 	return found;
 }
 
-/*
- * The directory with the configuration of the only cluster of this major version, or
- * NULL if there is none.
- */
+/* The directory with its configuration. */
 char *
 FindOnlyConfiguration(void)
 {
 	char	   *name = FindOnlyCluster("-D");
 
-	return name != NULL ? psprintf("%s/%s/%s", DebianRoot(), PG_MAJORVERSION, name) : NULL;
-}
-
-/* The only cluster of this major version as --cluster names it, or NULL. */
-char *
-FindOnlyClusterName(void)
-{
-	char	   *name = FindOnlyCluster("--cluster");
-
-	return name != NULL ? psprintf("%s/%s", PG_MAJORVERSION, name) : NULL;
+	return name != NULL ? psprintf("%s/%s", DebianRoot(), name) : NULL;
 }
 
 /* Split VERSION/NAME.  What is in it becomes part of names of files and units. */

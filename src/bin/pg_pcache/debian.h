@@ -29,8 +29,8 @@ typedef struct DebianCluster
 } DebianCluster;
 
 /* debian.c */
+extern char *FindOnlyCluster(const char *option);
 extern char *FindOnlyConfiguration(void);
-extern char *FindOnlyClusterName(void);
 extern void FindNamedCluster(PCacheOptions *options, DebianCluster *cluster);
 
 /* trusted.c */

@@ -12,17 +12,8 @@
 #ifndef IMAGE_H
 #define IMAGE_H
 
-#include <fcntl.h>
-
 #include "pg_pcache.h"
 #include "storage/pcache_image.h"
-
-/* Images are read and written past the page cache, where that can be done. */
-#ifdef O_DIRECT
-#define IMAGE_O_DIRECT	O_DIRECT
-#else
-#define IMAGE_O_DIRECT	0
-#endif
 
 /* An image that is read or written, with all that it says of its chunks. */
 typedef struct Image

@@ -16,6 +16,7 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,7 +72,7 @@ OpenImageFile(Image *image, PCacheError *err)
 	int			flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 	struct stat st;
 
-	image->fd = openat(image->dir.fd, image->name, flags | IMAGE_O_DIRECT, 0);
+	image->fd = openat(image->dir.fd, image->name, flags | O_DIRECT, 0);
 	if (image->fd < 0 && errno == EINVAL)
 		image->fd = openat(image->dir.fd, image->name, flags, 0);
 	if (image->fd < 0)
@@ -114,7 +115,7 @@ LeaveDirect(const Image *image, bool *tried)
 		return false;
 	*tried = true;
 	flags = fcntl(image->fd, F_GETFL);
-	return flags >= 0 && fcntl(image->fd, F_SETFL, flags & ~IMAGE_O_DIRECT) == 0;
+	return flags >= 0 && fcntl(image->fd, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 /*

@@ -66,23 +66,23 @@ HeaderIsSound(const Image *image, PCacheError *err)
 		header->descriptor_size != sizeof(PCacheDescriptor) ||
 		header->slots_per_chunk != PCACHE_IMAGE_SLOTS_PER_CHUNK ||
 		header->n_chunks > PCACHE_MAX_CAPACITY / header->slots_per_chunk + 1)
-		PCacheSetError(err, _("the header of image \"%s\" makes no sense"), image->path);
-	else
 	{
-		switch (header->compression)
-		{
-			case PCACHE_IMAGE_PLAIN:
+		PCacheSetError(err, _("the header of image \"%s\" makes no sense"), image->path);
+		return false;
+	}
+	switch (header->compression)
+	{
+		case PCACHE_IMAGE_PLAIN:
 #ifdef USE_LZ4
-			case PCACHE_IMAGE_LZ4:
+		case PCACHE_IMAGE_LZ4:
 #endif
 #ifdef USE_ZSTD
-			case PCACHE_IMAGE_ZSTD:
+		case PCACHE_IMAGE_ZSTD:
 #endif
-				return true;
-		}
-		PCacheSetError(err, _("image \"%s\" has a compression that this build does not support"),
-					   image->path);
+			return true;
 	}
+	PCacheSetError(err, _("image \"%s\" has a compression that this build does not support"),
+				   image->path);
 	return false;
 }
 

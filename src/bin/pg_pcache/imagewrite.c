@@ -15,6 +15,7 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -128,7 +129,7 @@ OpenTemporary(Image *image, const char *name)
 	int			flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
 	NoteUnfinished(true);
-	image->fd = openat(image->dir.fd, name, flags | IMAGE_O_DIRECT, S_IRUSR | S_IWUSR);
+	image->fd = openat(image->dir.fd, name, flags | O_DIRECT, S_IRUSR | S_IWUSR);
 	if (image->fd < 0 && errno == EINVAL)
 	{
 		/* it may have been created before the file system refused the flag */

@@ -47,14 +47,6 @@ typedef struct Init
 	uint8		pool_uuid[PCACHE_UUID_LEN];
 } Init;
 
-/* From now on a signal removes the file that is not complete. */
-static void
-WatchPool(int dir_fd)
-{
-	WatchUnfinished(dir_fd, PCACHE_POOL_FILE_TMP);
-	NoteUnfinished(true);
-}
-
 static uint64
 ChooseCapacity(const PCacheOptions *options, const Configuration *conf)
 {
@@ -273,7 +265,7 @@ CarryOut(Init *init)
 	{
 		if (init->options->progress)
 			progress = StartProgress(init->existing.fd, init->geometry.pool_size);
-		PCachePoolFileMade = WatchPool;
+		PCachePoolFileMade = WatchPoolFile;
 		created = PCachePoolCreate(init->directory, init->replaced, init->capacity,
 								   init->control->system_identifier,
 								   init->control->catalog_version_no,

@@ -197,29 +197,6 @@ ForetellStart(const Cluster *c, PCacheNextEvent event)
 	return PCacheForetellPool(&c->pool, &c->superblocks, &c->judge.facts, &config, event).verdict;
 }
 
-/* The pool cannot be used: does the server start without it? */
-static PCacheVerdict
-JudgeUnavailable(const Cluster *c, const PCacheError *err)
-{
-	PCacheVerdict verdict = {PCacheWithoutPool(c->conf.required), *err};
-
-	return verdict;
-}
-
-/* Does the server create a missing pool?  If not, it cannot use any. */
-static PCacheVerdict
-JudgeMissingPool(Cluster *c)
-{
-	PCacheNextConfig config = NextConfig(&c->conf);
-
-	if (c->options->directory != NULL)
-	{
-		PCacheSetHint(&c->open_error, _("Run \"pg_pcache init\" to create the persistent cache."));
-		FailWith(&c->open_error);
-	}
-	return PCacheForetellMissing(c->directory, &config, &c->open_error).verdict;
-}
-
 /*
  * How will the next start be?  The one answer of all verbs; c is as OpenCluster() leaves
  * it.  Each question is asked once, in the order in which a start asks: the settings, the
@@ -231,25 +208,31 @@ JudgeMissingPool(Cluster *c)
 PCacheVerdict
 Foretell(Cluster *c)
 {
-	PCacheVerdict verdict;
-	PCacheError err;
+	PCacheNextConfig config = NextConfig(&c->conf);
+	/* if the pool cannot be used, does the server start without it? */
+	PCacheVerdict verdict = {PCacheWithoutPool(c->conf.required)};
 
 	FreeScan(&c->scan);
 	if (ModeIsOff(&c->conf))
 		return JudgeConfiguration(&c->conf);
-	if (!SettingsAllowPool(c, &err))
-		return JudgeUnavailable(c, &err);
-	switch (c->opened)
+	if (SettingsAllowPool(c, &verdict.why))
 	{
-		case PCACHE_OPEN_OK:
-			break;
-		case PCACHE_OPEN_MISSING:
-			return JudgeMissingPool(c);
-		case PCACHE_OPEN_LOCKED:
-		case PCACHE_OPEN_ERROR:
-			return JudgeUnavailable(c, &c->open_error);
+		switch (c->opened)
+		{
+			case PCACHE_OPEN_OK:
+				verdict = ForetellStart(c, c->event);
+				break;
+			case PCACHE_OPEN_MISSING:
+				if (c->options->directory != NULL)
+					Refuse(_("Run \"pg_pcache init\" to create the persistent cache."), "%s", c->open_error.message);
+				verdict = PCacheForetellMissing(c->directory, &config, &c->open_error).verdict;
+				break;
+			case PCACHE_OPEN_LOCKED:
+			case PCACHE_OPEN_ERROR:
+				verdict.why = c->open_error;
+				break;
+		}
 	}
-	verdict = ForetellStart(c, c->event);
 	if (verdict.refusal == PCACHE_WARM && c->event == PCACHE_NEXT_NOTHING)
 	{
 		ScanPages(c, c->conf.nbuffers, c->options->progress, &c->scan);

@@ -128,14 +128,6 @@ PlanPool(Loading *l, PCacheFsKind *fs_kind)
 		FailWith(&c->open_error);
 }
 
-/* From now on a signal removes the file, whose memory is still to be allocated. */
-static void
-WatchPool(int dir_fd)
-{
-	WatchUnfinished(dir_fd, PCACHE_POOL_FILE_TMP);
-	NoteUnfinished(true);
-}
-
 /*
  * Have an empty pool of that capacity, or of the planned one if it is missing.
  * Then it is sparse and has a temporary name until FinishPool() is called.
@@ -149,7 +141,7 @@ CreatePool(Loading *l, PCacheFsKind fs_kind, uint64 capacity)
 
 	if (c->opened == PCACHE_OPEN_MISSING)
 	{
-		PCachePoolFileMade = WatchPool;
+		PCachePoolFileMade = WatchPoolFile;
 		if (!PCacheMakeDirectory(c->directory, fs_kind, &err) ||
 			!PCachePoolBeginCreate(&l->creation, c->directory, false,
 								   Max(Max(config.size, config.nbuffers), capacity),

@@ -31,18 +31,9 @@
 #include "debian.h"
 
 #define CONFIG_FILE			"postgresql.conf"
+
+/* The command line of the last start, in one line. */
 #define OPTIONS_FILE		"postmaster.opts"
-#define MAX_OPTIONS_SIZE	65536
-
-static bool
-Has(const char *directory, const char *name)
-{
-	char		path[MAXPGPATH];
-	struct stat st;
-
-	return snprintf(path, sizeof(path), "%s/%s", directory, name) < MAXPGPATH &&
-		stat(path, &st) == 0;
-}
 
 /*
  * Set the data directory, and the configuration file if the directory that was
@@ -64,10 +55,10 @@ LocateCluster(PCacheOptions *options)
 	if (options->datadir == NULL)
 		Refuse(psprintf(_("Try \"%s --help\" for more information."), options->progname),
 			   _("no data directory specified"));
-	if (Has(options->datadir, XLOG_CONTROL_FILE) || !Has(options->datadir, CONFIG_FILE))
+	config_file = psprintf("%s/%s", options->datadir, CONFIG_FILE);
+	if (access(psprintf("%s/%s", options->datadir, XLOG_CONTROL_FILE), F_OK) == 0 || access(config_file, F_OK) < 0)
 		return;
 
-	config_file = psprintf("%s/%s", options->datadir, CONFIG_FILE);
 	if (options->config_file == NULL)
 		options->config_file = make_absolute_path(config_file);
 	AskPostgres(options, options->datadir, options->config_file, 1, &name, &datadir);
@@ -168,24 +159,6 @@ ConfigFileOfCommand(char *command, char **directory)
 	return *directory != NULL ? psprintf("%s/%s", *directory, CONFIG_FILE) : NULL;
 }
 
-/* Read postmaster.opts, which has the command line of the last start. */
-static bool
-ReadCommandLine(const PCacheOptions *options, char *command, size_t size)
-{
-	char		path[MAXPGPATH];
-	FILE	   *file;
-	size_t		len;
-
-	snprintf(path, sizeof(path), "%s/%s", options->pgdata, OPTIONS_FILE);
-	file = fopen(path, "r");
-	if (file == NULL)
-		return false;
-	len = fread(command, 1, size - 1, file);
-	fclose(file);
-	command[len] = '\0';
-	return true;
-}
-
 /*
  * The arguments that the server was last started with, each after a space and
  * quoted for a shell.  The result is "" if they are not known.
@@ -193,19 +166,15 @@ ReadCommandLine(const PCacheOptions *options, char *command, size_t size)
 const char *
 ServerArguments(const PCacheOptions *options)
 {
-	char		command[MAX_OPTIONS_SIZE];
-	char	   *rest = command;
+	char	   *rest = LineOf(options->pgdata, OPTIONS_FILE, 1);
 	char	   *word;
 	PQExpBufferData arguments;
 
 	initPQExpBuffer(&arguments);
-	if (ReadCommandLine(options, command, sizeof(command)))
+	while (rest != NULL && (word = NextWord(&rest)) != NULL)
 	{
-		while ((word = NextWord(&rest)) != NULL)
-		{
-			appendPQExpBufferChar(&arguments, ' ');
-			appendShellString(&arguments, word);
-		}
+		appendPQExpBufferChar(&arguments, ' ');
+		appendShellString(&arguments, word);
 	}
 	return arguments.data;
 }
@@ -221,7 +190,7 @@ ServerArguments(const PCacheOptions *options)
 const char *
 LocateConfigFile(const PCacheOptions *options)
 {
-	char		command[MAX_OPTIONS_SIZE];
+	char	   *command;
 	char		path[MAXPGPATH];
 	char		resolved[PATH_MAX];
 	const char *name = "data_directory";
@@ -232,7 +201,8 @@ LocateConfigFile(const PCacheOptions *options)
 
 	if (options->config_file != NULL)
 		return options->config_file;
-	if (!ReadCommandLine(options, command, sizeof(command)))
+	command = LineOf(options->pgdata, OPTIONS_FILE, 1);
+	if (command == NULL)
 		return NULL;
 	config_file = ConfigFileOfCommand(command, &directory);
 	if (config_file == NULL || !is_absolute_path(config_file) ||

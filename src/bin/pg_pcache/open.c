@@ -185,7 +185,7 @@ OpenCluster(const PCacheOptions *options, Cluster *c)
 	PCacheServerToStop = c->server_pid;
 	/* a restart gives them again, and a start does not */
 	if (c->server_pid != 0)
-		AskWithServerArguments(options);
+		AskWithArguments(ServerArguments(options));
 	ReadConfiguration(options, &c->conf);
 	/* that is all there is to tell */
 	if (looks && ModeIsOff(&c->conf))

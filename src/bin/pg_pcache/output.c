@@ -18,6 +18,7 @@
 #include "postgres_fe.h"
 
 #include <ctype.h>
+#include <time.h>
 
 #include "lib/stringinfo.h"
 #include "pg_pcache.h"
@@ -241,13 +242,25 @@ AsSeconds(double seconds)
 	return value;
 }
 
+static const char *
+FormatTm(const struct tm *tm, const char *format)
+{
+	char		buf[64];
+
+	/* the time comes from the pool, which may hold anything */
+	if (tm == NULL || strftime(buf, sizeof(buf), format, tm) == 0)
+		return pstrdup("invalid");
+	return pstrdup(buf);
+}
+
+/* Local, and in JSON by ISO 8601. */
 FieldValue
 AsTime(int64 seconds)
 {
-	FieldValue	value = AsString(FormatTimeUtc(seconds));
+	time_t		t = seconds;
 
-	value.text = FormatTime(seconds);
-	return value;
+	return Shown(AsString(FormatTm(gmtime(&t), "%Y-%m-%dT%H:%M:%SZ")),
+				 FormatTm(localtime(&t), "%Y-%m-%d %H:%M:%S %Z"));
 }
 
 FieldValue

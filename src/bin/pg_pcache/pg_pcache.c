@@ -18,8 +18,6 @@
 #include "common/logging.h"
 #include "debian.h"
 
-static const char *progname;
-
 /*
  * The tool reads the pool by read(), but has to store to it through a mapping;
  * and a file that is cut off, or a block that goes bad, is no reason to dump
@@ -52,21 +50,21 @@ int
 main(int argc, char *argv[])
 {
 	PCacheOptions options = {0};
+	const char **paths[] = {&options.config_file, &options.to, &options.from};
 	DebianCluster cluster;
 
 	pg_logging_init(argv[0]);
 	set_pglocale_pgservice(argv[0], PG_TEXTDOMAIN("pg_pcache"));
 	/* sizes are read and printed the same in every locale */
 	setlocale(LC_NUMERIC, "C");
-	progname = get_progname(argv[0]);
 	options.argv0 = argv[0];
-	options.progname = progname;
+	options.progname = get_progname(argv[0]);
 
 	ParseOptions(argc, argv, &options);
 	if (options.version)
 		puts("pg_pcache (PostgreSQL) " PG_VERSION);
 	else if (options.help)
-		ShowHelp(progname, options.verb);
+		ShowHelp(options.progname, options.verb);
 	if (options.version || options.help)
 		exit(0);
 
@@ -74,12 +72,11 @@ main(int argc, char *argv[])
 	/* a file that is too large is an error that can be told (EFBIG) */
 	pqsignal(SIGXFSZ, SIG_IGN);
 	/* the working directory is going to change */
-	if (options.config_file != NULL)
-		options.config_file = make_absolute_path(options.config_file);
-	if (options.to != NULL)
-		options.to = make_absolute_path(options.to);
-	if (options.from != NULL)
-		options.from = make_absolute_path(options.from);
+	for (int i = 0; i < lengthof(paths); i++)
+	{
+		if (*paths[i] != NULL)
+			*paths[i] = make_absolute_path(*paths[i]);
+	}
 	if (options.verb == VERB_SETUP)
 		return DoSetup(&options);
 	if (options.cluster != NULL)
@@ -89,7 +86,7 @@ main(int argc, char *argv[])
 
 	/* Files of root in the data directory would keep the server down. */
 	if (options.cluster == NULL)
-		Refuse(psprintf(_("Name the cluster with %s, or run %s as the PostgreSQL superuser."), "--cluster", progname),
+		Refuse(psprintf(_("Name the cluster with %s, or run %s as the PostgreSQL superuser."), "--cluster", options.progname),
 			   _("cannot be executed by \"root\""));
 	if (options.command != NULL)
 		KeepForRoot(options.command);

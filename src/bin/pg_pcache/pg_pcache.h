@@ -27,8 +27,17 @@
 #define EXIT_COLD		2
 #define EXIT_UNKNOWN	3
 
-/* What shared_preload_libraries must have. */
+/*
+ * What shared_preload_libraries must have.  The patched server, of whose tree we are a part
+ * unless the makefile says where an unpatched one is, preloads it by itself.
+ */
 #define LIBRARY_NAME	"pg_pcache"
+#ifdef PCACHE_SERVER_BINDIR
+#define PRELOADS_BY_ITSELF	false
+#else
+#define PRELOADS_BY_ITSELF	true
+#define PCACHE_SERVER_BINDIR ""
+#endif
 
 /* shared_buffers has the same limits. */
 #define MIN_CAPACITY	16
@@ -236,7 +245,6 @@ extern const char *WhyForeign(const PCacheSuperblocks *superblocks,
 /* postgres.c */
 extern const char *FindPostgres(const PCacheOptions *options);
 extern int	ServerVersion(void);
-extern bool PreloadsByItself(void);
 extern char *LibraryFile(const PCacheOptions *options);
 extern void AskWithArguments(const char *arguments);
 extern char *DefaultOf(const char *name);
@@ -251,7 +259,6 @@ extern const char *ServerArguments(const PCacheOptions *options);
 extern const char *LocateConfigFile(const PCacheOptions *options);
 
 /* config.c */
-extern void AskWithServerArguments(const PCacheOptions *options);
 extern void RequireReadableConfiguration(void);
 extern char *ReadPoolDirectory(const PCacheOptions *options);
 extern void ReadSettings(const PCacheOptions *options, int n,
@@ -305,7 +312,6 @@ extern void MapPool(Cluster *c);
 extern bool SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot);
 extern void FreeSlot(const Cluster *c, uint64 slot);
 extern void ForgetHeader(const Cluster *c, uint64 slot);
-extern PCacheGeometry GeometryFor(const PCachePool *pool, uint64 capacity);
 extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
 
@@ -318,10 +324,6 @@ pg_noreturn extern void FailWith(const PCacheError *err);
 extern const char *FormatBytes(uint64 bytes);
 extern const char *FormatSetting(uint64 bytes);
 extern const char *FormatUuid(const uint8 uuid[PCACHE_UUID_LEN]);
-extern const char *FormatTime(int64 seconds);
-extern const char *FormatTimeUtc(int64 seconds);
-extern const char *StateName(uint32 state);
-extern const char *ModeName(uint32 mode);
 extern const char *PageComparisonName(PageComparison comparison);
 extern const char *FormatKept(uint64 kept, uint64 saved);
 extern double NowMs(void);
@@ -338,6 +340,7 @@ extern PCacheVerdict ForetellRestart(const PCacheOptions *options, Cluster *c);
 
 /* unfinished.c */
 extern void WatchUnfinished(int dir_fd, const char *name);
+extern void WatchPoolFile(int dir_fd);
 extern void NoteUnfinished(bool made);
 
 /* output.c */

@@ -160,13 +160,6 @@ ForgetHeader(const Cluster *c, uint64 slot)
 		FailToWrite(c);
 }
 
-/* Of a pool with that many blocks, on this one's file system. */
-PCacheGeometry
-GeometryFor(const PCachePool *pool, uint64 capacity)
-{
-	return PCacheComputeGeometry(capacity, pool->page_size);
-}
-
 /*
  * Make an open pool an empty one, of this capacity and of the cluster with
  * this pg_control.  It gets a new UUID.  Updates superblocks.
@@ -175,7 +168,7 @@ void
 EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 		  const ControlFileData *control, uint64 capacity)
 {
-	PCacheGeometry g = GeometryFor(pool, capacity);
+	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
 	PCacheSuperblock *sb = &superblocks->chosen;
 	bool		known = IsKnown(superblocks);
 	bool		cut_off = known &&

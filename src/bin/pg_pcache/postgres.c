@@ -23,17 +23,6 @@
 #include "fe_utils/string_utils.h"
 #include "pg_pcache.h"
 
-/*
- * Where the server is, only the makefile for unpatched servers knows.  The patched one, of
- * whose tree we are a part otherwise, preloads the library by itself.
- */
-#ifdef PCACHE_SERVER_BINDIR
-#define PRELOADS_BY_ITSELF	false
-#else
-#define PRELOADS_BY_ITSELF	true
-#define PCACHE_SERVER_BINDIR ""
-#endif
-
 /* The server's version as PG_VERSION_NUM has it, or 0 if it is unknown. */
 static int	server_version = 0;
 
@@ -111,13 +100,6 @@ ServerVersion(void)
 	return server_version;
 }
 
-/* Does the server preload the library without being told to? */
-bool
-PreloadsByItself(void)
-{
-	return PRELOADS_BY_ITSELF;
-}
-
 /* The library's file, where the server looks for it; NULL if there is no server. */
 char *
 LibraryFile(const PCacheOptions *options)
@@ -134,7 +116,10 @@ LibraryFile(const PCacheOptions *options)
 /* What the server is asked with beside its files, for a shell. */
 static const char *server_arguments = "";
 
-/* From here on, ask for the settings of a server with these arguments. */
+/*
+ * From here on, ask for the settings of a server that is started with these arguments.  "pg_ctl
+ * restart" gives it those that it had.
+ */
 void
 AskWithArguments(const char *arguments)
 {

@@ -94,7 +94,7 @@ ChooseCapacity(const Cluster *c)
 	 * beside blocks, and one that was cut off by more
 	 */
 	if (c->conf.nbuffers >= 0 && capacity < (uint64) c->conf.nbuffers &&
-		PCachePoolHasRoom(&c->pool, GeometryFor(&c->pool, c->conf.nbuffers).pool_size))
+		PCachePoolHasRoom(&c->pool, PCacheComputeGeometry(c->conf.nbuffers, c->pool.page_size).pool_size))
 		capacity = c->conf.nbuffers;
 	if (capacity == 0)
 		Refuse(_("Run \"pg_pcache init --force\" to make a new one."),
@@ -261,13 +261,10 @@ DoRebuild(const PCacheOptions *options)
 
 	OpenCluster(options, &c);
 	if (c.opened == PCACHE_OPEN_MISSING)
-	{
-		PCacheSetHint(&c.open_error, _("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool."));
-		FailWith(&c.open_error);
-	}
+		Refuse(_("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool."),
+			   "%s", c.open_error.message);
 	CheckIdentity(&c);
-	if (options->reset &&
-		!PCachePoolMayFormat(&c.pool, &err))
+	if (options->reset && !PCachePoolMayFormat(&c.pool, &err))
 		FailWith(&err);
 	RefuseUnusable(&c);
 	result.capacity = ChooseCapacity(&c);
@@ -278,7 +275,7 @@ DoRebuild(const PCacheOptions *options)
 	Repair(&c, &result);
 	if (options->reset && !options->dry_run)
 		EmptyPool(&c.pool, &c.superblocks, c.control, result.capacity);
-	result.file_size = options->dry_run ? GeometryFor(&c.pool, result.capacity).pool_size :
+	result.file_size = options->dry_run ? PCacheComputeGeometry(result.capacity, c.pool.page_size).pool_size :
 		c.pool.file_size;
 	if (!options->dry_run)
 	{

@@ -92,59 +92,6 @@ FormatUuid(const uint8 uuid[PCACHE_UUID_LEN])
 	return pstrdup(buf);
 }
 
-static const char *
-FormatTm(const struct tm *tm, const char *format)
-{
-	char		buf[64];
-
-	/* the time comes from the pool, which may hold anything */
-	if (tm == NULL || strftime(buf, sizeof(buf), format, tm) == 0)
-		return pstrdup("invalid");
-	return pstrdup(buf);
-}
-
-const char *
-FormatTime(int64 seconds)
-{
-	time_t		t = seconds;
-
-	return FormatTm(localtime(&t), "%Y-%m-%d %H:%M:%S %Z");
-}
-
-/* In ISO 8601, for JSON. */
-const char *
-FormatTimeUtc(int64 seconds)
-{
-	time_t		t = seconds;
-
-	return FormatTm(gmtime(&t), "%Y-%m-%dT%H:%M:%SZ");
-}
-
-const char *
-StateName(uint32 state)
-{
-	static const char *const names[] = {
-		[PCACHE_STATE_EMPTY] = "empty",
-		[PCACHE_STATE_DIRTY] = "dirty",
-		[PCACHE_STATE_CLEAN] = "clean",
-	};
-
-	return state < lengthof(names) && names[state] != NULL ? names[state] : "unknown";
-}
-
-/* The numbers are those of PersistentCacheMode; a new pool has none. */
-const char *
-ModeName(uint32 mode)
-{
-	static const char *const names[] = {
-		[PERSISTENT_CACHE_OFF] = "none",
-		[PERSISTENT_CACHE_PLANNED_RESTART] = "planned_restart",
-		[PERSISTENT_CACHE_ALWAYS] = "always",
-	};
-
-	return mode < lengthof(names) ? names[mode] : "unknown";
-}
-
 const char *
 PageComparisonName(PageComparison comparison)
 {

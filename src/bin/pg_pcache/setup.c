@@ -13,7 +13,6 @@
  */
 #include "postgres_fe.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -137,13 +136,8 @@ Check(void *arg)
 {
 	PCacheOptions *options = arg;
 
-	if (options->json)
-	{
-		int			fd = open("/dev/null", O_WRONLY);
-
-		if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
-			pg_fatal("could not open file \"%s\": %m", "/dev/null");
-	}
+	if (options->json && freopen("/dev/null", "w", stdout) == NULL)
+		pg_fatal("could not open file \"%s\": %m", "/dev/null");
 	options->verb = VERB_CHECK;
 	options->json = false;
 	LocateCluster(options);
@@ -212,7 +206,7 @@ DoSetup(const PCacheOptions *given)
 	int			rc = 0;
 
 	if (options->cluster == NULL)
-		options->cluster = FindOnlyClusterName();
+		options->cluster = FindOnlyCluster("--cluster");
 	if (options->cluster == NULL)
 		Refuse(psprintf(_("Name it as pg_lsclusters does, for example %s/main."), PG_MAJORVERSION),
 			   _("no cluster specified"));

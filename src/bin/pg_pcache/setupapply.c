@@ -161,13 +161,13 @@ ApplyMount(const SetupPlan *plan, Done *done)
 	}
 	if (plan->write_unit)
 	{
+		done->unit = true;
 		strlcpy(done->old_unit, facts->machine.unit_text, sizeof(done->old_unit));
 		if (!ReplaceFile(done->units_fd, facts->unit, plan->unit_text, &err))
 		{
 			pg_log_error("%s, in directory \"%s\"", err.message, SETUP_UNITS);
 			return false;
 		}
-		done->unit = true;
 		Text(_("wrote %s\n"), SetupUnitFile(facts));
 	}
 	if (!Systemctl("daemon-reload", NULL))

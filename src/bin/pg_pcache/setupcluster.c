@@ -63,7 +63,7 @@ ReadServerSettings(const PCacheOptions *options, SetupCluster *server)
 	server->shared_buffers = conf.nbuffers;
 	server->capacity = Max(conf.nbuffers, (int64) conf.pool_size);
 	server->preloaded = conf.preloaded;
-	server->needs_library = !PreloadsByItself();
+	server->needs_library = !PRELOADS_BY_ITSELF;
 	CopySetting(server->libraries, "shared_preload_libraries", conf.libraries);
 	CopySetting(server->mode, PCacheSetting("mode"), conf.mode);
 	CopySetting(server->directory, PCacheSetting("directory"), conf.directory);

@@ -83,27 +83,15 @@ WriteAndSync(int fd, const char *text)
 	return fchmod(fd, 0644) == 0 && fsync(fd) == 0;
 }
 
-static void
-SyncDirectory(int dir_fd)
-{
-	int			fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	/* the descriptor may be one that only names the directory */
-	if (fd >= 0)
-	{
-		(void) fsync(fd);
-		close(fd);
-	}
-}
-
 /*
  * Have the file of that name in an open directory contain the text, durably; with ""
  * for a text, remove it.  Returns false, with the reason in err, if that cannot be, and
- * then the file is what it was.
+ * then the file is what it was, unless the directory could not be synced.
  */
 bool
 ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err)
 {
+	const PCacheDir dir = {.fd = dir_fd};
 	int			fd;
 
 	err->hint[0] = '\0';
@@ -114,25 +102,28 @@ ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err)
 			PCacheSetError(err, _("could not remove file \"%s\": %m"), name);
 			return false;
 		}
-		SyncDirectory(dir_fd);
-		return true;
 	}
-	/* what an earlier run has left that was killed */
-	(void) unlinkat(dir_fd, TEMPORARY, 0);
-	fd = openat(dir_fd, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd < 0)
+	else
 	{
-		PCacheSetError(err, _("could not create file \"%s\": %m"), TEMPORARY);
-		return false;
-	}
-	if (!WriteAndSync(fd, text) || renameat(dir_fd, TEMPORARY, dir_fd, name) < 0)
-	{
-		PCacheSetError(err, _("could not write file \"%s\": %m"), name);
-		close(fd);
+		/* what an earlier run has left that was killed */
 		(void) unlinkat(dir_fd, TEMPORARY, 0);
-		return false;
+		fd = openat(dir_fd, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+		if (fd < 0)
+		{
+			PCacheSetError(err, _("could not create file \"%s\": %m"), TEMPORARY);
+			return false;
+		}
+		if (!WriteAndSync(fd, text) || renameat(dir_fd, TEMPORARY, dir_fd, name) < 0)
+		{
+			PCacheSetError(err, _("could not write file \"%s\": %m"), name);
+			close(fd);
+			(void) unlinkat(dir_fd, TEMPORARY, 0);
+			return false;
+		}
+		close(fd);
 	}
-	close(fd);
-	SyncDirectory(dir_fd);
-	return true;
+	if (PCacheDirSync(&dir))
+		return true;
+	PCacheSetError(err, _("could not fsync file \"%s\": %m"), name);
+	return false;
 }

@@ -128,27 +128,19 @@ static void
 CheckMountPoint(SetupFacts *facts)
 {
 	char	   *path = pg_strdup(facts->mount_point);
+	uid_t		root = 0;
 	PCacheError err;
+	int			fd;
 
 	/* the root directory of what is mounted there is another matter */
 	if (facts->machine.mounted[0] != '\0')
 		get_parent_directory(path);
-	for (;;)
-	{
-		uid_t		root = 0;
-		int			fd = OpenTrustedDirectory(path, &root, &err);
-
-		if (fd >= 0)
-			close(fd);
-		else if (errno != ENOENT)
-			strlcpy(facts->machine.untrusted, err.message, sizeof(facts->machine.untrusted));
-		else
-		{
-			get_parent_directory(path);
-			continue;
-		}
-		break;
-	}
+	while ((fd = OpenTrustedDirectory(path, &root, &err)) < 0 && errno == ENOENT)
+		get_parent_directory(path);
+	if (fd >= 0)
+		close(fd);
+	else
+		strlcpy(facts->machine.untrusted, err.message, sizeof(facts->machine.untrusted));
 	free(path);
 }
 

@@ -34,40 +34,22 @@ typedef struct StatusResult
 	uint64		damaged;		/* likewise */
 } StatusResult;
 
+/* A place in WAL; redo is NULL if it is none of a checkpoint. */
 static void
-PrintCheckpoint(const char *label, const char *key, const PCacheCheckpoint *checkpoint)
+PrintPlace(const char *label, const char *key, XLogRecPtr location, const XLogRecPtr *redo, uint32 timeline)
 {
-	if (checkpoint->location == 0)
+	if (location == 0)
 	{
-		PrintField(label, key, Shown(AsString(NULL), "none"));
+		PrintField(label, key, Shown(AsString(NULL), redo != NULL ? "none" : NULL));
 		return;
 	}
 	PrintField(label, NULL,
-			   AsString(psprintf("%X/%X, redo %X/%X, timeline %u",
-								 LSN_FORMAT_ARGS(checkpoint->location),
-								 LSN_FORMAT_ARGS(checkpoint->redo),
-								 checkpoint->timeline)));
+			   AsString(psprintf("%X/%X%s, timeline %u", LSN_FORMAT_ARGS(location),
+								 redo != NULL ? psprintf(", redo %X/%X", LSN_FORMAT_ARGS(*redo)) : "", timeline)));
 	OpenObject(key);
-	PrintField(NULL, "location", AsLsn(checkpoint->location));
-	PrintField(NULL, "redo", AsLsn(checkpoint->redo));
-	PrintField(NULL, "timeline", AsNumber(checkpoint->timeline));
-	CloseObject();
-}
-
-static void
-PrintMinRecoveryPoint(XLogRecPtr lsn, uint32 timeline)
-{
-	static const char key[] = "min_recovery_point";
-
-	if (lsn == 0)
-	{
-		PrintField(NULL, key, AsString(NULL));
-		return;
-	}
-	PrintField("min. recovery point", NULL,
-			   AsString(psprintf("%X/%X, timeline %u", LSN_FORMAT_ARGS(lsn), timeline)));
-	OpenObject(key);
-	PrintField(NULL, "location", AsLsn(lsn));
+	PrintField(NULL, "location", AsLsn(location));
+	if (redo != NULL)
+		PrintField(NULL, "redo", AsLsn(*redo));
 	PrintField(NULL, "timeline", AsNumber(timeline));
 	CloseObject();
 }
@@ -104,6 +86,31 @@ PrintSuspect(const PCacheSuspect *suspect)
 	CloseObject();
 }
 
+static const char *
+StateName(uint32 state)
+{
+	static const char *const names[] = {
+		[PCACHE_STATE_EMPTY] = "empty",
+		[PCACHE_STATE_DIRTY] = "dirty",
+		[PCACHE_STATE_CLEAN] = "clean",
+	};
+
+	return state < lengthof(names) && names[state] != NULL ? names[state] : "unknown";
+}
+
+/* The numbers are those of PersistentCacheMode; a new pool has none. */
+static const char *
+ModeName(uint32 mode)
+{
+	static const char *const names[] = {
+		[PERSISTENT_CACHE_OFF] = "none",
+		[PERSISTENT_CACHE_PLANNED_RESTART] = "planned_restart",
+		[PERSISTENT_CACHE_ALWAYS] = "always",
+	};
+
+	return mode < lengthof(names) ? names[mode] : "unknown";
+}
+
 /* What is where we think it is, since the pool has our format version. */
 static void
 PrintState(const StatusResult *result)
@@ -118,8 +125,9 @@ PrintState(const StatusResult *result)
 									 ModeName(sb->mode)));
 	PrintField("incarnation", "incarnation",
 			   AsString(psprintf("%016llx", (unsigned long long) sb->incarnation)));
-	PrintCheckpoint("saved checkpoint", "saved_checkpoint", &sb->saved);
-	PrintMinRecoveryPoint(sb->min_recovery_point, sb->min_recovery_point_timeline);
+	PrintPlace("saved checkpoint", "saved_checkpoint", sb->saved.location, &sb->saved.redo, sb->saved.timeline);
+	PrintPlace("min. recovery point", "min_recovery_point", sb->min_recovery_point, NULL,
+			   sb->min_recovery_point_timeline);
 	PrintField("data checksums", "data_checksum_version", AsNumber(sb->data_checksum_version));
 	PrintField("saved pages", "saved_pages", AsNumber(sb->saved_pages));
 	PrintField("saved", "saved",
@@ -214,7 +222,7 @@ FindDirectory(const PCacheOptions *options, const StatusResult *result,
 		PCacheError err;
 
 		if (result->server_pid != 0)
-			AskWithServerArguments(options);
+			AskWithArguments(ServerArguments(options));
 		configured = ReadPoolDirectory(options);
 		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
 		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))

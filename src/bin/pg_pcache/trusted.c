@@ -48,11 +48,11 @@ OpenTrustedDirectory(const char *path, uid_t *user, PCacheError *err)
 	{
 		struct stat st;
 		int			below;
+		int			save_errno;
 
 		if (fd < 0 || fstat(fd, &st) < 0)
 		{
-			int			save_errno = errno;
-
+			save_errno = errno;
 			PCacheSetError(err, _("could not open directory \"%s\": %m"), sofar.data);
 			errno = save_errno;
 			return -1;
@@ -71,15 +71,9 @@ OpenTrustedDirectory(const char *path, uid_t *user, PCacheError *err)
 			break;
 		appendStringInfo(&sofar, "/%s", name);
 		below = openat(fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (below < 0)
-		{
-			int			save_errno = errno;
-
-			close(fd);
-			errno = save_errno;
-		}
-		else
-			close(fd);
+		save_errno = errno;
+		close(fd);
+		errno = save_errno;
 		fd = below;
 		name = strtok_r(NULL, "/", &next);
 	}

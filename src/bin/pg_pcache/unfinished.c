@@ -58,6 +58,14 @@ WatchUnfinished(int dir_fd, const char *name)
 	OnEndSignals(RemoveAndDie);
 }
 
+/* The same for a pool that is there already. */
+void
+WatchPoolFile(int dir_fd)
+{
+	WatchUnfinished(dir_fd, PCACHE_POOL_FILE_TMP);
+	NoteUnfinished(true);
+}
+
 /* Is the file there, and not finished? */
 void
 NoteUnfinished(bool made)

@@ -83,17 +83,15 @@ static void *
 Worker(void *arg)
 {
 	Work	   *work = arg;
-	void	   *state = pg_malloc0(Max(work->state_size, 1));
+	void	   *state = pg_malloc0(work->state_size);
 	uint64		task;
 
-	if (work->begin != NULL)
-		work->begin(work, state);
+	work->begin(work, state);
 	while (TakeTask(work, &task))
 		work->task(work, task, state);
 
 	pthread_mutex_lock(&work->end_lock);
-	if (work->end != NULL)
-		work->end(work, state);
+	work->end(work, state);
 	pthread_mutex_unlock(&work->end_lock);
 	pg_free(state);
 

@@ -26,11 +26,10 @@ typedef struct Work
 	uint64		total_bytes;	/* for the progress report */
 	bool		progress;
 	size_t		state_size;
-	void		(*begin) (struct Work *work, void *state);	/* may be NULL */
+	void		(*begin) (struct Work *work, void *state);
 	void		(*task) (struct Work *work, uint64 task, void *state);
-	void		(*end) (struct Work *work, void *state);	/* likewise; only one
-															 * thread at a time
-															 * calls it */
+	void		(*end) (struct Work *work, void *state);	/* only one thread at a
+															 * time calls it */
 	void	   *arg;			/* for the callbacks */
 
 	/* Only workers.c looks at these, under the lock, until DoWork() returns. */
