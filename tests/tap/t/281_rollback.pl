@@ -139,7 +139,7 @@ ok(-e pool_file($node), 'pg_pcache drop --dry-run: the pool is there');
 ($rc, undef, $err) = pcache($node, 'drop');
 is("$rc $err", '0 ', 'pg_pcache drop');
 is_deeply([ grep { /pcache/ } slurp_dir($data) ], [], 'nothing of the cache is in the data directory');
-is_deeply([ glob "$root/*" ], [], 'and nothing where the pool was');
+is_deeply([ glob "$root/*/*" ], [], 'and nothing where the pool was, but its directory');
 
 # 5. The stock server, and how to see that all is well.
 start_stock('stock');
