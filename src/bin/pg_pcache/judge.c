@@ -209,6 +209,7 @@ PCacheVerdict
 Foretell(Cluster *c)
 {
 	PCacheNextConfig config = NextConfig(&c->conf);
+
 	/* if the pool cannot be used, does the server start without it? */
 	PCacheVerdict verdict = {PCacheWithoutPool(c->conf.required)};
 
