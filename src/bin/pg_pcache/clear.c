@@ -263,7 +263,7 @@ RestoreNotes(const Cluster *c, const PCacheByteRange *range, const SavedSectors 
  * what can be read is put back.  Each step leaves the pool valid.
  */
 void
-ClearBadBlocks(Cluster *c, BadBlocks *result)
+ClearBadBlocks(Cluster *c, ClearedBlocks *result)
 {
 	PCacheRangeList list = RangesToClear(c);
 	bool		usable = SuperblockIsUsable(c);

@@ -186,12 +186,12 @@ typedef struct Cluster
 } Cluster;
 
 /* Bad blocks of a pool that were cleared, or would be. */
-typedef struct BadBlocks
+typedef struct ClearedBlocks
 {
 	uint32		ranges;
 	uint64		bytes;
 	uint64		still_bad;		/* in bytes */
-} BadBlocks;
+} ClearedBlocks;
 
 /* What there is to tell, in the two forms of the output; see output.c. */
 typedef struct FieldValue
@@ -316,7 +316,7 @@ extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
 
 /* clear.c */
-extern void ClearBadBlocks(Cluster *c, BadBlocks *result);
+extern void ClearBadBlocks(Cluster *c, ClearedBlocks *result);
 
 /* report.c */
 pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);
