@@ -507,6 +507,7 @@ extern PCacheOpenResult PCachePoolOpen(const char *directory,
 									   PCacheOpenMode mode,
 									   PCachePool *pool, PCacheError *err);
 extern bool PCachePoolMap(PCachePool *pool, PCacheError *err);
+extern void PCachePoolLetGo(const PCachePool *pool, uint64 offset, uint64 length);
 extern void PCachePoolClose(PCachePool *pool);
 extern bool PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 						   PCacheGeometry *geometry, PCacheError *err);

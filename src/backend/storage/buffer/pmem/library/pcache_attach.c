@@ -338,6 +338,9 @@ AttachPool(PCacheError *err)
 											  PCacheStart.pages[PCACHE_PAGE_KEPT]);
 	}
 	free(facts->holes.ranges);
+	/* it has looked at each page of a killed server */
+	if (PCacheStart.post_mortem)
+		PCachePoolLetGo(pool, 0, pool->map.length);
 	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);
 	PCacheUseHeaders(pool, sb);
 	PCacheStart.in_use = true;

@@ -187,6 +187,22 @@ PCachePoolListHoles(const PCachePool *pool, PCacheRangeList *holes)
 }
 
 /*
+ * Collapse a part of a mapped pool.  Returns whether all of it is in huge pages now;
+ * otherwise errno says why.
+ */
+static bool
+Collapse(const PCachePool *pool, uint64 offset, uint64 length)
+{
+	int			rc = madvise(pool->map.base + offset, length, MADV_COLLAPSE);
+	int			save_errno = errno;
+
+	/* that has touched all of it */
+	PCachePoolLetGo(pool, offset, length);
+	errno = save_errno;
+	return rc == 0;
+}
+
+/*
  * Put a mapped pool on tmpfs into huge pages, as far as the kernel has some.
  * Returns, and sets in pool, whether all of it is in huge pages.
  */
@@ -200,8 +216,7 @@ PCachePoolUseHugePages(PCachePool *pool)
 		bool		interrupted = PCachePoolInterrupted != NULL && PCachePoolInterrupted();
 
 		if (!interrupted &&
-			madvise(pool->map.base + done, Min(COLLAPSE_AT_ONCE, pool->map.length - done),
-					MADV_COLLAPSE) == 0)
+			Collapse(pool, done, Min(COLLAPSE_AT_ONCE, pool->map.length - done)))
 			continue;
 		pool->huge_pages = false;
 
@@ -228,7 +243,7 @@ AllocateHugePages(const PCachePool *pool, uint64 offset, uint64 length)
 		if (posix_fallocate(pool->fd, at, 1) != 0)
 			return;
 	}
-	(void) madvise(pool->map.base + offset, length, MADV_COLLAPSE);
+	(void) Collapse(pool, offset, length);
 }
 
 /*

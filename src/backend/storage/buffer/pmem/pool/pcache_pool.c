@@ -263,6 +263,18 @@ PCachePoolMap(PCachePool *pool, PCacheError *err)
 	return true;
 }
 
+/*
+ * This process has touched a part of a mapped pool that others are going to use.  What it has
+ * touched counts as its memory.  So the kernel would kill it first when memory is short, and get
+ * nothing for it.
+ */
+void
+PCachePoolLetGo(const PCachePool *pool, uint64 offset, uint64 length)
+{
+	/* the mapping is shared, so nothing of the file is lost */
+	(void) madvise(pool->map.base + offset, length, MADV_DONTNEED);
+}
+
 static bool
 HasMagic(int fd, off_t offset)
 {
