@@ -337,7 +337,7 @@ ScanPages(const FuzzInput *input, const PCacheSuperblock *sb,
 
 	PCacheSetPageFacts(&page_facts, sb, facts);
 	page_facts.drop_unlogged = facts->control->state != DB_SHUTDOWNED;
-	page_facts.sizes = PCacheRelSizesCreate(0);
+	page_facts.sizes = PCacheRelSizesCreate(0, false);
 	page_facts.media = media;
 	page_facts.blocks_offset = sb->blocks_offset;
 	page_facts.file_size = facts->file_size;

@@ -117,7 +117,10 @@ function(const char *path, type *st) \
 	REAL(function); \
 	rc = real(path, st); \
 	if (rc == 0) \
+	{ \
 		tell_when_changed(&st->st_ctim); \
+		tell_when_changed(&st->st_mtim); \
+	} \
 	return rc; \
 }
 

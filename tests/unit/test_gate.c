@@ -901,7 +901,7 @@ JudgePage(const PCacheDescriptor *desc, PCachePageFacts *facts)
 	PCacheDescriptor before = *desc;
 	PCachePageVerdict verdict;
 
-	facts->sizes = PCacheRelSizesCreate(facts->unchanged_since);
+	facts->sizes = PCacheRelSizesCreate(facts->unchanged_since, facts->only_written);
 	verdict = PCachePageGate(desc, SLOT, facts);
 	PCacheRelSizesFree(facts->sizes);
 	assert_true(verdict >= 0 && verdict < PCACHE_NUM_PAGE_VERDICTS);
@@ -1062,7 +1062,7 @@ TestPageFlips(void **state)
 
 	/* a descriptor that got into another one's place */
 	assert_int_equal(JudgePage(&good, &facts), PCACHE_PAGE_KEPT);
-	facts.sizes = PCacheRelSizesCreate(0);
+	facts.sizes = PCacheRelSizesCreate(0, false);
 	for (uint32 slot = 0; slot < 100; slot++)
 		assert_int_equal(PCachePageGate(&good, slot, &facts),
 						 slot == SLOT ? PCACHE_PAGE_KEPT : PCACHE_PAGE_CRC);
@@ -1198,7 +1198,7 @@ TestYoung(void **state)
 		InitPage(&desc); \
 		facts.young_up_to = UINT64CONST(0x100002345); \
 		__VA_ARGS__; \
-		facts.sizes = PCacheRelSizesCreate(facts.unchanged_since); \
+		facts.sizes = PCacheRelSizesCreate(facts.unchanged_since, facts.only_written); \
 		assert_int_equal(PCacheYoungGate(&desc, &page, SLOT, &facts), expected); \
 		PCacheRelSizesFree(facts.sizes); \
 	} while (0)

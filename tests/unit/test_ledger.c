@@ -967,10 +967,23 @@ TestUnchangedSince(void **state)
 	assert_true(FactsOf(&w).unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
 	seen->seen_at = (now + 100) * PCACHE_NSEC;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	assert_false(FactsOf(&w).only_written);
+
+	/* after a clean stop, the end of the second in which the pool was saved */
 	w.control.state = DB_SHUTDOWNED;
-	assert_int_equal(FactsOf(&w).unchanged_since, 0);
+	w.sb.saved_at = 1000;
+	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
+	assert_true(FactsOf(&w).only_written);
 	w.control.state = DB_SHUTDOWNED_IN_RECOVERY;
-	assert_int_equal(FactsOf(&w).unchanged_since, 0);
+	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
+	assert_true(FactsOf(&w).only_written);
+	/* no time at all */
+	w.sb.saved_at = 0;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	w.sb.saved_at = -1;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	w.sb.saved_at = PG_INT64_MAX;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 }
 
 /* The gate's answer about an entry of SLOT, with the CRC that belongs to it. */
@@ -982,7 +995,7 @@ JudgeSlot(const World *w, PCacheDescriptor entry)
 
 	entry.crc = BitwiseCrc32c((char *) &entry + 8, 52);
 	facts.drop_unlogged = true;
-	facts.sizes = PCacheRelSizesCreate(facts.unchanged_since);
+	facts.sizes = PCacheRelSizesCreate(facts.unchanged_since, facts.only_written);
 	verdict = PCachePageGate(&entry, SLOT, &facts);
 	PCacheRelSizesFree(facts.sizes);
 	return verdict;

@@ -404,7 +404,7 @@ TestKilled(void **state)
 	control.state = DB_SHUTDOWNED;
 	PCacheSuperblockSetClean(&sb, &control, 3);
 	PCacheSetPageFacts(&page_facts, &sb, &facts);
-	assert_int_equal(page_facts.unchanged_since, 0);
+	assert_true(page_facts.unchanged_since == (sb.saved_at + 1) * PCACHE_NSEC);
 
 	close(fd);
 	unlink("pg_wal/000000010000000000000003");

@@ -39,7 +39,7 @@ SetUp(void **state)
 	assert_int_equal(chdir(pgdata), 0);
 	MakeDirectory("base/5");
 	MakeDirectory("global");
-	sizes = PCacheRelSizesCreate(0);
+	sizes = PCacheRelSizesCreate(0, false);
 	return 0;
 }
 
@@ -212,7 +212,7 @@ TestFirstAnswerStays(void **state)
 
 	/* somebody else looks anew */
 	PCacheRelSizesFree(sizes);
-	sizes = PCacheRelSizesCreate(0);
+	sizes = PCacheRelSizesCreate(0, false);
 	assert_int_equal(SizeOfTable(16384), -1);
 	assert_int_equal(SizeOfTable(16386), 99);
 }
@@ -243,7 +243,7 @@ TestChanged(void **state)
 		last = Max(Max(ChangeTime("base/5/16384"), ChangeTime("base/5/16384.1")),
 				   Max(ChangeTime("base/5"), ChangeTime("base")));
 		PCacheRelSizesFree(sizes);
-		sizes = PCacheRelSizesCreate(last);
+		sizes = PCacheRelSizesCreate(last, false);
 		assert_int_equal(SizeOfTable(16384), RELSEG_SIZE + 1);
 		do
 		{
@@ -251,7 +251,7 @@ TestChanged(void **state)
 			assert_int_equal(chmod(paths[i], 0700), 0);
 		} while (ChangeTime(paths[i]) == last);
 		PCacheRelSizesFree(sizes);
-		sizes = PCacheRelSizesCreate(last);
+		sizes = PCacheRelSizesCreate(last, false);
 		assert_int_equal(SizeOfTable(16384), PCACHE_REL_CHANGED);
 		assert_int_equal(SizeOf(DEFAULTTABLESPACE_OID, 5, 16384, FSM_FORKNUM), PCACHE_REL_MISSING);
 	}
@@ -270,11 +270,57 @@ TestChanged(void **state)
 		assert_int_equal(symlink("../elsewhere", "pg_tblspc/16500"), 0);
 	} while (ChangeTime("pg_tblspc/16500") == last);
 	PCacheRelSizesFree(sizes);
-	sizes = PCacheRelSizesCreate(last);
+	sizes = PCacheRelSizesCreate(last, false);
 	assert_int_equal(SizeOf(spc, 5, 16384, MAIN_FORKNUM), PCACHE_REL_CHANGED);
 	PCacheRelSizesFree(sizes);
-	sizes = PCacheRelSizesCreate(Max(ChangeTime("pg_tblspc/16500"), ChangeTime("pg_tblspc")));
+	sizes = PCacheRelSizesCreate(Max(ChangeTime("pg_tblspc/16500"), ChangeTime("pg_tblspc")), false);
 	assert_int_equal(SizeOf(spc, 5, 16384, MAIN_FORKNUM), 1);
+}
+
+/* Give a file, or directory, the time at which it was written. */
+static void
+SetWriteTime(const char *path, int64 nsec)
+{
+	struct timespec times[2] = {{nsec / INT64CONST(1000000000), nsec % INT64CONST(1000000000)}};
+
+	times[1] = times[0];
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* Has somebody written to them since?  Owners and modes do not matter then. */
+static void
+TestWritten(void **state)
+{
+	static const char *const paths[] = {"base/5/16384", "base/5/16384.1", "base/5", "base"};
+	const int64 since = INT64CONST(1000000000500000000);
+
+	MakeFile("base/5/16384", SEGMENT);
+	MakeFile("base/5/16384.1", BLCKSZ);
+	for (int i = 0; i < lengthof(paths); i++)
+	{
+		static const struct
+		{
+			int64		written;
+			bool		counts;
+		}			cases[] = {
+			{since, false}, {since + 1, true}, {since - 1, false},
+			{since + INT64CONST(1000000000), true}, {since - INT64CONST(1000000000), false},
+			/* some file systems tell only the second */
+			{INT64CONST(1000000000000000000), true}, {INT64CONST(999999999000000000), false},
+			{INT64CONST(9000000000000000001), true}, {1, false}
+		};
+
+		for (int j = 0; j < lengthof(paths); j++)
+			SetWriteTime(paths[j], since);
+		for (int j = 0; j < lengthof(cases); j++)
+		{
+			SetWriteTime(paths[i], cases[j].written);
+			assert_int_equal(chmod(paths[i], 0700), 0);
+			PCacheRelSizesFree(sizes);
+			sizes = PCacheRelSizesCreate(since, true);
+			assert_int_equal(SizeOfTable(16384), cases[j].counts ? PCACHE_REL_CHANGED : RELSEG_SIZE + 1);
+		}
+	}
 }
 
 /* More relations than the table had room for at first */
@@ -328,6 +374,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(TestForksAndPlaces, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestFirstAnswerStays, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestChanged, SetUp, TearDown),
+		cmocka_unit_test_setup_teardown(TestWritten, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestMany, SetUp, TearDown),
 		cmocka_unit_test_setup_teardown(TestUnreadable, SetUp, TearDown),
 	};

@@ -79,7 +79,7 @@ ScanPages(const Cluster *c, int64 nbuffers, bool progress, PageScan *scan)
 
 	PCacheSetPageFacts(&facts, sb, &judge->facts);
 	facts.drop_unlogged = judge->drop_unlogged;
-	facts.sizes = PCacheRelSizesCreate(facts.unchanged_since);
+	facts.sizes = PCacheRelSizesCreate(facts.unchanged_since, facts.only_written);
 	facts.media = &judge->media;
 	facts.blocks_offset = sb->blocks_offset;
 	facts.file_size = pool->file_size;

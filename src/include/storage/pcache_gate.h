@@ -159,7 +159,7 @@ typedef enum PCachePageVerdict
 	PCACHE_PAGE_YOUNGER,		/* than the redo point: not known to be synced */
 	PCACHE_PAGE_DIRTY,			/* when the server ended */
 	PCACHE_PAGE_IN_CHANGE,		/* likewise: locked, or an I/O not finished */
-	PCACHE_PAGE_FILE_CHANGED,	/* after the server was killed */
+	PCACHE_PAGE_FILE_CHANGED,	/* after the server has ended */
 	PCACHE_PAGE_GENERATION,		/* not confirmed for the last checkpoint */
 	PCACHE_PAGE_LOST,			/* changed since it was listed, or lost */
 	PCACHE_PAGE_FIRST,			/* of an index, which may change without WAL */
@@ -180,7 +180,8 @@ typedef struct PCachePageFacts
 	uint64		young_up_to;	/* see PCacheYoungGate(); 0 if there is none */
 	uint64		generation;		/* of pg_control as it is */
 	bool		sums_only;		/* saved entries do not count */
-	int64		unchanged_since;	/* for PCacheRelSizesCreate() */
+	int64		unchanged_since;	/* both for PCacheRelSizesCreate() */
+	bool		only_written;
 	struct PCacheRelSizes *sizes;
 	const PCacheMediaReport *media;
 	uint64		blocks_offset;	/* of slot 0 in the pool, in bytes */

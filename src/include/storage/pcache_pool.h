@@ -369,7 +369,7 @@ struct PCacheRelSizes;
 #define PCACHE_REL_MISSING	(-1)
 #define PCACHE_REL_CHANGED	(-2)
 
-extern struct PCacheRelSizes *PCacheRelSizesCreate(int64 unchanged_since);
+extern struct PCacheRelSizes *PCacheRelSizesCreate(int64 unchanged_since, bool only_written);
 extern void PCacheRelSizesFree(struct PCacheRelSizes *sizes);
 extern int64 PCacheRelSize(struct PCacheRelSizes *sizes,
 						   RelFileLocator rlocator, ForkNumber fork);

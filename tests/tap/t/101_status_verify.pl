@@ -235,11 +235,12 @@ patch_superblock($pool, format_version => 7);
 is($rc, 0, 'status of another format version: exit status');
 like($out, qr/^format version: +7$/m, 'status of another format version: the version');
 unlike($out, qr/^capacity:/m, 'status of another format version: nothing beyond the frozen part');
+my $saved_at = read_superblock($pool)->{saved_at};
 patch_superblock($pool, format_version => 3, saved_at => 2**62, state => 77, mode => 88);
 ($rc, $out, $err) = pcache($node, 'status', '--json');
 is($rc, 0, 'status of nonsense: exit status');
 is(eval { decode_json($out)->{state} }, 'unknown', 'status of nonsense: valid JSON');
-patch_superblock($pool, state => STATE_CLEAN, mode => 1, saved_at => 0);
+patch_superblock($pool, state => STATE_CLEAN, mode => 1, saved_at => $saved_at);
 
 # A control file of somebody else.
 my $file = "$data/global/pg_control";

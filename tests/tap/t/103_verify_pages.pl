@@ -83,6 +83,17 @@ my $item = unpack 'L', substr $page, 24, 4;
 my $prepared = pack 'x10 S5 x4 x8160 S4', 0, 24, 8184, 8184, 0x2004, 0, 0, 0, 0xFF82;
 my $tuple = $item & 0x7FFF;
 
+# Otherwise a file that was written to is not compared.
+sub write_heap
+{
+	my ($at, $bytes) = @_;
+	my @times = (stat "$data/$heap")[ 8, 9 ];
+
+	write_bytes("$data/$heap", $at, $bytes);
+	utime @times, "$data/$heap" or die "$data/$heap: $!";
+	return;
+}
+
 for my $case (
 	[ 'user data changed in the pool', sub { substr(my $p = $_[0], $tuple + 40, 4) = 'xxxx'; $p }, undef, 'impossible', 1 ],
 	[ 'a header out of bounds', sub { my $p = $_[0]; substr($p, 12, 2) = pack 'S', 9000; $p }, undef, 'impossible', 1 ],
@@ -106,7 +117,7 @@ for my $case (
 	my $usual = verify_json($node, '--pages')->{compared}{$count};
 
 	write_bytes($pool, $offset, $in_pool->($page)) if defined $in_pool;
-	write_bytes("$data/$heap", $file_offset, $in_file->($file_page)) if defined $in_file;
+	write_heap($file_offset, $in_file->($file_page)) if defined $in_file;
 	$verdict = verify_json($node, '--pages');
 	is($verdict->{rc}, $status, "$name: exit status");
 	is($verdict->{compared}{$count}, $usual + ($count eq 'equal' ? 0 : 1), "$name: counted as $count");
@@ -121,7 +132,7 @@ for my $case (
 		is($verdict->{stderr}, '', "$name: nothing on stderr");
 	}
 	write_bytes($pool, $offset, $page);
-	write_bytes("$data/$heap", $file_offset, $file_page);
+	write_heap($file_offset, $file_page);
 }
 # Many of them.
 write_bytes($pool, $blocks_offset + $_ * BLCKSZ, "\0" x BLCKSZ) for @heap[0 .. 24];

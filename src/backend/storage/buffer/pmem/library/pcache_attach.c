@@ -313,7 +313,8 @@ AttachPool(PCacheError *err)
 		facts->drop_unlogged = gate_facts->control->state != DB_SHUTDOWNED ||
 			signals->standby || signals->recovery || signals->backup_label;
 		/* as long as the postmaster lives nobody else changes files */
-		facts->sizes = PCacheRelSizesCreate(IsCrashRestart() ? 0 : facts->unchanged_since);
+		facts->sizes = PCacheRelSizesCreate(IsCrashRestart() ? 0 : facts->unchanged_since,
+											facts->only_written);
 		facts->media = media;
 		facts->blocks_offset = sb->blocks_offset;
 		facts->file_size = pool->file_size;

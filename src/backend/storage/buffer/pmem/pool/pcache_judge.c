@@ -21,8 +21,12 @@
 #include "storage/pcache_gate.h"
 
 /*
- * After the server was killed: since when must nobody have changed a file
- * that a page is kept of?  The server itself has, until it died, and it says again
+ * Since when must nobody have changed a file that a page is kept of?
+ *
+ * After a clean stop, since the second in which the pool was saved: all files had been
+ * written before.  Somebody may have repaired one.
+ *
+ * After the server was killed, it has changed them itself until it died, and it says again
  * and again that it lives.  If the clock was set back since, a file can have been
  * changed later although its time says otherwise, so all count as changed.  Of another
  * boot's clock it is only known whether it is behind; and once the pool is saved, nobody
@@ -32,7 +36,8 @@ static int64
 UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	if (PCacheControlIsShutDown(facts->control))
-		return 0;
+		return sb->saved_at > 0 && sb->saved_at < PG_INT64_MAX / PCACHE_NSEC - 1 ?
+			(sb->saved_at + 1) * PCACHE_NSEC : 1;
 	if (time(NULL) < facts->sighting.seen_at / PCACHE_NSEC ||
 		(!PCacheHostRestarted(sb, facts) &&
 		 PCacheClockOffset() < facts->sighting.clock_offset - PCACHE_SIGHTING_TOLERANCE))
@@ -48,6 +53,8 @@ PCacheSetPageFacts(PCachePageFacts *facts, const PCacheSuperblock *sb,
 	facts->redo = gate_facts->control->checkPointCopy.redo;
 	facts->all_written = gate_facts->control->state == DB_SHUTDOWNED;
 	facts->unchanged_since = UnchangedSince(sb, gate_facts);
+	/* containers and their volumes change owners on the way to a start */
+	facts->only_written = PCacheControlIsShutDown(gate_facts->control);
 	facts->generation = PCacheLedgerGeneration(sb, gate_facts->control);
 	facts->sums_only = PCacheSourceOf(sb, PCacheHostRestarted(sb, gate_facts)) == PCACHE_SOURCE_SUMS;
 }

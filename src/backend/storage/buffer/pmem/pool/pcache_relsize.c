@@ -74,6 +74,7 @@ struct PCacheRelSizes
 {
 	relsize_hash *hash;
 	int64		unchanged_since;
+	bool		only_written;
 
 	/* of the database and tablespace that was looked at last */
 	Oid			last_db;
@@ -87,10 +88,11 @@ struct PCacheRelSizes
 
 /*
  * unchanged_since is a time in nanoseconds since 1970, and a fork of which a file was
- * changed later, or a directory above it, is told; 0 if that does not matter.
+ * changed later, or a directory above it, is told; 0 if that does not matter.  With
+ * only_written, a new owner or mode is no change.
  */
 struct PCacheRelSizes *
-PCacheRelSizesCreate(int64 unchanged_since)
+PCacheRelSizesCreate(int64 unchanged_since, bool only_written)
 {
 	struct PCacheRelSizes *sizes = palloc0(sizeof(*sizes));
 
@@ -100,6 +102,7 @@ PCacheRelSizesCreate(int64 unchanged_since)
 	sizes->hash = relsize_create(CurrentMemoryContext, 256, NULL);
 #endif
 	sizes->unchanged_since = unchanged_since;
+	sizes->only_written = only_written;
 	sizes->last_key.fork = InvalidForkNumber;
 	sizes->last_spc = InvalidOid;
 	return sizes;
@@ -117,11 +120,15 @@ PCacheRelSizesFree(struct PCacheRelSizes *sizes)
  * the change.  Some file systems tell only the second.
  */
 static bool
-WasChanged(const struct stat *st, int64 unchanged_since)
+WasChanged(const struct PCacheRelSizes *sizes, const struct stat *st)
 {
-	int64		nsec = st->st_ctim.tv_nsec != 0 ? st->st_ctim.tv_nsec : PCACHE_NSEC - 1;
+	const struct timespec *at = sizes->only_written ? &st->st_mtim : &st->st_ctim;
+	int64		nsec = at->tv_nsec != 0 ? at->tv_nsec : PCACHE_NSEC - 1;
+	int64		sec = sizes->unchanged_since / PCACHE_NSEC;
 
-	return unchanged_since != 0 && st->st_ctim.tv_sec * PCACHE_NSEC + nsec > unchanged_since;
+	if (sizes->unchanged_since == 0 || at->tv_sec != sec)
+		return sizes->unchanged_since != 0 && at->tv_sec > sec;
+	return nsec > sizes->unchanged_since % PCACHE_NSEC;
 }
 
 /*
@@ -129,7 +136,7 @@ WasChanged(const struct stat *st, int64 unchanged_since)
  * place has files that were not.  PGDATA itself has been changed by whoever starts.
  */
 static bool
-DirectoryWasChanged(RelFileLocator rlocator, int64 unchanged_since)
+DirectoryWasChanged(const struct PCacheRelSizes *sizes, RelFileLocator rlocator)
 {
 	char	   *path = GetDatabasePath(rlocator.dbOid, rlocator.spcOid);
 	struct stat st;
@@ -138,7 +145,7 @@ DirectoryWasChanged(RelFileLocator rlocator, int64 unchanged_since)
 	for (char *end = path + strlen(path); !changed && end != NULL; end = strrchr(path, '/'))
 	{
 		*end = '\0';
-		changed = lstat(path, &st) < 0 || WasChanged(&st, unchanged_since);
+		changed = lstat(path, &st) < 0 || WasChanged(sizes, &st);
 	}
 	pfree(path);
 	return changed;
@@ -151,7 +158,6 @@ DirectoryWasChanged(RelFileLocator rlocator, int64 unchanged_since)
 static int64
 StatFork(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber fork)
 {
-	int64		unchanged_since = sizes->unchanged_since;
 	RelPathStr	path = relpathperm(rlocator, fork);
 	char		segment[MAXPGPATH];
 	struct stat st;
@@ -159,14 +165,14 @@ StatFork(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber fork)
 
 	if (stat(path.str, &st) < 0)
 		return PCACHE_REL_MISSING;
-	if (unchanged_since != 0 &&
+	if (sizes->unchanged_since != 0 &&
 		(sizes->last_db != rlocator.dbOid || sizes->last_spc != rlocator.spcOid))
 	{
 		sizes->last_db = rlocator.dbOid;
 		sizes->last_spc = rlocator.spcOid;
-		sizes->directory_changed = DirectoryWasChanged(rlocator, unchanged_since);
+		sizes->directory_changed = DirectoryWasChanged(sizes, rlocator);
 	}
-	if (sizes->directory_changed || WasChanged(&st, unchanged_since))
+	if (sizes->directory_changed || WasChanged(sizes, &st))
 		return PCACHE_REL_CHANGED;
 	nblocks = st.st_size / BLCKSZ;
 	for (int segno = 1; nblocks == (int64) segno * RELSEG_SIZE; segno++)
@@ -174,7 +180,7 @@ StatFork(struct PCacheRelSizes *sizes, RelFileLocator rlocator, ForkNumber fork)
 		snprintf(segment, sizeof(segment), "%s.%d", path.str, segno);
 		if (stat(segment, &st) < 0)
 			break;
-		if (WasChanged(&st, unchanged_since))
+		if (WasChanged(sizes, &st))
 			return PCACHE_REL_CHANGED;
 		nblocks += st.st_size / BLCKSZ;
 	}
