@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 
 use PCacheKilled;
 use PCacheModule;
+use PCache::Wal qw(lsn_number);
 use PCacheMoment qw(start_held);
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -146,30 +147,44 @@ $node->start;
 
 # ------------------------------------------------------------------------------------
 # WAL that the start has read is not there any more when redo comes to it.  So a page is ahead
-# of what can be replayed, and the server must not go on with it.
+# of what can be replayed, and the server must not go on with it.  If there is nothing at all to
+# be replayed, nobody asks the library: the checkpoint at the end cannot flush WAL up to the page.
 
+for my $case ([ 'WAL is changed', q{CHECKPOINT; UPDATE m SET s = 'before' WHERE id % 2 = 0}, qr/PANIC:  persistent cache: WAL ends at .*, but a page with LSN .* was kept/ ],
+	[ 'all WAL is gone', undef, qr/redo is not required.*xlog flush request \S+ is not satisfied.*FATAL:  checkpoint request failed/s ])
 {
+	my ($name, $sql, $refusal) = @$case;
 	my ($path, $at, $offset);
 	my $content = sub { my ($server) = @_; return $server->safe_psql('postgres', 'SELECT count(*), sum(length(s)) FROM m') };
 
+	# what is replayed begins with the first record after that of the last stop
 	$node->start;
-	$node->safe_psql('postgres', $_) for 'SELECT count(*) FROM m', 'CHECKPOINT', q{UPDATE m SET s = 'before' WHERE id % 2 = 0};
-	($path, $at) = split /\|/, $node->safe_psql('postgres', q{SELECT file_name, file_offset FROM pg_walfile_name_offset(pg_current_wal_insert_lsn())});
+	$node->safe_psql('postgres', 'SELECT count(*) FROM m');
+	$node->safe_psql('postgres', $_) for defined $sql ? split /; /, $sql : ();
+	my $from = defined $sql ? 'pg_current_wal_insert_lsn()' : q{(SELECT redo_lsn FROM pg_control_checkpoint())};
+	my $lsn = $node->safe_psql('postgres', "SELECT $from");
+	($path, $at) = split /\|/, $node->safe_psql('postgres', "SELECT file_name, file_offset FROM pg_walfile_name_offset('$lsn')");
 	$node->safe_psql('postgres', q{UPDATE m SET s = 'after' WHERE id % 3 = 0});
 	kill_all($node);
+	if (!defined $sql)
+	{
+		my ($records) = run_command([ 'pg_waldump', '-p' => $node->data_dir . '/pg_wal', '-s' => $lsn, '-n' => 2 ]);
+
+		$at += lsn_number(($records =~ /lsn: ([0-9A-F\/]+)/g)[1]) - lsn_number($lsn);
+	}
 	$offset = log_offset($node);
 	start_held($node, sub { write_bytes($node->data_dir . "/pg_wal/$path", $at, "\0" x 4096) });
 	$node->wait_for_log(qr/database system is (?:shut down|ready to accept connections)|terminated by signal/, $offset);
 	my $log = slurp_file($node->logfile, $offset);
-	like($log, qr/persistent cache: [1-9]\d* of these pages are younger than the redo point/, 'WAL is changed: there are young pages');
-	like($log, qr/PANIC:  persistent cache: WAL ends at .*, but a page with LSN .* was kept/, 'WAL is changed: the server does not start');
-	unlike($log, qr/ready to accept connections/, 'WAL is changed: nobody connects');
+	like($log, qr/persistent cache: [1-9]\d* of these pages are younger than the redo point/, "$name: there are young pages");
+	like($log, $refusal, "$name: the server does not start");
+	unlike($log, qr/ready to accept connections/, "$name: nobody connects");
 	kill_all($node);
 	my $right = oracle($node, code => $content);
 	$offset = log_offset($node);
 	$node->start;
-	is(start_outcome($node, $offset)->{start}, 'cold', 'WAL is changed: the next start is cold');
-	is($content->($node), $right, 'WAL is changed: the next start is right');
+	is(start_outcome($node, $offset)->{start}, 'cold', "$name: the next start is cold");
+	is($content->($node), $right, "$name: the next start is right");
 	$node->stop;
 }
 
