@@ -6,7 +6,7 @@
  * A child process does so for good, and gets nothing of root's that another process of
  * that user could use against root: neither a terminal, of which the session's input
  * could be forged, nor input, descriptors, keys, or the environment.  Its output comes
- * through pipes.  tools/ndctl-setup/lib/run-as has the same rules for scripts.
+ * through pipes, and commands nothing to root's terminal.  tools/ndctl-setup/lib/run-as has the same rules for scripts.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -70,8 +70,7 @@ static void
 ReplaceEnvironment(const DebianCluster *cluster)
 {
 	static const char *const kept[] = {
-		"PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "TZ", "TERM",
-		"PG_COLOR", "PG_COLORS"
+		"PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "TZ", "TERM"
 	};
 	char	   *values[lengthof(kept)];
 
@@ -167,15 +166,34 @@ StartRootCommand(void)
 	return write(root_fd, "", 1) == 1 ? root_pid : -1;
 }
 
+/*
+ * Take from a text what a terminal does not show but does, as to change its title or what is
+ * pasted from it.  last is the byte before it: in UTF-8, 0xC2 begins such a character.
+ */
+static void
+TakeControls(unsigned char *text, ssize_t len, unsigned char *last)
+{
+	for (ssize_t i = 0; i < len; i++)
+	{
+		unsigned char c = text[i];
+
+		if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7F || (*last == 0xC2 && c >= 0x80 && c < 0xA0))
+			text[i] = '?';
+		*last = c;
+	}
+}
+
 /* Write what the child has written.  Returns false once there is no more. */
 static bool
-Forward(int from, int to)
+Forward(int from, int to, unsigned char *last)
 {
 	char		buf[8192];
 	ssize_t		len = read(from, buf, sizeof(buf));
 
 	if (len < 0 && errno == EINTR)
 		return true;
+	if (isatty(to))
+		TakeControls((unsigned char *) buf, len, last);
 	for (ssize_t done = 0; done < len;)
 	{
 		ssize_t		written = write(to, buf + done, len - done);
@@ -192,6 +210,7 @@ static void
 ForwardAll(int out, int err)
 {
 	struct pollfd fds[2] = {{.fd = out,.events = POLLIN}, {.fd = err,.events = POLLIN}};
+	unsigned char last[2] = {0, 0};
 
 	while (fds[0].fd >= 0 || fds[1].fd >= 0)
 	{
@@ -201,7 +220,7 @@ ForwardAll(int out, int err)
 		{
 			if (fds[i].fd < 0 || fds[i].revents == 0)
 				continue;
-			if (!Forward(fds[i].fd, i == 0 ? STDOUT_FILENO : STDERR_FILENO))
+			if (!Forward(fds[i].fd, i == 0 ? STDOUT_FILENO : STDERR_FILENO, &last[i]))
 			{
 				close(fds[i].fd);
 				fds[i].fd = -1;
