@@ -29,7 +29,7 @@ typedef struct RebuildResult
 {
 	bool		superblock_restored;
 	bool		copy_restored;
-	ClearedBlocks	bad;
+	ClearedBlocks bad;
 	uint64		cut_off_bytes;	/* that the file was short of */
 	uint64		formatted;		/* descriptors */
 	uint64		lost;			/* of them, to bad blocks or cut off */
