@@ -6,7 +6,8 @@
  * A child process does so for good, and gets nothing of root's that another process of
  * that user could use against root: neither a terminal, of which the session's input
  * could be forged, nor input, descriptors, keys, or the environment.  Its output comes
- * through pipes, and commands nothing to root's terminal.  tools/ndctl-setup/lib/run-as has the same rules for scripts.
+ * through pipes, and commands nothing to root's terminal.  tools/ndctl-setup/lib/run-as
+ * has the same rules for scripts.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
