@@ -243,9 +243,8 @@ Foretell(Cluster *c)
 }
 
 /*
- * The same of a pool that a verb has changed, which is open.  That the server would not
- * start is no failure of that verb.  c->scan has pages that the pool gates let pass also
- * if the server could not use them as it is configured now.
+ * The same of a pool that a verb has changed, which is open.  c->scan has pages that the
+ * pool gates let pass also if the server could not use them as it is configured now.
  */
 PCacheVerdict
 ForetellChanged(Cluster *c)
@@ -258,7 +257,5 @@ ForetellChanged(Cluster *c)
 	verdict = Foretell(c);
 	if (c->scan.verdicts == NULL && AskPoolGates(c).refusal == PCACHE_WARM)
 		ScanPages(c, c->conf.nbuffers, false, &c->scan);
-	if (verdict.refusal == PCACHE_REFUSED)
-		verdict.refusal = PCACHE_UNAVAILABLE;
 	return verdict;
 }

@@ -420,7 +420,8 @@ LoadPages(Loading *l)
 	FillPool(l);
 	l->loaded = true;
 	ConcludeByPool(l);
-	if (ExitStatus(&l->verdict) != EXIT_COLD)
+	if (l->verdict.refusal == PCACHE_WARM ||
+		l->verdict.refusal == PCACHE_UNKNOWN_CONFIGURATION)
 		Discard(l);
 }
 
@@ -467,7 +468,7 @@ LoadImage(Loading *l)
 		return;
 	if (!SettingsAllowPool(c, &verdict->why))
 	{
-		verdict->refusal = PCACHE_UNAVAILABLE;
+		verdict->refusal = PCacheWithoutPool(c->conf.required);
 		return;
 	}
 	*verdict = JudgeImage(c, &l->image);
@@ -504,7 +505,7 @@ PrintResult(const Loading *l)
 							  (unsigned long long) l->damaged_pages)));
 	PrintField(NULL, "damaged_pages", AsNumber(l->damaged_pages));
 	PrintField(l->bad_slots > 0 ? "on bad blocks" : NULL, "pages_on_bad_blocks", AsNumber(l->bad_slots));
-	PrintField(NULL, "pages_saved", AsNumber(saved));
+	PrintField(NULL, "pages_in_pool", AsNumber(saved));
 	PrintField(l->loaded ? "time" : NULL, "seconds", AsSeconds(l->seconds));
 	PrintField(l->removed ? "image removed" : NULL, "image_removed", Shown(AsBoolean(l->removed), "yes"));
 	if (!would_be_warm)

@@ -137,6 +137,24 @@ is($rc, 0, '--dry-run: exit status');
 like($out, qr/^Dry run: nothing was changed\.  This would be done:\n\npool: +\Q$pool\E\nsuperblock: +intact\nsuperblock copy: +intact\nbad blocks: +0 bytes in 0 ranges\n/,
 	'--dry-run: output');
 
+# A pool that is sound, and that the server cannot use: it starts without it, or not at all.
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '4TB');
+for my $required (0, 1)
+{
+	my $name = 'no room for shared_buffers' . ($required ? ', required' : '');
+
+	$node->append_conf('postgresql.conf', 'pcache.required = on') if $required;
+	$result = verb_json($node, 'rebuild');
+	is($result->{rc}, $required ? 1 : 2, "$name: exit status");
+	is($result->{next_start}, $required ? 'none' : 'cold', "$name: the next start");
+	is($result->{reason}, $required ? 'refused' : 'unavailable', "$name: and why");
+	is($result->{pages_kept}, $kept, "$name: the pages are there");
+	is(verify_json($node)->{rc}, $result->{rc}, "$name: verify agrees");
+}
+like((pcache($node, 'rebuild'))[1], qr/^next start: NONE: .*\nhint: There is no room/m, 'no room for shared_buffers, required: as text');
+$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '32MB');
+
 # ---------------------------------------------------------------------------
 # Damage.
 # ---------------------------------------------------------------------------

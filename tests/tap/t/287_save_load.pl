@@ -115,16 +115,32 @@ for my $how ([], [qw(--compress lz4)], [qw(--compress zstd -j 3)], [qw(-j 2)], [
 	is($loaded->{rc}, 0, "$name: loaded");
 	is($loaded->{pages_loaded}, $valid, "$name: all pages were loaded");
 	is($loaded->{pages_kept}, $valid, "$name: and will be kept");
+	is($loaded->{pages_in_pool}, $saved->{pages_in_pool}, "$name: as many as the pool had");
 	ok(!-e $file, "$name: the image is gone");
 	starts_warm($name);
 }
+
+# A server that would not start with it: the image may be needed once more.
+verb_json($node, 'save');
+patch_superblock($pool, state => STATE_EMPTY);
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '4TB');
+$node->append_conf('postgresql.conf', 'pcache.required = on');
+my $result = verb_json($node, 'load');
+is($result->{rc}, 1, 'no room for shared_buffers, required: exit status');
+is($result->{next_start}, 'none', 'no room for shared_buffers, required: the server would not start');
+is($result->{loaded}, JSON::PP::true, 'no room for shared_buffers, required: loaded');
+ok(-e $image, 'no room for shared_buffers, required: the image stays');
+$node->adjust_conf('postgresql.conf', 'pcache.required', undef);
+$node->adjust_conf('postgresql.conf', 'shared_buffers', '32MB');
+unlink $image;
+starts_warm('no room for shared_buffers, required, and then');
 
 # ---------------------------------------------------------------------------
 # What is not loaded.
 # ---------------------------------------------------------------------------
 # no image
 lose_pool();
-my $result = verb_json($node, 'load');
+$result = verb_json($node, 'load');
 is($result->{rc}, 2, 'no image: exit status');
 like($result->{detail}, qr/there is no image "\Q$image\E"/, 'no image: reason');
 ok(!-e $pool, 'no image: no pool was made');
