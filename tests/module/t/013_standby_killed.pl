@@ -176,6 +176,11 @@ work($primary, $reader);
 pause_for_sighting();
 kill_all($reader);
 start_warm($reader, 'a standby that reads an archive', at_least => 300);
+# It knows of a timeline of which it has nothing yet.
+pause_for_sighting();
+kill_all($reader);
+append_to_file($reader->data_dir . '/pg_wal/00000002.history', "1\tF/0\tpromoted later\n");
+start_warm($reader, 'a newer timeline in pg_wal', at_least => 300);
 kill_all($reader);
 
 # ---------------------------------------------------------------- back to the timeline before
