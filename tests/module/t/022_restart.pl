@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 
 use IPC::Run qw();
 use PCacheBouncer;
+use PCacheKilled qw(child children);
 use PCacheModule;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -269,6 +270,30 @@ load_goes_on($waiting, '... and the watchdog resumes the poolers:');
 is(server_pid(), $pid, '... and the server goes on');
 ok(end_client($client), '... as does the session');
 end_load($waiting);
+
+# Somebody else pauses the pooler, before we have come to that.
+my $checkpointer = child($pid, 'checkpointer') // die 'no checkpointer';
+kill 'STOP', $checkpointer;
+$killed = start_restart(conninfo($pooled));
+$node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query ILIKE 'checkpoint%' AND state = 'active'}) or die 'no checkpoint';
+console($pooled, 'PAUSE');
+$pooled->{process}->signal('STOP');
+$offset = bouncer_offset($pooled);
+kill 'CONT', $checkpointer;
+IPC::Run::pump $killed->{process} until $killed->{err} =~ /^pause$/m || !$killed->{process}->pumpable;
+select undef, undef, undef, 0.2;
+my @watch = keys %{ children($killed->{process}{KIDS}[0]{PID}) };
+is(scalar @watch, 1, 'killed before it pauses: somebody watches');
+is(end_restart($killed, 'KILL'), -9, '... and it is killed');
+$pooled->{process}->signal('CONT');
+for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+{
+	last if !-e "/proc/$watch[0]";
+	select undef, undef, undef, 0.1;
+}
+unlike(bouncer_log($pooled, $offset), qr/RESUME/, '... and who had paused the pooler finds it so');
+is(server_pid(), $pid, '... and the server goes on');
+console($pooled, 'RESUME');
 
 # A stop waits for a receiver of WAL that does not answer: until then, we get a signal, or
 # our patience ends, which a pattern of what we say tells.
