@@ -44,7 +44,22 @@ $parts += $json->{phases}{$_} for qw(sessions shutdown_checkpoint exit launch an
 cmp_ok(abs($parts - $json->{outage}), '<', 1, '... and the parts of stop and start are the outage');
 eval { $session->quit };
 $node->_update_pid(1);
-$node->stop;
+
+# --------------------------------------------------------- a command that fails when the stop has begun
+$session = $node->background_psql('postgres');
+$session->query_safe('SELECT 1');
+($rc, $out, $err) = pcache($node, 'restart',
+	"--command=$bin/pg_ctl -D $data -m smart --no-wait stop >/dev/null; until grep -q '^stopping' $data/postmaster.pid; do sleep 0.1; done; exit 7");
+is($rc, 3, 'a command that fails when it has told the server to stop: it will not be there');
+like($err, qr/command .* failed.*The server is stopping nevertheless\./s, '... which is said');
+eval { $session->quit };
+for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+{
+	last if !-e "$data/postmaster.pid";
+	select undef, undef, undef, 0.1;
+}
+ok(!-e "$data/postmaster.pid", '... and so it is');
+$node->_update_pid(0);
 
 # --------------------------------------------------------- what would be started
 # The configuration is elsewhere, and was named relative to where the server was started.
@@ -83,6 +98,17 @@ unlink "$elsewhere/more.conf";
 ($rc, $out, $err) = pcache($node, 'restart');
 is($rc, 0, '... and without that it is restarted') or diag($err);
 $node->_update_pid(1);
+$node->stop;
+
+# So was the file that says who may connect.
+system_or_bail('cp', "$data/pg_hba.conf", "$elsewhere/hba.conf");
+start_there("--config-file=$elsewhere/main.conf", '--hba_file=hba.conf');
+$pid = server_pid();
+($rc, $out, $err) = pcache($node, 'restart');
+is($rc, 1, 'a hba_file that was named relative to another directory: refused');
+like($err, qr/would not find its "hba_file"/, '... for that reason');
+is(server_pid(), $pid, '... and the server goes on');
+$node->_update_pid(server_pid() != 0);
 $node->stop;
 
 # --------------------------------------------------------- a container
