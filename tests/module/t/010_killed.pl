@@ -87,6 +87,21 @@ work();
 	cmp_ok(abs($outcome->{kept} - $killed->{pages}{kept}), '<=', 20, "check: kept $outcome->{kept} pages, $killed->{pages}{kept} were foretold");
 }
 
+# Where the settings allow no pool, none is kept, whatever the pool says.
+SKIP:
+{
+	my ($method) = run_command([ 'postgres', '-D' => $data, '-c' => 'io_method=io_uring', '-C' => 'io_method' ]);
+
+	skip 'this server has no io_uring', 4 if $method ne 'io_uring';
+	$node->append_conf('postgresql.conf', "io_method = io_uring\ndebug_io_direct = data");
+	my ($rc, $text) = pcache($node, 'check');
+	is($rc, 2, 'check, io_uring and direct I/O from the next start on: cold');
+	like($text, qr/^next start: COLD: /, '... which it says');
+	unlike($text, qr/if it is killed now/, '... and nothing of a killed server');
+	is(verb_json($node, 'check')->{killed}, undef, '... nor in JSON');
+	$node->adjust_conf('postgresql.conf', $_, undef) for 'io_method', 'debug_io_direct';
+}
+
 # ---------------------------------------------------------------- killed
 for my $k (1 .. 3)
 {
@@ -197,6 +212,7 @@ work();
 	# the postmaster does not get to say how it ended
 	kill 'STOP', $node->{_pid};
 	kill 'SEGV', $pid;
+	PCache::Crash::wait_for_death($pid);
 	kill_all($node);
 	$right = oracle($node);
 	$offset = log_offset($node);
