@@ -31,6 +31,7 @@ our @EXPORT = qw(
   query_broken_server
   wait_until_back
   pause_for_sighting
+  wait_for_sighting
   kill_all
   kill_seen
 );
@@ -68,9 +69,9 @@ my $SIGHTED = 1.1;
 
 sub pause_for_sighting { select undef, undef, undef, $_[0] // $SIGHTED; return }
 
-# SIGKILL to all processes, once the worker has said that the server lives after all that
-# was done.  On a busy machine it may be late, and then files count as changed by others.
-sub kill_seen
+# Wait until the worker has said that the server lives after all that was done.  On a busy
+# machine it may be late, and then files count as changed by others.
+sub wait_for_sighting
 {
 	my ($node) = @_;
 	my $now = time;
@@ -80,6 +81,15 @@ sub kill_seen
 		last if read_sighting(pool_file($node))->{seen_at} > $now * 1e9;
 		pause_for_sighting(0.01);
 	}
+	return;
+}
+
+# SIGKILL to all processes after that.
+sub kill_seen
+{
+	my ($node) = @_;
+
+	wait_for_sighting($node);
 	kill_all($node);
 	return;
 }
