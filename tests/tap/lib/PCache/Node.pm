@@ -240,6 +240,12 @@ sub put_back
 		if (-d "$copy$_" && !-l "$copy$_") { mkdir "$data$_", 0700 }
 		else { system_or_bail('cp', '-a', '--remove-destination', "$copy$_", "$data$_") }
 	}
+	# directories have their times last
+	for (grep { -d "$copy$_" && !-l "$copy$_" } keys %$old)
+	{
+		my @st = Time::HiRes::stat "$copy$_";
+		Time::HiRes::utime($st[8], $st[9], "$data$_") or die "$data$_: $!";
+	}
 	unlink "$data/postmaster.pid";
 	return;
 }
