@@ -28,11 +28,11 @@ my @snapshots;
 # How each event is called, and whether it is one of a server that runs ("up") or not ("down").
 my @events = (
 	[ 'clean stop', 'up', sub { $_[0]->stop } ],
-	[ 'immediate stop', 'up', sub { wait_for_sighting($_[0]); $_[0]->stop('immediate') } ],
-	[ 'kill -9', 'up', \&kill_seen ],
+	[ 'immediate stop', 'up', sub { seen(); $_[0]->stop('immediate') } ],
+	[ 'kill -9', 'up', sub { seen(); kill_all($_[0]) } ],
 	[ 'one session killed', 'up', \&killed_session ],
 	[ 'read errors', 'up', sub { $_[0]->safe_psql('postgres', 'SET zero_damaged_pages = on') } ],
-	[ 'power loss', 'up', sub { kill_seen($_[0]); unlink pool_file($_[0]) } ],
+	[ 'power loss', 'up', sub { seen(); kill_all($_[0]); unlink pool_file($_[0]) } ],
 	[ 'promotion', 'down', \&promotion ],
 	[ 'pg_rewind', 'down', \&rewind ],
 	[ 'old backup', 'down', sub { replace_data($_[0], $_[0]->backup_dir . '/b') } ],
@@ -76,6 +76,13 @@ sub work
 	return;
 }
 
+# The worker of mode always has seen all that was done; there is none in the other mode.
+sub seen
+{
+	wait_for_sighting($node) if $node->safe_psql('postgres', 'SHOW pcache.mode') eq 'always';
+	return;
+}
+
 sub replace_data
 {
 	my ($to, $from) = @_;
@@ -112,7 +119,7 @@ sub killed_session
 	my $right = rows($node);
 	my $offset = log_offset($node);
 
-	wait_for_sighting($node);
+	seen();
 	kill 'KILL', $pid;
 	eval { $psql->quit };
 	$node->wait_for_log(qr/database system is ready to accept (?:read-only )?connections/, $offset);
@@ -192,7 +199,7 @@ sub pair
 # What cannot be: WAL that is needed is gone, or of wal_level minimal, or the program refuses.
 sub impossible
 {
-	my ($first, $second) = map { $_ // '' } @_;
+	my ($first, $second) = ($_[0], $_[1] // '');
 
 	return $second eq 'pg_rewind' && $first =~ /^(?:pg_rewind|pg_resetwal)$/ ||
 	  $second eq 'pg_resetwal' && $first =~ /^(?:pg_rewind|old backup)$/ ||
