@@ -434,12 +434,10 @@ prove_results() {
 # tell_failures PROVE_LOG TESTLOGDIR KEPT: of a run of prove that has failed, what the
 # failing tests and their servers said last, and where all of it is kept
 tell_failures() {
-	local f name l
-	# a line of a test's log begins with "[12:34:56.789](0.123s) "
-	grep -lE '^(\[[^]]*\]\([^)]*\) *)?(not ok|Bail out!|# *(Looks like|Tests were run but no plan|pg_ctl [a-z]+ failed))' "$2"/regress_log_* 2>/dev/null |
-		while IFS= read -r f; do
-			name=${f##*/regress_log_}
-			for l in "$f" "$2/${name}"_*.log; do
+	local name l
+	sed -nE 's|^(.*/)?([^/ ]+)\.pl +\(Wstat: .*|\2|p' "$1" |
+		while IFS= read -r name; do
+			for l in "$2/regress_log_$name" "$2/${name}"_*.log; do
 				[ ! -e "$l" ] || printf '\n----- last lines of %s -----\n%s\n' "${l##*/}" "$(tail -n 60 "$l")"
 			done
 		done || true
