@@ -27,6 +27,7 @@ autovacuum = off
 full_page_writes = off
 bgwriter_lru_maxpages = 0
 fsync = off
+log_connections = on
 });
 my $files = PostgreSQL::Test::Utils::tempdir();
 my $log = $node->logfile;
@@ -80,16 +81,17 @@ sub transaction_takes
 		for (@run)
 		{
 			my ($name, $transactions) = @$_;
-			my $before = join ' ', glob "$files/*";
+			my $offset = log_offset($node);
+			my @pids;
 
 			$node->command_ok([ 'pgbench', '-n', '-S', '-M', 'prepared', '--random-seed=1', '-t', $transactions, 'postgres' ], "$name: pgbench");
 			# whoever has ended has written what it did
-			for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+			@pids = slurp_file($log, $offset) =~ /\[(\d+)\] .*connection received/g;
+			for my $pid (@pids)
 			{
-				$n{$name} = instructions(grep { index($before, $_) < 0 } glob "$files/*");
-				last if defined $n{$name};
-				select undef, undef, undef, 0.1;
+				while (-e "/proc/$pid") { select undef, undef, undef, 0.05 }
 			}
+			$n{$name} = instructions(map { "$files/$_" } @pids);
 		}
 	});
 	return ($n{many} - $n{few}) / 400;
