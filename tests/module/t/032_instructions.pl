@@ -8,7 +8,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use IPC::Run;
-use PCache::Crash;
+use PCache::Crash qw(:DEFAULT wait_for_death);
 use PCacheModule;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -87,10 +87,7 @@ sub transaction_takes
 			$node->command_ok([ 'pgbench', '-n', '-S', '-M', 'prepared', '--random-seed=1', '-t', $transactions, 'postgres' ], "$name: pgbench");
 			# whoever has ended has written what it did
 			@pids = slurp_file($log, $offset) =~ /\[(\d+)\] .*connection received/g;
-			for my $pid (@pids)
-			{
-				while (-e "/proc/$pid") { select undef, undef, undef, 0.05 }
-			}
+			wait_for_death(@pids);
 			$n{$name} = instructions(map { "$files/$_" } @pids);
 		}
 	});
