@@ -345,7 +345,8 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 
 		long_options[i].name = option->name;
 		long_options[i].has_arg = has_value ? required_argument : no_argument;
-		long_options[i].val = FIRST_OPTION + i;
+		/* that of its first entry, so that its beginning is not ambiguous */
+		long_options[i].val = FIRST_OPTION + (FindOption(option->name) - options_table);
 		if (option->letter != 0)
 			*letter++ = option->letter;
 		if (option->letter != 0 && has_value)

@@ -59,6 +59,7 @@ sub command_output
 	refused('empty PGDATA', qr/^pg_pcache: error: no data directory specified\n$usage/, 'init');
 	$ENV{PGDATA} = $data;
 	is((command_output('init', '--dry-run', '--size' => '1MB', '--directory' => "$root/env"))[0], 0, 'PGDATA is used');
+	is((command_output('init', '--dry-run', '--siz' => '1MB', '--direct' => "$root/env"))[0], 0, 'the beginning of an option is enough');
 }
 refused('unknown verb', qr/^pg_pcache: error: unrecognized verb "rebuild-all"\n$usage/, '-D' => $data, 'rebuild-all');
 refused('two verbs', qr/^pg_pcache: error: too many command-line arguments \(first is "status"\)\n$usage/, '-D' => $data, 'init', 'status');
