@@ -171,10 +171,10 @@ StartRootCommand(void)
  * Take from a text what a terminal does not show but does, as to change its title or what is
  * pasted from it.  last is the byte before it: in UTF-8, 0xC2 begins such a character.
  */
-static void
-TakeControls(unsigned char *text, ssize_t len, unsigned char *last)
+void
+TakeControls(char *text, size_t len, unsigned char *last)
 {
-	for (ssize_t i = 0; i < len; i++)
+	for (size_t i = 0; i < len; i++)
 	{
 		unsigned char c = text[i];
 
@@ -193,8 +193,8 @@ Forward(int from, int to, unsigned char *last)
 
 	if (len < 0 && errno == EINTR)
 		return true;
-	if (isatty(to))
-		TakeControls((unsigned char *) buf, len, last);
+	if (len > 0 && isatty(to))
+		TakeControls(buf, len, last);
 	for (ssize_t done = 0; done < len;)
 	{
 		ssize_t		written = write(to, buf + done, len - done);

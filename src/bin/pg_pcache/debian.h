@@ -37,6 +37,7 @@ extern void FindNamedCluster(PCacheOptions *options, DebianCluster *cluster);
 extern int	OpenTrustedDirectory(const char *path, uid_t *user, PCacheError *err);
 
 /* asuser.c */
+extern void TakeControls(char *text, size_t len, unsigned char *last);
 extern void KeepForRoot(const char *command);
 extern pid_t StartRootCommand(void);
 extern int	RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg);

@@ -99,12 +99,10 @@ Look(void *arg)
 static void
 CleanText(char *text, size_t size)
 {
+	unsigned char last = 0;
+
 	text[size - 1] = '\0';
-	for (char *p = text; *p != '\0'; p++)
-	{
-		if ((unsigned char) *p < ' ' && *p != '\n' && *p != '\t')
-			*p = '?';
-	}
+	TakeControls(text, strlen(text), &last);
 }
 
 /* What came from the user's process has to be what ours could have sent. */
