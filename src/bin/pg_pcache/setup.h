@@ -56,7 +56,10 @@ typedef struct SetupMachine
 	char		unit_text[SETUP_MAX_FILE];	/* that is there, or "" */
 } SetupMachine;
 
-/* What only the server's user can see, without a pointer: another process looks. */
+/*
+ * What only the server's user can read.  A child process fills this in shared memory, so
+ * it has no pointers.
+ */
 typedef struct SetupCluster
 {
 	int			server_pid;		/* 0 if no server is running */

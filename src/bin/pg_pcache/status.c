@@ -95,7 +95,7 @@ StateName(uint32 state)
 		[PCACHE_STATE_CLEAN] = "clean",
 	};
 
-	return state < lengthof(names) && names[state] != NULL ? names[state] : "unknown";
+	return PCacheNameOf(names, state);
 }
 
 /* The numbers are those of PersistentCacheMode; a new pool has none. */
@@ -108,7 +108,7 @@ ModeName(uint32 mode)
 		[PERSISTENT_CACHE_ALWAYS] = "always",
 	};
 
-	return mode < lengthof(names) ? names[mode] : "unknown";
+	return PCacheNameOf(names, mode);
 }
 
 /* What is where we think it is, since the pool has our format version. */

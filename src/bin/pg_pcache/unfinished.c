@@ -58,7 +58,7 @@ WatchUnfinished(int dir_fd, const char *name)
 	OnEndSignals(RemoveAndDie);
 }
 
-/* The same for a pool that is there already. */
+/* The file of a new pool was made just now: from now on a signal removes it. */
 void
 WatchPoolFile(int dir_fd)
 {

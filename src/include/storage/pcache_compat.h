@@ -6,8 +6,9 @@
  * The library and its program are compiled for PostgreSQL 15 to 18, from sources that
  * are written for 18.  The compiler includes this header before each of them
  * (module.mk, and tree.mk for the patched server), and it gives older versions what 18
- * has, by the names of 18.  So it is the only file that asks for the version.  Those that
- * library and program share begin with it, in place of postgres.h or postgres_fe.h.
+ * has, by the names of 18.  So it is the only file that asks for the version.  Files of
+ * pool/, which library and program share, include it first, in place of postgres.h or
+ * postgres_fe.h.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *

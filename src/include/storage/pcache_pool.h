@@ -445,8 +445,12 @@ extern const char *PCacheMediaHealthText(uint32 health, char *buf, size_t len);
  * If bad blocks are unknown none is: what that is worth is the caller's
  * policy.
  */
-#define PCacheMediaRangeIsBad(report, offset, length) \
-	PCacheRangeOverlaps(&(report)->bad, offset, length)
+static inline bool
+PCacheMediaRangeIsBad(const PCacheMediaReport *report,
+					  uint64 offset, uint64 length)
+{
+	return PCacheRangeOverlaps(&report->bad, offset, length);
+}
 
 /* pcache_pool.c: open, lock and map */
 

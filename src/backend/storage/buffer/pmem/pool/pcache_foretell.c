@@ -4,7 +4,8 @@
  *	  How will the next start be: warm, cold, or not at all?
  *
  * Asks the gates and all other questions about what a start will find, and says what it
- * does with that.  A start makes this plan and executes it, so nothing is decided twice.
+ * does with that.  A start makes this plan and carries it out.  It asks about the media and
+ * the pool again only if the plan has changed the file.
  * pg_pcache asks while the server is down or runs, and the server itself for
  * pg_pcache_next_start().
  *
@@ -145,8 +146,8 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 
 /*
  * Are enough blocks and slots without bad blocks?  sb is NULL if the pool will be
- * formatted, with nbuffers as its capacity.  The server writes all that is before the blocks, and a store to a bad
- * block would be SIGBUS.
+ * formatted, with nbuffers as its capacity.  The server writes all that is before the
+ * blocks, and a store to a bad block would be SIGBUS.
  */
 bool
 PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
@@ -261,8 +262,8 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	judged = JudgeAfter(superblocks, facts, event);
 
 	/*
-	 * a server that is shut down cleanly says that it was not cut off, and
-	 * one that begins anew is the same
+	 * A clean shutdown marks the pool as not cut off.  In a crash restart the
+	 * postmaster has not started anew.
 	 */
 	if (superblocks->source != PCACHE_SB_NONE &&
 		event != PCACHE_NEXT_RESTART && event != PCACHE_NEXT_CRASH_RESTART &&

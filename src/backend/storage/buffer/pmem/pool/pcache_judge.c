@@ -23,8 +23,8 @@
 /*
  * Since when must nobody have changed a file that a page is kept of?
  *
- * After a clean stop, since the second in which the pool was saved: all files had been
- * written before.  Somebody may have repaired one.
+ * After a clean stop, since the end of the second in which the pool was saved: all files
+ * had been written by then.  Somebody may have repaired one later.
  *
  * After the server was killed, it has changed them itself until it died, and it says again
  * and again that it lives.  If the clock was set back since, a file can have been

@@ -58,7 +58,7 @@ PCacheMediaHealthText(uint32 health, char *buf, size_t len)
 	buf[0] = '\0';
 	for (int i = 0; i < lengthof(names); i++)
 	{
-		if ((health & 1 << i) == 0)
+		if ((health & (1U << i)) == 0)
 			continue;
 		if (buf[0] != '\0')
 			strlcat(buf, " ", len);

@@ -126,8 +126,11 @@ WasChanged(const struct PCacheRelSizes *sizes, const struct stat *st)
 	int64		nsec = at->tv_nsec != 0 ? at->tv_nsec : PCACHE_NSEC - 1;
 	int64		sec = sizes->unchanged_since / PCACHE_NSEC;
 
-	if (sizes->unchanged_since == 0 || at->tv_sec != sec)
-		return sizes->unchanged_since != 0 && at->tv_sec > sec;
+	if (sizes->unchanged_since == 0)
+		return false;
+	/* anybody can set a time that has too many nanoseconds for 64 bits */
+	if (at->tv_sec != sec)
+		return at->tv_sec > sec;
 	return nsec > sizes->unchanged_since % PCACHE_NSEC;
 }
 
