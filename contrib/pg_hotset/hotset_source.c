@@ -333,7 +333,8 @@ HotsetFetch(StringInfo list, StringInfo from, StringInfo problem)
 		if (!silent || asked >= hosts)
 			return false;
 		ereport(LOG,
-				(errmsg("pg_hotset asks the next host: from %s, %s", from->data, problem->data)));
+				(errmsg("pg_hotset got no list from %s, and asks the next host: %s",
+						from->data, problem->data)));
 		passed_hosts = (passed_hosts + 1) % hosts;
 	}
 	return true;

@@ -164,7 +164,7 @@ my $lists = stat_of($standby, 'lists');
 my $failures = stat_of($standby, 'failures');
 my $offset = -s $standby->logfile;
 set("pg_hotset.interval = 1h\n$two@{[ $listener->sockport ]}'");
-$standby->wait_for_log(qr/asks the next host: from 127.0.0.1:@{[ $mute->sockport ]}, there was no answer for 2 s/, $offset);
+$standby->wait_for_log(qr/got no list from 127.0.0.1:@{[ $mute->sockport ]}, and asks the next host: there was no answer for 2 s/, $offset);
 wait_until($standby, "state = 'waiting' AND problem IS NULL", 'a host that says nothing: a list of the next comes in the same round');
 set('pg_hotset.interval = 1s');
 wait_until($standby, "lists > $lists + 3", '... and so do those of the next rounds');

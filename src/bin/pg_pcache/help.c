@@ -89,7 +89,8 @@ ShowHelp(const char *progname, int verb)
 	printf(_("\nExit status:\n"));
 	printf(_("  0  success; for check, load, prepare, rebuild and verify: the next start will\n"
 			 "     be warm; for restart: the server has started warm\n"
-			 "  1  an error, or refused; for check and verify: the server would not start;\n"
+			 "  1  an error, or refused; for check, load, rebuild and verify: the server would\n"
+			 "     not start;\n"
 			 "     for verify --pages: a page is impossible or unreadable,\n"
 			 "     or its checksum in the file is wrong;\n"
 			 "     for restart: the server was not restarted, and nothing has changed\n"
