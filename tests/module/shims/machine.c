@@ -12,6 +12,9 @@
  *			fact, and mremap() treats all memory as it treats huge pages before Linux
  *			5.16: it unmaps the target, and fails.  How much memory such a file has
  *			is said when it is closed.
+ *		MACHINE_SWAPS
+ *			all memory is swapped out when mincore() is asked, and /proc/self/smaps says
+ *			so from then on.
  *		MACHINE_HUGETLBFS
  *			each tmpfs is a hugetlbfs with pages of 2 MB, of which this says how many its
  *			mount may have, and how many of these are left: "0 0" without a limit.
@@ -37,11 +40,41 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+static int	is_swapped = 0;
+
+int
+mincore(void *start, size_t length, unsigned char *resident)
+{
+	int			rc = syscall(SYS_mincore, start, length, resident);
+
+	if (getenv("MACHINE_SWAPS") != NULL && rc == 0)
+	{
+		memset(resident, 0, length / sysconf(_SC_PAGESIZE));
+		is_swapped = 1;
+	}
+	return rc;
+}
+
+/* smaps of a process that is swapped out. */
+static FILE *
+SwappedOut(FILE *smaps)
+{
+	FILE	   *file = tmpfile();
+	char		line[4096];
+
+	while (fgets(line, sizeof(line), smaps) != NULL)
+		fputs(strncmp(line, "Swap: ", 6) == 0 ? "Swap: 8 kB\n" : line, file);
+	fclose(smaps);
+	rewind(file);
+	return file;
+}
 
 FILE *
 fopen(const char *path, const char *mode)
@@ -49,6 +82,9 @@ fopen(const char *path, const char *mode)
 	FILE	   *(*next) (const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
 	const char *files = getenv("MACHINE_FILES");
 	char		there[4096];
+
+	if (is_swapped && strcmp(path, "/proc/self/smaps") == 0)
+		return SwappedOut(next(path, mode));
 
 	if (files != NULL && path[0] == '/')
 	{

@@ -151,6 +151,11 @@ my ($copied, $old_log) = (0, slurp_file($node->logfile, $offset));
 $copied += $1 while $old_log =~ /^machine: (\d+) MB in huge pages$/mg;
 cmp_ok($copied, '<', 64, "... of which $copied MB were copied");
 is_deeply([ huge_rest(kill_backend($node)) ], [ $old_told, $old_mapped ], '... also after a crash restart');
+$node->stop;
+$offset = log_offset($node);
+on_machine({ MACHINE_HUGE_PAGES => 1, MACHINE_SWAPS => 1 }, sub { $node->start(fail_ok => 1) });
+is($node->psql('postgres', 'SELECT count(*) FROM big'), 0, 'a segment that is swapped out while it is moved: the server works');
+unlike(slurp_file($node->logfile, $offset), qr/was terminated by signal|PANIC/, '... and nobody has died');
 $node->append_conf('postgresql.conf', 'min_dynamic_shared_memory = 0');
 $node->restart;
 SKIP:

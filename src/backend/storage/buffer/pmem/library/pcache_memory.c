@@ -118,14 +118,17 @@ typedef struct Mapping
 static bool
 FindMapping(const char *address, Mapping *mapping)
 {
-	FILE	   *smaps = fopen("/proc/self/smaps", "r");
+	FILE	   *maps = fopen("/proc/self/smaps", "r");
 	char		line[MAXPGPATH + 128];
 	unsigned long low;
 	unsigned long high;
 	bool		found = false;
 
+	/* some kernels do not tell what is swapped out */
+	if (maps == NULL)
+		maps = fopen("/proc/self/maps", "r");
 	mapping->swapped_kb = 1;
-	while (smaps != NULL && fgets(line, sizeof(line), smaps) != NULL)
+	while (maps != NULL && fgets(line, sizeof(line), maps) != NULL)
 	{
 		if (sscanf(line, "%lx-%lx", &low, &high) == 2)
 		{
@@ -138,8 +141,8 @@ FindMapping(const char *address, Mapping *mapping)
 		else if (found && sscanf(line, "Swap: %lu kB", &mapping->swapped_kb) == 1)
 			break;
 	}
-	if (smaps != NULL)
-		fclose(smaps);
+	if (maps != NULL)
+		fclose(maps);
 	return found;
 }
 
@@ -148,30 +151,35 @@ FindMapping(const char *address, Mapping *mapping)
  * which min_dynamic_shared_memory has many, would take memory if they were read.
  */
 static void
-CopyUsed(char *to, char *from, Size length, bool is_swapped)
+CopyUsed(char *to, char *from, Size length)
 {
 	Size		page_size = sysconf(_SC_PAGESIZE);
 	unsigned char *used = malloc(length / page_size);
 	bool		is_known = used != NULL && mincore(from, length, used) == 0;
+	Mapping		segment;
 
 	for (Size i = 0; is_known && i < length / page_size; i++)
 	{
 		if ((used[i] & 1) != 0)
 			memcpy(to + i * page_size, from + i * page_size, page_size);
 	}
-	/* mincore() does not tell those apart that are swapped out */
-	if (!is_known || is_swapped)
+
+	/*
+	 * mincore() does not tell those apart that are swapped out, by now or
+	 * before
+	 */
+	if (!is_known || !FindMapping(from, &segment) || segment.swapped_kb > 0)
 		memcpy(to, from, length);
 	free(used);
 }
 
 /*
  * Move a part of the segment into huge pages, at the same addresses.  There is only
- * this process, and its signal handlers store nothing there.  is_swapped says whether
- * any of the segment is swapped out.  Returns how many bytes were moved.
+ * this process, and its signal handlers store nothing there.  Returns how many bytes
+ * were moved.
  */
 static Size
-MovePart(const PCachePool *pool, char *from, char *to, bool is_swapped)
+MovePart(const PCachePool *pool, char *from, char *to)
 {
 	char	   *start = (char *) TYPEALIGN(PCACHE_ALIGNMENT, from);
 	char	   *end = (char *) TYPEALIGN_DOWN(PCACHE_ALIGNMENT, to);
@@ -183,7 +191,7 @@ MovePart(const PCachePool *pool, char *from, char *to, bool is_swapped)
 
 	if (huge != NULL)
 	{
-		CopyUsed(huge, start, length, is_swapped);
+		CopyUsed(huge, start, length);
 
 		/* once more, to have an address by which these pages are given back */
 		old = mremap(start, 0, length, MREMAP_MAYMOVE);
@@ -219,15 +227,13 @@ MoveRest(const PCachePool *pool, char *reserved, char *reserved_end)
 {
 	const char *io_method = GetConfigOption("io_method", true, false);
 	Mapping		segment;
-	bool		is_swapped;
 
 	if (huge_pages_set_to < 0 || shared_memory_type != SHMEM_TYPE_MMAP ||
 		(io_method != NULL && strcmp(io_method, "io_uring") == 0) ||
 		!FindMapping(reserved, &segment) || segment.end < reserved_end)
 		return 0;
-	is_swapped = segment.swapped_kb > 0;
-	return MovePart(pool, segment.start, reserved, is_swapped) +
-		MovePart(pool, reserved_end, segment.end, is_swapped);
+	return MovePart(pool, segment.start, reserved) +
+		MovePart(pool, reserved_end, segment.end);
 }
 
 /*
