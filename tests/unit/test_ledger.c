@@ -984,6 +984,9 @@ TestUnchangedSince(void **state)
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 	w.sb.saved_at = PG_INT64_MAX;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	/* the clock was set back */
+	w.sb.saved_at = now + 100;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 }
 
 /* The gate's answer about an entry of SLOT, with the CRC that belongs to it. */

@@ -403,6 +403,7 @@ TestKilled(void **state)
 	assert_int_equal(PCachePoolGate(&sb, &facts).refusal, PCACHE_COLD_CONTROL_STATE);
 	control.state = DB_SHUTDOWNED;
 	PCacheSuperblockSetClean(&sb, &control, 3);
+	sb.saved_at = time(NULL);
 	PCacheSetPageFacts(&page_facts, &sb, &facts);
 	assert_true(page_facts.unchanged_since == (sb.saved_at + 1) * PCACHE_NSEC);
 

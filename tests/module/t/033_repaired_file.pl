@@ -8,6 +8,7 @@ use strict;
 use warnings FATAL => 'all';
 
 use PCacheModule;
+use PCacheMoment;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -110,6 +111,48 @@ zero_block($file);
 cmp_ok(verify_json($node)->{pages}{file_changed} // 0, '>', 5, '... and one was');
 put_block($file);
 $node->start;
+
+# A tablespace leads elsewhere, where nothing is new but the place.
+my $space = PostgreSQL::Test::Utils::tempdir() . '/space';
+mkdir $space or die $!;
+$node->safe_psql('postgres', qq{CREATE TABLESPACE space LOCATION '$space'});
+$node->safe_psql('postgres', 'ALTER TABLE repaired SET TABLESPACE space');
+
+# Another directory takes the place of one, whose copy with a block of zeros was there before.
+sub exchange
+{
+	my ($directory) = @_;
+	my @old = map { time - 100 } 1, 2;
+
+	system_or_bail('cp', '-a', $directory, "$directory.good");
+	for my $path (split /\n/, `find $directory.good -depth`)
+	{
+		write_bytes($path, 2 * BLCKSZ, "\0" x BLCKSZ) if -f $path && -s $path > 2 * BLCKSZ;
+		utime(@old, $path) or die $!;
+	}
+	sleep 2;
+	rename $directory, "$directory.bad" or die $!;
+	rename "$directory.good", $directory or die $!;
+	return;
+}
+fill($node);
+($dropped) = done_to_file($node, 'the directory of a version in a tablespace', sub { exchange(glob "$space/PG_*") });
+cmp_ok($dropped, '>', 5, "the directory of a version in a tablespace: its pages are dropped ($dropped)");
+$node->safe_psql('postgres', 'ALTER TABLE repaired SET TABLESPACE pg_default');
+
+# A start that is killed before pg_control says that the server runs has not written to the file.
+$node->append_conf('postgresql.conf', 'pcache.mode = always');
+$node->restart;
+SKIP:
+{
+	my $why_not = why_no_start_kills();
+	skip $why_not, 6 if $why_not;
+	fill($node);
+	($dropped) = done_to_file($node, 'a start that was killed', sub { kill_start($node, 'a start that was killed', 'fork_process'); sleep 2; zero_block($_[0]) });
+	cmp_ok($dropped, '>', 5, "a start that was killed: the pages of the file are dropped ($dropped)");
+	fill($node);
+	done_to_file($node, 'and the block again', \&put_block);
+}
 
 # A standby, where pages are older than the redo point.
 my $standby = PostgreSQL::Test::Cluster->new('standby');

@@ -143,6 +143,7 @@ Save(const ControlFileData *control)
 					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr,
 					NULL, NULL, false);
 	PCacheSuperblockSetClean(sb, control, saved);
+	sb->saved_at = time(NULL);
 	if (!PCacheDrain(&PCacheThePool.map))
 	{
 		ereport(LOG,

@@ -27,16 +27,18 @@
  * had been written by then.  Somebody may have repaired one later.
  *
  * After the server was killed, it has changed them itself until it died, and it says again
- * and again that it lives.  If the clock was set back since, a file can have been
- * changed later although its time says otherwise, so all count as changed.  Of another
- * boot's clock it is only known whether it is behind; and once the pool is saved, nobody
- * knows any more that it was another boot.
+ * and again that it lives.
+ *
+ * If the clock was set back since, a file can have been changed later although its time
+ * says otherwise, so all count as changed.  Of another boot's clock it is only known
+ * whether it is behind; and once the pool is saved, nobody knows any more that it was
+ * another boot.
  */
 static int64
 UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	if (PCacheControlIsShutDown(facts->control))
-		return sb->saved_at > 0 && sb->saved_at < PG_INT64_MAX / PCACHE_NSEC - 1 ?
+		return sb->saved_at > 0 && sb->saved_at <= time(NULL) ?
 			(sb->saved_at + 1) * PCACHE_NSEC : 1;
 	if (time(NULL) < facts->sighting.seen_at / PCACHE_NSEC ||
 		(!PCacheHostRestarted(sb, facts) &&

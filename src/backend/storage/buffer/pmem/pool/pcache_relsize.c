@@ -136,7 +136,8 @@ WasChanged(const struct PCacheRelSizes *sizes, const struct stat *st)
 
 /*
  * Was a directory on the way to the database's files changed?  One that was put in its
- * place has files that were not.  PGDATA itself has been changed by whoever starts.
+ * place has files that were not.  Of a tablespace, that is the link, and where it leads.
+ * PGDATA itself has been changed by whoever starts.
  */
 static bool
 DirectoryWasChanged(const struct PCacheRelSizes *sizes, RelFileLocator rlocator)
@@ -148,7 +149,8 @@ DirectoryWasChanged(const struct PCacheRelSizes *sizes, RelFileLocator rlocator)
 	for (char *end = path + strlen(path); !changed && end != NULL; end = strrchr(path, '/'))
 	{
 		*end = '\0';
-		changed = lstat(path, &st) < 0 || WasChanged(sizes, &st);
+		changed = lstat(path, &st) < 0 || WasChanged(sizes, &st) ||
+			(S_ISLNK(st.st_mode) && (stat(path, &st) < 0 || WasChanged(sizes, &st)));
 	}
 	pfree(path);
 	return changed;

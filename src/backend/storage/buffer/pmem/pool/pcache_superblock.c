@@ -232,7 +232,8 @@ PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
 
 /*
  * Say that all descriptors and pages are durable, and go with pg_control as
- * it is on disk after a clean shutdown.
+ * it is on disk after a clean shutdown.  saved_at is for the caller to set: when
+ * the pool's server may have written to data files for the last time.
  */
 void
 PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
@@ -248,7 +249,6 @@ PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
 	sb->min_recovery_point_timeline = control->minRecoveryPointTLI;
 	sb->data_checksum_version = control->data_checksum_version;
 	sb->saved_pages = saved_pages;
-	sb->saved_at = time(NULL);
 }
 
 /*
