@@ -53,6 +53,8 @@ static void
 TestDirectory(void **state)
 {
 	char		name[MAXPGPATH];
+	char	   *directory = MakeTempDirectory("/tmp");
+	char		path[MAXPGPATH];
 	PCacheError err;
 
 	assert_false(PCacheDirectoryIsAllowed("/pgdata", "", &err));
@@ -67,6 +69,18 @@ TestDirectory(void **state)
 	 */
 	assert_false(PCacheDirectoryIsAllowed("/usr/bin", "/proc/self/root/usr/bin/missing/x", &err));
 	assert_true(PCacheDirectoryIsAllowed("/usr/bin", "/missing/x", &err));
+
+	/* a link to what is still to be made, and one to itself */
+	snprintf(path, sizeof(path), "%s/link", directory);
+	assert_int_equal(symlink("/usr/bin/missing", path), 0);
+	assert_false(PCacheDirectoryIsAllowed("/usr/bin", path, &err));
+	assert_true(PCacheDirectoryIsAllowed("/usr/sbin", path, &err));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("link", path), 0);
+	assert_true(PCacheDirectoryIsAllowed("/usr/bin", path, &err));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(directory), 0);
+	free(directory);
 
 	strcpy(name, "/dev//shm/./x/");
 	assert_true(PCacheCanonicalDirectory(name, &err));

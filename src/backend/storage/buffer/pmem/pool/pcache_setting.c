@@ -16,10 +16,14 @@
 #include "storage/pcache_compat.h"
 
 #include <limits.h>
+#include <unistd.h>
 
 #include "port.h"
 #include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
+
+/* As many as the kernel follows. */
+#define MAX_LINKS	40
 
 /*
  * Is this a name that a setting may have for the pool's directory?  If so, it is
@@ -65,6 +69,8 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 	char		existing[MAXPGPATH];
 	char		real_directory[PATH_MAX];
 	char		real_pgdata[PATH_MAX];
+	char		target[MAXPGPATH];
+	int			n_links = 0;
 
 	if (directory[0] == '\0')
 	{
@@ -74,10 +80,26 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 	if (!is_absolute_path(directory))
 		return PCacheSetError(err, _("\"%s\" is not an absolute path: \"%s\""),
 							  PCacheSetting("directory"), directory);
-	/* of what is still to be made, the part that exists tells */
+
+	/*
+	 * of what is still to be made, the part that exists tells, behind a link,
+	 * too
+	 */
 	strlcpy(existing, directory, sizeof(existing));
 	while (realpath(existing, real_directory) == NULL)
+	{
+		ssize_t		len = n_links < MAX_LINKS ? readlink(existing, target, sizeof(target) - 1) : -1;
+
 		get_parent_directory(existing);
+		if (len < 0)
+			continue;
+		target[len] = '\0';
+		n_links++;
+		if (is_absolute_path(target))
+			strlcpy(existing, target, sizeof(existing));
+		else
+			join_path_components(existing, existing, target);
+	}
 	if (realpath(pgdata, real_pgdata) == NULL)
 		strlcpy(real_pgdata, pgdata, sizeof(real_pgdata));
 	if (!PCacheIsInside(directory, pgdata) && !PCacheIsInside(real_directory, real_pgdata))
