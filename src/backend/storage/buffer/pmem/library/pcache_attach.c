@@ -341,14 +341,14 @@ AttachPool(PCacheError *err)
 											  PCacheStart.pages[PCACHE_PAGE_KEPT]);
 	}
 	free(facts->holes.ranges);
-	/* it has looked at each page of a killed server */
-	if (PCacheStart.post_mortem)
-		PCachePoolLetGo(pool, 0, pool->map.length);
 	PCacheStart.retired = PCacheRetireSlots(pool, sb, media);
 	PCacheUseHeaders(pool, sb);
 	PCacheStart.in_use = true;
 	BeginUse(pool, sb, gate_facts);
 	PCacheStart.rebuild_usec = PCacheMicrosecondsSince(start);
+	/* it has looked at each page of a killed server */
+	if (PCacheStart.post_mortem)
+		PCachePoolLetGo(pool, 0, pool->map.length);
 	PCacheStart.huge_bytes = PCacheArrangeSegment(pool, sb, own_headers, own_blocks);
 	return true;
 }
