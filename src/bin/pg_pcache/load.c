@@ -123,7 +123,7 @@ PlanPool(Loading *l, PCacheFsKind *fs_kind)
 		return;
 	}
 	if (!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &c->open_error) ||
-		!PCacheMayCreateMissing(c->directory, Max(config.size, config.nbuffers), fs_kind,
+		!PCacheMayCreateMissing(c->directory, PCacheNewCapacity(&config), fs_kind,
 								&c->open_error))
 		FailWith(&c->open_error);
 }
@@ -144,7 +144,7 @@ CreatePool(Loading *l, PCacheFsKind fs_kind, uint64 capacity)
 		PCachePoolFileMade = WatchPoolFile;
 		if (!PCacheMakeDirectory(c->directory, fs_kind, &err) ||
 			!PCachePoolBeginCreate(&l->creation, c->directory, false,
-								   Max(Max(config.size, config.nbuffers), capacity),
+								   Max(PCacheNewCapacity(&config), capacity),
 								   c->control->system_identifier,
 								   c->control->catalog_version_no, &c->pool,
 								   &c->superblocks.chosen, &err))

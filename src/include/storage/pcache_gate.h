@@ -247,6 +247,13 @@ typedef struct PCacheNextConfig
 	bool		allow_unknown_minor;
 } PCacheNextConfig;
 
+/* How many blocks does a new pool get? */
+static inline uint64
+PCacheNewCapacity(const PCacheNextConfig *config)
+{
+	return Max(config->size, config->nbuffers);
+}
+
 /* What a start does to have a pool with room for shared buffers, before it keeps pages. */
 typedef enum PCachePlannedAction
 {

@@ -104,7 +104,7 @@ PCacheForetellMissing(const char *directory, const PCacheNextConfig *config,
 	PCachePlan	plan = {{PCacheWithoutPool(config->required), *open_error}, PCACHE_PLAN_CREATE};
 	PCacheError *err = &plan.verdict.why;
 
-	plan.capacity = Max(config->size, config->nbuffers);
+	plan.capacity = PCacheNewCapacity(config);
 	if (VersionWillDo(config, err) &&
 		PCacheMayCreateMissing(directory, plan.capacity, &plan.fs_kind, err) &&
 		ReservationWillDo(config, plan.fs_kind, plan.capacity * BLCKSZ, 0, err))
@@ -122,7 +122,7 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
 			 PCacheVerdict *verdict)
 {
 	struct statvfs vfs;
-	uint64		needed = Max(config->nbuffers, config->size);
+	uint64		needed = PCacheNewCapacity(config);
 
 	if (fstatvfs(pool->fd, &vfs) < 0)
 	{
