@@ -141,14 +141,14 @@ typedef struct Counts
 	uint64		buffers;
 } Counts;
 
-/* What the server has counted; false, after a warning, if it does not tell. */
+/* What the server has counted; false if it does not tell. */
 static bool
 ReadCounts(PGconn *conn, Counts *counts)
 {
 	const char *query = PQserverVersion(conn) >= 170000 ?
 		"SELECT num_timed + num_requested + restartpoints_timed + restartpoints_req, buffers_written FROM pg_catalog.pg_stat_checkpointer" :
 		"SELECT checkpoints_timed + checkpoints_req, buffers_checkpoint FROM pg_catalog.pg_stat_bgwriter";
-	PGresult   *res = TryQuery(conn, query, "how much the checkpoint has written");
+	PGresult   *res = TryQuery(conn, query, NULL);
 	bool		known = PQntuples(res) == 1;
 
 	if (known)
@@ -209,7 +209,11 @@ Checkpoint(Restart *restart)
 		restart->estimate += NowMs() - begin - took;
 		took = NowMs() - begin;
 		if (!known || !ReadWritten(restart->conn, &before, &written))
+		{
+			WarnOf(restart, NULL, _("could not find out how much the checkpoint has written: %s"),
+				   Complaint(restart->conn));
 			break;
+		}
 		restart->checkpoint_buffers = written;
 		ProgressOf(restart, _("checkpoint %d: %llu buffers in %.0f ms"), restart->checkpoints,
 				   (unsigned long long) written, took);
