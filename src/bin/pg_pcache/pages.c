@@ -291,7 +291,7 @@ ReadRelationBlock(SegmentFile *file, const PCacheDescriptor *desc,
 /*
  * Power was lost.  May the file have what came after the redo point, which redo repeats from
  * an image or on top of the page that is kept?  If power was lost in the middle of the write,
- * a part of it.
+ * a part of it; without a checksum, a page with the LSN of the kept one may be such a part.
  */
 static bool
 MayBeWrittenAfter(PGIOAlignedBlock *stored, const PCacheDescriptor *desc,
@@ -300,6 +300,7 @@ MayBeWrittenAfter(PGIOAlignedBlock *stored, const PCacheDescriptor *desc,
 	const PageHeaderData *header = (const PageHeaderData *) stored->data;
 
 	return PageXLogRecPtrGet(header->pd_lsn) >= redo ||
+		(!checksums && PageXLogRecPtrGet(header->pd_lsn) == desc->page_lsn) ||
 		ChecksumIsWrong(stored, desc->block_number, checksums);
 }
 
