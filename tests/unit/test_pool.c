@@ -887,19 +887,11 @@ TestSyncFailsAfterRename(void **state)
 static bool full_of_leftover = false;
 static bool is_full = false;
 
-/* As many as there are free on each file system, or -1 for what is so. */
-static int64 free_inodes = -1;
-
 int
 fstatfs(int fd, struct statfs *buf)
 {
 	if (syscall(SYS_fstatfs, fd, buf) < 0)
 		return -1;
-	if (free_inodes >= 0)
-	{
-		buf->f_files = 1000;
-		buf->f_ffree = free_inodes;
-	}
 	if (is_full || (full_of_leftover && faccessat(fd, "pool.tmp", F_OK, 0) == 0))
 		buf->f_bavail = 0;
 	return 0;
@@ -945,43 +937,6 @@ TestLeftoverCounts(void **state)
 	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
 	assert_false(PCacheSpaceFor(&where, CAPACITY + MIB(4) / BLCKSZ, &g, &err));
 	full_of_leftover = false;
-	PCacheDirClose(&where);
-}
-
-/* A file needs a name, and so does each directory that is missing. */
-static void
-TestSpaceForNames(void **state)
-{
-	static const struct
-	{
-		const char *path;
-		int			needed;
-	}			cases[] = {
-		{"", 1}, {"a", 2}, {"a/b", 3}, {"//a/./b//c/", 4}
-	};
-	PCacheDir	where;
-	PCacheGeometry g;
-	PCacheError err;
-	char		message[64];
-
-	for (int i = 0; i < lengthof(cases); i++)
-	{
-		assert_int_equal(PCacheDirOpenExisting(Join(dir, cases[i].path), &where, &err), PCACHE_DIR_OK);
-		free_inodes = cases[i].needed;
-		assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
-		free_inodes--;
-		assert_false(PCacheSpaceFor(&where, CAPACITY, &g, &err));
-		snprintf(message, sizeof(message), "%d inodes needed, %d available",
-				 cases[i].needed, cases[i].needed - 1);
-		assert_contains(err.message, message);
-		PCacheDirClose(&where);
-	}
-	/* what an interrupted creation has left gives its own */
-	WriteFile(Join(dir, "pool.tmp"), "half a pool", 11);
-	assert_int_equal(PCacheDirOpen(dir, true, &where, &err), PCACHE_DIR_OK);
-	free_inodes = 0;
-	assert_true(PCacheSpaceFor(&where, CAPACITY, &g, &err));
-	free_inodes = -1;
 	PCacheDirClose(&where);
 }
 
@@ -2042,7 +1997,6 @@ main(void)
 		BOTH(TestCreateFails),
 		BOTH(TestSetSize),
 		cmocka_unit_test_setup_teardown(TestSizeNotRestored, SetUpMemory, TearDown),
-		BOTH(TestSpaceForNames),
 		BOTH(TestAskedBefore),
 		BOTH(TestRestoreSize),
 		BOTH(TestGrow),

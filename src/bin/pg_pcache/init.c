@@ -19,7 +19,6 @@
  */
 #include "postgres_fe.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/stat.h>

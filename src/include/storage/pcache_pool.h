@@ -184,7 +184,6 @@ extern PCacheDirResult PCacheDirOpenExisting(const char *path, PCacheDir *dir,
 											 PCacheError *err);
 extern PCacheDirResult PCacheDirOpen(const char *path, bool is_pools, PCacheDir *dir,
 									 PCacheError *err);
-extern int	PCacheDirCountMissing(const PCacheDir *dir);
 extern bool PCacheDirMakeMissing(PCacheDir *dir, PCacheError *err);
 extern bool PCacheDirSync(const PCacheDir *dir);
 extern void PCacheDirClose(PCacheDir *dir);
@@ -213,7 +212,6 @@ PCacheFsIsMemory(PCacheFsKind kind)
 typedef struct PCacheRoom
 {
 	uint64		bytes;
-	uint64		names;			/* of how many more files; inodes */
 	const char *hint;			/* what gives more, unless it is the mount's
 								 * size; or NULL */
 } PCacheRoom;

@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "postmaster/syslogger.h"

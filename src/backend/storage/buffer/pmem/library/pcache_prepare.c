@@ -23,7 +23,6 @@
 #include "storage/pcache_gate.h"
 #include "storage/pcache_library.h"
 #include "storage/pcache_pool.h"
-#include "storage/pcache_setting.h"
 #include "utils/guc.h"
 
 /*

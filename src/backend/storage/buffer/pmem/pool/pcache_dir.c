@@ -321,19 +321,6 @@ PCacheDirOpen(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 	return result;
 }
 
-/* How many directories are there to be made?  Each needs an inode. */
-int
-PCacheDirCountMissing(const PCacheDir *dir)
-{
-	char		name[MAXPGPATH];
-	const char *rest = dir->missing;
-	int			n = 0;
-
-	while (FirstName(rest, name, &rest))
-		n++;
-	return n;
-}
-
 /*
  * Make what is missing of a path, and have dir be that.  Names are made durable.
  * Nothing is removed again after an error, which err tells.

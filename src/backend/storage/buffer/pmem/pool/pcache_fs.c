@@ -110,7 +110,6 @@ PCacheFsRoom(int fd, PCacheRoom *room)
 		return false;
 	/* what has no limit has 0 of 0 */
 	room->bytes = fs.f_blocks > 0 ? (uint64) fs.f_bavail * fs.f_frsize : PG_UINT64_MAX;
-	room->names = fs.f_files > 0 ? (uint64) fs.f_ffree : PG_UINT64_MAX;
 	room->hint = NULL;
 	if ((uint32) fs.f_type == HUGETLBFS_SUPER_MAGIC)
 		huge = PCacheHugeRoom(fd, &fs, &hint);

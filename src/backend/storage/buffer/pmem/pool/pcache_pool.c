@@ -16,8 +16,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/file_perm.h"
@@ -325,7 +323,6 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 	uint64		page_size;
 	PCacheRoom	room;
 	uint64		freed = 0;
-	uint64		names = 1 + PCacheDirCountMissing(dir);
 
 	if (!PCacheFsKindOf(dir, dir->fd, &kind, &page_size) ||
 		!PCacheFsRoom(dir->fd, &room))
@@ -340,10 +337,7 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 		fstatat(dir->fd, PCACHE_POOL_FILE_TMP, &leftover, AT_SYMLINK_NOFOLLOW) == 0 &&
 		S_ISREG(leftover.st_mode) && leftover.st_uid == geteuid() &&
 		!IsBeingCreated(dir, 0))
-	{
 		freed = (uint64) leftover.st_blocks * 512;
-		names--;
-	}
 	if (geometry->pool_size - Min(geometry->pool_size, freed) > room.bytes)
 	{
 		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu MB needed, %llu MB available"),
@@ -352,13 +346,6 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 					   (unsigned long long) ((room.bytes + freed) >> 20));
 		return PCacheSetHint(err, "%s", room.hint != NULL ? room.hint :
 							 _("Choose a smaller size, or another directory."));
-	}
-	if (room.names < names)
-	{
-		PCacheSetError(err, _("not enough space in \"%s\" for the persistent cache pool: %llu inodes needed, %llu available"),
-					   dir->path, (unsigned long long) names,
-					   (unsigned long long) room.names);
-		return PCacheSetHint(err, _("Remove files, or choose another directory."));
 	}
 	if (geometry->pool_size > PCacheFileSizeLimit())
 	{
