@@ -275,7 +275,10 @@ AttachPool(PCacheError *err)
 		/* the file is not as it was */
 		PCacheForgetLibraryFacts(&start_facts);
 		if (!PCacheGatherLibraryFacts(pool, &start_facts, err) ||
-			!PCacheMediaWillDo(pool, sb, media, NBuffers, pcache_mode == PERSISTENT_CACHE_ALWAYS, err))
+			!PCacheMediaWillDo(pool, sb, media, NBuffers, pcache_mode == PERSISTENT_CACHE_ALWAYS, err) ||
+			(sb->capacity < NBuffers &&
+			 !PCachePoolMayGrow(pool, sb->capacity, NBuffers, pcache_size, media,
+								&start_plan.capacity, err)))
 			return false;
 		if (PCacheStart.verdict.refusal == PCACHE_WARM)
 			PCacheStart.verdict = PCachePoolGate(sb, gate_facts);
