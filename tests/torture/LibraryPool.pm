@@ -350,7 +350,8 @@ sub judge_start
 
 # The same of a start after a loss of power.  What has reached the media is up to chance, and
 # whether that is right, the comparison with a start without the pool has to tell.  ledger:
-# true if pages are listed, because hint bits and all relations are logged; failed: if a start before this one ended with an error.
+# true if pages are listed, because hint bits and all relations are logged; failed: if a start
+# before this one ended with an error; was_judging: if it was killed before it said what it keeps.
 sub judge_after_power_loss
 {
 	my ($line, %how) = @_;
@@ -362,6 +363,7 @@ sub judge_after_power_loss
 	return (undef, 'cold after a loss of power: nothing is listed')
 	  if $line =~ /^starting cold: the host was restarted, and the server was not shut down cleanly/ && !$how{ledger};
 	return (undef, 'cold: a start had failed') if $line =~ /^starting cold: a server process .* may have overwritten/ && $how{failed};
+	return (undef, 'cold: a start was killed while it judged') if $line =~ /^starting cold: the host was restarted since the pool of a killed server was judged/ && $how{was_judging};
 	return ($line, 'cold after a loss of power');
 }
 

@@ -132,10 +132,13 @@ sub crash_and_recover
 	my $left = look_at_killed("after crash $cycle ($kind)", $data, "$dir/pool", $s);
 	if ($s->{kill} eq 'recovery' && $cycle == $s->{cycles})
 	{
+		my $from = -s $log;
 		$kind = crash_in_recovery(pick(rand 0.3, rand 1.0, rand 2.5));
 		$s->{killed_at} = time;
 		# it may have failed by itself before
 		$s->{first_failed} = 1 if (split /starting PostgreSQL/, slurp($log))[-1] =~ $TOMBSTONE;
+		# or not come so far as to say what it keeps
+		$s->{was_judging} = substr(slurp($log), $from) !~ /persistent cache: (?:kept|starting cold)/;
 		say_line("    cycle $cycle: killed all, then $kind");
 		return 1;
 	}
@@ -333,7 +336,7 @@ sub judge_start_after
 	problem("$who, $kind: young pages after a loss of power") if $s->{power_lost} && $short && $short->{young};
 	if ($s->{power_lost} && $s->{mode} eq 'always' && $kind ne 'stop' && !$without)
 	{
-		my ($wrong, $what) = judge_after_power_loss($line, ledger => ($s->{checksums} || $s->{conf}{wal_log_hints} eq 'on') && $s->{conf}{wal_level} ne 'minimal', failed => delete $s->{first_failed});
+		my ($wrong, $what) = judge_after_power_loss($line, ledger => ($s->{checksums} || $s->{conf}{wal_log_hints} eq 'on') && $s->{conf}{wal_level} ne 'minimal', failed => delete $s->{first_failed}, was_judging => delete $s->{was_judging});
 		$totals{$what}++;
 		problem("$who, $kind: $wrong") if defined $wrong;
 		return;
