@@ -118,7 +118,7 @@ PCacheSavePostMortem(PCachePool *pool, PCacheSuperblock *sb,
  * Why is nothing saved at this exit?  NULL if all is right.
  *
  * What decides is pg_control and no exit status: an immediate stop has status 0 as
- * well.  Whoever died has left its pins, and such buffers have no entry.
+ * well.
  */
 static const char *
 WhyNotSaved(ControlFileData *control)
