@@ -3,7 +3,8 @@
 
 # The patched server takes persistent_cache_X for pcache.X.  Both are one setting,
 # wherever and in whichever order they are written: the last one wins, and a reload says
-# only what has changed.  The library is loaded although nobody has said so.
+# only what has changed.  The library is loaded although nobody has said so, and with mode
+# off, which is the default, there is no trace of it.
 
 use strict;
 use warnings FATAL => 'all';
@@ -78,13 +79,24 @@ sub file_settings
 	return query("SELECT string_agg(concat_ws(' ', setting, applied, error), ', ' ORDER BY seqno) FROM pg_file_settings WHERE name ~ '[._]$_[0]\$'");
 }
 
+# Without a setting of ours.
+$node->start;
+is(show('mode'), one('off'), 'off is the default');
+load_data($node, rows => 2000);
+warm_up($node);
+$node->restart;
+is(cached_table_pages($node), 0, 'off: nothing is kept');
+is(query(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ 'persistent.cache'}), 0, 'off: no worker');
+$node->stop;
+unlike(slurp_file($node->logfile), qr/persistent cache|pg_pcache/, 'off: no word in the log');
+is_deeply([ glob "$data/*pcache*" ], [], 'off: no file in the data directory');
+
 # Every setting has both names, and the sample the one with the dot.
 set("persistent_cache_mode = planned_restart\npersistent_cache_directory = '$pool'\npersistent_cache_worker_delay = 20ms\n");
 $node->start;
 is(show('mode'), one('planned_restart'), 'the names with underscores count');
 set($dotted);
 $node->restart;
-load_data($node, rows => 2000);
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_pcache');
 is(query('SHOW shared_preload_libraries'), '', 'nobody has asked for the library');
 my @names = split /\n/, query(q{SELECT substr(name, 8) FROM pg_settings WHERE name LIKE 'pcache.%' ORDER BY 1});
@@ -102,6 +114,12 @@ is(query(q{SELECT DISTINCT sourcefile FROM pg_settings WHERE name IN ('pcache.mo
 is((run_command([ 'postgres', '-D' => $data, '-C' => $_ ]))[0], 'planned_restart', "postgres -C $_") for qw(persistent_cache_mode pcache.mode);
 restart_warm($node, 'dotted names');
 my $expected = checksums($node);
+
+# where somebody has named the library as on an unpatched server
+set("${dotted}shared_preload_libraries = 'pg_pcache'\n");
+restart_warm($node, 'preloaded twice');
+set($dotted);
+$node->restart;
 
 # What may not be set in a session cannot be set by either name.
 for my $name (qw(persistent_cache_worker_delay pcache.worker_delay))
