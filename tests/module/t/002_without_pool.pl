@@ -207,21 +207,9 @@ for my $case (
 		sub { make_file($pool, $bytes, $size); $digest = digest($pool) },
 		sub { is(digest($pool), $digest, "$name: never written to") });
 }
-my $precious = pool_root() . '/precious';
-without('a symbolic link', qr/could not open persistent cache pool|is not a regular file/,
-	sub { unlink $pool; make_file($precious, 'PGPCACHE' x 1000); symlink $precious, $pool or die },
-	sub { is(-s $precious, 8000, 'a symbolic link: the file is as it was') });
-without('a second link to the file', qr/link/,
-	sub { link $pool, pool_root() . '/second' or die });
-without('a fifo', qr/is not a regular file/, sub { unlink $pool; mkfifo($pool) });
-sub mkfifo { require POSIX; POSIX::mkfifo($_[0], 0600) or die; return }
+# (TAP 274 and tests/unit/test_dir.c have links, pipes and modes.)
 
 # ---------------------------------------------------------------- the directory
-without('a directory that the group may write to', qr/persistent cache directory "\Q$directory\E" has invalid permissions/,
-	sub { chmod 0770, $directory });
-without('a directory below one that all may write to', qr/other users can replace the persistent cache/,
-	sub { mkdir pool_root() . '/open'; chmod 0777, pool_root() . '/open'; set('pcache.directory', "'" . pool_root() . "/open/p'") },
-	sub { ok(!-e pool_root() . '/open/p', 'nothing is made there') });
 without('a directory that cannot be written', qr/directory "[^"]*closed" is not writable/,
 	sub { mkdir pool_root() . '/closed', 0500; set('pcache.directory', "'" . pool_root() . "/closed/p'") });
 chmod 0700, pool_root() . '/closed';
