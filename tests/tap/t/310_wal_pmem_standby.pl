@@ -24,22 +24,18 @@ my ($standby, $cascaded, $received, $expected);
 $primary->start;
 $primary->safe_psql('postgres', 'CREATE TABLE t (id int, filler text)');
 $primary->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('logical', 'test_decoding')});
-$received = start_receivewal();
+$received = start_receivewal($primary);
 $primary->safe_psql('postgres', "$fill; CHECKPOINT");
 
 # pg_basebackup in both ways; a standby, and a standby of that.
-$primary->backup('stream', backup_options => [ '-X', 'stream' ]);
-$primary->backup('fetch', backup_options => [ '-X', 'fetch' ]);
-command_ok([ 'pg_verifybackup', $primary->backup_dir . '/stream' ], 'base backup with streamed WAL');
-command_ok([ 'pg_verifybackup', $primary->backup_dir . '/fetch' ], 'base backup with fetched WAL');
-
+backups_are_whole($primary);
 $standby = standby_of_wal('standby', $primary, 'stream');
 $standby->start;
 $standby->backup('cascade');
 $cascaded = standby_of_wal('cascaded', $standby, 'cascade', $standby);
 $cascaded->start;
 $primary->safe_psql('postgres', $fill) for 1 .. 3;
-in_sync('streaming');
+standbys_follow('streaming', $primary, $standby, $cascaded);
 like(slurp_file('/proc/' . $standby->safe_psql('postgres',
 		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walreceiver'}) . '/maps'),
 	qr{rw-s .*/wal_standby/[0-9A-F]{24}\n|rw-s .*/wal_\w*standby\w*/[0-9A-F]{24}\n},
@@ -50,22 +46,18 @@ kill_all($standby);
 $primary->safe_psql('postgres', $fill);
 $standby->start;
 $primary->safe_psql('postgres', $fill);
-in_sync('standby crashed');
+standbys_follow('standby crashed', $primary, $standby, $cascaded);
 for my $method (qw(fdatasync open_datasync pmem))
 {
 	switch_method($standby, $method);
 	$primary->safe_psql('postgres', $fill);
-	in_sync("standby switched to $method");
+	standbys_follow("standby switched to $method", $primary, $standby, $cascaded);
 	$standby->stop('immediate');
 	$standby->start;
-	in_sync("standby with $method crashed");
+	standbys_follow("standby with $method crashed", $primary, $standby, $cascaded);
 }
 
-# Logical decoding sees each row.
-is( $primary->safe_psql('postgres',
-		q{SELECT count(*) FROM pg_logical_slot_get_changes('logical', NULL, NULL) WHERE data LIKE 'table public.t: INSERT%'}),
-	$primary->safe_psql('postgres', 'SELECT count(*) FROM t'),
-	'logical decoding');
+decoding_is_whole($primary);
 
 # What pg_receivewal and the archive got is what pg_wal has.
 $primary->safe_psql('postgres', 'SELECT pg_switch_wal()');
@@ -92,7 +84,7 @@ received_is_archived($primary);
 # Promotion, and pg_rewind of the old primary.
 $received->kill_kill;
 $received->finish;
-in_sync('before promotion');
+standbys_follow('before promotion', $primary, $standby, $cascaded);
 $cascaded->stop;
 $standby->promote;
 $standby->safe_psql('postgres', $fill);
@@ -132,28 +124,4 @@ sub standby_of_wal
 	$node->enable_streaming($upstream) if defined $upstream;
 	wal_on_tmpfs($node);
 	return $node;
-}
-
-sub in_sync
-{
-	my ($name) = @_;
-	my $rows = $primary->safe_psql('postgres', 'SELECT count(*) FROM t');
-	my $lsn = $primary->lsn('flush');
-
-	$primary->wait_for_catchup($standby, 'replay', $lsn);
-	$standby->wait_for_catchup($cascaded, 'replay', $lsn) if defined $cascaded;
-	is($standby->safe_psql('postgres', 'SELECT count(*) FROM t'), $rows, "$name: standby");
-	is($cascaded->safe_psql('postgres', 'SELECT count(*) FROM t'), $rows, "$name: standby of the standby")
-	  if defined $cascaded;
-	return;
-}
-
-sub start_receivewal
-{
-	my $dir = $primary->basedir . '/received';
-
-	mkdir $dir or die "could not create $dir: $!";
-	return IPC::Run::start(
-		[ 'pg_receivewal', '--no-sync', '--directory' => $dir, '--dbname' => $primary->connstr ],
-		'>', '/dev/null', '2>', $primary->basedir . '/receivewal.log');
 }

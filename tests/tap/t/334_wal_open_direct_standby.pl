@@ -7,7 +7,6 @@
 use strict;
 use warnings FATAL => 'all';
 
-use IPC::Run qw();
 use PCache;
 use PCache::Wal;
 use PostgreSQL::Test::Cluster;
@@ -27,13 +26,10 @@ $primary = new_wal_node('primary', disk => 1, method => 'open_direct', segsize =
 $primary->start;
 $primary->safe_psql('postgres', 'CREATE TABLE t (id int, filler text)');
 $primary->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('logical', 'test_decoding')});
-$received = start_receivewal();
+$received = start_receivewal($primary);
 $primary->safe_psql('postgres', "$fill; CHECKPOINT");
 
-$primary->backup('stream', backup_options => [ '-X', 'stream' ]);
-$primary->backup('fetch', backup_options => [ '-X', 'fetch' ]);
-command_ok([ 'pg_verifybackup', $primary->backup_dir . '/stream' ], 'base backup with streamed WAL');
-command_ok([ 'pg_verifybackup', $primary->backup_dir . '/fetch' ], 'base backup with fetched WAL');
+backups_are_whole($primary);
 
 $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'stream', has_streaming => 1);
@@ -46,7 +42,7 @@ $standby->append_conf('postgresql.conf', 'archive_mode = off');
 $primary->safe_psql('postgres', $fill) for 1 .. 3;
 # commits while the standby reads the same pages
 $primary->safe_psql('postgres', join(';', map { "INSERT INTO t VALUES (-$_)" } 1 .. 300));
-in_sync('streaming');
+standbys_follow('streaming', $primary, $standby);
 
 # The walreceiver writes through the page cache, and syncs.
 {
@@ -62,21 +58,18 @@ in_sync('streaming');
 kill_all($standby);
 $primary->safe_psql('postgres', $fill);
 $standby->start;
-in_sync('standby crashed');
+standbys_follow('standby crashed', $primary, $standby);
 for my $method (qw(fdatasync open_direct))
 {
 	switch_method($standby, $method);
 	$primary->safe_psql('postgres', $fill);
-	in_sync("standby switched to $method");
+	standbys_follow("standby switched to $method", $primary, $standby);
 	kill_all($standby);
 	$standby->start;
-	in_sync("standby with $method crashed");
+	standbys_follow("standby with $method crashed", $primary, $standby);
 }
 
-is( $primary->safe_psql('postgres',
-		q{SELECT count(*) FROM pg_logical_slot_get_changes('logical', NULL, NULL) WHERE data LIKE 'table public.t: INSERT%'}),
-	$primary->safe_psql('postgres', 'SELECT count(*) FROM t'),
-	'logical decoding');
+decoding_is_whole($primary);
 
 # What pg_receivewal and the archive got is the same.
 received_is_archived($primary);
@@ -84,7 +77,7 @@ received_is_archived($primary);
 # Promotion: segments that the walreceiver has written are written on directly.
 $received->kill_kill;
 $received->finish;
-in_sync('before promotion');
+standbys_follow('before promotion', $primary, $standby);
 $primary->stop('fast');
 $standby->promote;
 my $rows = $standby->safe_psql('postgres', 'SELECT count(*) FROM t');
@@ -94,23 +87,3 @@ $standby->start;
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM t'), $rows + 3000, 'promoted, and crashed');
 $standby->stop;
 done_testing();
-
-sub in_sync
-{
-	my ($name) = @_;
-	my $count = $primary->safe_psql('postgres', 'SELECT count(*) FROM t');
-
-	$primary->wait_for_catchup($standby, 'replay', $primary->lsn('flush'));
-	is($standby->safe_psql('postgres', 'SELECT count(*) FROM t'), $count, $name);
-	return;
-}
-
-sub start_receivewal
-{
-	my $dir = $primary->basedir . '/received';
-
-	mkdir $dir or die "could not create $dir: $!";
-	return IPC::Run::start(
-		[ 'pg_receivewal', '--no-sync', '--directory' => $dir, '--dbname' => $primary->connstr ],
-		'>', '/dev/null', '2>', $primary->basedir . '/receivewal.log');
-}

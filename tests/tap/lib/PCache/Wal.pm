@@ -40,6 +40,10 @@ our @EXPORT = qw(
   missing
   fill_recycled_segments
   lose_unsynced
+  start_receivewal
+  backups_are_whole
+  standbys_follow
+  decoding_is_whole
   received_is_archived
   method_is_refused
 );
@@ -296,6 +300,61 @@ sub lose_unsynced
 		PCache::write_bytes($image, 0, $old);
 	}
 	return ($kept, $dropped);
+}
+
+# Have pg_receivewal put the WAL of a running cluster into basedir/received.
+sub start_receivewal
+{
+	my ($primary) = @_;
+	my $dir = $primary->basedir . '/received';
+
+	mkdir $dir or die "could not create $dir: $!";
+	return IPC::Run::start(
+		[ 'pg_receivewal', '--no-sync', '--directory' => $dir, '--dbname' => $primary->connstr ],
+		'>', '/dev/null', '2>', $primary->basedir . '/receivewal.log');
+}
+
+# A test: base backups with WAL that is streamed, and that is fetched, by these names.
+sub backups_are_whole
+{
+	my ($primary) = @_;
+
+	for my $how (qw(stream fetch))
+	{
+		$primary->backup($how, backup_options => [ '-X', $how ]);
+		command_ok([ 'pg_verifybackup', $primary->backup_dir . "/$how" ], "base backup: -X $how");
+	}
+	return;
+}
+
+# A test: a standby has the rows of table t that its primary has, and so has each standby
+# of that one.
+sub standbys_follow
+{
+	my ($name, $primary, @standbys) = @_;
+	my $rows = $primary->safe_psql('postgres', 'SELECT count(*) FROM t');
+	my $lsn = $primary->lsn('flush');
+	my $from = $primary;
+
+	for my $standby (@standbys)
+	{
+		$from->wait_for_catchup($standby, 'replay', $lsn);
+		is($standby->safe_psql('postgres', 'SELECT count(*) FROM t'), $rows, "$name: " . $standby->name);
+		$from = $standby;
+	}
+	return;
+}
+
+# A test: the slot "logical", which is as old as table t, has each row of that.
+sub decoding_is_whole
+{
+	my ($primary) = @_;
+
+	is( $primary->safe_psql('postgres',
+			q{SELECT count(*) FROM pg_logical_slot_get_changes('logical', NULL, NULL) WHERE data LIKE 'table public.t: INSERT%'}),
+		$primary->safe_psql('postgres', 'SELECT count(*) FROM t'),
+		'logical decoding');
+	return;
 }
 
 # A test: what pg_receivewal has put into basedir/received is what was archived.
