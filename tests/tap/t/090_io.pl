@@ -1,7 +1,7 @@
 
 # Copyright (c) 2026, the persistent-cache developers
 
-# Warm restarts with each io_method, with direct I/O, and with a pool on hugetlbfs.
+# Warm restarts with each io_method, and with direct I/O.
 
 use strict;
 use warnings FATAL => 'all';
@@ -65,43 +65,6 @@ for my $setting ('io_combine_limit = 1', 'io_max_concurrency = 1', 'wal_level = 
 		works($node, $setting);
 		$node->adjust_conf('postgresql.conf', $name, undef);
 	}
-}
-
-SKIP:
-{
-	my $mount;
-
-	for (split /\n/, slurp_file('/proc/mounts'))
-	{
-		my (undef, $directory, $type) = split / /;
-		$mount = $directory if $type eq 'hugetlbfs' && -w $directory;
-	}
-	skip 'there is no hugetlbfs that we may write to', 1 if !defined $mount;
-	my ($free) = slurp_file('/proc/meminfo') =~ /^HugePages_Free:\s+(\d+)/m;
-	skip "only $free huge pages are free", 1 if $free < 40;
-
-	my $directory = "$mount/pcache-tap-$$";
-	my $huge = new_node('huge', directory => $directory);
-
-	is(status_json($huge)->{file_system}, 'hugetlbfs', 'hugetlbfs: kind of the pool');
-	$huge->start;
-	load_data($huge);
-	works($huge, 'hugetlbfs');
-
-	# The kernel does not tell which huge pages are missing, so none is believed.
-	my $contents = $expected;
-	my $size = -s "$directory/pool";
-	truncate("$directory/pool", $size - 2 * 1024 * 1024) or die "truncate: $!";
-	truncate("$directory/pool", $size) or die "truncate: $!";
-	my $offset = log_offset($huge);
-	$huge->start;
-	like(slurp_file($huge->logfile, $offset), qr/WARNING:  persistent cache pool "[^"]*" had holes.*It cannot be told which pages were there/s,
-		'hugetlbfs: a hole is noticed');
-	is(start_outcome($huge, $offset)->{start}, 'cold', '... and makes the start cold');
-	is(checksums($huge), $contents, '... with the right contents');
-	$huge->stop;
-	unlink "$directory/pool";
-	rmdir $directory;
 }
 
 done_testing();

@@ -25,7 +25,7 @@ use Walk::Util;
 our @EXPORT = qw(compare_logs compare_answers compare_contents compare_pages compare_pool compare_verdict);
 
 # Lines of a log that tell of damage, unless the copy has them, too.
-my $BAD = qr/PANIC|TRAP:|invalid page|unexpected data beyond EOF|xlog flush request|references to invalid pages|page verification failed|could not read block|incorrect resource manager|FATAL:\s++(?!the database system|terminating|sorry|connection to client lost|could not (?:connect|receive|send|start)|streaming replication receiver|the standby|recovery ended before)|persistent cache.*(?:WARNING|violat)|WARNING:\s++(?!persistent cache pool "[^"]*" (?:had holes|was cut off)).*persistent cache|visibility map bit is set|incorrectly|corrupt|duplicate key|could not access status|segfault|was terminated by signal (?!9)/;
+my $BAD = qr/PANIC|TRAP:|invalid page|unexpected data beyond EOF|xlog flush request|references to invalid pages|page verification failed|could not read block|incorrect resource manager|FATAL:\s++(?!the database system|terminating|sorry|connection to client lost|could not (?:connect|receive|send|start)|streaming replication receiver|the standby|recovery ended before)|persistent cache.*(?:WARNING|violat)|WARNING:.*persistent cache|visibility map bit is set|incorrectly|corrupt|duplicate key|could not access status|segfault|was terminated by signal (?!9)/;
 
 sub normal
 {
