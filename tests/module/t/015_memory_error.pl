@@ -83,4 +83,12 @@ is(is_used(), 1, 'rebuild: the buffer is used');
 is(logged($node), $right, 'rebuild: contents are right');
 $node->stop;
 
+# A start without the pool empties it, but stores nothing to a superblock on bad memory.
+my $note = pack('QL', COPY_OFFSET, SUPERBLOCK_SIZE);
+my $copy = read_bytes($pool, COPY_OFFSET, SUPERBLOCK_SIZE);
+write_bytes($pool, 12288, $note . pack('L', crc32c($note)));
+start_without($node, qr/persistent cache pool "[^"]*" cannot be used: too many of its blocks are bad/, 'a bad superblock');
+ok(read_bytes($pool, COPY_OFFSET, SUPERBLOCK_SIZE) eq $copy, 'a bad superblock: is left alone');
+$node->stop;
+
 done_testing();

@@ -79,6 +79,7 @@ GiveBack(PCachePool *pool)
 	PCacheSuperblock *sb = &superblocks->chosen;
 	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
 	bool		in_memory = PCacheFsIsMemory(pool->fs_kind) && pool->file_size > size;
+	bool		readable = !PCacheMediaRangeIsBad(&start_facts.media, 0, PCACHE_NOTES_OFFSET);
 	PCacheError err;
 
 	if (pool->map.base != NULL)
@@ -89,7 +90,11 @@ GiveBack(PCachePool *pool)
 		sb->system_identifier == GetSystemIdentifier() &&
 		(in_memory || sb->starts_from != 0))
 	{
-		if (!PCachePoolMarkEmpty(pool, sb, &err))
+		/*
+		 * a store to a superblock on a bad block would be SIGBUS; no start
+		 * uses such a pool
+		 */
+		if (readable && !PCachePoolMarkEmpty(pool, sb, &err))
 			PCacheReportError(LOG, &err);
 		else if (in_memory && ftruncate(pool->fd, size) < 0)
 			ereport(LOG,
