@@ -439,17 +439,17 @@ TestBadBlocks(void **state)
 	PCacheMediaReport media = {0};
 	PCacheError err;
 
-	assert_true(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	assert_true(PCacheMediaWillDo(&pool, &sb, &media, 16, &err));
 	PCacheRangeAdd(&media.bad, g.blocks_offset, 8 * BLCKSZ);
-	assert_true(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	assert_true(PCacheMediaWillDo(&pool, &sb, &media, 16, &err));
 	PCacheRangeAdd(&media.bad, g.blocks_offset + 8 * BLCKSZ, 512);
-	assert_false(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	assert_false(PCacheMediaWillDo(&pool, &sb, &media, 16, &err));
 	PCacheMediaReportFree(&media);
 	PCacheRangeAdd(&media.bad, g.headers_offset, 512);
-	assert_false(PCacheMediaWillDo(&pool, &sb, &media, 16, false, &err));
+	assert_false(PCacheMediaWillDo(&pool, &sb, &media, 16, &err));
 	assert_true(strstr(err.message, "too many of its blocks are bad") != NULL);
 	/* formatting it would store there */
-	assert_false(PCacheMediaWillDo(&pool, NULL, &media, 16, false, &err));
+	assert_false(PCacheMediaWillDo(&pool, NULL, &media, 16, &err));
 	PCacheMediaReportFree(&media);
 }
 

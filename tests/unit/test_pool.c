@@ -598,7 +598,7 @@ TestReplacedMeanwhile(void **state)
 static void
 TestForetellLost(void **state)
 {
-	PCacheNextConfig config = {.mode = PERSISTENT_CACHE_ALWAYS,.nbuffers = CAPACITY};
+	PCacheNextConfig config = {.nbuffers = CAPACITY};
 	PCacheVerdict verdict;
 	PCacheGateFacts facts = {0};
 	PCacheSuperblocks superblocks;
@@ -630,7 +630,7 @@ static void
 TestForetellCutOff(void **state)
 {
 	static const PCacheNextEvent others[] = {PCACHE_NEXT_RESTART, PCACHE_NEXT_CRASH_RESTART};
-	PCacheNextConfig config = {.mode = PERSISTENT_CACHE_PLANNED_RESTART,.nbuffers = CAPACITY};
+	PCacheNextConfig config = {.nbuffers = CAPACITY};
 	ControlFileData control = {0};
 	PCacheMediaReport media = {0};
 	PCacheGateFacts facts = {.control = &control,.media = &media};

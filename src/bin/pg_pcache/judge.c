@@ -152,8 +152,6 @@ PCacheNextConfig
 NextConfig(const Configuration *conf)
 {
 	PCacheNextConfig config = {
-		.mode = conf->mode != NULL && strcmp(conf->mode, "always") == 0 ?
-		PERSISTENT_CACHE_ALWAYS : PERSISTENT_CACHE_PLANNED_RESTART,
 		.size = conf->pool_size,
 		.nbuffers = Max(conf->nbuffers, 0),
 		.cold_on_media_unknown = conf->cold_on_media_unknown,

@@ -238,7 +238,6 @@ typedef enum PCacheNextEvent
 /* The settings of that start. */
 typedef struct PCacheNextConfig
 {
-	int			mode;			/* PersistentCacheMode */
 	uint64		size;			/* pcache.size, in blocks */
 	uint64		nbuffers;		/* shared_buffers; 0 if unknown */
 	bool		cold_on_media_unknown;
@@ -285,6 +284,6 @@ extern bool PCacheWasCutOff(const PCachePool *pool, const PCacheSuperblock *sb,
 							uint64 system_identifier, PCacheError *err);
 extern bool PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 							  const PCacheMediaReport *media, uint64 nbuffers,
-							  bool always, PCacheError *err);
+							  PCacheError *err);
 
 #endif							/* PCACHE_GATE_H */

@@ -428,7 +428,6 @@ typedef struct PCacheMediaReport
 extern void PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 							 PCacheMediaReport *report);
 extern void PCacheMediaReportFree(PCacheMediaReport *report);
-extern bool PCacheMediaIsUsable(const PCacheMediaReport *report, bool always);
 extern void PCacheMediaRememberDimms(const PCacheMediaReport *report,
 									 PCacheSuperblock *sb);
 extern PCacheMediaAnswer PCacheMediaCompareDimms(const PCacheSuperblock *sb,

@@ -280,7 +280,7 @@ AttachPool(PCacheError *err)
 		/* the file is not as it was */
 		PCacheForgetLibraryFacts(&start_facts);
 		if (!PCacheGatherLibraryFacts(pool, &start_facts, err) ||
-			!PCacheMediaWillDo(pool, sb, media, NBuffers, pcache_mode == PERSISTENT_CACHE_ALWAYS, err) ||
+			!PCacheMediaWillDo(pool, sb, media, NBuffers, err) ||
 			(sb->capacity < NBuffers &&
 			 !PCachePoolMayGrow(pool, sb->capacity, NBuffers, pcache_size, media,
 								&start_plan.capacity, err)))

@@ -72,7 +72,6 @@ PCachePlan
 PCacheForetellLibrary(PCacheNextEvent event, PCacheLibraryFacts *facts)
 {
 	const PCacheNextConfig config = {
-		.mode = pcache_mode,
 		.size = pcache_size,
 		.nbuffers = NBuffers,
 		.cold_on_media_unknown = pcache_on_media_unknown == PERSISTENT_CACHE_MEDIA_COLD,

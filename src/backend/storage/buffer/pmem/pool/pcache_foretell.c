@@ -151,8 +151,7 @@ ForetellLost(const PCachePool *pool, const PCacheNextConfig *config,
  */
 bool
 PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
-				  const PCacheMediaReport *media, uint64 nbuffers, bool always,
-				  PCacheError *err)
+				  const PCacheMediaReport *media, uint64 nbuffers, PCacheError *err)
 {
 	/* what is stored to, also by formatting, before anybody asks again */
 	uint64		head = sb != NULL ? sb->blocks_offset :
@@ -171,7 +170,7 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 			PCacheMediaRangeIsBad(media,
 								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
 								  sizeof(PCacheDescriptor));
-	if (PCacheMediaIsUsable(media, always) && retired <= nbuffers / 2 &&
+	if (!media->bad.truncated && retired <= nbuffers / 2 &&
 		!PCacheMediaRangeIsBad(media, 0, head))
 		return true;
 	PCacheSetError(err, _("persistent cache pool \"%s\" cannot be used: too many of its blocks are bad"),
@@ -290,8 +289,7 @@ PCacheForetellPool(const PCachePool *pool, const PCacheSuperblocks *superblocks,
 	else if (PCachePoolIsIncomplete(pool, sb->pool_size))
 		plan.action = PCACHE_PLAN_MEND;
 	if (!PCacheMediaWillDo(pool, plan.action == PCACHE_PLAN_FORMAT ? NULL : sb, facts->media,
-						   plan.action == PCACHE_PLAN_FORMAT ? plan.capacity : config->nbuffers,
-						   config->mode == PERSISTENT_CACHE_ALWAYS, err))
+						   plan.action == PCACHE_PLAN_FORMAT ? plan.capacity : config->nbuffers, err))
 		return plan;
 	if (fstat(pool->fd, &st) < 0)
 	{

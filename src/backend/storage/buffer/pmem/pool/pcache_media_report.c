@@ -70,24 +70,6 @@ PCacheMediaHealthText(uint32 health, char *buf, size_t len)
 }
 
 /*
- * Is there a place left for what a server writes whatever it caches?  Without
- * one, no server starts with the pool.
- */
-bool
-PCacheMediaIsUsable(const PCacheMediaReport *report, bool always)
-{
-	if (report->bad.truncated ||
-		(PCacheMediaRangeIsBad(report, PCACHE_SUPERBLOCK_OFFSET, PCACHE_SUPERBLOCK_SIZE) &&
-		 PCacheMediaRangeIsBad(report, PCACHE_COPY_OFFSET, PCACHE_SUPERBLOCK_SIZE)))
-		return false;
-	/* the notes */
-	return !always ||
-		!PCacheMediaRangeIsBad(report, PCACHE_NOTES_OFFSET,
-							   PCACHE_READ_ERRORS_OFFSET + PCACHE_CACHE_LINE -
-							   PCACHE_NOTES_OFFSET);
-}
-
-/*
  * Answer "unknown", for the bad blocks, the counts of unsafe shutdowns, or both
  * (PCACHE_MEDIA_OF_*).  The first reason given for each is kept.  Returns false.
  */
