@@ -79,7 +79,10 @@ GiveBack(PCachePool *pool)
 	PCacheSuperblock *sb = &superblocks->chosen;
 	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
 	bool		in_memory = PCacheFsIsMemory(pool->fs_kind) && pool->file_size > size;
-	bool		readable = !PCacheMediaRangeIsBad(&start_facts.media, 0, PCACHE_NOTES_OFFSET);
+
+	/* of the plan, or, if it came so far, of the start that has failed */
+	bool		readable = !PCacheMediaRangeIsBad(&start_facts.media, 0, PCACHE_NOTES_OFFSET) &&
+		!PCacheMediaRangeIsBad(&PCacheStart.media, 0, PCACHE_NOTES_OFFSET);
 	PCacheError err;
 
 	if (pool->map.base != NULL)
