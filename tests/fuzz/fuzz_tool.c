@@ -41,7 +41,6 @@ static const Command commands[] = {
 	{{"rebuild", "--dry-run", "--json"}},
 	{{"rebuild"},.writes = true,.foretells = true},
 	{{"rebuild", "--json"},.writes = true,.foretells = true},
-	{{"rebuild", "--reset", "--force"},.writes = true},
 	{{"drop", "--dry-run", "--json"}},
 	{{"drop", "--json"},.writes = true},
 	{{"drop", "--force"},.writes = true},

@@ -69,10 +69,6 @@ const Option options_table[] = {
 					 "                           shared_buffers if that is larger)\n")},
 	{"force", 0, OPTION_FLAG, AT(force), VERB_INIT,
 	gettext_noop("      --force              replace the pool that there is\n")},
-	{"reset", 0, OPTION_FLAG, AT(reset), VERB_REBUILD,
-	gettext_noop("      --reset              drop all pages\n")},
-	{"force", 0, OPTION_FLAG, AT(force), VERB_REBUILD,
-	gettext_noop("      --force              with --reset: also a pool that is not the cluster's\n"), "reset"},
 	{"dirty-limit", 0, OPTION_STRING, AT(dirty_limit), VERB_PREPARE | VERB_RESTART,
 		gettext_noop("      --dirty-limit=SIZE   make another checkpoint as long as one has written more\n"
 					 "                           than that, three at most (default: 64MB)\n")},
@@ -152,8 +148,8 @@ const Verb	verbs_table[] = {
 		gettext_noop("  prepare                  tell whether a restart now would be warm, and make a\n"
 					 "                           checkpoint, so that it takes less time\n")},
 	{"rebuild", VERB_REBUILD, DoRebuild,
-		gettext_noop("  rebuild                  repair the pool in place, keeping what is sound; the\n"
-					 "                           server must be down\n")},
+		gettext_noop("  rebuild                  clear bad blocks of the pool, keeping what is around;\n"
+					 "                           the server must be down\n")},
 	{"restart", VERB_RESTART, DoRestart,
 		gettext_noop("  restart                  restart the server so that clients notice little of it:\n"
 					 "                           check, checkpoint, pause poolers, stop, start, resume\n")},

@@ -89,7 +89,6 @@ typedef struct PCacheOptions
 	SimpleStringList pgbouncers;	/* connection strings */
 	ConnParams	params;
 	int			jobs;			/* 0 if not given */
-	bool		reset;
 	bool		pages;
 	bool		if_host_stops;
 	bool		keep;
@@ -184,14 +183,6 @@ typedef struct Cluster
 	PageScan	scan;			/* before anything was changed, of all slots;
 								 * if the superblock is usable */
 } Cluster;
-
-/* Bad blocks of a pool that were cleared, or would be. */
-typedef struct ClearedBlocks
-{
-	uint32		ranges;
-	uint64		bytes;
-	uint64		still_bad;		/* in bytes */
-} ClearedBlocks;
 
 /* What there is to tell, in the two forms of the output; see output.c. */
 typedef struct FieldValue
@@ -310,13 +301,8 @@ extern void DrainPool(const Cluster *c);
 extern void StoreSuperblock(Cluster *c);
 extern void MapPool(Cluster *c);
 extern bool SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot);
-extern void FreeSlot(const Cluster *c, uint64 slot);
-extern void ForgetHeader(const Cluster *c, uint64 slot);
 extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
 					  const ControlFileData *control, uint64 capacity);
-
-/* clear.c */
-extern void ClearBadBlocks(Cluster *c, ClearedBlocks *result);
 
 /* report.c */
 pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);

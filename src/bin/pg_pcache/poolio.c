@@ -139,27 +139,6 @@ SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot)
 							  sizeof(PCacheDescriptor));
 }
 
-/* Make a slot free, as far as the caller's drain is concerned. */
-void
-FreeSlot(const Cluster *c, uint64 slot)
-{
-	PCacheDescriptor desc;
-
-	PCacheDescriptorSetFree(&desc);
-	PCacheDescriptorStore(&c->pool.map, MappedDescriptor(c, slot), &desc);
-}
-
-/*
- * Likewise of a pool that may be that of a killed server: the next start makes its entries of
- * the headers.
- */
-void
-ForgetHeader(const Cluster *c, uint64 slot)
-{
-	if (!PCacheForgetHeader(&c->pool, &c->superblocks.chosen, slot))
-		FailToWrite(c);
-}
-
 /*
  * Make an open pool an empty one, of this capacity and of the cluster with
  * this pg_control.  It gets a new UUID.  Updates superblocks.

@@ -1,16 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * rebuild.c
- *	  pg_pcache rebuild: mend a pool in place.
+ *	  pg_pcache rebuild: give the pool other memory where it has bad blocks.
  *
- * All is looked at before anything is changed.  Then, each only if asked for
- * or needed: clear bad blocks, format damaged descriptors, restore damaged
- * superblocks, and empty the pool (--reset).
+ * All else that can be wrong with a pool is mended by the next start.  What is around a bad
+ * block stays, and a page that touches one is lost.
  *
- * At any point of this the tool, or the machine, may die.  Most steps leave
- * the pool valid, since to drop a page is always right.  Where they would not
- * it is first durably marked as "empty", so that the next start is cold; that
- * mark goes last.
+ * All is looked at before anything is changed.  At any point of this the tool, or the
+ * machine, may die.  So the pool is durably "empty" meanwhile, and the next start cold.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -21,230 +18,270 @@
  */
 #include "postgres_fe.h"
 
-#include "common/logging.h"
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
 #include "pg_pcache.h"
+
+/* In which parts of this size metadata is saved around a bad block. */
+#define SECTOR_SIZE		512
+
+/* Less than the kernel's page is never given back. */
+#define MIN_UNIT		4096
 
 /* What was mended, or would be. */
 typedef struct RebuildResult
 {
-	bool		superblock_restored;
-	bool		copy_restored;
-	ClearedBlocks bad;
-	uint64		cut_off_bytes;	/* that the file was short of */
-	uint64		formatted;		/* descriptors */
-	uint64		lost;			/* of them, to bad blocks or cut off */
-	uint64		capacity;		/* in blocks */
-	uint64		file_size;
+	uint32		ranges;			/* of bad blocks */
+	uint64		bytes;			/* in them */
+	uint64		still_bad;		/* in bytes */
+	uint64		lost;			/* pages */
 	PCacheVerdict verdict;		/* not in a dry run, as what follows */
 	uint64		kept;			/* pages */
 } RebuildResult;
 
 /*
- * Only the pool that goes with the data directory is touched, unless the user
- * insists, and then none of its pages is worth anything.
+ * Only the pool that goes with the data directory is touched, and only one whose superblock
+ * tells what is where.
  */
-static void
-CheckIdentity(const Cluster *c)
-{
-	const char *foreign = WhyForeign(&c->superblocks, c->control);
-
-	if (foreign == NULL || (c->options->force && c->options->reset))
-		return;
-	pg_log_error("persistent cache pool \"%s\" does not go with this data directory",
-				 c->pool.path);
-	pg_log_error_detail("%s", foreign);
-	pg_log_error_hint("To make it an empty pool of this cluster, use options %s and %s.",
-					  "--reset", "--force");
-	exit(EXIT_ERROR);
-}
-
 static void
 RefuseUnusable(const Cluster *c)
 {
-	const PCacheSuperblock *sb = &c->superblocks.chosen;
+	const char *detail = WhyForeign(&c->superblocks, c->control);
+	PCacheError err;
 
-	if (SuperblockIsUsable(c) || c->options->reset)
+	if (detail == NULL && SuperblockIsUsable(c))
 		return;
+	if (!PCachePoolMayFormat(&c->pool, &err))
+		FailWith(&err);
+	if (detail == NULL)
+		detail = AskPoolGates(c).why.message;
 	pg_log_error("persistent cache pool \"%s\" cannot be repaired", c->pool.path);
-	if (c->superblocks.source == PCACHE_SB_NONE)
-		pg_log_error_detail("Both superblocks are damaged.  The first one: %s.  The copy: %s.",
-							c->superblocks.first_error.message,
-							c->superblocks.copy_error.message);
-	else if (sb->format_version != PCACHE_FORMAT_VERSION)
-		pg_log_error_detail("It has format version %u; this program has %u.",
-							sb->format_version, PCACHE_FORMAT_VERSION);
-	else
-		pg_log_error_detail("%s", PCacheGeometryGate(sb, c->pool.file_size).why.message);
-	pg_log_error_hint("To make it an empty pool, use option %s.", "--reset");
+	pg_log_error_detail("%s", detail);
+	pg_log_error_hint("To have a new, empty pool, run \"pg_pcache init --force\".");
 	exit(EXIT_ERROR);
 }
 
-/* What the pool is to be able to hold. */
-static uint64
-ChooseCapacity(const Cluster *c)
-{
-	uint64		capacity;
-
-	if (SuperblockIsUsable(c))
-		return c->superblocks.chosen.capacity;
-	capacity = PCacheCapacityFor(c->pool.file_size);
-
-	/*
-	 * one of an older format may be too short by what the new one needs
-	 * beside blocks, and one that was cut off by more
-	 */
-	if (c->conf.nbuffers >= 0 && capacity < (uint64) c->conf.nbuffers &&
-		PCachePoolHasRoom(&c->pool, PCacheComputeGeometry(c->conf.nbuffers, c->pool.page_size).pool_size))
-		capacity = c->conf.nbuffers;
-	if (capacity == 0)
-		Refuse(_("Run \"pg_pcache init --force\" to make a new one."),
-			   _("could not determine the size of the pool"));
-	return capacity;
-}
-
-/* Is this descriptor one that has to be formatted? */
 static bool
-IsDamaged(PCachePageVerdict verdict)
+SuperblockIsBad(const Cluster *c, uint64 offset)
 {
-	switch (verdict)
-	{
-		case PCACHE_PAGE_CRC:
-		case PCACHE_PAGE_TAG:
-		case PCACHE_PAGE_BAD_BLOCK:
-		case PCACHE_PAGE_DUPLICATE:
-			return true;
-		default:
-			/* sound, even if the next start has no use for it */
-			return false;
-	}
+	return PCacheMediaRangeIsBad(&c->judge.media, offset, PCACHE_SUPERBLOCK_SIZE);
 }
 
 /*
- * Format the descriptors that the page gates found damaged.
- *
- * Of two with the same tag none is right, and each would be believed if only
- * the other one were gone: then the pool must be cold meanwhile.
+ * The ranges to punch: the bad ones, extended to what the file system can
+ * give back.  The list is malloc'd.
  */
-static void
-FormatDamaged(Cluster *c, RebuildResult *result)
+static PCacheRangeList
+RangesToClear(const Cluster *c)
 {
-	const PageScan *scan = &c->scan;
-	PCacheSuperblock *sb = &c->superblocks.chosen;
-	uint32		state = sb->state;
-	bool		twins = scan->counts[PCACHE_PAGE_DUPLICATE] > 0;
+	const PCacheRangeList *bad = &c->judge.media.bad;
+	PCacheRangeList list = {0};
+	struct statvfs vfs;
+	uint64		unit;
 
-	for (int verdict = 0; verdict < PCACHE_NUM_PAGE_VERDICTS; verdict++)
+	if (bad->truncated ||
+		(SuperblockIsBad(c, PCACHE_SUPERBLOCK_OFFSET) && SuperblockIsBad(c, PCACHE_COPY_OFFSET)))
+		Refuse(_("To have a new, empty pool, run \"pg_pcache init --force\"."),
+			   bad->truncated ? _("persistent cache pool \"%s\" has too many bad blocks to list") :
+			   _("both superblocks of persistent cache pool \"%s\" are on bad blocks"), c->pool.path);
+	if (fstatvfs(c->pool.fd, &vfs) < 0)
+		pg_fatal("could not stat file system of \"%s\": %m", c->pool.path);
+	unit = Max(vfs.f_bsize, MIN_UNIT);
+	for (uint32 i = 0; i < bad->n_ranges; i++)
 	{
-		if (IsDamaged(verdict))
-			result->formatted += scan->counts[verdict];
-	}
-	result->lost = scan->counts[PCACHE_PAGE_BAD_BLOCK];
-	if (c->options->dry_run || result->formatted == 0)
-		return;
+		uint64		start = bad->ranges[i].offset - bad->ranges[i].offset % unit;
+		uint64		end = TYPEALIGN64(unit, bad->ranges[i].offset + bad->ranges[i].length);
 
-	if (twins)
-	{
-		sb->state = PCACHE_STATE_EMPTY;
-		StoreSuperblock(c);
-		Step("marked-for-twins");
+		end = Min(end, c->pool.file_size);
+		if (start < end)
+			PCacheRangeAdd(&list, start, end - start);
 	}
-	for (uint64 slot = 0; slot < scan->slots; slot++)
+	PCacheRangeMerge(&list);
+	return list;
+}
+
+/* The superblocks get this state, as far as they can be written to. */
+static void
+SetState(Cluster *c, uint32 state)
+{
+	const bool	bad[2] = {
+		SuperblockIsBad(c, PCACHE_SUPERBLOCK_OFFSET), SuperblockIsBad(c, PCACHE_COPY_OFFSET)
+	};
+
+	c->superblocks.chosen.state = state;
+	if (!PCacheSuperblockStoreAvoiding(&c->pool.map, &c->superblocks.chosen, bad))
+		FailToWrite(c);
+}
+
+/*
+ * What is to be in a part of the metadata that is exchanged: what can still be read, and
+ * otherwise zeros, with which a superblock is damaged and a header speaks of no page.  But
+ * nobody knows what notes said that could not be read: now they say whatever speaks against
+ * the pool.  What was last seen of the cluster is damaged as well.
+ */
+static char *
+SaveMetadata(const Cluster *c, uint64 offset, uint64 length)
+{
+	char	   *saved = pg_malloc0(Max(length, 1));
+
+	for (uint64 done = 0; done < length; done += SECTOR_SIZE)
 	{
-		if (IsDamaged(scan->verdicts[slot]) && !SlotIsBad(c, sb, slot))
-		{
-			FreeSlot(c, slot);
-			ForgetHeader(c, slot);
-			Step("slot-formatted");
-		}
+		uint64		start = Max(offset + done, PCACHE_SUSPECT_OFFSET);
+		uint64		end = Min(offset + done + SECTOR_SIZE, PCACHE_NOTES_END);
+
+		if (!PCacheMediaRangeIsBad(&c->judge.media, offset + done, SECTOR_SIZE) &&
+			PCacheReadExact(c->pool.fd, saved + done, SECTOR_SIZE, offset + done))
+			continue;
+		memset(saved + done, 0, SECTOR_SIZE);
+		if (start < end)
+			memset(saved + (start - offset), 0xFF, end - start);
+	}
+	return saved;
+}
+
+static void
+PunchAndAllocate(const Cluster *c, const PCacheByteRange *range)
+{
+	int			rc;
+
+	do
+	{
+		rc = fallocate(c->pool.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					   range->offset, range->length);
+	} while (rc < 0 && errno == EINTR);
+	if (rc < 0)
+		pg_fatal("could not punch a hole of %llu bytes at offset %llu into file \"%s\": %m",
+				 (unsigned long long) range->length,
+				 (unsigned long long) range->offset, c->pool.path);
+	Step("punched");
+	do
+	{
+		rc = posix_fallocate(c->pool.fd, range->offset, range->length);
+	} while (rc == EINTR);
+	if (rc != 0)
+	{
+		errno = rc;
+		pg_fatal("could not allocate %llu bytes at offset %llu of file \"%s\": %m",
+				 (unsigned long long) range->length,
+				 (unsigned long long) range->offset, c->pool.path);
+	}
+	Step("allocated");
+}
+
+/* Exchange a part of the file, and forget what the pool remembers of memory errors there. */
+static void
+ClearRange(Cluster *c, const PCacheByteRange *range)
+{
+	uint64		blocks_offset = c->superblocks.chosen.blocks_offset;
+	uint64		length = Min(range->length, blocks_offset - Min(range->offset, blocks_offset));
+	char	   *saved = SaveMetadata(c, range->offset, length);
+
+	PunchAndAllocate(c, range);
+	if (!PCacheForgetMemoryErrors(&c->pool.map, range->offset, range->length))
+		FailToWrite(c);
+	Step("forgotten");
+	/* what is still bad must not be touched */
+	QueryMedia(&c->pool, &c->judge.media);
+	if (PCacheMediaRangeIsBad(&c->judge.media, range->offset, length))
+		Refuse(_("Create a pool on other media with \"pg_pcache init --force\"."),
+			   _("could not clear bad blocks at offset %llu of persistent cache pool \"%s\""),
+			   (unsigned long long) range->offset, c->pool.path);
+	PCacheMemcpyNodrain(&c->pool.map, c->pool.map.base + range->offset, saved, length);
+	DrainPool(c);
+	Step("put-back");
+	pg_free(saved);
+}
+
+/* Free the slots whose page was punched, or whose entry was bad. */
+static void
+FreeSlots(const Cluster *c, const PCacheRangeList *punched, const PCacheRangeList *bad)
+{
+	const PCacheSuperblock *sb = &c->superblocks.chosen;
+	PCacheDescriptor free_slot;
+
+	PCacheDescriptorSetFree(&free_slot);
+	for (uint64 slot = 0; slot < sb->capacity; slot++)
+	{
+		if (!PCacheRangeOverlaps(punched, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) &&
+			!PCacheRangeOverlaps(bad, PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
+								 sizeof(PCacheDescriptor)))
+			continue;
+		PCacheDescriptorStore(&c->pool.map, MappedDescriptor(c, slot), &free_slot);
+		/* the start after a kill makes its entries of the headers */
+		if (!PCacheForgetHeader(&c->pool, sb, slot))
+			FailToWrite(c);
 	}
 	DrainPool(c);
-	Step("slots-formatted");
-	if (twins)
-	{
-		sb->state = state;
-		StoreSuperblock(c);
-		Step("unmarked");
-	}
+	Step("slots-freed");
 }
 
-/* Bad blocks, descriptors and superblocks of a pool that can be repaired. */
-static void
-Repair(Cluster *c, RebuildResult *result)
+static uint64
+CountBytes(const PCacheRangeList *list)
 {
-	bool		dry_run = c->options->dry_run;
-	bool		usable = SuperblockIsUsable(c);
-	uint64		lost;
+	uint64		bytes = 0;
+
+	for (uint32 i = 0; i < list->n_ranges; i++)
+		bytes += list->ranges[i].length;
+	return bytes;
+}
+
+/* Clear bad blocks, and what the pool remembers of memory errors. */
+static void
+ClearBadBlocks(Cluster *c, RebuildResult *result)
+{
+	PCacheMediaReport *media = &c->judge.media;
+	PCacheRangeList punched = RangesToClear(c);
+	PCacheRangeList bad = {0};
+	uint32		state = c->superblocks.chosen.state;
 	PCacheError err;
 
-	if (usable)
-		result->cut_off_bytes = c->superblocks.chosen.pool_size - c->pool.file_size;
-	if (usable && !dry_run && !c->options->reset &&
-		(result->cut_off_bytes > 0 || PCachePoolHasHoles(&c->pool)))
-	{
-		if (!PCachePoolRestoreSize(&c->pool, &c->superblocks.chosen, false, &lost, &err))
-			FailWith(&err);
-		Step("size-restored");
-	}
-	result->superblock_restored = usable && !c->superblocks.first_intact;
-	result->copy_restored = usable && !c->superblocks.copy_intact;
-	if (!dry_run)
-		MapPool(c);
-	ClearBadBlocks(c, &result->bad);
-	if (!usable || c->options->reset)
+	for (uint32 i = 0; i < media->bad.n_ranges; i++)
+		PCacheRangeAdd(&bad, media->bad.ranges[i].offset, media->bad.ranges[i].length);
+	result->ranges = bad.n_ranges;
+	result->bytes = CountBytes(&bad);
+	if (c->options->dry_run || punched.n_ranges == 0)
 		return;
-	if (!dry_run && result->bad.ranges > 0)
-	{
-		PCacheSuperblocks now;
 
-		PCacheReadSuperblocks(c->pool.fd, &now);
-		result->superblock_restored |= !now.first_intact;
-		result->copy_restored |= !now.copy_intact;
-	}
-	if (!dry_run && (result->superblock_restored || result->copy_restored))
-	{
-		StoreSuperblock(c);
-		Step("superblock-restored");
-	}
-	FormatDamaged(c, result);
-}
+	if (!PCachePoolMap(&c->pool, &err))
+		FailWith(&err);
+	SetState(c, PCACHE_STATE_EMPTY);
+	Step("marked");
+	for (uint32 i = 0; i < punched.n_ranges; i++)
+		ClearRange(c, &punched.ranges[i]);
+	FreeSlots(c, &punched, &bad);
+	SetState(c, state);
+	Step("unmarked");
+	free(punched.ranges);
+	free(bad.ranges);
 
-static void
-PrintSuperblock(const char *label, const char *key, bool restored, bool reset)
-{
-	PrintField(label, key, Shown(AsBoolean(restored), restored ? "restored" :
-								 reset ? "formatted" : "intact"));
+	result->still_bad = media->bad.truncated ? result->bytes : CountBytes(&media->bad);
+	if (result->still_bad > 0)
+	{
+		pg_log_warning("%llu bytes of persistent cache pool \"%s\" are still bad",
+					   (unsigned long long) result->still_bad, c->pool.path);
+		pg_log_warning_detail("The server does not use the slots that they are in.");
+	}
 }
 
 static void
 PrintResult(const Cluster *c, const RebuildResult *result)
 {
 	bool		dry_run = c->options->dry_run;
-	bool		reset = c->options->reset;
 
 	if (dry_run)
 		Text(_("Dry run: nothing was changed.  This would be done:\n\n"));
 	PrintField(NULL, "dry_run", AsBoolean(dry_run));
 	PrintField("pool", "pool", AsString(c->pool.path));
-	PrintSuperblock("superblock", "superblock_restored",
-					result->superblock_restored, reset);
-	PrintSuperblock("superblock copy", "superblock_copy_restored",
-					result->copy_restored, reset);
 	PrintField("bad blocks", "bad_ranges",
-			   Shown(AsNumber(result->bad.ranges),
-					 psprintf(ngettext("%s in %u range", "%s in %u ranges", result->bad.ranges),
-							  FormatBytes(result->bad.bytes), result->bad.ranges)));
-	PrintField(NULL, "bad_bytes", AsBytes(result->bad.bytes));
-	PrintField(result->bad.still_bad > 0 ? "still bad" : NULL, "still_bad_bytes",
-			   AsBytes(result->bad.still_bad));
-	PrintField(result->cut_off_bytes > 0 ? "cut off" : NULL, "cut_off_bytes",
-			   AsBytes(result->cut_off_bytes));
-	PrintField("descriptors formatted", "descriptors_formatted", AsNumber(result->formatted));
+			   Shown(AsNumber(result->ranges),
+					 psprintf(ngettext("%s in %u range", "%s in %u ranges", result->ranges),
+							  FormatBytes(result->bytes), result->ranges)));
+	PrintField(NULL, "bad_bytes", AsBytes(result->bytes));
+	PrintField(result->still_bad > 0 ? "still bad" : NULL, "still_bad_bytes",
+			   AsBytes(result->still_bad));
 	PrintField("lost", "pages_lost", AsPages(result->lost));
-	PrintField(reset ? "reset" : NULL, "reset",
-			   Shown(AsBoolean(reset), "all pages dropped"));
-	PrintField("capacity", "capacity", AsBlocks(result->capacity));
-	PrintField("cached data", "cached_data", AsBytes(result->capacity * BLCKSZ));
-	PrintField("file size", "file_size", AsBytes(result->file_size));
 	if (dry_run)
 		return;
 	Text("\n");
@@ -257,26 +294,16 @@ DoRebuild(const PCacheOptions *options)
 {
 	Cluster		c = {0};
 	RebuildResult result = {0};
-	PCacheError err;
 
 	OpenCluster(options, &c);
 	if (c.opened == PCACHE_OPEN_MISSING)
 		Refuse(_("Is its file system mounted?  Otherwise run \"pg_pcache init\" to create the pool."),
 			   "%s", c.open_error.message);
-	CheckIdentity(&c);
-	if (options->reset && !PCachePoolMayFormat(&c.pool, &err))
-		FailWith(&err);
 	RefuseUnusable(&c);
-	result.capacity = ChooseCapacity(&c);
-	/* all slots: verdicts beyond shared_buffers matter, too */
-	if (SuperblockIsUsable(&c))
-		ScanPages(&c, -1, false, &c.scan);
-
-	Repair(&c, &result);
-	if (options->reset && !options->dry_run)
-		EmptyPool(&c.pool, &c.superblocks, c.control, result.capacity);
-	result.file_size = options->dry_run ? PCacheComputeGeometry(result.capacity, c.pool.page_size).pool_size :
-		c.pool.file_size;
+	/* all slots: those beyond shared_buffers may be on bad blocks, too */
+	ScanPages(&c, -1, false, &c.scan);
+	result.lost = c.scan.counts[PCACHE_PAGE_BAD_BLOCK];
+	ClearBadBlocks(&c, &result);
 	if (!options->dry_run)
 	{
 		result.verdict = ForetellChanged(&c);
@@ -287,8 +314,5 @@ DoRebuild(const PCacheOptions *options)
 	PrintResult(&c, &result);
 	EndOutput();
 	PCachePoolClose(&c.pool);
-
-	if (options->dry_run || options->reset)
-		return EXIT_WARM;
-	return ExitStatus(&result.verdict);
+	return options->dry_run ? EXIT_WARM : ExitStatus(&result.verdict);
 }

@@ -54,7 +54,7 @@ sub all_refuse
 	my ($message, $name, @verbs) = @_;
 	my $before = listing();
 
-	@verbs = ([qw(verify)], [qw(status)], [qw(rebuild --reset --force)], [qw(init --force)]) if !@verbs;
+	@verbs = ([qw(verify)], [qw(status)], [qw(rebuild)], [qw(init --force)]) if !@verbs;
 	for my $verb (@verbs)
 	{
 		my ($rc, $out, $err) = pcache($node, @$verb);
@@ -109,7 +109,7 @@ is((pcache($node, 'init', '--force'))[0], 0, 'pg_pcache init --force, with one n
 # A file without our magic is somebody's file; one that starts with it is a pool.
 copy($precious, $pool) or die $!;
 all_refuse(qr/file "\S+\/pool" is not a persistent cache pool/, 'a file that is no pool',
-	[qw(verify)], [qw(rebuild --reset --force)], [qw(init --force)]);
+	[qw(verify)], [qw(rebuild)], [qw(init --force)]);
 is(slurp_file($pool), $worth, 'a file that is no pool: it is as it was');
 write_bytes($pool, 0, 'PGPCACHE');
 is(verify_json($node)->{rc}, 2, 'a damaged pool: pg_pcache verify says cold');
@@ -150,7 +150,7 @@ chmod 0777, $open or die $!;
 symlink $dir, "$open/link" or die $!;
 set_directory($node, "$open/link");
 all_refuse(qr/other users can replace the persistent cache, because they can change directory "\Q$open\E"/, 'a link that others can change',
-	[qw(verify)], [qw(rebuild --reset --force)], [qw(init --force)]);
+	[qw(verify)], [qw(rebuild)], [qw(init --force)]);
 set_directory($node, $dir);
 
 # Nothing is made below it, either, as after a reboot or by pg_pcache init.
