@@ -7,8 +7,8 @@
  * name, which a failure or a signal removes; directories stay.  With --force it takes the
  * place of the old pool, which is there until then, in one step.
  *
- * If there is no room for both, the old pool is made the new one in place.
- * That cannot be undone, but what can fail fails before.
+ * If there is no room for both, the old one is removed before.  That cannot be undone, but what
+ * can fail fails before.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -19,12 +19,9 @@
  */
 #include "postgres_fe.h"
 
-#include <limits.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "pg_pcache.h"
 
 /* What init finds out before it starts, and what it has made. */
@@ -37,7 +34,7 @@ typedef struct Init
 	PCacheDir	existing;		/* the part of it that exists, open */
 	PCachePool	old_pool;		/* open and locked, if there is one */
 	bool		replaced;		/* there was one */
-	bool		in_place;		/* no room for both */
+	bool		old_must_go;	/* before, as there is no room for both */
 	uint64		capacity;
 	PCacheGeometry geometry;
 	PCachePool	pool;			/* the new one; not in a dry run, but for what
@@ -171,80 +168,19 @@ CheckOldPool(Init *init)
 	init->replaced = true;
 }
 
-/*
- * Is there room for the pool, once an old one is gone?  On tmpfs it is memory, all of which
- * is allocated at once, and the kernel kills somebody if there is too little.
- */
-static void
-CheckSpace(Init *init)
+/* The new pool, for who reports how much of it is allocated. */
+static const PCachePool *allocated_pool;
+static uint64 allocated_total;
+
+/* Asked now and then whether to go on, which it is. */
+static bool
+ReportAllocated(void)
 {
-	PCacheError err;
-	uint64		size;
+	struct stat st;
 
-	if (PCacheSpaceFor(&init->existing, init->capacity, &init->geometry, &err) &&
-		(init->fs_kind != PCACHE_FS_TMPFS ||
-		 PCacheMemoryWillDo(init->geometry.pool_size, init->geometry.pool_size, &err)))
-	{
-#ifdef USE_INJECTION_POINTS
-		/* for tests, which have no full file system */
-		init->in_place = init->replaced &&
-			getenv("PG_PCACHE_IN_PLACE") != NULL;
-#endif
-		return;
-	}
-
-	size = init->geometry.pool_size;
-	if (!init->replaced || size == 0 || !PCachePoolHasRoom(&init->old_pool, size) ||
-		!PCachePoolHasMemory(&init->old_pool, size, &err))
-		FailWith(&err);
-	init->in_place = true;
-}
-
-/*
- * Report, once a second until stopped, how much of the pool is allocated.
- * A process of its own does that: the call that allocates it all may take
- * long, and starts anew on some file systems if a signal interrupts it.
- */
-static pid_t
-StartProgress(int dir_fd, uint64 total)
-{
-	pid_t		parent = getpid();
-	pid_t		pid = ForkChild();
-
-	if (pid > 0)
-		return pid;
-
-	OnEndSignals(SIG_DFL);
-	while (getppid() == parent)
-	{
-		struct stat st;
-
-		if (fstatat(dir_fd, PCACHE_POOL_FILE_TMP, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			ReportProgress((uint64) st.st_blocks * 512, total, false);
-		pg_usleep(1000000L);
-	}
-	_exit(0);
-}
-
-static void
-StopProgress(pid_t pid, uint64 total)
-{
-	kill(pid, SIGKILL);
-	(void) WaitForChild(pid);
-	ReportProgress(total, total, true);
-}
-
-/* Make the old pool the new one. */
-static void
-ReuseOldPool(Init *init, PCacheSuperblock *sb)
-{
-	PCacheSuperblocks superblocks;
-
-	init->pool = init->old_pool;
-	init->old_pool.fd = -1;
-	PCacheReadSuperblocks(init->pool.fd, &superblocks);
-	EmptyPool(&init->pool, &superblocks, init->control, init->capacity);
-	*sb = superblocks.chosen;
+	if (fstat(allocated_pool->fd, &st) == 0)
+		ReportProgress((uint64) st.st_blocks * 512, allocated_total, false);
+	return false;
 }
 
 /* Do it. */
@@ -253,30 +189,31 @@ CarryOut(Init *init)
 {
 	PCacheSuperblock sb;
 	PCacheError err;
-	pid_t		progress = 0;
 	bool		created;
 
 	if (!PCacheDirMakeMissing(&init->existing, &err))
 		FailWith(&err);
-	if (init->in_place)
-		ReuseOldPool(init, &sb);
-	else
+	if (init->old_must_go)
+		RemovePool(&init->old_pool);
+	if (init->options->progress)
 	{
-		if (init->options->progress)
-			progress = StartProgress(init->existing.fd, init->geometry.pool_size);
-		PCachePoolFileMade = WatchPoolFile;
-		created = PCachePoolCreate(init->directory, init->replaced, init->capacity,
-								   init->control->system_identifier,
-								   init->control->catalog_version_no,
-								   &init->pool, &sb, &err);
-		if (progress != 0)
-			StopProgress(progress, init->geometry.pool_size);
-		/* it is complete, or was removed again */
-		NoteUnfinished(false);
-		if (!created)
-			FailWith(&err);
-		Step("init-created");
+		allocated_pool = &init->pool;
+		allocated_total = init->geometry.pool_size;
+		PCachePoolInterrupted = ReportAllocated;
 	}
+	PCachePoolFileMade = WatchPoolFile;
+	created = PCachePoolCreate(init->directory, init->old_pool.fd >= 0, init->capacity,
+							   init->control->system_identifier,
+							   init->control->catalog_version_no,
+							   &init->pool, &sb, &err);
+	PCachePoolInterrupted = NULL;
+	/* it is complete, or was removed again */
+	NoteUnfinished(false);
+	if (!created)
+		FailWith(&err);
+	if (init->options->progress)
+		ReportProgress(allocated_total, allocated_total, true);
+	Step("init-created");
 	init->geometry.pool_size = init->pool.file_size;
 	init->fs_kind = init->pool.fs_kind;
 	memcpy(init->pool_uuid, sb.pool_uuid, PCACHE_UUID_LEN);
@@ -340,7 +277,8 @@ DoInit(const PCacheOptions *options)
 	init.capacity = ChooseCapacity(options, &init.conf);
 	if (!PCacheFsKindOf(&init.existing, init.existing.fd, &init.fs_kind, &page_size))
 		pg_fatal("could not stat file system of \"%s\": %m", init.existing.path);
-	CheckSpace(&init);
+	init.old_must_go = OldPoolMustGo(&init.existing, init.fs_kind, init.capacity, &init.old_pool,
+									 &init.geometry);
 	if (!options->dry_run)
 		CarryOut(&init);
 	if (init.fs_kind == PCACHE_FS_FILE)

@@ -5,8 +5,8 @@
  *
  * The pool gates are asked with the image's superblock before anything else is
  * read, and once more when there is a pool.  The pool becomes the one that was
- * saved, with its UUID and incarnation.  While it is filled it is durably "empty": who is interrupted
- * leaves a cold start, and the image.
+ * saved, with its UUID and incarnation.  While it is filled it is durably "empty", and has a
+ * temporary name: who is interrupted leaves a cold start, and the image.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -23,17 +23,14 @@
 #include "image.h"
 #include "workers.h"
 
-/* How many bytes a task allocates that loads nothing. */
-#define ALLOCATE_PER_TASK	(UINT64CONST(64) << 20)
-
 /* Everything about a load on its way. */
 typedef struct Loading
 {
 	Cluster		cluster;		/* the pool, and what it goes with */
+	PCachePool	old_pool;		/* the one that is replaced, if there is one */
+	bool		old_must_go;	/* before, as there is no room for both */
 	PCacheCreation creation;
-	bool		creating;		/* the pool has a temporary name still */
 	Image		image;
-	uint64		n_allocations;	/* tasks of the threads that only allocate */
 
 	char		pool[MAXPGPATH];	/* of the file */
 	bool		already;		/* the pool needs no image */
@@ -110,77 +107,82 @@ RefuseForeignPool(const Loading *l)
 	exit(EXIT_ERROR);
 }
 
+/* What the pool is to be able to hold. */
+static uint64
+ChooseCapacity(const Loading *l)
+{
+	PCacheNextConfig config = NextConfig(&l->cluster.conf);
+
+	if (l->cluster.opened != PCACHE_OPEN_MISSING)
+		return l->image.superblock.capacity;
+	return Max(PCacheNewCapacity(&config), l->image.superblock.slots_used);
+}
+
 /* Decide where the pool is created, as the server does if it is missing. */
 static void
 PlanPool(Loading *l, PCacheFsKind *fs_kind)
 {
 	Cluster    *c = &l->cluster;
 	PCacheNextConfig config = NextConfig(&c->conf);
+	PCacheDir	existing;
+	PCacheGeometry geometry;
 
+	l->old_pool.fd = -1;
 	if (c->opened != PCACHE_OPEN_MISSING)
 	{
 		RefuseForeignPool(l);
-		return;
+		if (!PCacheOpenExistingPart(c->directory, &existing, fs_kind, &c->open_error))
+			FailWith(&c->open_error);
+		l->old_must_go = OldPoolMustGo(&existing, *fs_kind, ChooseCapacity(l), &c->pool, &geometry);
+		PCacheDirClose(&existing);
 	}
-	if (!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &c->open_error) ||
-		!PCacheMayCreateMissing(c->directory, PCacheNewCapacity(&config), fs_kind,
-								&c->open_error))
+	else if (!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &c->open_error) ||
+			 !PCacheMayCreateMissing(c->directory, PCacheNewCapacity(&config), fs_kind,
+									 &c->open_error))
 		FailWith(&c->open_error);
 }
 
-/*
- * Have an empty pool of that capacity, or of the planned one if it is missing.
- * Then it is sparse and has a temporary name until FinishPool() is called.
- */
+/* Have an empty pool.  It is sparse and has a temporary name until FinishPool() is called. */
 static void
-CreatePool(Loading *l, PCacheFsKind fs_kind, uint64 capacity)
+CreatePool(Loading *l, PCacheFsKind fs_kind)
 {
 	Cluster    *c = &l->cluster;
-	PCacheNextConfig config = NextConfig(&c->conf);
 	PCacheError err;
 
-	if (c->opened == PCACHE_OPEN_MISSING)
+	if (c->opened != PCACHE_OPEN_MISSING)
 	{
-		PCachePoolFileMade = WatchPoolFile;
-		if (!PCacheMakeDirectory(c->directory, fs_kind, &err) ||
-			!PCachePoolBeginCreate(&l->creation, c->directory, false,
-								   Max(PCacheNewCapacity(&config), capacity),
-								   c->control->system_identifier,
-								   c->control->catalog_version_no, &c->pool,
-								   &c->superblocks.chosen, &err))
-		{
-			/* it has removed what there was */
-			NoteUnfinished(false);
-			FailWith(&err);
-		}
-		l->creating = true;
-		strlcpy(c->directory, c->pool.directory, sizeof(c->directory));
+		l->old_pool = c->pool;
+		if (l->old_must_go)
+			RemovePool(&l->old_pool);
 	}
-	else
-	{
-		MapPool(c);
-		EmptyPool(&c->pool, &c->superblocks, c->control, capacity);
-	}
-	c->superblocks.source = PCACHE_SB_FIRST;
-	Step("load-created");
-}
-
-/* Give a pool that was created its name. */
-static void
-FinishPool(Loading *l)
-{
-	PCacheError err;
-
-	if (!l->creating)
-		return;
-	if (!PCachePoolFinishCreate(&l->creation, true, &err))
+	PCachePoolFileMade = WatchPoolFile;
+	if (!PCacheMakeDirectory(c->directory, fs_kind, &err) ||
+		!PCachePoolBeginCreate(&l->creation, c->directory, l->old_pool.fd >= 0, ChooseCapacity(l),
+							   c->control->system_identifier,
+							   c->control->catalog_version_no, &c->pool,
+							   &c->superblocks.chosen, &err))
 	{
 		/* it has removed what there was */
 		NoteUnfinished(false);
 		FailWith(&err);
 	}
+	strlcpy(c->directory, c->pool.directory, sizeof(c->directory));
+	c->superblocks.source = PCACHE_SB_FIRST;
+	Step("load-created");
+}
+
+/* Give the pool its name. */
+static void
+FinishPool(Loading *l)
+{
+	PCacheError err;
+	bool		finished = PCachePoolFinishCreate(&l->creation, true, &err);
+
+	/* or it has removed what there was */
 	NoteUnfinished(false);
-	l->creating = false;
+	if (!finished)
+		FailWith(&err);
+	PCachePoolClose(&l->old_pool);
 	Step("load-named");
 }
 
@@ -192,11 +194,10 @@ static bool
 MakePool(Loading *l, PCacheFsKind fs_kind)
 {
 	Cluster    *c = &l->cluster;
-	const PCacheSuperblock *saved = &l->image.superblock;
 	PCacheSuperblock *sb = &c->superblocks.chosen;
 
-	CreatePool(l, fs_kind, c->opened == PCACHE_OPEN_MISSING ? saved->slots_used : saved->capacity);
-	PCacheSuperblockBecome(sb, saved);
+	CreatePool(l, fs_kind);
+	PCacheSuperblockBecome(sb, &l->image.superblock);
 	GatherPoolFacts(c);
 	l->verdict = AskPoolGates(c);
 	PCacheMediaRememberDimms(&c->judge.media, sb);
@@ -206,23 +207,40 @@ MakePool(Loading *l, PCacheFsKind fs_kind)
 	return l->verdict.refusal == PCACHE_WARM;
 }
 
+/* Where in the pool the slots of a chunk begin; behind the last one it ends. */
+static uint64
+ChunkStart(const Loading *l, uint64 number)
+{
+	if (number == l->image.header.n_chunks)
+		return l->cluster.pool.file_size;
+	return l->cluster.superblocks.chosen.blocks_offset + l->image.entries[number].first_slot * BLCKSZ;
+}
+
 /*
- * Allocate the slots of a chunk in a pool that is sparse.  So one thread does
- * that while another one waits for what it reads.
+ * Allocate the slots of a chunk in the pool, which is sparse, and those up to the next one.  So
+ * one thread does that while another one waits for what it reads.
  */
 static bool
-AllocateSlots(const Loading *l, const PCacheImageEntry *entry, PCacheError *err)
+AllocateSlots(const Loading *l, uint64 number, PCacheError *err)
 {
 	const PCachePool *pool = &l->cluster.pool;
-	uint64		blocks = l->cluster.superblocks.chosen.blocks_offset;
-	uint64		offset = blocks + entry->first_slot * BLCKSZ;
-	uint64		end = offset + (uint64) l->image.header.slots_per_chunk * BLCKSZ;
+	uint64		start = ChunkStart(l, number);
+	uint64		end = Min(TYPEALIGN64(PCACHE_ALIGNMENT, ChunkStart(l, number + 1)), pool->file_size);
 
-	if (!l->creating)
-		return true;
-	offset -= offset % PCACHE_ALIGNMENT;
-	end = Min(TYPEALIGN64(PCACHE_ALIGNMENT, end), pool->file_size);
-	return PCachePoolAllocate(pool, offset, end - offset, err);
+	start -= start % PCACHE_ALIGNMENT;
+	return PCachePoolAllocate(pool, start, end - start, err);
+}
+
+/* Are the page or the entry of a slot on a bad block? */
+static bool
+SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot)
+{
+	const PCacheMediaReport *media = &c->judge.media;
+
+	return PCacheMediaRangeIsBad(media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
+		PCacheMediaRangeIsBad(media,
+							  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
+							  sizeof(PCacheDescriptor));
 }
 
 /* Put the pages of a chunk into their slots. */
@@ -256,46 +274,20 @@ StorePages(const Cluster *c, LoadWorker *worker, const PCacheImageEntry *entry)
 	}
 }
 
-/* How many bytes behind the last chunk's slots have to be allocated. */
-static uint64
-BytesBehindChunks(const Loading *l, uint64 *offset)
-{
-	const PCacheSuperblock *sb = &l->cluster.superblocks.chosen;
-
-	if (!l->creating)
-		return 0;
-	*offset = TYPEALIGN64(PCACHE_ALIGNMENT,
-						  sb->blocks_offset + l->image.superblock.slots_used * BLCKSZ);
-	return l->cluster.pool.file_size - Min(*offset, l->cluster.pool.file_size);
-}
-
-/* Allocate a part of what is behind the chunks' slots. */
+/* Load a chunk, if it is sound.  The last one comes first, as it has to allocate most. */
 static void
-AllocateRest(Work *work, uint64 number)
-{
-	const Loading *l = work->arg;
-	uint64		offset = 0;
-	uint64		length = BytesBehindChunks(l, &offset);
-	uint64		done = number * ALLOCATE_PER_TASK;
-	PCacheError err;
-
-	if (!PCachePoolAllocate(&l->cluster.pool, offset + done, Min(ALLOCATE_PER_TASK, length - done), &err))
-		FailWork(work, "%s", err.message);
-}
-
-/* Load a chunk, if it is sound. */
-static void
-LoadChunk(Work *work, uint64 number, void *state)
+LoadChunk(Work *work, uint64 task, void *state)
 {
 	Loading    *l = work->arg;
 	LoadWorker *worker = state;
+	uint64		number = l->image.header.n_chunks - 1 - task;
 	const PCacheImageEntry *entry = &l->image.entries[number];
 	char		why[256];
 	PCacheError err;
 
 	if (ReadChunk(&l->image, entry, &worker->stored, &worker->raw, why, sizeof(why)))
 	{
-		if (AllocateSlots(l, entry, &err))
+		if (AllocateSlots(l, number, &err))
 			StorePages(&l->cluster, worker, entry);
 		else
 			FailWork(work, "%s", err.message);
@@ -313,18 +305,6 @@ LoadChunk(Work *work, uint64 number, void *state)
 	}
 	NoteProgress(work, (uint64) entry->n_pages * BLCKSZ);
 	Step("load-chunk");
-}
-
-/* The tasks that only allocate come first, while other threads read already. */
-static void
-LoadTask(Work *work, uint64 number, void *state)
-{
-	const Loading *l = work->arg;
-
-	if (number < l->n_allocations)
-		AllocateRest(work, number);
-	else
-		LoadChunk(work, number - l->n_allocations, state);
 }
 
 static void
@@ -358,20 +338,18 @@ static void
 FillPool(Loading *l)
 {
 	Cluster    *c = &l->cluster;
-	uint64		offset = 0;
 	Work		work = {
 		.n_workers = c->options->jobs,
+		.n_tasks = l->image.header.n_chunks,
 		.total_bytes = l->image.header.n_pages * BLCKSZ,
 		.progress = c->options->progress,
 		.state_size = sizeof(LoadWorker),
 		.begin = BeginWorker,
-		.task = LoadTask,
+		.task = LoadChunk,
 		.end = EndWorker,
 		.arg = l,
 	};
 
-	l->n_allocations = (BytesBehindChunks(l, &offset) + ALLOCATE_PER_TASK - 1) / ALLOCATE_PER_TASK;
-	work.n_tasks = l->n_allocations + l->image.header.n_chunks;
 	if (!DoWork(&work))
 		pg_fatal("%s", work.failure);
 	DrainPool(c);
@@ -412,8 +390,7 @@ LoadPages(Loading *l)
 	}
 	if (!MakePool(l, fs_kind))
 	{
-		if (l->creating)
-			PCachePoolAbortCreate(&l->creation);
+		PCachePoolAbortCreate(&l->creation);
 		NoteUnfinished(false);
 		return;
 	}

@@ -299,10 +299,10 @@ extern PCacheDescriptor *MappedDescriptor(const Cluster *c, uint64 slot);
 pg_noreturn extern void FailToWrite(const Cluster *c);
 extern void DrainPool(const Cluster *c);
 extern void StoreSuperblock(Cluster *c);
-extern void MapPool(Cluster *c);
-extern bool SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot);
-extern void EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
-					  const ControlFileData *control, uint64 capacity);
+extern bool OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
+						  const PCachePool *old_pool, PCacheGeometry *geometry);
+extern void RemovePool(PCachePool *pool);
+extern void RemoveFrom(const PCacheDir *dir, const char *name);
 
 /* report.c */
 pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);

@@ -1,10 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * poolio.c
- *	  Store to a pool that a verb changes.
- *
- * Everything durable that rebuild, load and init do goes through here, but
- * for the steps that each file describes.
+ *	  Store to a pool that a verb changes, and make room for a new one.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -16,9 +13,9 @@
 #include "postgres_fe.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "pg_pcache.h"
 
 /*
@@ -44,21 +41,14 @@ Step(const char *name)
 #endif
 }
 
-/* Is there a superblock, and of our format? */
-static bool
-IsKnown(const PCacheSuperblocks *superblocks)
-{
-	return superblocks->source != PCACHE_SB_NONE &&
-		superblocks->chosen.format_version == PCACHE_FORMAT_VERSION;
-}
-
-/* Is the superblock one that we can go on with? */
+/* Is there a superblock, and of our format, and does it fit the file? */
 bool
 SuperblockIsUsable(const Cluster *c)
 {
 	const PCacheSuperblock *sb = &c->superblocks.chosen;
 
-	return IsKnown(&c->superblocks) &&
+	return c->superblocks.source != PCACHE_SB_NONE &&
+		sb->format_version == PCACHE_FORMAT_VERSION &&
 		PCacheGeometryGate(sb, c->pool.file_size).refusal == PCACHE_WARM;
 }
 
@@ -93,84 +83,62 @@ StoreSuperblock(Cluster *c)
 }
 
 /*
- * Map the pool, unless it is, with all of its file allocated.
- *
- * Who keeps pages has called PCachePoolRestoreSize() before.  So a pool that
- * still has holes is about to be emptied, and its descriptors may speak of pages
- * there until it is.
+ * Is there room for a new pool below an open directory, once an old one, which is open
+ * unless its fd is -1, is gone?  On tmpfs it is memory, all of which is allocated at once, and
+ * the kernel kills somebody if there is too little.  Gives up if not.  Returns whether the old
+ * one has to go before.
  */
-void
-MapPool(Cluster *c)
-{
-	PCacheSuperblock *sb = &c->superblocks.chosen;
-	PCacheError err;
-
-	if (c->pool.map.base != NULL)
-		return;
-	if (PCachePoolHasHoles(&c->pool) &&
-		((IsKnown(&c->superblocks) && !PCachePoolMarkEmpty(&c->pool, sb, &err)) ||
-		 !PCachePoolSetSize(&c->pool, c->pool.file_size, c->pool.file_size, &err)))
-		FailWith(&err);
-	if (!PCachePoolMap(&c->pool, &err))
-		FailWith(&err);
-}
-
-/* Give the file another size, and map it. */
-static void
-SetPoolSize(PCachePool *pool, uint64 size)
-{
-	PCacheError err;
-
-	if (pool->map.base != NULL && !PCacheUnmap(&pool->map))
-		pg_fatal("could not unmap persistent cache pool \"%s\": %m", pool->path);
-	if (!PCachePoolSetSize(pool, size, size, &err) || !PCachePoolMap(pool, &err))
-		FailWith(&err);
-}
-
-/* Can a slot, once it is mended, be used? */
 bool
-SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot)
+OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
+			  const PCachePool *old_pool, PCacheGeometry *geometry)
 {
-	const PCacheMediaReport *media = &c->judge.media;
+	PCacheError err;
+	uint64		size;
 
-	return PCacheMediaRangeIsBad(media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
-		PCacheMediaRangeIsBad(media,
-							  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
-							  sizeof(PCacheDescriptor));
+	if (PCacheSpaceFor(existing, capacity, geometry, &err) &&
+		(fs_kind != PCACHE_FS_TMPFS ||
+		 PCacheMemoryWillDo(geometry->pool_size, geometry->pool_size, &err)))
+	{
+#ifdef USE_INJECTION_POINTS
+		/* for tests, which have no full file system */
+		return old_pool->fd >= 0 && getenv("PG_PCACHE_NO_ROOM_FOR_BOTH") != NULL;
+#else
+		return false;
+#endif
+	}
+	size = geometry->pool_size;
+	if (old_pool->fd < 0 || size == 0 || !PCachePoolHasRoom(old_pool, size) ||
+		!PCachePoolHasMemory(old_pool, size, &err))
+		FailWith(&err);
+	return true;
 }
 
-/*
- * Make an open pool an empty one, of this capacity and of the cluster with
- * this pg_control.  It gets a new UUID.  Updates superblocks.
- */
+/* Remove the file of an open pool, and release it. */
 void
-EmptyPool(PCachePool *pool, PCacheSuperblocks *superblocks,
-		  const ControlFileData *control, uint64 capacity)
+RemovePool(PCachePool *pool)
 {
-	PCacheGeometry g = PCacheComputeGeometry(capacity, pool->page_size);
-	PCacheSuperblock *sb = &superblocks->chosen;
-	bool		known = IsKnown(superblocks);
-	bool		cut_off = known &&
-		(pool->file_size < sb->pool_size || PCachePoolHasHoles(pool));
+	PCacheDir	dir;
+	struct stat st;
 	PCacheError err;
 
-	/* what was cut off, or is a hole, must not come back as pages of zeros */
-	if (cut_off && !PCachePoolMarkEmpty(pool, sb, &err))
+	if (PCachePoolOpenDirectory(pool->directory, pool->path, &dir, &err) != PCACHE_OPEN_OK)
 		FailWith(&err);
-	/* otherwise, if there is no room, all is as it was */
-	SetPoolSize(pool, Max(g.pool_size, pool->file_size));
-	Step("reset-allocated");
-	if (known && !cut_off && !PCachePoolMarkEmpty(pool, sb, &err))
-		FailWith(&err);
-	if (known)
-		Step("reset-marked");
-	if (g.pool_size < pool->file_size)
-		SetPoolSize(pool, g.pool_size);
-	Step("reset-sized");
-	(void) PCachePoolUseHugePages(pool);
-	if (!PCachePoolFormat(pool, capacity, control->system_identifier,
-						  control->catalog_version_no, sb, &err))
-		FailWith(&err);
-	superblocks->source = PCACHE_SB_FIRST;
-	Step("reset-formatted");
+	if (fstat(pool->fd, &st) < 0)
+		pg_fatal("could not stat file \"%s\": %m", pool->path);
+	if (!PCacheDirHas(&dir, PCACHE_POOL_FILE, &st))
+		pg_fatal("persistent cache pool \"%s\" was replaced while it was opened", pool->path);
+	RemoveFrom(&dir, PCACHE_POOL_FILE);
+	PCacheDirClose(&dir);
+	PCachePoolClose(pool);
+	Step("old-pool-removed");
+}
+
+/* Remove a file from an open directory, durably. */
+void
+RemoveFrom(const PCacheDir *dir, const char *name)
+{
+	if (unlinkat(dir->fd, name, 0) < 0)
+		pg_fatal("could not remove file \"%s/%s\": %m", dir->path, name);
+	if (!PCacheDirSync(dir))
+		pg_fatal("could not fsync directory \"%s\": %m", dir->path);
 }

@@ -272,21 +272,24 @@ SKIP:
 	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], 0, 'killed, and once more');
 	is_deeply([ glob "$root/a/b/main/*" ], [$pool], 'killed, and once more: nothing is left beside');
 
-	# no room for both: in place
-	local $ENV{PG_PCACHE_IN_PLACE} = 1;
-	my $inode = (stat $pool)[1];
+	# no room for both: the old one goes before, but not in a dry run
+	local $ENV{PG_PCACHE_NO_ROOM_FOR_BOTH} = 1;
 	for my $size ('24MB', '8MB')
 	{
-		for my $step (qw(reset-allocated reset-marked reset-sized reset-formatted))
+		is((pcache($node, 'init', '--force', '--size' => $size, '--dry-run'))[0], 0, "no room for both, $size: dry run");
+		ok(-e $pool, "no room for both, $size: the old pool is there after a dry run");
+		$ENV{PG_PCACHE_KILL_AT} = 'old-pool-removed';
+		is((pcache($node, 'init', '--force', '--size' => $size))[0], -9, "no room for both, $size: killed");
+		delete $ENV{PG_PCACHE_KILL_AT};
+		is_deeply([ glob "$root/a/b/main/*" ], [], "no room for both, $size: the old pool is gone first");
+		is((pcache($node, 'verify'))[0], 2, "no room for both, $size: the next start will be cold");
+		for my $replaced (0, 1)
 		{
-			local $ENV{PG_PCACHE_KILL_AT} = $step;
-			is((pcache($node, 'init', '--force', '--size' => $size))[0], -9, "in place, $size, killed at $step");
-			is((pcache($node, 'verify'))[0] & ~2, 0, "in place, $size, killed at $step: the next start will be cold, or warm");
+			($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');
+			is($rc, 0, "no room for both, $size: exit status");
+			is(!!decode_json($out)->{replaced}, !!$replaced, "no room for both, $size: replaced");
+			is(-s $pool, decode_json($out)->{file_size}, "no room for both, $size: its size");
 		}
-		($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');
-		is($rc, 0, "in place, $size: exit status");
-		is((stat $pool)[1], $inode, "in place, $size: the same file");
-		is(-s _, decode_json($out)->{file_size}, "in place, $size: its size");
 	}
 }
 $node->start;

@@ -395,6 +395,20 @@ SKIP:
 		is((pcache($node, 'load'))[0], -9, 'left behind: killed');
 	}
 	starts_cold('left behind', qr/the pool is empty/);
+
+	# the same without room for two of them
+	is(verb_json($node, 'save')->{rc}, 0, 'no room for both: saved');
+	copy($image, $other) or die;
+	patch_superblock($pool, state => STATE_EMPTY);
+	{
+		local $ENV{PG_PCACHE_NO_ROOM_FOR_BOTH} = 1;
+		local $ENV{PG_PCACHE_KILL_AT} = 'old-pool-removed';
+		is(verb_json($node, 'load', '--dry-run')->{rc}, 0, 'no room for both: dry run');
+		is((pcache($node, 'load'))[0], -9, 'no room for both: killed');
+		ok(!-e $pool, 'no room for both: the old pool is gone first');
+	}
+	is(verb_json($node, 'load')->{rc}, 0, 'no room for both: loaded');
+	starts_warm('no room for both');
 }
 
 # ---------------------------------------------------------------------------
