@@ -36,7 +36,7 @@ typedef struct Loading
 	bool		already;		/* the pool needs no image */
 	bool		loaded;
 	bool		removed;		/* the image, afterwards */
-	uint64		pages;			/* as what follows, counted when a worker ends */
+	uint64		pages;			/* as what follows, counted by the threads */
 	uint64		damaged_chunks;
 	uint64		damaged_pages;	/* in them */
 	uint64		bad_slots;		/* pages whose slot is on a bad block */
@@ -44,17 +44,6 @@ typedef struct Loading
 	uint64		kept;			/* pages */
 	double		seconds;
 } Loading;
-
-/* What one of the threads has. */
-typedef struct LoadWorker
-{
-	ImageBuffer raw;
-	ImageBuffer stored;
-	uint64		pages;
-	uint64		damaged_chunks;
-	uint64		damaged_pages;
-	uint64		bad_slots;
-} LoadWorker;
 
 /* What the next start makes of the pool as it is now. */
 static void
@@ -245,13 +234,15 @@ SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot)
 
 /* Put the pages of a chunk into their slots. */
 static void
-StorePages(const Cluster *c, LoadWorker *worker, const PCacheImageEntry *entry)
+StorePages(Loading *l, const ImageBuffer *raw, const PCacheImageEntry *entry)
 {
+	const Cluster *c = &l->cluster;
 	const PCacheSuperblock *sb = &c->superblocks.chosen;
 	const PCacheMapping *map = &c->pool.map;
-	const PCacheDescriptor *descs = (PCacheDescriptor *) worker->raw.data;
-	const char *pages = worker->raw.data + ChunkPagesOffset(entry->n_pages);
+	const PCacheDescriptor *descs = (PCacheDescriptor *) raw->data;
+	const char *pages = raw->data + ChunkPagesOffset(entry->n_pages);
 	char	   *blocks = map->base + sb->blocks_offset;
+	uint32		bad_slots = 0;
 
 #ifdef MADV_POPULATE_WRITE
 	/* fault them in at once; only a hint */
@@ -265,30 +256,30 @@ StorePages(const Cluster *c, LoadWorker *worker, const PCacheImageEntry *entry)
 
 		if (SlotIsBad(c, sb, slot))
 		{
-			worker->bad_slots++;
+			bad_slots++;
 			continue;
 		}
 		PCacheMemcpyNodrain(map, blocks + slot * BLCKSZ, pages + (size_t) i * BLCKSZ, BLCKSZ);
 		PCacheDescriptorStore(map, MappedDescriptor(c, slot), &descs[i]);
-		worker->pages++;
 	}
+	AddToCount(&l->bad_slots, bad_slots);
+	AddToCount(&l->pages, entry->n_pages - bad_slots);
 }
 
 /* Load a chunk, if it is sound.  The last one comes first, as it has to allocate most. */
 static void
-LoadChunk(Work *work, uint64 task, void *state)
+LoadChunk(Work *work, uint64 task, ImageBuffer *raw, ImageBuffer *stored)
 {
 	Loading    *l = work->arg;
-	LoadWorker *worker = state;
 	uint64		number = l->image.header.n_chunks - 1 - task;
 	const PCacheImageEntry *entry = &l->image.entries[number];
 	char		why[256];
 	PCacheError err;
 
-	if (ReadChunk(&l->image, entry, &worker->stored, &worker->raw, why, sizeof(why)))
+	if (ReadChunk(&l->image, entry, stored, raw, why, sizeof(why)))
 	{
 		if (AllocateSlots(l, number, &err))
-			StorePages(&l->cluster, worker, entry);
+			StorePages(l, raw, entry);
 		else
 			FailWork(work, "%s", err.message);
 	}
@@ -300,37 +291,21 @@ LoadChunk(Work *work, uint64 task, void *state)
 		else
 			WarnWork(work, _("chunk %llu of image \"%s\" %s, which costs %u pages"),
 					 (unsigned long long) number, l->image.path, why, entry->n_pages);
-		worker->damaged_chunks++;
-		worker->damaged_pages += entry->n_pages;
+		AddToCount(&l->damaged_chunks, 1);
+		AddToCount(&l->damaged_pages, entry->n_pages);
 	}
 	NoteProgress(work, (uint64) entry->n_pages * BLCKSZ);
 	Step("load-chunk");
 }
 
+/* What a thread has flushed nobody else can wait for. */
 static void
-BeginWorker(Work *work, void *state)
+EndThread(Work *work)
 {
 	const Loading *l = work->arg;
-	LoadWorker *worker = state;
 
-	AllocateChunkBuffers(&l->image, &worker->raw, &worker->stored);
-}
-
-static void
-EndWorker(Work *work, void *state)
-{
-	Loading    *l = work->arg;
-	LoadWorker *worker = state;
-
-	/* what this thread has flushed nobody else can wait for */
 	if (!PCacheDrain(&l->cluster.pool.map))
 		FailWork(work, _("could not write persistent cache pool \"%s\": %m"), l->cluster.pool.path);
-	l->pages += worker->pages;
-	l->damaged_chunks += worker->damaged_chunks;
-	l->damaged_pages += worker->damaged_pages;
-	l->bad_slots += worker->bad_slots;
-	free(worker->raw.data);
-	free(worker->stored.data);
 }
 
 /* Fill the pool, and say that it is complete. */
@@ -343,10 +318,9 @@ FillPool(Loading *l)
 		.n_tasks = l->image.header.n_chunks,
 		.total_bytes = l->image.header.n_pages * BLCKSZ,
 		.progress = c->options->progress,
-		.state_size = sizeof(LoadWorker),
-		.begin = BeginWorker,
+		.image = &l->image,
 		.task = LoadChunk,
-		.end = EndWorker,
+		.end = EndThread,
 		.arg = l,
 	};
 

@@ -31,22 +31,11 @@ typedef struct Saving
 	bool		host_stays;		/* --if-host-stops: the rest is not known */
 	PCacheVerdict verdict;		/* warm if there is something to save */
 	uint32		compression;	/* PCacheImageCompression */
-	uint64		pages;			/* as what follows, counted when a worker ends */
-	uint64		unreadable;		/* not in the image */
+	uint64		pages;			/* in the image */
+	uint64		unreadable;		/* not in it; counted by the threads */
 	uint64		raw_size;		/* of the chunks uncompressed */
 	double		seconds;
 } Saving;
-
-/* What one of the threads has. */
-typedef struct SaveWorker
-{
-	ImageBuffer raw;
-	ImageBuffer stored;
-	PCacheDescriptor *descs;	/* of all slots of a chunk */
-	uint64		pages;
-	uint64		unreadable;
-	uint64		raw_size;
-} SaveWorker;
 
 /*
  * Is the host going down?  Only systemd knows.
@@ -85,10 +74,10 @@ HostStops(void)
  * what remains is moved together.  Returns how many there are.
  */
 static uint32
-ReadPages(const Saving *s, SaveWorker *worker, uint32 n)
+ReadPages(Saving *s, const ImageBuffer *raw, uint32 n)
 {
-	PCacheDescriptor *descs = (PCacheDescriptor *) worker->raw.data;
-	char	   *pages = worker->raw.data + ChunkPagesOffset(n);
+	PCacheDescriptor *descs = (PCacheDescriptor *) raw->data;
+	char	   *pages = raw->data + ChunkPagesOffset(n);
 	uint32		kept = 0;
 	uint32		run;
 
@@ -106,55 +95,50 @@ ReadPages(const Saving *s, SaveWorker *worker, uint32 n)
 		{
 			if (!all && !PCacheReadExact(s->cluster.pool.fd, pages + (size_t) kept * BLCKSZ, BLCKSZ,
 										 offset + (uint64) j * BLCKSZ))
-			{
-				worker->unreadable++;
 				continue;
-			}
 			descs[kept++] = descs[i + j];
 		}
 	}
 	if (kept < n && kept > 0)
-		memmove(worker->raw.data + ChunkPagesOffset(kept), pages, (size_t) kept * BLCKSZ);
+		memmove(raw->data + ChunkPagesOffset(kept), pages, (size_t) kept * BLCKSZ);
+	AddToCount(&s->unreadable, n - kept);
 	return kept;
 }
 
 /* Save the pages of a range of slots. */
 static void
-SaveChunk(Work *work, uint64 number, void *state)
+SaveChunk(Work *work, uint64 number, ImageBuffer *raw, ImageBuffer *stored)
 {
 	Saving	   *s = work->arg;
-	SaveWorker *worker = state;
 	Image	   *image = &s->image;
 	const PCacheImageHeader *header = &image->header;
 	PCacheImageEntry *entry = &image->entries[number];
 	uint64		first = number * header->slots_per_chunk;
 	uint32		n_slots = Min(header->slots_per_chunk, s->cluster.superblocks.chosen.slots_used - first);
-	PCacheDescriptor *saved = (PCacheDescriptor *) worker->raw.data;
-	ImageBuffer *out = &worker->raw;
-	size_t		raw_size;
+	PCacheDescriptor *descs = (PCacheDescriptor *) raw->data;
+	ImageBuffer *out = raw;
 	size_t		size;
 	uint32		n = 0;
 
 	/* what the gates have read may be another page's by now only by an error */
-	(void) PCacheReadDescriptors(s->cluster.pool.fd, first, n_slots, worker->descs);
+	(void) PCacheReadDescriptors(s->cluster.pool.fd, first, n_slots, descs);
 	for (uint32 i = 0; i < n_slots; i++)
 	{
 		if (s->cluster.scan.verdicts[first + i] == PCACHE_PAGE_KEPT &&
-			PCacheDescriptorIsIntact(&worker->descs[i], first + i))
-			saved[n++] = worker->descs[i];
+			PCacheDescriptorIsIntact(&descs[i], first + i))
+			descs[n++] = descs[i];
 	}
-	n = ReadPages(s, worker, n);
+	n = ReadPages(s, raw, n);
 	NoteProgress(work, (uint64) n_slots * BLCKSZ);
 	if (n == 0)
 		return;
 
-	raw_size = size = ChunkRawSize(n);
-	memset(worker->raw.data + n * sizeof(PCacheDescriptor), 0,
-		   ChunkPagesOffset(n) - n * sizeof(PCacheDescriptor));
+	size = ChunkRawSize(n);
+	memset(&descs[n], 0, ChunkPagesOffset(n) - n * sizeof(PCacheDescriptor));
 	if (header->compression != PCACHE_IMAGE_PLAIN)
 	{
-		out = &worker->stored;
-		if (!CompressChunk(header->compression, &worker->raw, raw_size, out, &size))
+		out = stored;
+		if (!CompressChunk(header->compression, raw, ChunkRawSize(n), out, &size))
 		{
 			FailWork(work, _("could not compress the image"));
 			return;
@@ -172,33 +156,7 @@ SaveChunk(Work *work, uint64 number, void *state)
 		FailWork(work, _("could not write image \"%s\": %m"), image->path);
 		return;
 	}
-	worker->pages += n;
-	worker->raw_size += raw_size;
 	Step("save-chunk");
-}
-
-static void
-BeginWorker(Work *work, void *state)
-{
-	const Saving *s = work->arg;
-	SaveWorker *worker = state;
-
-	AllocateChunkBuffers(&s->image, &worker->raw, &worker->stored);
-	worker->descs = pg_malloc_array(PCacheDescriptor, s->image.header.slots_per_chunk);
-}
-
-static void
-EndWorker(Work *work, void *state)
-{
-	Saving	   *s = work->arg;
-	SaveWorker *worker = state;
-
-	s->pages += worker->pages;
-	s->unreadable += worker->unreadable;
-	s->raw_size += worker->raw_size;
-	free(worker->raw.data);
-	free(worker->stored.data);
-	pg_free(worker->descs);
 }
 
 /* Ask now for the room that the image takes, if that is known. */
@@ -233,10 +191,8 @@ Save(Saving *s)
 		.n_tasks = n_chunks,
 		.total_bytes = slots_used * BLCKSZ,
 		.progress = s->cluster.options->progress,
-		.state_size = sizeof(SaveWorker),
-		.begin = BeginWorker,
+		.image = image,
 		.task = SaveChunk,
-		.end = EndWorker,
 		.arg = s,
 	};
 
@@ -250,8 +206,11 @@ Save(Saving *s)
 	/* ranges without a page have no entry */
 	for (uint32 i = 0; i < n_chunks; i++)
 	{
-		if (image->entries[i].n_pages > 0)
-			image->entries[n++] = image->entries[i];
+		if (image->entries[i].n_pages == 0)
+			continue;
+		s->pages += image->entries[i].n_pages;
+		s->raw_size += ChunkRawSize(image->entries[i].n_pages);
+		image->entries[n++] = image->entries[i];
 	}
 	memset(&image->entries[n], 0, (n_chunks - n) * sizeof(PCacheImageEntry));
 	image->header.n_chunks = n;

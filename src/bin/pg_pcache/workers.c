@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * workers.c
- *	  Threads that share the tasks of a verb.
+ *	  Threads that share the chunks of an image.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -12,8 +12,6 @@
  */
 #include "postgres_fe.h"
 
-#include "common/logging.h"
-#include "pg_pcache.h"
 #include "workers.h"
 
 /* How often progress is reported. */
@@ -56,6 +54,13 @@ WarnWork(Work *work, const char *fmt,...)
 	pthread_mutex_unlock(&work->lock);
 }
 
+/* Count something that several threads count. */
+void
+AddToCount(uint64 *count, uint64 n)
+{
+	__atomic_fetch_add(count, n, __ATOMIC_RELAXED);
+}
+
 /* So much more has been done; from any thread. */
 void
 NoteProgress(Work *work, uint64 bytes)
@@ -83,17 +88,17 @@ static void *
 Worker(void *arg)
 {
 	Work	   *work = arg;
-	void	   *state = pg_malloc0(work->state_size);
+	ImageBuffer raw;
+	ImageBuffer stored;
 	uint64		task;
 
-	work->begin(work, state);
+	AllocateChunkBuffers(work->image, &raw, &stored);
 	while (TakeTask(work, &task))
-		work->task(work, task, state);
-
-	pthread_mutex_lock(&work->end_lock);
-	work->end(work, state);
-	pthread_mutex_unlock(&work->end_lock);
-	pg_free(state);
+		work->task(work, task, &raw, &stored);
+	if (work->end != NULL)
+		work->end(work);
+	free(raw.data);
+	free(stored.data);
 
 	pthread_mutex_lock(&work->lock);
 	work->running--;
@@ -132,7 +137,6 @@ DoWork(Work *work)
 	pthread_t  *threads = pg_malloc_array(pthread_t, n);
 
 	pthread_mutex_init(&work->lock, NULL);
-	pthread_mutex_init(&work->end_lock, NULL);
 	work->next_task = 0;
 	work->done_bytes = 0;
 	work->failed = false;

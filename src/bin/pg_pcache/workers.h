@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * workers.h
- *	  Threads that share the tasks of a verb.
+ *	  Threads that share the chunks of an image.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -14,10 +14,12 @@
 
 #include <pthread.h>
 
+#include "image.h"
+
 /*
- * Tasks are numbered from 0, and handed out in that order.  Each thread has a
- * state of its own, of state_size bytes, zeroed when begin() gets it.  A
- * callback that fails calls FailWork(), and no task is begun after that.
+ * Tasks are numbered from 0, and handed out in that order.  Each thread has buffers of its own
+ * for a chunk of the image, as it is in memory and as it is stored.  A callback that fails calls
+ * FailWork(), and no task is begun after that.
  */
 typedef struct Work
 {
@@ -25,16 +27,13 @@ typedef struct Work
 	uint64		n_tasks;
 	uint64		total_bytes;	/* for the progress report */
 	bool		progress;
-	size_t		state_size;
-	void		(*begin) (struct Work *work, void *state);
-	void		(*task) (struct Work *work, uint64 task, void *state);
-	void		(*end) (struct Work *work, void *state);	/* only one thread at a
-															 * time calls it */
+	const Image *image;
+	void		(*task) (struct Work *work, uint64 task, ImageBuffer *raw, ImageBuffer *stored);
+	void		(*end) (struct Work *work); /* of a thread; or NULL */
 	void	   *arg;			/* for the callbacks */
 
 	/* Only workers.c looks at these, under the lock, until DoWork() returns. */
 	pthread_mutex_t lock;
-	pthread_mutex_t end_lock;	/* held around end() */
 	uint64		next_task;
 	uint64		done_bytes;
 	int			running;
@@ -44,6 +43,7 @@ typedef struct Work
 
 extern bool DoWork(Work *work);
 extern void NoteProgress(Work *work, uint64 bytes);
+extern void AddToCount(uint64 *count, uint64 n);
 extern void WarnWork(Work *work, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void FailWork(Work *work, const char *fmt,...) pg_attribute_printf(2, 3);
 
