@@ -14,25 +14,7 @@
  */
 #include "postgres_fe.h"
 
-#include "lib/stringinfo.h"
 #include "options.h"
-
-static void
-PrintHeading(int verbs)
-{
-	StringInfoData list;
-
-	initStringInfo(&list);
-	for (int i = 0; i < num_verbs; i++)
-	{
-		if ((verbs & verbs_table[i].verb) == 0)
-			continue;
-		verbs &= ~verbs_table[i].verb;
-		appendStringInfo(&list, "%s%s", list.len == 0 ? "" : verbs == 0 ? _(" and ") : ", ", verbs_table[i].name);
-	}
-	printf(_("\nOptions for %s:\n"), list.data);
-	pfree(list.data);
-}
 
 static void
 ShowVerbHelp(const char *progname, int verb)
@@ -80,7 +62,10 @@ ShowHelp(const char *progname, int verb)
 
 		/* what one verb does not take is among those of all */
 		if (option->verbs != heading && (option->verbs | VERB_SETUP) != VERB_ALL)
-			PrintHeading(heading = option->verbs);
+		{
+			heading = option->verbs;
+			printf(_("\nOptions for %s:\n"), ListVerbs(heading, "", _(" and ")));
+		}
 		printf("%s", _(option->help));
 	}
 	printf(_("\nDATADIR may also be a directory with the server's configuration.  If it is not\n"

@@ -185,38 +185,15 @@ FindVerb(const PCacheOptions *options, const char *name)
 	Refuse(TryHelp(options), _("unrecognized verb \"%s\""), name);
 }
 
-/* The first entry of an option. */
-static const Option *
+/* The number of the first entry of an option, which stands for all of them. */
+static int
 FindOption(const char *name)
 {
-	const Option *option = options_table;
+	int			number = 0;
 
-	while (strcmp(option->name, name) != 0)
-		option++;
-	return option;
-}
-
-static bool
-IsGiven(const PCacheOptions *options, const Option *option)
-{
-	const char *member = (const char *) options + option->offset;
-
-	switch (option->kind)
-	{
-		case OPTION_FLAG:
-			return *(const bool *) member;
-		case OPTION_STRING:
-			return *(const char *const *) member != NULL;
-		case OPTION_JOBS:
-			return *(const int *) member != 0;
-		case OPTION_LIST:
-			return ((const SimpleStringList *) member)->head != NULL;
-		case OPTION_YES:
-			return *(const enum trivalue *) member == TRI_YES;
-		case OPTION_NO:
-			return *(const enum trivalue *) member == TRI_NO;
-	}
-	return false;
+	while (strcmp(options_table[number].name, name) != 0)
+		number++;
+	return number;
 }
 
 static void
@@ -262,25 +239,35 @@ VerbsOf(const Option *option)
 	return verbs;
 }
 
+/* The names of verbs, each between quotes, and with that word before the last one. */
+char *
+ListVerbs(int verbs, const char *quote, const char *before_last)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < num_verbs; i++)
+	{
+		if ((verbs & verbs_table[i].verb) == 0)
+			continue;
+		verbs &= ~verbs_table[i].verb;
+		appendStringInfo(&list, "%s%s%s%s", list.len == 0 ? "" : verbs == 0 ? before_last : ", ",
+						 quote, verbs_table[i].name, quote);
+	}
+	return list.data;
+}
+
 /* An option is for other verbs: name them. */
 pg_noreturn static void
 RefuseOption(const PCacheOptions *options, const Option *option)
 {
-	int			left = VerbsOf(option);
-	StringInfoData list;
+	int			verbs = VerbsOf(option);
 
-	if (left == VERBS_BUT_SETUP)
+	if (verbs == VERBS_BUT_SETUP)
 		Refuse(psprintf(_("Name the cluster as pg_lsclusters does, for example %s/main."), PG_MAJORVERSION),
 			   _("option --%s cannot be used with \"%s\""), option->name, "setup");
-	initStringInfo(&list);
-	for (int i = 0; i < num_verbs; i++)
-	{
-		if ((left & verbs_table[i].verb) == 0)
-			continue;
-		left &= ~verbs_table[i].verb;
-		appendStringInfo(&list, "%s\"%s\"", list.len == 0 ? "" : left == 0 ? _(" or ") : ", ", verbs_table[i].name);
-	}
-	Refuse(TryHelp(options), _("option --%s can only be used with %s"), option->name, list.data);
+	Refuse(TryHelp(options), _("option --%s can only be used with %s"), option->name,
+		   ListVerbs(verbs, "\"", _(" or ")));
 }
 
 /* What the table does not say of options that do not go together, or of their values. */
@@ -297,16 +284,14 @@ CheckValues(const PCacheOptions *options)
 			   _("invalid value \"%s\" for option %s"), options->mode, "--mode");
 }
 
-/* Give up if options do not go with the verb, or with each other. */
+/* Give up if options that are given do not go with the verb, or with each other. */
 static void
-CheckOptions(const PCacheOptions *options)
+CheckOptions(const PCacheOptions *options, const bool *given)
 {
 	for (int i = 0; i < num_options; i++)
 	{
-		const Option *option = &options_table[i];
-
-		if (IsGiven(options, option) && (VerbsOf(option) & options->verb) == 0)
-			RefuseOption(options, option);
+		if (given[i] && (VerbsOf(&options_table[i]) & options->verb) == 0)
+			RefuseOption(options, &options_table[i]);
 	}
 	CheckValues(options);
 	for (int i = 0; i < num_options; i++)
@@ -314,7 +299,7 @@ CheckOptions(const PCacheOptions *options)
 		const Option *option = &options_table[i];
 
 		if (option->beside != NULL && (option->verbs & options->verb) != 0 &&
-			IsGiven(options, option) && !IsGiven(options, FindOption(option->beside)))
+			given[FindOption(option->name)] && !given[FindOption(option->beside)])
 			Refuse(TryHelp(options), _("option --%s can only be used together with --%s"),
 				   option->name, option->beside);
 	}
@@ -329,6 +314,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 {
 	struct option long_options[lengthof(options_table) + 1] = {0};
 	char		letters[2 * lengthof(options_table) + 1];
+	bool		given[lengthof(options_table)] = {false};
 	char	   *letter = letters;
 	const Verb *verb;
 	int			c;
@@ -342,7 +328,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 		long_options[i].name = option->name;
 		long_options[i].has_arg = has_value ? required_argument : no_argument;
 		/* that of its first entry, so that its beginning is not ambiguous */
-		long_options[i].val = FIRST_OPTION + (FindOption(option->name) - options_table);
+		long_options[i].val = FIRST_OPTION + FindOption(option->name);
 		if (option->letter != 0)
 			*letter++ = option->letter;
 		if (option->letter != 0 && has_value)
@@ -373,6 +359,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 			exit(EXIT_ERROR);
 		}
 		SetOption(options, option, optarg);
+		given[FindOption(option->name)] = true;
 	}
 
 	if (options->version || (options->help && optind >= argc))
@@ -386,5 +373,5 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 		options->cluster = argv[optind++];
 	if (optind < argc)
 		Refuse(TryHelp(options), _("too many command-line arguments (first is \"%s\")"), argv[optind]);
-	CheckOptions(options);
+	CheckOptions(options, given);
 }

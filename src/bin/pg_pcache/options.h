@@ -49,4 +49,6 @@ extern const int num_options;
 extern const Verb verbs_table[];
 extern const int num_verbs;
 
+extern char *ListVerbs(int verbs, const char *quote, const char *before_last);
+
 #endif							/* PCACHE_OPTIONS_H */
