@@ -207,6 +207,29 @@ TakeDirectory(const char *given, char *directory)
 }
 
 /*
+ * Where the pool is, or will be: what --directory names, or else the configuration.  Fills in
+ * directory, which has MAXPGPATH bytes.
+ */
+void
+FindDirectory(const PCacheOptions *options, const char *configured, char *directory)
+{
+	PCacheError err;
+
+	if (options->directory != NULL)
+	{
+		TakeDirectory(options->directory, directory);
+		return;
+	}
+	RequireReadableConfiguration();
+	strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
+	canonicalize_path(directory);
+	/* verify and check tell how the server starts without one */
+	if ((options->verb & VERBS_THAT_FORETELL) == 0 &&
+		!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
+		FailWith(&err);
+}
+
+/*
  * Is a pool that of the cluster with this pg_control?  If not, returns why, as a detail
  * of a message.
  *

@@ -106,18 +106,8 @@ ChooseDirectory(Init *init)
 	const PCacheOptions *options = init->options;
 	char		directory[MAXPGPATH];
 	const char *configured = init->conf.directory;
-	PCacheError err;
 
-	if (options->directory != NULL)
-		TakeDirectory(options->directory, directory);
-	else
-	{
-		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
-		RequireReadableConfiguration();
-		canonicalize_path(directory);
-		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
-			FailWith(&err);
-	}
+	FindDirectory(options, configured, directory);
 	ResolveDirectory(directory, &init->existing, init->directory);
 	if (strlen(init->directory) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", init->directory);

@@ -42,26 +42,6 @@ ReadLiveSuperblocks(const PCachePool *pool, PCacheSuperblocks *superblocks)
 	}
 }
 
-/* Where the server will look for the pool. */
-static void
-FindPoolDirectory(Cluster *c)
-{
-	PCacheError err;
-
-	if (c->options->directory != NULL)
-	{
-		TakeDirectory(c->options->directory, c->directory);
-		return;
-	}
-	strlcpy(c->directory, c->conf.directory != NULL ? c->conf.directory : "", MAXPGPATH);
-	canonicalize_path(c->directory);
-	RequireReadableConfiguration();
-	/* verify and check tell how the server starts without one */
-	if ((c->options->verb & VERBS_THAT_FORETELL) == 0 &&
-		!PCacheDirectoryIsAllowed(c->options->pgdata, c->directory, &err))
-		FailWith(&err);
-}
-
 /*
  * Does the server with this PID use the file of an open pool?  It holds that open
  * as long as it runs, whatever has become of the name.  Returns false if that is unknown,
@@ -191,7 +171,7 @@ OpenCluster(const PCacheOptions *options, Cluster *c)
 	if (looks && ModeIsOff(&c->conf))
 		return;
 
-	FindPoolDirectory(c);
+	FindDirectory(options, c->conf.directory, c->directory);
 	/* the caller says why there can be none */
 	if (!is_absolute_path(c->directory))
 		return;

@@ -230,6 +230,8 @@ extern void CheckClusterUnchanged(const PCacheOptions *options,
 								  const ControlFileData *before);
 extern bool FileExists(const char *directory, const char *name);
 extern void TakeDirectory(const char *given, char *directory);
+extern void FindDirectory(const PCacheOptions *options, const char *configured,
+						  char *directory);
 extern const char *WhyForeign(const PCacheSuperblocks *superblocks,
 							  const ControlFileData *control);
 

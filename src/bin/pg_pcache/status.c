@@ -209,29 +209,6 @@ CountDescriptors(const PCacheOptions *options, StatusResult *result)
 	PCacheSuspectRead(result->pool.fd, &result->suspect);
 }
 
-/* Where the configuration, or the command line, says that the pool is. */
-static void
-FindDirectory(const PCacheOptions *options, const StatusResult *result,
-			  char *directory)
-{
-	if (options->directory != NULL)
-		TakeDirectory(options->directory, directory);
-	else
-	{
-		char	   *configured;
-		PCacheError err;
-
-		if (result->server_pid != 0)
-			AskWithArguments(ServerArguments(options));
-		configured = ReadPoolDirectory(options);
-		strlcpy(directory, configured != NULL ? configured : "", MAXPGPATH);
-		if (!PCacheDirectoryIsAllowed(options->pgdata, directory, &err))
-			FailWith(&err);
-		canonicalize_path(directory);
-		free(configured);
-	}
-}
-
 /*
  * Does the pool have the size that the configuration asks for?  That is only known of the
  * pool that the configuration names.
@@ -266,7 +243,9 @@ DoStatus(const PCacheOptions *options)
 		pg_fatal("directory \"%s\" is not a database cluster directory",
 				 options->pgdata);
 	result.server_pid = RunningServer(options->pgdata);
-	FindDirectory(options, &result, directory);
+	if (result.server_pid != 0)
+		AskWithArguments(ServerArguments(options));
+	FindDirectory(options, options->directory != NULL ? NULL : ReadPoolDirectory(options), directory);
 
 	if (!OpenPoolOrFail(directory, PCACHE_OPEN_PEEK, &result.pool, &err))
 		Refuse(_("Run \"pg_pcache init\" to create the persistent cache."), "%s", err.message);
