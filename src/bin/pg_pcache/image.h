@@ -58,7 +58,7 @@ extern ImageOpened OpenImage(Image *image, PCacheError *err);
 
 /* imagewrite.c */
 extern void CreateImage(Image *image, const char *pgdata,
-						PCacheImageCompression compression,
+						uint32 compression,
 						const PCacheSuperblock *sb, uint32 max_chunks);
 extern void CompleteImage(Image *image, uint64 index_offset);
 extern void PublishImage(const Image *image);
@@ -66,7 +66,8 @@ extern void PublishImage(const Image *image);
 /* imagechunk.c */
 extern void AllocateChunkBuffers(const Image *image, ImageBuffer *raw,
 								 ImageBuffer *stored);
-extern PCacheImageCompression ParseCompression(const char *name);
+extern uint32 ParseCompression(const char *name);
+extern bool CompressionIsKnown(uint32 compression);
 extern const char *CompressionName(uint32 compression);
 extern size_t ChunkRawSize(uint32 n_pages);
 extern size_t ChunkPagesOffset(uint32 n_pages);

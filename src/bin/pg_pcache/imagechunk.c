@@ -43,45 +43,50 @@ AllocateChunkBuffers(const Image *image, ImageBuffer *raw, ImageBuffer *stored)
 		*stored = AllocateImageBuffer(ChunkMaxSize(header->compression, header->slots_per_chunk));
 }
 
-/* Exits if there is no such compression in this build. */
-PCacheImageCompression
-ParseCompression(const char *name)
-{
-	if (name == NULL || strcmp(name, "none") == 0)
-		return PCACHE_IMAGE_PLAIN;
-	if (strcmp(name, "lz4") == 0)
-	{
-#ifdef USE_LZ4
-		return PCACHE_IMAGE_LZ4;
-#else
-		pg_fatal("this build does not support compression with %s", "LZ4");
-#endif
-	}
-	if (strcmp(name, "zstd") == 0)
-	{
-#ifdef USE_ZSTD
-		return PCACHE_IMAGE_ZSTD;
-#else
-		pg_fatal("this build does not support compression with %s", "ZSTD");
-#endif
-	}
-	Refuse(_("It is one of lz4, zstd and none."),
-		   _("unrecognized compression method \"%s\""), name);
-}
+static const char *const compression_names[] = {
+	[PCACHE_IMAGE_PLAIN] = "none",
+	[PCACHE_IMAGE_LZ4] = "lz4",
+	[PCACHE_IMAGE_ZSTD] = "zstd",
+};
 
 const char *
 CompressionName(uint32 compression)
 {
+	return PCacheNameOf(compression_names, compression);
+}
+
+/* Does this build have that compression? */
+bool
+CompressionIsKnown(uint32 compression)
+{
 	switch (compression)
 	{
 		case PCACHE_IMAGE_PLAIN:
-			return "none";
+#ifdef USE_LZ4
 		case PCACHE_IMAGE_LZ4:
-			return "lz4";
+#endif
+#ifdef USE_ZSTD
 		case PCACHE_IMAGE_ZSTD:
-			return "zstd";
+#endif
+			return true;
 	}
-	return "unknown";
+	return false;
+}
+
+/* Exits if there is no such compression in this build. */
+uint32
+ParseCompression(const char *name)
+{
+	for (uint32 i = PCACHE_IMAGE_PLAIN; i < lengthof(compression_names); i++)
+	{
+		if (name != NULL && strcmp(name, compression_names[i]) != 0)
+			continue;
+		if (!CompressionIsKnown(i))
+			pg_fatal("this build does not support compression with %s", name);
+		return i;
+	}
+	Refuse(_("It is one of lz4, zstd and none."),
+		   _("unrecognized compression method \"%s\""), name);
 }
 
 /* Where in a chunk of so many pages the first page is. */

@@ -70,17 +70,8 @@ HeaderIsSound(const Image *image, PCacheError *err)
 		PCacheSetError(err, _("the header of image \"%s\" makes no sense"), image->path);
 		return false;
 	}
-	switch (header->compression)
-	{
-		case PCACHE_IMAGE_PLAIN:
-#ifdef USE_LZ4
-		case PCACHE_IMAGE_LZ4:
-#endif
-#ifdef USE_ZSTD
-		case PCACHE_IMAGE_ZSTD:
-#endif
-			return true;
-	}
+	if (CompressionIsKnown(header->compression))
+		return true;
 	PCacheSetError(err, _("image \"%s\" has a compression that this build does not support"),
 				   image->path);
 	return false;

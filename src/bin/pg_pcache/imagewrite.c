@@ -190,7 +190,7 @@ StoreHeader(const Image *image)
  * chunks are the caller's to fill in.
  */
 void
-CreateImage(Image *image, const char *pgdata, PCacheImageCompression compression,
+CreateImage(Image *image, const char *pgdata, uint32 compression,
 			const PCacheSuperblock *sb, uint32 max_chunks)
 {
 	PCacheImageHeader *header = &image->header;
