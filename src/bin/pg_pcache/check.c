@@ -1,10 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * check.c
- *	  pg_pcache check: how would a restart of the server be?
+ *	  pg_pcache verify and check: how will the next start be?
  *
- * That is the start that verify foretells, if the server is shut down cleanly now, with
- * the configuration as it is on disk.  Besides, what a start after a kill or a loss of
+ * Both ask the same gates as a start does, about the same facts, and change nothing.  The way
+ * of the answer is open.c, judge.c, scan.c, and with --pages pages.c.
+ *
+ * check also asks about a server that runs, as if that was shut down cleanly now, with
+ * the configuration as it is on disk.  Besides, it tells what a start after a kill or a loss of
  * power would keep, and whether there is the memory that all of that takes.
  *
  * Copyright (c) 2026, the persistent-cache developers
@@ -20,13 +23,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_pool.h"
 
 typedef struct CheckResult
 {
 	PCacheVerdict verdict;
+	PageComparisons compared;	/* with --pages */
 	uint64		memory_limit;	/* of the control group, in bytes */
 	bool		killed_known;	/* in mode always: the rest is */
 	PCacheVerdict killed;		/* the start after processes were killed */
@@ -139,6 +141,48 @@ CheckHugePages(const Cluster *c)
 	pg_log_warning_hint("%s", lacking.hint);
 }
 
+/*
+ * The pool cannot be used.  The server starts without it, unless it insists on huge pages
+ * that are not there.
+ */
+static void
+RefuseWithoutHugePages(const Cluster *c, const PCacheError *why)
+{
+	PCacheError lacking;
+
+	if (!HugePagesAreLacking(c, &lacking))
+		return;
+	pg_log_error("%s", why->message);
+	pg_log_error_detail("Without the pool the server does not start: %s.", lacking.message);
+	if (why->hint[0] != '\0')
+		pg_log_error_hint("%s", why->hint);
+	pg_log_error_hint("%s", lacking.hint);
+	exit(EXIT_ERROR);
+}
+
+/*
+ * How will the next start be, for verbs that only tell?  Gives up if the server would not
+ * start.
+ */
+static PCacheVerdict
+ForetellOrFail(Cluster *c)
+{
+	PCacheVerdict verdict = Foretell(c);
+
+	if (verdict.refusal == PCACHE_REFUSED)
+		FailWith(&verdict.why);
+	if (verdict.refusal == PCACHE_UNAVAILABLE)
+		RefuseWithoutHugePages(c, &verdict.why);
+	if (c->superblocks.source == PCACHE_SB_COPY && c->event == PCACHE_NEXT_NOTHING)
+		pg_log_info("using the copy of the superblock: the first one is damaged: %s",
+					c->superblocks.first_error.message);
+	/* a warm start has nothing else to hint at */
+	if (verdict.refusal == PCACHE_WARM)
+		(void) PCacheSizeDiffers(&c->pool, &c->superblocks.chosen, c->conf.pool_size,
+								 c->conf.nbuffers, &verdict.why);
+	return verdict;
+}
+
 /* Ask all that there is to know of the next start. */
 static void
 Check(Cluster *c, CheckResult *result)
@@ -146,6 +190,10 @@ Check(Cluster *c, CheckResult *result)
 	PCacheError err;
 
 	result->verdict = ForetellOrFail(c);
+	if (c->options->pages && c->scan.verdicts != NULL)
+		ComparePool(c, &result->compared);
+	if (c->options->verb == VERB_VERIFY)
+		return;
 	if (c->options->verb == VERB_CHECK && c->event == PCACHE_NEXT_RESTART &&
 		c->superblocks.chosen.mode == PERSISTENT_CACHE_ALWAYS && SettingsAllowPool(c, &err))
 		JudgeKilled(c, result);
@@ -169,6 +217,29 @@ ForetellRestart(const PCacheOptions *options, Cluster *c)
 	Check(c, &result);
 	PCachePoolClose(&c->pool);
 	return result.verdict;
+}
+
+/* The pages by what becomes of them. */
+static void
+PrintCounts(const PageScan *scan)
+{
+	OpenObject("pages");
+	for (int i = 0; i < PCACHE_NUM_PAGE_VERDICTS; i++)
+		PrintField(PCachePageVerdictName(i), SnakeCase(PCachePageVerdictName(i)),
+				   AsNumber(scan->counts[i]));
+	CloseObject();
+}
+
+/* What becomes of the slots of a pool that no server uses, if that was found out. */
+static void
+PrintScan(const PageScan *scan)
+{
+	if (scan->verdicts == NULL)
+		return;
+	Text("\n");
+	PrintField("slots", "slots", AsNumber(scan->slots));
+	PrintField(NULL, "saved_pages", AsNumber(scan->saved));
+	PrintCounts(scan);
 }
 
 /* How many pages will be there, nobody knows before they are read. */
@@ -222,11 +293,24 @@ PrintKilled(const PageScan *scan, const CheckResult *result)
 	PrintPowerLost(result);
 }
 
+/* Pages of the pool, by what their data files have. */
+static void
+PrintCompared(const uint64 *compared)
+{
+	Text(_("\nkept pages, compared with the data files:\n"));
+	OpenObject("compared");
+	for (int i = 0; i < NUM_PAGE_COMPARISONS; i++)
+		PrintField(PageComparisonName(i), SnakeCase(PageComparisonName(i)), AsNumber(compared[i]));
+	CloseObject();
+}
+
+/* Both verbs. */
 int
 DoCheck(const PCacheOptions *options)
 {
 	Cluster		c = {0};
 	CheckResult result = {.memory_limit = PG_UINT64_MAX};
+	const uint64 *compared = result.compared.counts;
 	bool		runs;
 
 	OpenCluster(options, &c);
@@ -236,13 +320,24 @@ DoCheck(const PCacheOptions *options)
 	BeginOutput(options);
 	PrintVerdict(&result.verdict, runs ? _("if the server is shut down cleanly") :
 				 FormatKept(c.scan.counts[PCACHE_PAGE_KEPT], c.scan.saved));
-	PrintKilled(&c.scan, &result);
-	PrintField(NULL, "memory_limit",
-			   result.memory_limit == PG_UINT64_MAX ? AsString(NULL) : AsBytes(result.memory_limit));
-	PrintPool(&c);
+	if (options->verb == VERB_CHECK)
+	{
+		PrintKilled(&c.scan, &result);
+		PrintField(NULL, "memory_limit",
+				   result.memory_limit == PG_UINT64_MAX ? AsString(NULL) : AsBytes(result.memory_limit));
+	}
+	PrintField(NULL, "pool", AsString(c.pool.fd < 0 ? NULL :
+									  psprintf("%s/%s", c.pool.directory, PCACHE_POOL_FILE)));
 	if (!runs)
 		PrintScan(&c.scan);
+	if (options->pages && c.scan.verdicts != NULL)
+		PrintCompared(compared);
 	EndOutput();
 	PCachePoolClose(&c.pool);
+
+	/* pages that must not be there are worse than a cold start */
+	if (compared[PAGE_IMPOSSIBLE] > 0 || compared[PAGE_UNREADABLE] > 0 ||
+		compared[PAGE_STORED_CHECKSUM] > 0)
+		return EXIT_ERROR;
 	return ExitStatus(&result.verdict);
 }

@@ -161,7 +161,7 @@ const Verb	verbs_table[] = {
 					 "                           Debian's packages and how to configure it, or do so\n")},
 	{"status", VERB_STATUS, DoStatus,
 	gettext_noop("  status                   show the state of the pool (default)\n")},
-	{"verify", VERB_VERIFY, DoVerify,
+	{"verify", VERB_VERIFY, DoCheck,
 		gettext_noop("  verify                   tell whether the next start will be warm, changing\n"
 					 "                           nothing; the server must be down\n")},
 };

@@ -3,8 +3,8 @@
  * pg_pcache.h
  *	  Declarations shared by the verbs of pg_pcache.
  *
- * A verb has a file of its own: it finds out, or does, what it is about, and prints
- * that at the end, as text or as JSON (output.c).
+ * A verb has a file of its own, or shares it with one that is much the same: it finds out, or
+ * does, what it is about, and prints that at the end, as text or as JSON (output.c).
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -194,7 +194,7 @@ typedef struct FieldValue
 
 #define NUM_END_SIGNALS		4
 
-/* One file each: the verbs, which return the exit status */
+/* One file each, but for verify: the verbs, which return the exit status */
 extern int	DoCheck(const PCacheOptions *options);
 extern int	DoDrop(const PCacheOptions *options);
 extern int	DoInit(const PCacheOptions *options);
@@ -204,7 +204,6 @@ extern int	DoRestart(const PCacheOptions *options);
 extern int	DoSave(const PCacheOptions *options);
 extern int	DoSetup(const PCacheOptions *options);
 extern int	DoStatus(const PCacheOptions *options);
-extern int	DoVerify(const PCacheOptions *options);
 
 /* options.c */
 extern void ParseOptions(int argc, char *argv[], PCacheOptions *options);
@@ -316,12 +315,6 @@ extern const char *PageComparisonName(PageComparison comparison);
 extern const char *FormatKept(uint64 kept, uint64 saved);
 extern double NowMs(void);
 extern void ReportProgress(uint64 done, uint64 total, bool finished);
-
-/* verify.c */
-extern PCacheVerdict ForetellOrFail(Cluster *c);
-extern void PrintCounts(const PageScan *scan);
-extern void PrintScan(const PageScan *scan);
-extern void PrintPool(const Cluster *c);
 
 /* check.c */
 extern PCacheVerdict ForetellRestart(const PCacheOptions *options, Cluster *c);
