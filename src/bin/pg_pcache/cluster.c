@@ -20,7 +20,6 @@
 
 #include "catalog/catversion.h"
 #include "common/controldata_utils.h"
-#include "common/logging.h"
 #include "common/string.h"
 #include "fe_utils/string_utils.h"
 #include "pg_pcache.h"

@@ -23,7 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "pg_pcache.h"
 #include "storage/pcache_image.h"
 

@@ -24,7 +24,6 @@
 #endif
 
 #include "common/cryptohash.h"
-#include "common/logging.h"
 #include "common/sha2.h"
 #include "image.h"
 

@@ -20,7 +20,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "image.h"
 
 /*

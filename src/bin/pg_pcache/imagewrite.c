@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "common/file_perm.h"
-#include "common/logging.h"
 #include "image.h"
 
 /* What there is under one of the two names of an image. */

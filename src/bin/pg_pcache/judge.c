@@ -17,9 +17,7 @@
 
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_pool.h"
 
 #ifdef USE_INJECTION_POINTS
 /*

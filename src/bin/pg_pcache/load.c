@@ -19,7 +19,6 @@
 
 #include <sys/mman.h>
 
-#include "common/logging.h"
 #include "image.h"
 #include "workers.h"
 

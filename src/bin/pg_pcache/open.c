@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "pg_pcache.h"
 
 /* A superblock that a server is just writing looks damaged, but not long. */

@@ -14,7 +14,6 @@
 
 #include <limits.h>
 
-#include "common/logging.h"
 #include "fe_utils/option_utils.h"
 #include "getopt_long.h"
 #include "lib/stringinfo.h"

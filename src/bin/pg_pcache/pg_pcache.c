@@ -15,7 +15,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "debian.h"
 
 /*

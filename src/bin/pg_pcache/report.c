@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "pg_pcache.h"
 
 /* Give up.  Both texts are translated already; hint may be NULL. */

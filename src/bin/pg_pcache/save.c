@@ -17,7 +17,6 @@
 
 #include <unistd.h>
 
-#include "common/logging.h"
 #include "image.h"
 #include "workers.h"
 

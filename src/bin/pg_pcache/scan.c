@@ -13,7 +13,6 @@
 #include "postgres_fe.h"
 
 #include "common/hashfn.h"
-#include "common/logging.h"
 #include "pg_pcache.h"
 
 

@@ -16,9 +16,7 @@
 #include "postgres_fe.h"
 
 #include "access/xlog_internal.h"
-#include "common/logging.h"
 #include "pg_pcache.h"
-#include "storage/pcache_pool.h"
 
 #define DESCRIPTORS_PER_READ	16384	/* 1 MB of them */
 
