@@ -74,7 +74,6 @@ typedef struct Damage
 #define FIT_DESCRIPTOR		0x10
 #define FIT					0x80	/* the others count */
 
-#define LOAD_STRICT			0x01
 #define LOAD_KEEP			0x02
 #define LOAD_VERIFY			0x04	/* ask whether it would be loaded first */
 #define LOAD_JOBS			0x18	/* one more than that */
@@ -865,8 +864,6 @@ TryLoad(const ImageLoad *load, bool first, bool *fits)
 	if (stat(image_path, &st) < 0)
 		FuzzGiveUp(image_path);
 	snprintf(jobs, sizeof(jobs), "%d", n_jobs);
-	if (load->options & LOAD_STRICT)
-		args[n_args++] = "--strict";
 	if (load->options & LOAD_KEEP)
 		args[n_args++] = "--keep";
 	if (load->options & LOAD_VERIFY)
@@ -886,7 +883,7 @@ TryLoad(const ImageLoad *load, bool first, bool *fits)
 	if (first)
 	{
 		/* a dry run does not read the chunks, which may all be damaged */
-		if (foretold == 0 && !(load->options & LOAD_STRICT))
+		if (foretold == 0)
 			FuzzExpect(status == 0 || status == 2);
 		if (foretold > 0)
 			FuzzExpect(status == foretold);

@@ -284,12 +284,8 @@ LoadChunk(Work *work, uint64 task, ImageBuffer *raw, ImageBuffer *stored)
 	}
 	else
 	{
-		if (l->cluster.options->strict)
-			FailWork(work, _("chunk %llu of image \"%s\" %s"), (unsigned long long) number,
-					 l->image.path, why);
-		else
-			WarnWork(work, _("chunk %llu of image \"%s\" %s, which costs %u pages"),
-					 (unsigned long long) number, l->image.path, why, entry->n_pages);
+		WarnWork(work, _("chunk %llu of image \"%s\" %s, which costs %u pages"),
+				 (unsigned long long) number, l->image.path, why, entry->n_pages);
 		AddToCount(&l->damaged_chunks, 1);
 		AddToCount(&l->damaged_pages, entry->n_pages);
 	}

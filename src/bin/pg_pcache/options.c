@@ -95,8 +95,6 @@ const Option options_table[] = {
 					 "                           with .pcache-image appended)\n")},
 	{"keep", 0, OPTION_FLAG, AT(keep), VERB_LOAD,
 	gettext_noop("      --keep               do not remove the image when it is loaded\n")},
-	{"strict", 0, OPTION_FLAG, AT(strict), VERB_LOAD,
-	gettext_noop("      --strict             load nothing of an image that is damaged anywhere\n")},
 	{"jobs", 'j', OPTION_JOBS, AT(jobs), VERB_LOAD | VERB_SAVE,
 	gettext_noop("  -j, --jobs=NUM           use this many threads (default: 1)\n")},
 	{"to", 0, OPTION_STRING, AT(to), VERB_SAVE,

@@ -92,7 +92,6 @@ typedef struct PCacheOptions
 	bool		pages;
 	bool		if_host_stops;
 	bool		keep;
-	bool		strict;
 	bool		allow_cold;
 	bool		dry_run;
 	bool		apply;
