@@ -289,7 +289,7 @@ LoadChunk(Work *work, uint64 task, ImageBuffer *raw, ImageBuffer *stored)
 		AddToCount(&l->damaged_chunks, 1);
 		AddToCount(&l->damaged_pages, entry->n_pages);
 	}
-	NoteProgress(work, (uint64) entry->n_pages * BLCKSZ);
+	AddToCount(&work->done_bytes, (uint64) entry->n_pages * BLCKSZ);
 	Step("load-chunk");
 }
 

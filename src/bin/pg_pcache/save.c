@@ -128,7 +128,7 @@ SaveChunk(Work *work, uint64 number, ImageBuffer *raw, ImageBuffer *stored)
 			descs[n++] = descs[i];
 	}
 	n = ReadPages(s, raw, n);
-	NoteProgress(work, (uint64) n_slots * BLCKSZ);
+	AddToCount(&work->done_bytes, (uint64) n_slots * BLCKSZ);
 	if (n == 0)
 		return;
 

@@ -61,15 +61,6 @@ AddToCount(uint64 *count, uint64 n)
 	__atomic_fetch_add(count, n, __ATOMIC_RELAXED);
 }
 
-/* So much more has been done; from any thread. */
-void
-NoteProgress(Work *work, uint64 bytes)
-{
-	pthread_mutex_lock(&work->lock);
-	work->done_bytes += bytes;
-	pthread_mutex_unlock(&work->lock);
-}
-
 /* Hand out the next task; false if there is none, or somebody has failed. */
 static bool
 TakeTask(Work *work, uint64 *task)
@@ -116,7 +107,7 @@ ReportWork(Work *work)
 		int			running;
 
 		pthread_mutex_lock(&work->lock);
-		done = work->done_bytes;
+		done = __atomic_load_n(&work->done_bytes, __ATOMIC_RELAXED);
 		running = work->running;
 		pthread_mutex_unlock(&work->lock);
 		if (running == 0)

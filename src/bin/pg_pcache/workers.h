@@ -31,18 +31,17 @@ typedef struct Work
 	void		(*task) (struct Work *work, uint64 task, ImageBuffer *raw, ImageBuffer *stored);
 	void		(*end) (struct Work *work); /* of a thread; or NULL */
 	void	   *arg;			/* for the callbacks */
+	uint64		done_bytes;		/* for the progress report, too; they count it */
 
 	/* Only workers.c looks at these, under the lock, until DoWork() returns. */
 	pthread_mutex_t lock;
 	uint64		next_task;
-	uint64		done_bytes;
 	int			running;
 	bool		failed;
 	char		failure[1024];	/* translated; the first one */
 } Work;
 
 extern bool DoWork(Work *work);
-extern void NoteProgress(Work *work, uint64 bytes);
 extern void AddToCount(uint64 *count, uint64 n);
 extern void WarnWork(Work *work, const char *fmt,...) pg_attribute_printf(2, 3);
 extern void FailWork(Work *work, const char *fmt,...) pg_attribute_printf(2, 3);
