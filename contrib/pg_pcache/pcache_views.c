@@ -107,21 +107,6 @@ RowToDatum(FunctionCallInfo fcinfo, Row *row, int ncols)
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, row->values, row->nulls));
 }
 
-static const char *
-StateName(uint32 state)
-{
-	switch ((PCacheState) state)
-	{
-		case PCACHE_STATE_EMPTY:
-			return "empty";
-		case PCACHE_STATE_DIRTY:
-			return "dirty";
-		case PCACHE_STATE_CLEAN:
-			return "clean";
-	}
-	return "unknown";
-}
-
 /* A name that is made for readers, as a key; pg_pcache's JSON has the same keys. */
 static void
 AppendKey(StringInfo json, const char *name)
@@ -266,7 +251,7 @@ pg_pcache_pool(PG_FUNCTION_ARGS)
 	AddDatum(&row, Int64GetDatum(PCacheLibrary->superblock.capacity));
 	AddDatum(&row, Int64GetDatum(PCacheLibrary->superblock.pool_size));
 	AddRoom(&row, PCacheThePool.path);
-	AddText(&row, StateName(PCacheLibrary->superblock.state));
+	AddText(&row, PCacheStateName(PCacheLibrary->superblock.state));
 	AddLastStart(&row);
 	AddMedia(&row);
 	PG_RETURN_DATUM(RowToDatum(fcinfo, &row, PG_PCACHE_POOL_COLS));

@@ -84,18 +84,6 @@ PrintSuspect(const PCacheSuspect *suspect)
 	CloseObject();
 }
 
-static const char *
-StateName(uint32 state)
-{
-	static const char *const names[] = {
-		[PCACHE_STATE_EMPTY] = "empty",
-		[PCACHE_STATE_DIRTY] = "dirty",
-		[PCACHE_STATE_CLEAN] = "clean",
-	};
-
-	return PCacheNameOf(names, state);
-}
-
 /* The numbers are those of PersistentCacheMode; a new pool has none. */
 static const char *
 ModeName(uint32 mode)
@@ -118,7 +106,7 @@ PrintState(const StatusResult *result)
 	PrintField("capacity", "capacity", AsBlocks(sb->capacity));
 	PrintField("cached data", "cached_data", AsBytes(sb->capacity * sb->block_size));
 	PrintField("slots used", "slots_used", AsNumber(sb->slots_used));
-	PrintField("state", "state", AsString(StateName(sb->state)));
+	PrintField("state", "state", AsString(PCacheStateName(sb->state)));
 	PrintField("mode", "mode", Shown(AsString(sb->mode != 0 ? ModeName(sb->mode) : NULL),
 									 ModeName(sb->mode)));
 	PrintField("incarnation", "incarnation",

@@ -250,6 +250,7 @@ typedef struct PCacheSuperblocks
 	PCacheError copy_error;
 } PCacheSuperblocks;
 
+extern const char *PCacheStateName(uint32 state);
 extern void PCacheReadSuperblocks(int fd, PCacheSuperblocks *superblocks);
 extern void PCacheSuperblockSetCrc(PCacheSuperblock *sb);
 extern PCacheSuperblockSource PCacheSuperblockChoose(const PCacheSuperblock *first,

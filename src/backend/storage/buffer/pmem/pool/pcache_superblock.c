@@ -281,3 +281,16 @@ PCacheSuperblockStore(const PCacheMapping *map, PCacheSuperblock *sb)
 
 	return PCacheSuperblockStoreAvoiding(map, sb, none_bad);
 }
+
+/* The name of a state of the pool, for users. */
+const char *
+PCacheStateName(uint32 state)
+{
+	static const char *const names[] = {
+		[PCACHE_STATE_EMPTY] = "empty",
+		[PCACHE_STATE_DIRTY] = "dirty",
+		[PCACHE_STATE_CLEAN] = "clean",
+	};
+
+	return PCacheNameOf(names, state);
+}
