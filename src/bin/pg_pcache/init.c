@@ -37,9 +37,8 @@ typedef struct Init
 	bool		old_must_go;	/* before, as there is no room for both */
 	uint64		capacity;
 	PCacheGeometry geometry;
-	PCachePool	pool;			/* the new one; not in a dry run, but for what
-								 * follows */
 	PCacheFsKind fs_kind;
+	PCachePool	pool;			/* the new one; not in a dry run */
 	uint8		pool_uuid[PCACHE_UUID_LEN];
 } Init;
 
@@ -60,24 +59,17 @@ ChooseCapacity(const PCacheOptions *options, const Configuration *conf)
 }
 
 /*
- * Find out how much of a directory is there already, and its path without links, which
- * has MAXPGPATH bytes.
+ * Find out how much of a directory is there already, on what kind of file system, and its path
+ * without links, which has MAXPGPATH bytes.
  */
 static void
-ResolveDirectory(const char *directory, PCacheDir *existing, char *resolved)
+ResolveDirectory(const char *directory, PCacheDir *existing, PCacheFsKind *fs_kind, char *resolved)
 {
 	char		path[MAXPGPATH];
 	PCacheError err;
 
-	switch (PCacheDirOpenExisting(directory, existing, &err))
-	{
-		case PCACHE_DIR_OK:
-			break;
-		case PCACHE_DIR_FAILED:
-			pg_fatal("could not access directory \"%s\": %m", directory);
-		case PCACHE_DIR_UNTRUSTED:
-			FailWith(&err);
-	}
+	if (!PCacheOpenExistingPart(directory, existing, fs_kind, &err))
+		FailWith(&err);
 	snprintf(path, sizeof(path), "%s/%s", existing->path, existing->missing);
 	canonicalize_path(path);
 	strlcpy(resolved, path, MAXPGPATH);
@@ -89,8 +81,9 @@ RefuseOtherDirectory(const char *configured, const char *directory)
 {
 	char		resolved[MAXPGPATH];
 	PCacheDir	existing;
+	PCacheFsKind fs_kind;
 
-	ResolveDirectory(configured, &existing, resolved);
+	ResolveDirectory(configured, &existing, &fs_kind, resolved);
 	PCacheDirClose(&existing);
 	if (strcmp(directory, resolved) == 0)
 		return;
@@ -108,7 +101,7 @@ ChooseDirectory(Init *init)
 	const char *configured = init->conf.directory;
 
 	FindDirectory(options, configured, directory);
-	ResolveDirectory(directory, &init->existing, init->directory);
+	ResolveDirectory(directory, &init->existing, &init->fs_kind, init->directory);
 	if (strlen(init->directory) >= MAXPGPATH - PCACHE_PATH_RESERVE)
 		pg_fatal("directory name \"%s\" is too long", init->directory);
 	if (strchr(init->directory, '\n') != NULL ||
@@ -255,7 +248,6 @@ int
 DoInit(const PCacheOptions *options)
 {
 	Init		init = {.options = options};
-	uint64		page_size;
 
 	init.control = ReadControlFile(options);
 	RefuseRunningServer(options->pgdata);
@@ -265,8 +257,6 @@ DoInit(const PCacheOptions *options)
 	if (faccessat(init.existing.fd, ".", W_OK | X_OK, 0) < 0)
 		pg_fatal("could not write to directory \"%s\": %m", init.existing.path);
 	init.capacity = ChooseCapacity(options, &init.conf);
-	if (!PCacheFsKindOf(&init.existing, init.existing.fd, &init.fs_kind, &page_size))
-		pg_fatal("could not stat file system of \"%s\": %m", init.existing.path);
 	init.old_must_go = OldPoolMustGo(&init.existing, init.fs_kind, init.capacity, &init.old_pool,
 									 &init.geometry);
 	if (!options->dry_run)

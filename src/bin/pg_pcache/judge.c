@@ -209,7 +209,8 @@ Foretell(Cluster *c)
 	/* if the pool cannot be used, does the server start without it? */
 	PCacheVerdict verdict = {PCacheWithoutPool(c->conf.required)};
 
-	FreeScan(&c->scan);
+	pg_free(c->scan.verdicts);
+	c->scan.verdicts = NULL;
 	if (ModeIsOff(&c->conf))
 		return JudgeConfiguration(&c->conf);
 	if (SettingsAllowPool(c, &verdict.why))

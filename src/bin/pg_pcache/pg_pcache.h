@@ -287,7 +287,6 @@ extern void ScanPages(const Cluster *c, int64 nbuffers, bool progress,
 					  PageScan *scan);
 extern PCacheVerdict JudgePages(const PCacheSuperblock *sb,
 								const PageScan *scan);
-extern void FreeScan(PageScan *scan);
 
 /* pages.c */
 extern void ComparePool(const Cluster *c, PageComparisons *result);

@@ -153,10 +153,3 @@ JudgePages(const PCacheSuperblock *sb, const PageScan *scan)
 	return PCacheEmptyGate(sb->state == PCACHE_STATE_CLEAN, scan->saved,
 						   scan->counts[PCACHE_PAGE_KEPT]);
 }
-
-void
-FreeScan(PageScan *scan)
-{
-	pg_free(scan->verdicts);
-	scan->verdicts = NULL;
-}
