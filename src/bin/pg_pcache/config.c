@@ -42,7 +42,7 @@ ReadSettings(const PCacheOptions *options, int n, const char *const names[],
 	if (!located)
 		config_file = LocateConfigFile(options);
 	located = true;
-	readable = AskPostgres(options, options->pgdata, config_file, n, names, values);
+	readable = AskPostgres(options, options->pgdata, config_file, n, names, values) != NULL;
 	if (!readable && FindPostgres(options) != NULL &&
 		(options->verb & VERBS_THAT_FORETELL) != 0 &&
 		access(config_file != NULL ? config_file :

@@ -36,13 +36,12 @@
 #define OPTIONS_FILE		"postmaster.opts"
 
 /*
- * Set the data directory, and the configuration file if the directory that was
+ * Choose the data directory, and the configuration file if the directory that was
  * given is one with a configuration.
  */
-void
-LocateCluster(PCacheOptions *options)
+static void
+ChooseDirectory(PCacheOptions *options)
 {
-	const char *name = "data_directory";
 	char	   *config_file;
 	char	   *datadir;
 	bool		was_given;
@@ -61,7 +60,7 @@ LocateCluster(PCacheOptions *options)
 
 	if (options->config_file == NULL)
 		options->config_file = make_absolute_path(config_file);
-	AskPostgres(options, options->datadir, options->config_file, 1, &name, &datadir);
+	datadir = AskPostgres(options, options->datadir, options->config_file, 0, NULL, NULL);
 	if (datadir == NULL)
 		pg_fatal("could not find the data directory of the configuration in \"%s\"",
 				 options->datadir);
@@ -73,18 +72,18 @@ LocateCluster(PCacheOptions *options)
 
 /* Find the data directory, and go by its permissions from here on. */
 void
-UseDataDirectory(PCacheOptions *options)
+LocateCluster(PCacheOptions *options)
 {
-	const char *pgdata = options->datadir;
 	char		resolved[PATH_MAX];
 	struct stat st;
 
-	if (realpath(pgdata, resolved) == NULL)
-		pg_fatal("could not access directory \"%s\": %m", pgdata);
+	ChooseDirectory(options);
+	if (realpath(options->datadir, resolved) == NULL)
+		pg_fatal("could not access directory \"%s\": %m", options->datadir);
 	if (stat(resolved, &st) < 0)
 		pg_fatal("could not stat \"%s\": %m", resolved);
 	if (!S_ISDIR(st.st_mode))
-		pg_fatal("\"%s\" is not a directory", pgdata);
+		pg_fatal("\"%s\" is not a directory", options->datadir);
 	/* leave room for what is appended to it */
 	if (strlen(resolved) >= MAXPGPATH - 64)
 		pg_fatal("directory name \"%s\" is too long", resolved);
@@ -116,47 +115,13 @@ NextWord(char **rest)
 	return word;
 }
 
-/* The value of "-cNAME", "-c NAME", likewise -D; NULL if it is another word. */
-static char *
-ShortOption(char *word, char letter, char **rest)
+/* The configuration file that an argument of the server names, perhaps after "-c"; or NULL. */
+const char *
+ConfigFileIn(const char *argument)
 {
-	if (word[0] != '-' || word[1] != letter)
-		return NULL;
-	return word[2] != '\0' ? word + 2 : NextWord(rest);
-}
+	const char *setting = strncmp(argument, "-c", 2) == 0 || strncmp(argument, "--", 2) == 0 ? argument + 2 : argument;
 
-/*
- * The configuration file that a command line of the server names, or NULL, and
- * its -D.
- */
-static char *
-ConfigFileOfCommand(char *command, char **directory)
-{
-	char	   *rest = command;
-	char	   *config_file = NULL;
-	char	   *word;
-
-	*directory = NULL;
-	while ((word = NextWord(&rest)) != NULL)
-	{
-		char	   *next = ShortOption(word, 'D', &rest);
-		char	   *setting;
-
-		if (next != NULL)
-		{
-			*directory = next;
-			continue;
-		}
-		setting = ShortOption(word, 'c', &rest);
-		if (setting == NULL && strncmp(word, "--", 2) == 0)
-			setting = word + 2;
-		if (setting != NULL && (strncmp(setting, "config_file=", 12) == 0 ||
-								strncmp(setting, "config-file=", 12) == 0))
-			config_file = setting + 12;
-	}
-	if (config_file != NULL)
-		return config_file;
-	return *directory != NULL ? psprintf("%s/%s", *directory, CONFIG_FILE) : NULL;
+	return strncmp(setting, "config_file=", 12) == 0 || strncmp(setting, "config-file=", 12) == 0 ? setting + 12 : NULL;
 }
 
 /*
@@ -190,32 +155,31 @@ ServerArguments(const PCacheOptions *options)
 const char *
 LocateConfigFile(const PCacheOptions *options)
 {
-	char	   *command;
-	char		path[MAXPGPATH];
-	char		resolved[PATH_MAX];
-	const char *name = "data_directory";
-	char	   *config_file;
-	char	   *directory;
+	char	   *rest = LineOf(options->pgdata, OPTIONS_FILE, 1);
+	const char *directory = NULL;
+	const char *config_file = NULL;
+	char	   *word;
 	char	   *datadir;
-	bool		is_ours;
+	char		resolved[PATH_MAX];
 
 	if (options->config_file != NULL)
 		return options->config_file;
-	command = LineOf(options->pgdata, OPTIONS_FILE, 1);
-	if (command == NULL)
+	while (rest != NULL && (word = NextWord(&rest)) != NULL)
+	{
+		if (strncmp(word, "-D", 2) == 0)
+			directory = word[2] != '\0' ? word + 2 : NextWord(&rest);
+		else if (ConfigFileIn(word) != NULL)
+			config_file = ConfigFileIn(word);
+	}
+	if (config_file == NULL && directory != NULL)
+		config_file = psprintf("%s/%s", directory, CONFIG_FILE);
+	if (config_file == NULL || !is_absolute_path(config_file) || access(config_file, R_OK) < 0 ||
+		strcmp(config_file, psprintf("%s/%s", options->pgdata, CONFIG_FILE)) == 0)
 		return NULL;
-	config_file = ConfigFileOfCommand(command, &directory);
-	if (config_file == NULL || !is_absolute_path(config_file) ||
-		access(config_file, R_OK) < 0)
+	if (directory == NULL || !is_absolute_path(directory))
+		directory = options->pgdata;
+	datadir = AskPostgres(options, directory, config_file, 0, NULL, NULL);
+	if (datadir == NULL || realpath(datadir, resolved) == NULL || strcmp(resolved, options->pgdata) != 0)
 		return NULL;
-	snprintf(path, sizeof(path), "%s/%s", options->pgdata, CONFIG_FILE);
-	if (strcmp(config_file, path) == 0)
-		return NULL;
-	AskPostgres(options,
-				directory != NULL && is_absolute_path(directory) ? directory : options->pgdata,
-				config_file, 1, &name, &datadir);
-	is_ours = datadir != NULL && realpath(datadir, resolved) != NULL &&
-		strcmp(resolved, options->pgdata) == 0;
-	free(datadir);
-	return is_ours ? pg_strdup(config_file) : NULL;
+	return config_file;
 }

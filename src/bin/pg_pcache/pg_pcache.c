@@ -41,7 +41,6 @@ RunVerb(void *arg)
 	PCacheOptions *options = arg;
 
 	LocateCluster(options);
-	UseDataDirectory(options);
 	return options->run(options);
 }
 

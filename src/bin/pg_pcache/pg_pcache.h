@@ -234,18 +234,19 @@ extern const char *WhyForeign(const PCacheSuperblocks *superblocks,
 							  const ControlFileData *control);
 
 /* postgres.c */
+extern const char *VersionOf(const char *program);
 extern const char *FindPostgres(const PCacheOptions *options);
 extern int	ServerVersion(void);
 extern char *LibraryFile(const PCacheOptions *options);
 extern void AskWithArguments(const char *arguments);
 extern char *DefaultOf(const char *name);
-extern bool AskPostgres(const PCacheOptions *options, const char *directory,
-						const char *config_file, int n,
-						const char *const names[], char *values[]);
+extern char *AskPostgres(const PCacheOptions *options, const char *directory,
+						 const char *config_file, int n,
+						 const char *const names[], char *values[]);
 
 /* locate.c */
 extern void LocateCluster(PCacheOptions *options);
-extern void UseDataDirectory(PCacheOptions *options);
+extern const char *ConfigFileIn(const char *argument);
 extern const char *ServerArguments(const PCacheOptions *options);
 extern const char *LocateConfigFile(const PCacheOptions *options);
 

@@ -15,7 +15,6 @@
  */
 #include "postgres_fe.h"
 
-#include <ctype.h>
 #include <unistd.h>
 
 #include "common/logging.h"
@@ -23,74 +22,71 @@
 #include "fe_utils/string_utils.h"
 #include "pg_pcache.h"
 
+/* What a program of the server prints before its version. */
+#define VERSION_PREFIX	"postgres (PostgreSQL) "
+
 /* The server's version as PG_VERSION_NUM has it, or 0 if it is unknown. */
 static int	server_version = 0;
 
-/*
- * The same as find_other_exec(), but another minor version will do: we are not
- * updated together with the server.  It need not be installed, so
- * the server may also be where it was when this was compiled.
- */
-static int
-FindAnyMinor(const PCacheOptions *options, char *path)
+/* The version that a program of the server says it has; NULL if it is no such program. */
+const char *
+VersionOf(const char *program)
 {
-	const char *version = "postgres (PostgreSQL) " PG_MAJORVERSION;
-	int			rc = -1;
+	char	   *argv[] = {pg_strdup(program), "-V", NULL};
+	char	   *line = FirstLineOf(argv, NULL, NULL);
 
-	for (int i = 0; i < 2 && rc != 0; i++)
-	{
-		char		command[MAXPGPATH + 32];
-		char		line[128];
-		FILE	   *pipe;
-
-		if (i == 0)
-		{
-			if (find_my_exec(options->argv0, path) < 0)
-				continue;
-			*last_dir_separator(path) = '\0';
-		}
-		else
-			strlcpy(path, PCACHE_SERVER_BINDIR, MAXPGPATH);
-		strlcat(path, "/postgres", MAXPGPATH);
-		if (access(path, X_OK) < 0)
-			continue;
-		snprintf(command, sizeof(command), "\"%s\" -V", path);
-		fflush(NULL);
-		pipe = popen(command, "r");
-		if (pipe == NULL)
-			continue;
-		rc = fgets(line, sizeof(line), pipe) != NULL &&
-			strncmp(line, version, strlen(version)) == 0 &&
-			!isdigit((unsigned char) line[strlen(version)]) ? 0 : -2;
-		if (rc == 0 && line[strlen(version)] == '.')
-			server_version = PG_VERSION_NUM / 10000 * 10000 + atoi(line + strlen(version) + 1);
-		(void) pclose(pipe);
-	}
-	return rc;
+	if (line == NULL || strncmp(line, VERSION_PREFIX, strlen(VERSION_PREFIX)) != 0)
+		return NULL;
+	return line + strlen(VERSION_PREFIX);
 }
 
-/* The server's executable, which is looked for once; NULL if there is none. */
+/*
+ * The server's executable, which is looked for once; NULL, after a warning, if there is none.
+ *
+ * That is what find_other_exec() finds, but another minor version will do: we are not
+ * updated together with the server.  We need not be installed, so the server may also be
+ * where it was when this was compiled.
+ */
 const char *
 FindPostgres(const PCacheOptions *options)
 {
 	static char path[MAXPGPATH];
+	static const char *found = NULL;
 	static bool searched = false;
-	static bool found = false;
+	bool		exists = false;
 
-	if (!searched)
+	if (searched)
+		return found;
+	searched = true;
+	for (int i = 0; i < 2 && found == NULL; i++)
 	{
-		int			rc = FindAnyMinor(options, path);
+		const char *version;
+		char	   *end;
 
-		searched = true;
-		found = (rc == 0);
-		if (rc == -1)
-			pg_log_warning("program \"%s\" is needed by %s but was not found in the same directory",
-						   "postgres", options->progname);
-		else if (rc < 0)
-			pg_log_warning("program \"%s\" was found by \"%s\" but was not the same version as %s",
-						   "postgres", options->argv0, options->progname);
+		if (i == 1)
+			strlcpy(path, PCACHE_SERVER_BINDIR, sizeof(path));
+		else if (find_my_exec(options->argv0, path) == 0)
+			*last_dir_separator(path) = '\0';
+		else
+			continue;
+		strlcat(path, "/postgres", sizeof(path));
+		if (access(path, X_OK) < 0)
+			continue;
+		exists = true;
+		version = VersionOf(path);
+		if (version == NULL || strtol(version, &end, 10) != PG_VERSION_NUM / 10000)
+			continue;
+		found = path;
+		if (*end == '.')
+			server_version = PG_VERSION_NUM / 10000 * 10000 + atoi(end + 1);
 	}
-	return found ? path : NULL;
+	if (found == NULL && exists)
+		pg_log_warning("program \"%s\" was found by \"%s\" but was not the same version as %s",
+					   "postgres", options->argv0, options->progname);
+	else if (found == NULL)
+		pg_log_warning("program \"%s\" is needed by %s but was not found in the same directory",
+					   "postgres", options->progname);
+	return found;
 }
 
 /* What FindPostgres() has found, as PG_VERSION_NUM, or 0 if it is unknown. */
@@ -126,72 +122,25 @@ AskWithArguments(const char *arguments)
 	server_arguments = arguments;
 }
 
-/* Start a program that prints the value of a parameter. */
-static FILE *
-StartPostgres(const char *postgres, const char *directory, const char *config_file,
-			  const char *name, PQExpBuffer command)
+/* The command that prints the value of a parameter. */
+static char *
+CommandFor(const char *postgres, const char *directory, const char *config_file, const char *name)
 {
-	FILE	   *pipe;
+	PQExpBufferData command;
 
-	appendShellString(command, postgres);
-	appendPQExpBufferStr(command, server_arguments);
-	appendPQExpBufferStr(command, " -D ");
-	appendShellString(command, directory);
+	initPQExpBuffer(&command);
+	appendShellString(&command, postgres);
+	appendPQExpBufferStr(&command, server_arguments);
+	appendPQExpBufferStr(&command, " -D ");
+	appendShellString(&command, directory);
 	if (config_file != NULL)
 	{
-		appendPQExpBufferStr(command, " -c config_file=");
-		appendShellString(command, config_file);
+		appendPQExpBufferStr(&command, " -c config_file=");
+		appendShellString(&command, config_file);
 	}
-	appendPQExpBufferStr(command, " -C ");
-	appendShellString(command, name);
-
-	fflush(NULL);
-	pipe = popen(command->data, "r");
-	if (pipe == NULL)
-		pg_fatal("could not execute command \"%s\": %m", command->data);
-	return pipe;
-}
-
-/*
- * Have "postgres -C" print n configuration parameters.  It takes one name, so it
- * runs once for each, all at a time.
- */
-static void
-RunPostgres(const PCacheOptions *options, const char *directory,
-			const char *config_file, int n, const char *const names[],
-			char *values[])
-{
-	const char *postgres = FindPostgres(options);
-	FILE	  **pipes = pg_malloc_array(FILE *, n);
-	PQExpBuffer *commands = pg_malloc_array(PQExpBuffer, n);
-
-	memset(values, 0, n * sizeof(*values));
-	for (int i = 0; i < n && postgres != NULL; i++)
-	{
-		commands[i] = createPQExpBuffer();
-		if (i > 0)
-			appendPQExpBufferStr(commands[i], "2>/dev/null ");
-		pipes[i] = StartPostgres(postgres, directory, config_file, names[i], commands[i]);
-	}
-	for (int i = 0; i < n && postgres != NULL; i++)
-	{
-		char	   *line = pg_get_line(pipes[i], NULL);
-
-		if (pclose(pipes[i]) == 0 && line != NULL && (i == 0 || values[0] != NULL))
-		{
-			(void) pg_strip_crlf(line);
-			values[i] = line;
-		}
-		else if (i == 0)
-		{
-			pg_log_warning("could not read \"%s\" from the cluster's configuration",
-						   names[i]);
-			pg_log_warning_detail("The command was: %s", commands[i]->data);
-		}
-		destroyPQExpBuffer(commands[i]);
-	}
-	pg_free(pipes);
-	pg_free(commands);
+	appendPQExpBufferStr(&command, " -C ");
+	appendShellString(&command, name);
+	return command.data;
 }
 
 /* The default of one of our settings, or NULL. */
@@ -212,31 +161,58 @@ DefaultOf(const char *name)
 /*
  * The values that n configuration parameters have in a server that is started
  * with -D directory, and with this configuration file if that is not NULL, by
- * asking "postgres -C".  Each gets a copy, or NULL, after a warning, if that is
- * unknown.  Returns false if the configuration cannot be read.
+ * asking "postgres -C".  It takes one name, so it runs once for each, all at a time.
+ * Each value is a copy, or NULL if it is unknown.  Returns the server's data directory; or
+ * NULL, after a warning, if the configuration cannot be read.
  *
- * If the first one is not known, for example since the configuration has an error,
- * the others count as unknown, too, and only the first one says why.  So we ask
- * for one first that each server knows.  What a server then does not know of our
- * settings is not set; and of its own, that it has no such setting.  The patched server
- * answers for a setting by whichever of its names it was set.
+ * Each server knows its data directory.  If that is not known, for example since the
+ * configuration has an error, the others count as unknown, too, and only the first one says
+ * why.  What a server then does not know of our settings is not set; and of its own, that
+ * it has no such setting.  The patched server answers for a setting by whichever of its
+ * names it was set.
  */
-bool
+char *
 AskPostgres(const PCacheOptions *options, const char *directory,
 			const char *config_file, int n, const char *const names[],
 			char *values[])
 {
-	const char **asked = pg_malloc_array(const char *, n + 1);
-	char	  **answers = pg_malloc_array(char *, n + 1);
-	bool		known;
+	const char *postgres = FindPostgres(options);
+	FILE	  **pipes = pg_malloc_array(FILE *, n + 1);
+	char	   *data_directory = NULL;
 
-	asked[0] = "data_directory";
-	memcpy(asked + 1, names, n * sizeof(*names));
-	RunPostgres(options, directory, config_file, n + 1, asked, answers);
-	known = (answers[0] != NULL);
+	for (int i = 0; i < n; i++)
+		values[i] = NULL;
+	if (postgres == NULL)
+		return NULL;
+	fflush(NULL);
+	for (int i = 0; i <= n; i++)
+	{
+		char	   *command = CommandFor(postgres, directory, config_file, i == 0 ? "data_directory" : names[i - 1]);
+
+		pipes[i] = popen(i == 0 ? command : psprintf("2>/dev/null %s", command), "r");
+		if (pipes[i] == NULL)
+			pg_fatal("could not execute command \"%s\": %m", command);
+	}
+	for (int i = 0; i <= n; i++)
+	{
+		char	   *line = pg_get_line(pipes[i], NULL);
+
+		if (pclose(pipes[i]) != 0 || line == NULL)
+			continue;
+		(void) pg_strip_crlf(line);
+		if (i == 0)
+			data_directory = line;
+		else if (data_directory != NULL)
+			values[i - 1] = line;
+	}
+	if (data_directory == NULL)
+	{
+		pg_log_warning("could not read \"%s\" from the cluster's configuration", "data_directory");
+		pg_log_warning_detail("The command was: %s", CommandFor(postgres, directory, config_file, "data_directory"));
+		return NULL;
+	}
 	for (int i = 0; i < n; i++)
 	{
-		values[i] = answers[i + 1];
 		/* as the server does with what it knows as a path */
 		if (values[i] != NULL && strcmp(names[i], PCacheSetting("directory")) == 0)
 		{
@@ -245,11 +221,8 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 			else
 				canonicalize_path(values[i]);
 		}
-		if (values[i] == NULL && known)
+		if (values[i] == NULL)
 			values[i] = DefaultOf(names[i]);
 	}
-	free(answers[0]);
-	pg_free(asked);
-	pg_free(answers);
-	return known;
+	return data_directory;
 }

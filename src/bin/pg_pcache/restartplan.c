@@ -101,13 +101,9 @@ ProgramOf(int pid)
 static void
 FindNextVersion(Restart *restart, const char *program)
 {
-	char	   *argv[] = {pg_strdup(program), "-V", NULL};
-	static const char prefix[] = "postgres (PostgreSQL) ";
-	char	   *line = FirstLineOf(argv, NULL, NULL);
-
-	if (line == NULL || strncmp(line, prefix, strlen(prefix)) != 0)
+	restart->version_then = VersionOf(program);
+	if (restart->version_then == NULL)
 		pg_fatal("could not get the version of \"%s\"", program);
-	restart->version_then = line + strlen(prefix);
 	if (atoi(restart->version_then) != atoi(restart->version_now))
 		pg_fatal("\"%s\" is of version %s, and the server is of version %s",
 				 program, restart->version_then, restart->version_now);
@@ -145,15 +141,14 @@ FixArguments(RestartServer *server, const char *config_file, int n)
 	for (int i = 1; i < n; i++)
 	{
 		char	   *argument = server->argv[i];
-		char	   *setting = strncmp(argument, "-c", 2) == 0 || strncmp(argument, "--", 2) == 0 ? argument + 2 : argument;
+		const char *file = ConfigFileIn(argument);
 
 		if (strcmp(argument, "-D") == 0 && i + 1 < n && !is_absolute_path(server->argv[i + 1]))
 			server->argv[i + 1] = pg_strdup(server->pgdata);
 		else if (strncmp(argument, "-D", 2) == 0 && argument[2] != '\0' && !is_absolute_path(argument + 2))
 			server->argv[i] = psprintf("-D%s", server->pgdata);
-		else if ((strncmp(setting, "config_file=", 12) == 0 || strncmp(setting, "config-file=", 12) == 0) &&
-				 !is_absolute_path(setting + 12) && config_file != NULL)
-			server->argv[i] = psprintf("%.*s%s", (int) (setting + 12 - argument), argument, config_file);
+		else if (file != NULL && !is_absolute_path(file) && config_file != NULL)
+			server->argv[i] = psprintf("%.*s%s", (int) (file - argument), argument, config_file);
 	}
 }
 

@@ -141,7 +141,6 @@ Check(void *arg)
 	options->verb = VERB_CHECK;
 	options->json = false;
 	LocateCluster(options);
-	UseDataDirectory(options);
 	return DoCheck(options);
 }
 

@@ -81,7 +81,6 @@ Look(void *arg)
 	char	   *conf_file = SetupConfFile(look->facts);
 
 	LocateCluster(options);
-	UseDataDirectory(options);
 	ReadServerSettings(options, server);
 	library = LibraryFile(options);
 	if (library == NULL)
