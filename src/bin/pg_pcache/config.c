@@ -14,7 +14,6 @@
  */
 #include "postgres_fe.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <math.h>
 #include <unistd.h>
@@ -81,7 +80,8 @@ ParseSizeSetting(const char *value)
 	};
 	char	   *end;
 	double		blocks;
-	size_t		len;
+	char		unit[3] = "";
+	char		more;
 
 	errno = 0;
 	blocks = strtol(value, &end, 0);
@@ -92,16 +92,13 @@ ParseSizeSetting(const char *value)
 	}
 	if (end == value || errno == ERANGE || isnan(blocks))
 		return -1;
-	while (isspace((unsigned char) *end))
-		end++;
-	len = strcspn(end, " \t\r\n\v\f");
-	if (end[len + strspn(end + len, " \t\r\n\v\f")] != '\0')
+	if (sscanf(end, "%2s %c", unit, &more) > 1)
 		return -1;
-	if (len == 0)
+	if (unit[0] == '\0')
 		return rint(blocks);
 	for (int i = 0; i < lengthof(units); i++)
 	{
-		if (strlen(units[i].name) != len || strncmp(units[i].name, end, len) != 0)
+		if (strcmp(units[i].name, unit) != 0)
 			continue;
 		blocks *= units[i].blocks;
 		/* a fraction is one of the next smaller unit */
@@ -187,38 +184,21 @@ CanonicalMode(char *mode)
 	return DefaultOf(PCacheSetting("mode"));
 }
 
-/* Is this element of shared_preload_libraries our library? */
-static bool
-IsOurLibrary(char *element)
-{
-	char	   *name;
-	size_t		len;
-
-	while (isspace((unsigned char) *element) || *element == '"')
-		element++;
-	len = strlen(element);
-	while (len > 0 && (isspace((unsigned char) element[len - 1]) || element[len - 1] == '"'))
-		element[--len] = '\0';
-	name = strrchr(element, '/') != NULL ? strrchr(element, '/') + 1 : element;
-	return strcmp(name, LIBRARY_NAME) == 0 || strcmp(name, LIBRARY_NAME DLSUFFIX) == 0;
-}
-
 /* Does the server load the library?  If that is not known, we say yes. */
 static bool
 IsPreloaded(const char *libraries)
 {
-	char	   *list;
-	char	   *rest = NULL;
-	bool		found = false;
+	char	   *rest = pg_strdup(libraries != NULL ? libraries : LIBRARY_NAME);
+	char	   *name;
 
-	if (libraries == NULL)
-		return true;
-	list = pg_strdup(libraries);
-	for (char *element = strtok_r(list, ",", &rest); element != NULL && !found;
-		 element = strtok_r(NULL, ",", &rest))
-		found = IsOurLibrary(element);
-	free(list);
-	return found;
+	while ((name = strtok_r(rest, ", \t\r\n\"", &rest)) != NULL)
+	{
+		if (strrchr(name, '/') != NULL)
+			name = strrchr(name, '/') + 1;
+		if (strcmp(name, LIBRARY_NAME) == 0 || strcmp(name, LIBRARY_NAME DLSUFFIX) == 0)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -240,7 +220,6 @@ RequireLibrary(const PCacheOptions *options, const char *libraries,
 		Refuse(_("Install the library for this server, or take its name out of the list."),
 			   _("the server does not start: \"%s\" has \"%s\", but there is no file \"%s\""),
 			   "shared_preload_libraries", LIBRARY_NAME, file);
-	pfree(file);
 }
 
 /* The size of a new pool, and shared_buffers, at the next start, in blocks; -1 if unknown. */
@@ -253,8 +232,6 @@ ReadSizes(const PCacheOptions *options, int64 *size, int64 *nbuffers)
 	ReadSettings(options, lengthof(names), names, values);
 	*size = ParseBlocks(names[0], values[0]);
 	*nbuffers = ParseBlocks(names[1], values[1]);
-	free(values[0]);
-	free(values[1]);
 }
 
 /*
@@ -317,12 +294,8 @@ ReadConfiguration(const PCacheOptions *options, Configuration *conf)
 	conf->preloaded = PRELOADS_BY_ITSELF || IsPreloaded(conf->libraries);
 	if (conf->preloaded && !PRELOADS_BY_ITSELF)
 		RequireLibrary(options, conf->libraries, values[10]);
-	for (int i = 2; i < 7; i++)
-		free(values[i]);
 	conf->needs_huge_pages = values[11] != NULL && strcmp(values[11], "on") == 0;
 	conf->huge_page_kb = values[12] != NULL ? strtoull(values[12], NULL, 10) : 0;
-	for (int i = 10; i < lengthof(names); i++)
-		free(values[i]);
 }
 
 /* Is the pool not used, as it is configured? */
