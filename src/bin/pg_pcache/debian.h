@@ -29,11 +29,9 @@ typedef struct DebianCluster
 } DebianCluster;
 
 /* debian.c */
-extern char *FindOnlyCluster(const char *option);
+extern char *FindOnlyCluster(void);
 extern char *FindOnlyConfiguration(void);
 extern void FindNamedCluster(PCacheOptions *options, DebianCluster *cluster);
-
-/* trusted.c */
 extern int	OpenTrustedDirectory(const char *path, uid_t *user, PCacheError *err);
 
 /* asuser.c */

@@ -205,7 +205,7 @@ DoSetup(const PCacheOptions *given)
 	int			rc = 0;
 
 	if (options->cluster == NULL)
-		options->cluster = FindOnlyCluster("--cluster");
+		options->cluster = FindOnlyCluster();
 	if (options->cluster == NULL)
 		Refuse(psprintf(_("Name it as pg_lsclusters does, for example %s/main."), PG_MAJORVERSION),
 			   _("no cluster specified"));
