@@ -18,7 +18,6 @@
  */
 #include "postgres_fe.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/keyctl.h>
@@ -47,25 +46,6 @@ PassOn(SIGNAL_ARGS)
 		(void) kill(child_pid, postgres_signal_arg);
 }
 
-/* What the programs that the child runs shall not inherit: all but 0, 1 and 2. */
-static void
-CloseOnExec(void)
-{
-	DIR		   *fds = opendir("/proc/self/fd");
-	struct dirent *entry;
-
-	if (fds == NULL)
-		pg_fatal("could not open directory \"%s\": %m", "/proc/self/fd");
-	while ((entry = readdir(fds)) != NULL)
-	{
-		int			fd = atoi(entry->d_name);
-
-		if (fd > 2)
-			(void) fcntl(fd, F_SETFD, FD_CLOEXEC);
-	}
-	closedir(fds);
-}
-
 /* Keep the few variables that say how to speak to whoever looks on, and where programs are. */
 static void
 ReplaceEnvironment(const DebianCluster *cluster)
@@ -73,20 +53,19 @@ ReplaceEnvironment(const DebianCluster *cluster)
 	static const char *const kept[] = {
 		"PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "TZ", "TERM"
 	};
-	char	   *values[lengthof(kept)];
+	char	  **variables = pg_malloc_array(char *, lengthof(kept) + 4);
+	int			n = 0;
 
 	for (int i = 0; i < lengthof(kept); i++)
-		values[i] = getenv(kept[i]) != NULL ? pg_strdup(getenv(kept[i])) : NULL;
-	if (clearenv() != 0)
-		pg_fatal("could not clear the environment");
-	for (int i = 0; i < lengthof(kept); i++)
 	{
-		if (values[i] != NULL)
-			setenv(kept[i], values[i], 1);
+		if (getenv(kept[i]) != NULL)
+			variables[n++] = psprintf("%s=%s", kept[i], getenv(kept[i]));
 	}
-	setenv("HOME", cluster->home, 1);
-	setenv("USER", cluster->user, 1);
-	setenv("LOGNAME", cluster->user, 1);
+	variables[n++] = psprintf("HOME=%s", cluster->home);
+	variables[n++] = psprintf("USER=%s", cluster->user);
+	variables[n++] = psprintf("LOGNAME=%s", cluster->user);
+	variables[n] = NULL;
+	environ = variables;
 }
 
 /* Become the server's user for good, in a session of one's own. */
@@ -102,7 +81,8 @@ BecomeOwner(const DebianCluster *cluster)
 		pg_fatal("could not open file \"%s\": %m", "/dev/null");
 	/* a kernel without keys has none to hide */
 	(void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
-	CloseOnExec();
+	if (!CloseFiles(&root_fd, 1))
+		pg_fatal("could not open directory \"%s\": %m", "/proc/self/fd");
 	ReplaceEnvironment(cluster);
 	if (initgroups(cluster->user, cluster->gid) < 0 ||
 		setresgid(cluster->gid, cluster->gid, cluster->gid) < 0 ||
@@ -140,8 +120,8 @@ KeepRootCommand(int err)
 			;
 		if (len != 1)
 			_exit(0);
-		CloseOnExec();
-		execl("/bin/sh", "sh", "-c", root_command, (char *) NULL);
+		if (CloseFiles(NULL, 0))
+			execl("/bin/sh", "sh", "-c", root_command, (char *) NULL);
 		_exit(127);
 	}
 	close(fds[0]);
@@ -233,7 +213,7 @@ ForwardAll(int out, int err)
 /*
  * Have a child process that has become the cluster's user call run(arg), and return what
  * that returned, or EXIT_ERROR if the child ended otherwise.  What run() does to memory stays
- * in the child; a descriptor in arg is the child's as well.
+ * in the child, which has no open file of ours.
  */
 int
 RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)

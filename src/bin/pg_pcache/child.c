@@ -12,6 +12,7 @@
  */
 #include "postgres_fe.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -57,6 +58,29 @@ WaitForChild(pid_t pid)
 		return -1;
 	}
 	return status;
+}
+
+/* In a child: close what it has of ours, but for 0, 1, 2 and these.  Returns false if it cannot. */
+bool
+CloseFiles(const int *keep, int n)
+{
+	DIR		   *files = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	if (files == NULL)
+		return false;
+	while ((entry = readdir(files)) != NULL)
+	{
+		int			fd = atoi(entry->d_name);
+		bool		kept = fd <= STDERR_FILENO || fd == dirfd(files);
+
+		for (int i = 0; i < n; i++)
+			kept |= fd == keep[i];
+		if (!kept)
+			close(fd);
+	}
+	closedir(files);
+	return true;
 }
 
 /*

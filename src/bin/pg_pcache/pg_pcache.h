@@ -215,6 +215,7 @@ extern const int end_signals[NUM_END_SIGNALS];
 extern void OnEndSignals(pqsigfunc handler);
 extern pid_t ForkChild(void);
 extern int	WaitForChild(pid_t pid);
+extern bool CloseFiles(const int *keep, int n);
 extern char *FirstLineOf(char *const argv[], char **envp, const char *directory);
 
 /* cluster.c */

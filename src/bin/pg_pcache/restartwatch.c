@@ -17,7 +17,6 @@
  */
 #include "postgres_fe.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -31,28 +30,6 @@
 
 static pid_t watch_pid = 0;
 static int	watch_fd = -1;
-
-/* What the process that is left has of ours: close all but these. */
-static void
-CloseFiles(const int *keep, int n)
-{
-	DIR		   *files = opendir("/proc/self/fd");
-	struct dirent *entry;
-
-	if (files == NULL)
-		return;
-	while ((entry = readdir(files)) != NULL)
-	{
-		int			fd = atoi(entry->d_name);
-		bool		kept = fd <= STDERR_FILENO || fd == dirfd(files);
-
-		for (int i = 0; i < n; i++)
-			kept |= fd == keep[i];
-		if (!kept)
-			close(fd);
-	}
-	closedir(files);
-}
 
 /* See that a server runs, as far as we had come.  Returns false if none does in time. */
 static bool
@@ -165,7 +142,7 @@ BeginWatch(const Restart *restart)
 			(void) dup2(null, STDIN_FILENO);
 			(void) dup2(null, STDOUT_FILENO);
 		}
-		CloseFiles(keep, lengthof(keep));
+		(void) CloseFiles(keep, lengthof(keep));
 		Watch(restart, fds[0]);
 	}
 	close(fds[0]);
