@@ -48,14 +48,6 @@ typedef enum WatchState
 	WATCH_DONE,
 } WatchState;
 
-/* What an option sets to another value than the server has now. */
-typedef struct ChangedSetting
-{
-	const char *name;
-	const char *now;
-	const char *then;			/* NULL for its default */
-} ChangedSetting;
-
 /* The server that runs, and how to start it again.  Nothing of it is looked up again. */
 typedef struct RestartServer
 {
@@ -125,8 +117,8 @@ typedef struct Restart
 	bool		stay_paused;	/* --on-failure=pause */
 
 	SimpleStringList warnings;
-	ChangedSetting *settings;
-	int			n_settings;
+	PGresult   *settings;		/* that change: "name", "now", and "then",
+								 * which is null for its default */
 	const char *version_now;
 	const char *version_then;	/* NULL if unknown */
 	bool		uses_pool;		/* the server that runs */

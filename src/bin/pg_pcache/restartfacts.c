@@ -158,30 +158,26 @@ static void
 FindChangedSettings(Restart *restart)
 {
 	PGresult   *res = TryQuery(restart->conn,
-							   "SELECT s.name, pg_catalog.current_setting(s.name), f.setting, "
-							   "s.name IN ('port', 'listen_addresses', 'unix_socket_directories') "
+							   "SELECT s.name, pg_catalog.current_setting(s.name) AS now, f.setting AS then, "
+							   "s.name IN ('port', 'listen_addresses', 'unix_socket_directories') AS is_address "
 							   "FROM pg_catalog.pg_settings s LEFT JOIN "
 							   "(SELECT DISTINCT ON (name) * FROM pg_catalog.pg_file_settings ORDER BY name, seqno DESC) f ON f.name = s.name "
 							   "WHERE s.pending_restart OR f.error = 'setting could not be applied' ORDER BY 1",
 							   "which settings change");
 
-	restart->settings = pg_malloc0_array(ChangedSetting, PQntuples(res) + 1);
+	restart->settings = res;
 	for (int i = 0; i < PQntuples(res); i++)
 	{
-		ChangedSetting *setting = &restart->settings[restart->n_settings++];
+		const char *name = ColumnOf(res, i, "name");
 
-		setting->name = pg_strdup(PQgetvalue(res, i, 0));
-		setting->now = pg_strdup(PQgetvalue(res, i, 1));
-		setting->then = PQgetisnull(res, i, 2) ? NULL : pg_strdup(PQgetvalue(res, i, 2));
-		if (PQgetvalue(res, i, 3)[0] != 't')
+		if (ColumnOf(res, i, "is_address")[0] != 't')
 			continue;
 		if (restart->n_poolers == 0)
-			WarnOf(restart, NULL, _("\"%s\" changes, so clients have to look elsewhere"), setting->name);
+			WarnOf(restart, NULL, _("\"%s\" changes, so clients have to look elsewhere"), name);
 		else if (!restart->options->force)
 			Refuse(_("Restart without --pgbouncer, or use --force if the pooler's configuration fits."),
-				   _("\"%s\" changes, and the pooler would not find the server"), setting->name);
+				   _("\"%s\" changes, and the pooler would not find the server"), name);
 	}
-	PQclear(res);
 }
 
 /* Ask all that, and who the server is. */

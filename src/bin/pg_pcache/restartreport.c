@@ -49,17 +49,18 @@ static void
 PrintSettings(const Restart *restart)
 {
 	OpenArray("settings");
-	for (int i = 0; i < restart->n_settings; i++)
+	for (int i = 0; i < PQntuples(restart->settings); i++)
 	{
-		const ChangedSetting *setting = &restart->settings[i];
+		const char *name = ColumnOf(restart->settings, i, "name");
+		const char *now = ColumnOf(restart->settings, i, "now");
+		const char *then = ColumnOf(restart->settings, i, "then");
 
 		PrintField("setting", NULL,
-				   AsString(psprintf(_("%s: %s, was %s"), setting->name,
-									 setting->then != NULL ? setting->then : _("its default"), setting->now)));
+				   AsString(psprintf(_("%s: %s, was %s"), name, then != NULL ? then : _("its default"), now)));
 		OpenObject(NULL);
-		PrintField(NULL, "name", AsString(setting->name));
-		PrintField(NULL, "now", AsString(setting->now));
-		PrintField(NULL, "then", AsString(setting->then));
+		PrintField(NULL, "name", AsString(name));
+		PrintField(NULL, "now", AsString(now));
+		PrintField(NULL, "then", AsString(then));
 		CloseObject();
 	}
 	CloseArray();
