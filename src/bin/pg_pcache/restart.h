@@ -62,9 +62,8 @@ typedef struct RestartServer
 	int			stderr_fd;		/* -1 if it is not to be had */
 	int			log_fd;			/* the same file, to read it; -1 if it is none */
 	off_t		log_start;		/* its size before the stop */
-	int			collector_fd;	/* the logging collector's file, as it was
-								 * then, or -1 */
-	off_t		collector_start;	/* likewise */
+	const char *collector;		/* the logging collector's file, or NULL */
+	off_t		collector_start;	/* its size, likewise */
 	double		timeout;		/* for its stop, and for its start */
 } RestartServer;
 

@@ -21,18 +21,17 @@
 #include <unistd.h>
 
 #include "common/logging.h"
-#include "pqexpbuffer.h"
 #include "restart.h"
 
 /* So much of a log is looked at. */
 #define MAX_LOG_SIZE	(256 * 1024)
-#define MAX_LOG_LINES	15
+#define MAX_LOG_LINES	30
 
 /* The collector keeps the names of its files there, each with its format before it. */
 #define COLLECTOR_FILE	"current_logfiles"
 
-/* What is in a file from there on, at most so much of its end; NULL if it cannot be read. */
-static char *
+/* What is in a file from there on, at most so much of its end; "" if it cannot be read. */
+static const char *
 ReadFrom(int fd, off_t from)
 {
 	struct stat st;
@@ -40,7 +39,7 @@ ReadFrom(int fd, off_t from)
 	ssize_t		len;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return NULL;
+		return "";
 	/* somebody may have emptied it */
 	if (from > st.st_size)
 		from = 0;
@@ -51,18 +50,17 @@ ReadFrom(int fd, off_t from)
 	return text;
 }
 
-/* Open the collector's current file, or -1. */
-static int
-OpenCollectorFile(const char *pgdata)
+/* The collector's current file, or NULL. */
+static const char *
+CollectorFile(const char *pgdata)
 {
 	char	   *line = LineOf(pgdata, COLLECTOR_FILE, 1);
 	char	   *name = line != NULL ? strchr(line, ' ') : NULL;
 
 	if (name == NULL)
-		return -1;
+		return NULL;
 	name++;
-	return open(is_absolute_path(name) ? name : psprintf("%s/%s", pgdata, name),
-				O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	return is_absolute_path(name) ? name : psprintf("%s/%s", pgdata, name);
 }
 
 /* Remember how far the logs go, before the stop. */
@@ -73,53 +71,44 @@ MarkLogs(RestartServer *server)
 
 	if (server->log_fd >= 0 && fstat(server->log_fd, &st) == 0)
 		server->log_start = st.st_size;
-	server->collector_fd = OpenCollectorFile(server->pgdata);
-	if (server->collector_fd >= 0 && fstat(server->collector_fd, &st) == 0)
+	server->collector = CollectorFile(server->pgdata);
+	if (server->collector != NULL && stat(server->collector, &st) == 0)
 		server->collector_start = st.st_size;
 }
 
-/* The texts of both logs since then; each may be NULL. */
-static void
-ReadLogs(const RestartServer *server, char *texts[2])
+/* What both logs have since then.  A start that fails before there is a collector ends the text. */
+static char *
+ReadLogs(const RestartServer *server)
 {
-	int			fd = OpenCollectorFile(server->pgdata);
-	struct stat before;
-	struct stat now;
-	bool		same = fd >= 0 && server->collector_fd >= 0 && fstat(fd, &now) == 0 &&
-		fstat(server->collector_fd, &before) == 0 &&
-		before.st_dev == now.st_dev && before.st_ino == now.st_ino;
+	const char *collector = CollectorFile(server->pgdata);
+	bool		same = collector != NULL && server->collector != NULL && strcmp(collector, server->collector) == 0;
+	int			fd = collector != NULL ? open(collector, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0) : -1;
+	char	   *text = psprintf("%s%s", ReadFrom(fd, same ? server->collector_start : 0),
+								ReadFrom(server->log_fd, server->log_start));
 
-	texts[0] = ReadFrom(server->log_fd, server->log_start);
-	texts[1] = ReadFrom(fd, same ? server->collector_start : 0);
 	if (fd >= 0)
 		close(fd);
+	return text;
 }
 
 /* Show the end of the log of a server that has not started. */
 void
 ShowLogEnd(const RestartServer *server)
 {
-	char	   *texts[2];
-	bool		any = false;
+	char	   *text = ReadLogs(server);
+	char	   *begin = text + strlen(text);
+	int			lines = 0;
 
-	ReadLogs(server, texts);
-	for (int i = 0; i < lengthof(texts); i++)
+	if (begin == text)
 	{
-		char	   *begin;
-		int			lines = 0;
-
-		if (texts[i] == NULL || texts[i][0] == '\0')
-			continue;
-		begin = texts[i] + strlen(texts[i]) - 1;
-		while (begin > texts[i] && (begin[-1] != '\n' || ++lines < MAX_LOG_LINES))
-			begin--;
-		if (!any)
-			pg_log_error_detail("The end of the server's log:");
-		any = true;
-		fputs(begin, stderr);
-	}
-	if (!any)
 		pg_log_error_hint("Look into the server's log.");
+		return;
+	}
+	do
+		begin--;
+	while (begin > text && (begin[-1] != '\n' || ++lines < MAX_LOG_LINES));
+	pg_log_error_detail("The end of the server's log:");
+	fputs(begin, stderr);
 }
 
 /* Take the outcome of the start from the log. */
@@ -129,37 +118,27 @@ FindInLogs(Restart *restart)
 	static const char kept[] = "persistent cache: kept ";
 	static const char cold[] = "persistent cache: starting cold: ";
 	static const char without[] = "The server starts without the persistent cache.";
-	char	   *texts[2];
+	char	   *text = ReadLogs(&restart->server);
+	char	   *found;
 
-	ReadLogs(&restart->server, texts);
-	for (int i = 0; i < lengthof(texts); i++)
+	if ((found = strstr(text, kept)) != NULL)
 	{
-		char	   *found;
-
-		if (texts[i] == NULL)
-			continue;
-		if ((found = strstr(texts[i], kept)) != NULL)
-		{
-			restart->start = "warm";
-			restart->kept = strtoll(found + strlen(kept), NULL, 10);
-			return true;
-		}
-		if ((found = strstr(texts[i], cold)) != NULL)
-		{
-			found += strlen(cold);
-			found[strcspn(found, "\n\"")] = '\0';
-			restart->start = "cold";
-			restart->start_detail = found;
-			return true;
-		}
-		if (strstr(texts[i], without) != NULL)
-		{
-			restart->start = "unavailable";
-			restart->start_detail = _("The server starts without the persistent cache.");
-			return true;
-		}
+		restart->start = "warm";
+		restart->kept = strtoll(found + strlen(kept), NULL, 10);
 	}
-	return false;
+	else if ((found = strstr(text, cold)) != NULL)
+	{
+		found += strlen(cold);
+		found[strcspn(found, "\n\"")] = '\0';
+		restart->start = "cold";
+		restart->start_detail = found;
+	}
+	else if ((found = strstr(text, without)) != NULL)
+	{
+		restart->start = "unavailable";
+		restart->start_detail = _("The server starts without the persistent cache.");
+	}
+	return found != NULL;
 }
 
 /* Ask the view, in whichever schema it is.  The report takes what it says. */
