@@ -35,38 +35,17 @@ CommandFor(PGconn *conn, const char *command, const PauseTarget *target)
 	return psprintf("%s %s", command, name != NULL ? name : "\"\"");
 }
 
-/* Does the pooler still answer us? */
-static bool
-IsAlive(const Pooler *pooler)
-{
-	PGresult   *res = AskConsole(pooler->control, "SHOW VERSION");
-	bool		alive = PQresultStatus(res) == PGRES_TUPLES_OK;
-
-	if (!alive)
-		pg_log_error("pooler \"%s\" does not answer any more: %s", pooler->name, Complaint(pooler->control));
-	PQclear(res);
-	return alive;
-}
-
 /* Connect for each PAUSE that is going to be sent. */
 static bool
 PreparePauses(Restart *restart)
 {
-	/* the checkpoints may have taken longer than the pooler bears silence */
-	for (int i = 0; i < restart->n_poolers; i++)
-	{
-		if (!IsAlive(&restart->poolers[i]))
-			return false;
-	}
 	for (int i = 0; i < restart->n_targets; i++)
 	{
 		PauseTarget *target = &restart->targets[i];
 
-		target->conn = ConnectToConsole(target->pooler->conninfo, NULL);
-		if (PQstatus(target->conn) == CONNECTION_OK)
-			continue;
-		pg_log_error("could not connect to the pooler \"%s\": %s", target->pooler->name, Complaint(target->conn));
-		return false;
+		target->conn = ConnectToConsole(target->pooler->conninfo);
+		if (target->conn == NULL)
+			return false;
 	}
 	return true;
 }
@@ -144,7 +123,10 @@ PausePoolers(Restart *restart)
 {
 	double		until;
 
-	/* clients would wait for nothing */
+	/*
+	 * clients would wait for nothing; and the checkpoints may have taken
+	 * longer than a pooler bears silence
+	 */
 	for (int i = 0; i < restart->n_poolers; i++)
 	{
 		if (TellWhoBlocks(restart, &restart->poolers[i], restart->drain_timeout))
@@ -230,11 +212,9 @@ ResumePoolers(Restart *restart, bool reconnect)
 bool
 ResumeAnew(const Restart *restart, const Pooler *pooler)
 {
-	PGconn	   *conn = ConnectToConsole(pooler->conninfo, NULL);
-	bool		ok = PQstatus(conn) == CONNECTION_OK;
+	PGconn	   *conn = ConnectToConsole(pooler->conninfo);
+	bool		ok = conn != NULL;
 
-	if (!ok)
-		pg_log_error("could not connect to the pooler \"%s\": %s", pooler->name, Complaint(conn));
 	for (int i = 0; ok && i < restart->n_targets; i++)
 		ok = restart->targets[i].pooler != pooler || Resume(conn, &restart->targets[i], true);
 	PQfinish(conn);

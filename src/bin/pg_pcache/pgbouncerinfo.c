@@ -36,51 +36,45 @@
 /* As many transactions are named. */
 #define MAX_NAMED			10
 
+/* The databases that a connection string names to be paused; NULL if there are none. */
+static const char *
+DatabasesOf(const char *conninfo)
+{
+	char	   *errmsg = NULL;
+	PQconninfoOption *option = PQconninfoParse(conninfo, &errmsg);
+
+	if (option == NULL)
+		pg_fatal("invalid connection string for a pooler: %s", errmsg != NULL ? errmsg : "out of memory");
+	while (strcmp(option->keyword, "dbname") != 0)
+		option++;
+	return option->val != NULL && strcmp(option->val, CONSOLE) != 0 ? option->val : NULL;
+}
+
+/* What it is called in messages: where it listens. */
+static const char *
+NameOf(PGconn *conn)
+{
+	const char *host = PQhost(conn);
+
+	return psprintf("%s:%s", host != NULL && host[0] != '\0' ? host : "localhost", PQport(conn));
+}
+
 /*
- * Connect to a pooler's console.  What dbname has besides is the list of databases that are to
- * be paused; NULL if there is none, or nobody asks.  The caller looks at the connection.
+ * Connect to a pooler's console.  Returns NULL, after a message, if that fails.  What comes
+ * before the string is overridden by it, and the second dbname is only a name.
  */
 PGconn *
-ConnectToConsole(const char *conninfo, const char **databases)
+ConnectToConsole(const char *conninfo)
 {
-	const char *keywords[5];
-	const char *values[5];
-	char	   *errmsg = NULL;
-	PQconninfoOption *given = PQconninfoParse(conninfo, &errmsg);
+	const char *keywords[] = {"connect_timeout", "dbname", "dbname", "fallback_application_name", NULL};
+	const char *values[] = {CONNECT_SECONDS, conninfo, CONSOLE, "pg_pcache", NULL};
+	PGconn	   *conn = PQconnectdbParams(keywords, values, 1);
 
-	if (given == NULL)
-		pg_fatal("invalid connection string for a pooler: %s", errmsg != NULL ? errmsg : "out of memory");
-	if (databases != NULL)
-		*databases = NULL;
-	for (PQconninfoOption *option = given; option->keyword != NULL; option++)
-	{
-		if (databases != NULL && strcmp(option->keyword, "dbname") == 0 &&
-			option->val != NULL && strcmp(option->val, CONSOLE) != 0)
-			*databases = pg_strdup(option->val);
-	}
-	PQconninfoFree(given);
-
-	/*
-	 * what comes first is overridden by the string, and the second dbname is
-	 * only a name
-	 */
-	keywords[0] = "connect_timeout";
-	values[0] = CONNECT_SECONDS;
-	keywords[1] = "dbname";
-	values[1] = conninfo;
-	keywords[2] = "dbname";
-	values[2] = CONSOLE;
-	keywords[3] = "fallback_application_name";
-	values[3] = "pg_pcache";
-	keywords[4] = values[4] = NULL;
-
-	/*
-	 * without a word like "host=", libpq would take it for the name of a
-	 * database
-	 */
-	if (strchr(conninfo, '=') == NULL && strstr(conninfo, "://") == NULL)
-		return PQconnectdbParams(keywords + 2, values + 2, 0);
-	return PQconnectdbParams(keywords, values, 1);
+	if (PQstatus(conn) == CONNECTION_OK)
+		return conn;
+	pg_log_error("could not connect to the pooler \"%s\": %s", NameOf(conn), Complaint(conn));
+	PQfinish(conn);
+	return NULL;
 }
 
 /* The rows of a SHOW.  Gives up without them. */
@@ -275,26 +269,19 @@ TellConfiguration(Restart *restart, const Pooler *pooler)
 	PQclear(res);
 }
 
-/* What it is called in messages: where it listens. */
-static const char *
-NameOf(PGconn *conn)
-{
-	const char *host = PQhost(conn);
-
-	return psprintf("%s:%s", host != NULL && host[0] != '\0' ? host : "localhost", PQport(conn));
-}
-
 /* Connect to the console of one pooler, and see what it has. */
 static void
 ConnectToPooler(Restart *restart, Pooler *pooler)
 {
-	const char *databases;
+	const char *databases = DatabasesOf(pooler->conninfo);
 	PGresult   *res;
 
-	pooler->control = ConnectToConsole(pooler->conninfo, &databases);
-	if (PQstatus(pooler->control) != CONNECTION_OK)
-		Refuse(_("Nothing was paused."), _("could not connect to the pooler \"%s\": %s"),
-			   NameOf(pooler->control), Complaint(pooler->control));
+	pooler->control = ConnectToConsole(pooler->conninfo);
+	if (pooler->control == NULL)
+	{
+		pg_log_error_hint("Nothing was paused.");
+		exit(EXIT_ERROR);
+	}
 	pooler->name = NameOf(pooler->control);
 	res = ShowOf(pooler, "SHOW VERSION");
 	pooler->version = pg_strdup(FirstValue(res) != NULL ? FirstValue(res) : "");
@@ -311,14 +298,22 @@ ConnectToPoolers(Restart *restart)
 		ConnectToPooler(restart, &restart->poolers[i]);
 }
 
-/* The processes that the pooler uses for databases that are to be paused, as "{1,2}". */
+/*
+ * The processes that the pooler uses for databases that are to be paused, as "{1,2}"; or NULL,
+ * after a message, if it does not answer any more.
+ */
 static char *
 ProcessesInUse(const Restart *restart, const Pooler *pooler)
 {
 	PGresult   *res = AskConsole(pooler->control, "SHOW SERVERS");
 	PQExpBuffer list = createPQExpBuffer();
 
-	for (int i = 0; PQresultStatus(res) == PGRES_TUPLES_OK && i < PQntuples(res); i++)
+	if (PQresultStatus(res) != PGRES_TUPLES_OK)
+	{
+		pg_log_error("pooler \"%s\" does not answer any more: %s", pooler->name, Complaint(pooler->control));
+		return NULL;
+	}
+	for (int i = 0; i < PQntuples(res); i++)
 	{
 		const char *state = ColumnOf(res, i, "state");
 		const char *database = ColumnOf(res, i, "database");
@@ -334,20 +329,23 @@ ProcessesInUse(const Restart *restart, const Pooler *pooler)
 
 /*
  * Name those whose transaction is longer than so many milliseconds, or all if that is
- * negative, as details of an error.  Returns whether there are any.
+ * negative, as details of an error.  Returns whether there are any, or the pooler is gone.
  */
 bool
 TellWhoBlocks(const Restart *restart, const Pooler *pooler, double longer_than)
 {
+	char	   *processes = ProcessesInUse(restart, pooler);
 	PQExpBuffer query = createPQExpBuffer();
 	PGresult   *res;
 	int			n;
 
+	if (processes == NULL)
+		return true;
 	appendPQExpBuffer(query,
 					  "SELECT pid, usename, datname, state, "
 					  "coalesce(extract(epoch FROM pg_catalog.clock_timestamp() - coalesce(xact_start, backend_start)), 0)::pg_catalog.numeric(20,1) "
 					  "FROM pg_catalog.pg_stat_activity WHERE pid = ANY ('%s') AND backend_type = 'client backend'",
-					  ProcessesInUse(restart, pooler));
+					  processes);
 	if (longer_than >= 0)
 		appendPQExpBuffer(query, " AND pg_catalog.clock_timestamp() - xact_start > pg_catalog.make_interval(secs => %.3f)",
 						  longer_than / 1000);

@@ -178,7 +178,7 @@ extern double EstimateOutage(const Restart *restart);
 extern void PlanRestart(Restart *restart);
 
 /* pgbouncerinfo.c */
-extern PGconn *ConnectToConsole(const char *conninfo, const char **databases);
+extern PGconn *ConnectToConsole(const char *conninfo);
 extern void ConnectToPoolers(Restart *restart);
 extern bool TellWhoBlocks(const Restart *restart, const Pooler *pooler, double longer_than);
 
