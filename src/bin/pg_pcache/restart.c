@@ -92,7 +92,6 @@ RefuseCold(const Restart *restart)
 	const PCacheVerdict *forecast = &restart->forecast;
 
 	if (forecast->refusal == PCACHE_WARM || restart->options->allow_cold ||
-		restart->options->verb == VERB_PREPARE ||
 		(forecast->refusal == PCACHE_OFF && !restart->uses_pool))
 		return;
 	pg_log_error("the server would start cold: %s", forecast->why.message);
@@ -108,11 +107,12 @@ Check(Restart *restart)
 {
 	const PCacheOptions *options = restart->options;
 	double		begin = NowMs();
+	Cluster		cluster = {0};
 
 	ProgressOf(restart, _("check"));
-	restart->forecast = ForetellRestart(options, &restart->cluster);
+	restart->forecast = ForetellRestart(options, &cluster);
 	restart->server.pgdata = options->pgdata;
-	restart->server.pid = restart->cluster.server_pid;
+	restart->server.pid = cluster.server_pid;
 	if (restart->server.pid == 0)
 		Refuse(_("Start it with pg_ctl, or as it is usually started."),
 			   _("there is no server to restart: none is running in data directory \"%s\""), options->pgdata);
@@ -120,11 +120,12 @@ Check(Restart *restart)
 	ConnectToServer(restart);
 	GatherFacts(restart);
 	if (options->verb == VERB_RESTART)
+	{
 		PlanRestart(restart);
-	RefuseCold(restart);
-	if (options->verb == VERB_RESTART)
+		RefuseCold(restart);
 		restart->estimate = EstimateOutage(restart);
-	ConnectToPoolers(restart);
+		ConnectToPoolers(restart);
+	}
 	restart->phases[PHASE_CHECK] = NowMs() - begin;
 }
 

@@ -100,7 +100,6 @@ typedef struct PauseTarget
 typedef struct Restart
 {
 	const PCacheOptions *options;
-	Cluster		cluster;
 	PCacheVerdict forecast;
 	ConnParams	params;
 	PGconn	   *conn;			/* to the server; NULL if there is none */

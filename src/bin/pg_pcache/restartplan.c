@@ -181,7 +181,6 @@ RehearseStart(const RestartServer *server, int n)
 	if (directory == NULL || access(directory, R_OK) < 0)
 		Refuse(_("Name it by an absolute path, or restart the server with --command."),
 			   _("the server would not start, because it would not find its \"hba_file\""));
-	pg_free(argv);
 }
 
 /*
@@ -191,8 +190,7 @@ RehearseStart(const RestartServer *server, int n)
 static void
 RefuseFewerGroups(int pid)
 {
-	size_t		len;
-	char	   *status = ReadProc(pid, "status", &len);
+	char	   *status = ReadProc(pid, "status", NULL);
 	char	   *groups = status != NULL ? strstr(status, "\nGroups:") : NULL;
 	char	   *rest = NULL;
 	gid_t		ours[NGROUPS_MAX];
@@ -228,8 +226,7 @@ HasHugePages(int pid)
 static char *
 UnitOf(int pid)
 {
-	size_t		len = 0;
-	char	   *groups = ReadProc(pid, "cgroup", &len);
+	char	   *groups = ReadProc(pid, "cgroup", NULL);
 	char	   *rest = NULL;
 	char	   *unit = NULL;
 
@@ -292,9 +289,8 @@ SomebodyWaits(int pid)
 	};
 	int			session;
 	int			first_session;
-	size_t		len;
 	int			parent = ParentOf(pid, &session);
-	char	   *name = ReadProc(parent, "comm", &len);
+	char	   *name = ReadProc(parent, "comm", NULL);
 
 	(void) ParentOf(1, &first_session);
 	if (session >= 0 && (session == first_session || parent == 0))

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/logging.h"
+#include "common/string.h"
 #include "fe_utils/query_utils.h"
 #include "restart.h"
 
@@ -132,10 +133,7 @@ RunQuery(PGconn *conn, const char *query, bool signals_end_it, double until)
 		while (PQisBusy(conn))
 		{
 			if (NowMs() > until)
-			{
-				PQclear(res);
 				return PQmakeEmptyPGresult(conn, PGRES_FATAL_ERROR);
-			}
 			if (signals_end_it && WasInterrupted() && !cancelled)
 			{
 				PGcancel   *cancel = PQgetCancel(conn);
@@ -143,7 +141,6 @@ RunQuery(PGconn *conn, const char *query, bool signals_end_it, double until)
 
 				if (cancel == NULL || !PQcancel(cancel, errbuf, sizeof(errbuf)))
 					return NULL;
-				PQfreeCancel(cancel);
 				cancelled = true;
 			}
 			(void) WaitReadable(PQsocket(conn), NowMs() + LOOK_MS);
@@ -152,22 +149,13 @@ RunQuery(PGconn *conn, const char *query, bool signals_end_it, double until)
 		}
 		next = PQgetResult(conn);
 		if (next == NULL)
-			break;
-		/* the last one counts, unless there is an error */
-		if (res != NULL && PQresultStatus(res) == PGRES_FATAL_ERROR)
-			PQclear(next);
-		else
-		{
-			PQclear(res);
+			return cancelled ? NULL : res;
+		/* the first one counts */
+		if (res == NULL)
 			res = next;
-		}
+		else
+			PQclear(next);
 	}
-	if (cancelled)
-	{
-		PQclear(res);
-		return NULL;
-	}
-	return res != NULL ? res : PQmakeEmptyPGresult(conn, PGRES_FATAL_ERROR);
 }
 
 /* What may take long, and is given up if a signal comes: NULL then. */
@@ -236,10 +224,8 @@ Complaint(const PGconn *conn)
 {
 	const char *message = PQerrorMessage(conn);
 	char	   *text = pg_strdup(message[0] != '\0' ? message : _("there is no answer"));
-	size_t		len = strlen(text);
 
-	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
-		text[--len] = '\0';
+	(void) pg_strip_crlf(text);
 	for (char *p = text; *p != '\0'; p++)
 	{
 		if (*p == '\n')

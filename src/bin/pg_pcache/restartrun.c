@@ -135,8 +135,7 @@ TellWhoIsLeft(Restart *restart)
 	for (char *child = strtok_r(children, " ", &rest); child != NULL && n < MAX_NAMED;
 		 child = strtok_r(NULL, " ", &rest))
 	{
-		size_t		len;
-		char	   *title = ReadProc(atoi(child), "cmdline", &len);
+		char	   *title = ReadProc(atoi(child), "cmdline", NULL);
 
 		/* these end when all others have, or wait themselves */
 		if (title == NULL || title[0] == '\0' || strstr(title, ": logger") != NULL ||

@@ -31,7 +31,7 @@
 /* What a process may have of each, at most. */
 #define MAX_PROC_SIZE	(2 * 1024 * 1024)
 
-/* The whole of a file in /proc, with a NUL behind it; NULL if it cannot be read. */
+/* The whole of a file in /proc, with a NUL behind it, and its length; NULL if it cannot be read. */
 char *
 ReadProc(int pid, const char *name, size_t *len)
 {
@@ -39,17 +39,19 @@ ReadProc(int pid, const char *name, size_t *len)
 	char	   *buf;
 	int			fd;
 	ssize_t		n;
+	size_t		total = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return NULL;
 	buf = pg_malloc(MAX_PROC_SIZE + 1);
-	*len = 0;
-	while (*len < MAX_PROC_SIZE && (n = read(fd, buf + *len, MAX_PROC_SIZE - *len)) > 0)
-		*len += n;
+	while (total < MAX_PROC_SIZE && (n = read(fd, buf + total, MAX_PROC_SIZE - total)) > 0)
+		total += n;
 	close(fd);
-	buf[*len] = '\0';
+	buf[total] = '\0';
+	if (len != NULL)
+		*len = total;
 	return buf;
 }
 
@@ -57,8 +59,7 @@ ReadProc(int pid, const char *name, size_t *len)
 int
 ParentOf(int pid, int *session)
 {
-	size_t		len;
-	char	   *text = ReadProc(pid, "stat", &len);
+	char	   *text = ReadProc(pid, "stat", NULL);
 	char	   *end;
 	int			parent;
 
@@ -72,8 +73,7 @@ ParentOf(int pid, int *session)
 char *
 ChildrenOf(int pid)
 {
-	size_t		len;
-	char	   *children = ReadProc(pid, psprintf("task/%d/children", pid), &len);
+	char	   *children = ReadProc(pid, psprintf("task/%d/children", pid), NULL);
 
 	return children != NULL ? children : pg_strdup("");
 }
