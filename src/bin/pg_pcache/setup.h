@@ -137,7 +137,7 @@ extern char *SetupUnitFile(const SetupFacts *facts);
 extern char *SetupConfDir(const SetupFacts *facts);
 extern char *SetupConfFile(const SetupFacts *facts);
 extern bool ReadWholeFile(const char *path, char *text);
-extern bool ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err);
+extern bool ReplaceFile(int dir_fd, const char *directory, const char *name, const char *text);
 
 /* setupapply.c */
 extern void LogSetupNotes(const SetupPlan *plan);

@@ -52,7 +52,6 @@ WriteConf(void *arg)
 {
 	const ConfArguments *conf = arg;
 	char	   *directory = SetupConfDir(conf->facts);
-	PCacheError err;
 	int			fd;
 
 	if (mkdir(directory, 0755) < 0 && errno != EEXIST)
@@ -60,9 +59,7 @@ WriteConf(void *arg)
 	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		pg_fatal("could not open directory \"%s\": %m", directory);
-	if (!ReplaceFile(fd, SETUP_CONF_FILE, conf->text, &err))
-		pg_fatal("%s, in directory \"%s\"", err.message, directory);
-	return 0;
+	return ReplaceFile(fd, directory, SETUP_CONF_FILE, conf->text) ? 0 : EXIT_ERROR;
 }
 
 /*
@@ -81,13 +78,12 @@ HaveConf(const SetupFacts *facts, const char *text)
 typedef struct Done
 {
 	SetupFacts *facts;
+	SetupFacts	before;
 	int			units_fd;		/* directory of units */
 	bool		unit;
-	char		old_unit[SETUP_MAX_FILE];
 	bool		enabled;
 	bool		mounted;
 	bool		conf;
-	char		old_conf[SETUP_MAX_FILE];
 } Done;
 
 /* Run systemctl, whose errors are shown.  Returns whether it has succeeded. */
@@ -113,9 +109,8 @@ TakeBack(Done *done)
 {
 	const SetupFacts *facts = done->facts;
 	bool		all = true;
-	PCacheError err;
 
-	if (done->conf && !HaveConf(facts, done->old_conf))
+	if (done->conf && !HaveConf(facts, done->before.server.conf_text))
 	{
 		pg_log_error("could not put back \"%s\"", SetupConfFile(facts));
 		all = false;
@@ -132,11 +127,7 @@ TakeBack(Done *done)
 	}
 	if (done->unit)
 	{
-		if (!ReplaceFile(done->units_fd, facts->unit, done->old_unit, &err))
-		{
-			pg_log_error("%s, in directory \"%s\"", err.message, SETUP_UNITS);
-			all = false;
-		}
+		all &= ReplaceFile(done->units_fd, SETUP_UNITS, facts->unit, done->before.machine.unit_text);
 		(void) Systemctl("daemon-reload", NULL);
 	}
 	if (all)
@@ -162,12 +153,8 @@ ApplyMount(const SetupPlan *plan, Done *done)
 	if (plan->write_unit)
 	{
 		done->unit = true;
-		strlcpy(done->old_unit, facts->machine.unit_text, sizeof(done->old_unit));
-		if (!ReplaceFile(done->units_fd, facts->unit, plan->unit_text, &err))
-		{
-			pg_log_error("%s, in directory \"%s\"", err.message, SETUP_UNITS);
+		if (!ReplaceFile(done->units_fd, SETUP_UNITS, facts->unit, plan->unit_text))
 			return false;
-		}
 		Text(_("wrote %s\n"), SetupUnitFile(facts));
 	}
 	if (!Systemctl("daemon-reload", NULL))
@@ -206,7 +193,6 @@ ApplyConf(const PCacheOptions *options, const SetupPlan *plan, Done *done)
 	SetupPlan	now;
 
 	done->conf = true;
-	strlcpy(done->old_conf, facts->server.conf_text, sizeof(done->old_conf));
 	if (!HaveConf(facts, plan->conf_text) || !LookAtCluster(options, facts))
 		return false;
 	MakeSetupPlan(facts, &now);
@@ -217,6 +203,14 @@ ApplyConf(const PCacheOptions *options, const SetupPlan *plan, Done *done)
 	}
 	Text(_("wrote %s\n"), SetupConfFile(facts));
 	return true;
+}
+
+/* Restart the server's unit.  Does a server run then? */
+static bool
+ComesUp(const PCacheOptions *options, SetupFacts *facts)
+{
+	return Systemctl("restart", facts->service) && LookAtCluster(options, facts) &&
+		facts->server.server_pid != 0;
 }
 
 /*
@@ -237,14 +231,12 @@ RestartUnit(const PCacheOptions *options, Done *done, bool *restarted)
 	Text(_("restarting %s\n"), facts->service);
 	fflush(stdout);
 	*restarted = true;
-	if (Systemctl("restart", facts->service) && LookAtCluster(options, facts) &&
-		facts->server.server_pid != 0)
+	if (ComesUp(options, facts))
 		return true;
 	pg_log_error("unit \"%s\" did not come up", facts->service);
 	pg_log_error_hint("\"journalctl -u %s\" and the server's log have the reason.", facts->service);
 	TakeBack(done);
-	if (Systemctl("restart", facts->service) && LookAtCluster(options, facts) &&
-		facts->server.server_pid != 0)
+	if (ComesUp(options, facts))
 		pg_log_error_detail("The server runs again as before.");
 	else
 		pg_log_error("unit \"%s\" does not come up without the pool either", facts->service);
@@ -258,7 +250,7 @@ RestartUnit(const PCacheOptions *options, Done *done, bool *restarted)
 bool
 ApplySetup(const PCacheOptions *options, SetupFacts *facts, const SetupPlan *plan, bool *restarted)
 {
-	Done		done = {.facts = facts,.units_fd = -1};
+	Done		done = {.facts = facts,.before = *facts,.units_fd = -1};
 
 	/*
 	 * what was begun is finished or taken back, also if the terminal goes

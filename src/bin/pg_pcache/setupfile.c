@@ -85,21 +85,20 @@ WriteAndSync(int fd, const char *text)
 
 /*
  * Have the file of that name in an open directory contain the text, durably; with ""
- * for a text, remove it.  Returns false, with the reason in err, if that cannot be, and
+ * for a text, remove it.  Returns false, after a message, if that cannot be, and
  * then the file is what it was, unless the directory could not be synced.
  */
 bool
-ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err)
+ReplaceFile(int dir_fd, const char *directory, const char *name, const char *text)
 {
 	const PCacheDir dir = {.fd = dir_fd};
 	int			fd;
 
-	err->hint[0] = '\0';
 	if (text[0] == '\0')
 	{
 		if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
 		{
-			PCacheSetError(err, _("could not remove file \"%s\": %m"), name);
+			pg_log_error("could not remove file \"%s/%s\": %m", directory, name);
 			return false;
 		}
 	}
@@ -110,12 +109,12 @@ ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err)
 		fd = openat(dir_fd, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 		if (fd < 0)
 		{
-			PCacheSetError(err, _("could not create file \"%s\": %m"), TEMPORARY);
+			pg_log_error("could not create file \"%s/%s\": %m", directory, TEMPORARY);
 			return false;
 		}
 		if (!WriteAndSync(fd, text) || renameat(dir_fd, TEMPORARY, dir_fd, name) < 0)
 		{
-			PCacheSetError(err, _("could not write file \"%s\": %m"), name);
+			pg_log_error("could not write file \"%s/%s\": %m", directory, name);
 			close(fd);
 			(void) unlinkat(dir_fd, TEMPORARY, 0);
 			return false;
@@ -124,6 +123,6 @@ ReplaceFile(int dir_fd, const char *name, const char *text, PCacheError *err)
 	}
 	if (PCacheDirSync(&dir))
 		return true;
-	PCacheSetError(err, _("could not fsync file \"%s\": %m"), name);
+	pg_log_error("could not fsync file \"%s/%s\": %m", directory, name);
 	return false;
 }

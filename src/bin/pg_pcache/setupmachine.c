@@ -13,20 +13,19 @@
 #include "postgres_fe.h"
 
 #include <ctype.h>
-#include <fcntl.h>
+#include <mntent.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/logging.h"
-#include "common/string.h"
 #include "lib/stringinfo.h"
 #include "setup.h"
 #include "storage/pcache_pool.h"
 
 #define MEMINFO			"/proc/meminfo"
-#define MOUNTINFO		"/proc/self/mountinfo"
+#define MOUNTS			"/proc/self/mounts"
 #define UID_MAP			"/proc/self/uid_map"
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
@@ -53,14 +52,15 @@ SetupUnitName(const char *mount_point)
 	return name.data;
 }
 
+/* So many kB as bytes. */
 static uint64
-Meminfo(const char *name, uint64 unit)
+Meminfo(const char *name)
 {
 	uint64		number;
 
 	if (!PCacheReadNumber(MEMINFO, name, &number))
 		pg_fatal("could not find \"%s\" in file \"%s\"", name, MEMINFO);
-	return number * unit;
+	return number * 1024;
 }
 
 /* A tmpfs can be kept out of swap from Linux 6.4 on, except by root of a user namespace. */
@@ -94,24 +94,19 @@ static void
 LookAtMount(SetupFacts *facts)
 {
 	SetupMachine *machine = &facts->machine;
-	FILE	   *file = fopen(MOUNTINFO, "r");
-	char	   *line;
+	FILE	   *file = setmntent(MOUNTS, "r");
+	struct mntent *mount;
 	struct stat st;
 	struct statvfs vfs;
 
 	if (file == NULL)
-		pg_fatal("could not open file \"%s\" for reading: %m", MOUNTINFO);
-	while ((line = pg_get_line(file, NULL)) != NULL)
+		pg_fatal("could not open file \"%s\" for reading: %m", MOUNTS);
+	while ((mount = getmntent(file)) != NULL)
 	{
-		char		where[MAXPGPATH];
-		char	   *type = strstr(line, " - ");
-
-		if (sscanf(line, "%*s %*s %*s %*s %1023s", where) == 1 && type != NULL &&
-			strcmp(where, facts->mount_point) == 0)
-			(void) sscanf(type, " - %31s", machine->mounted);
-		free(line);
+		if (strcmp(mount->mnt_dir, facts->mount_point) == 0)
+			strlcpy(machine->mounted, mount->mnt_type, sizeof(machine->mounted));
 	}
-	fclose(file);
+	endmntent(file);
 	if (machine->mounted[0] == '\0')
 		return;
 	if (stat(facts->mount_point, &st) < 0 || statvfs(facts->mount_point, &vfs) < 0)
@@ -158,9 +153,9 @@ LookAtMachine(SetupFacts *facts)
 			 facts->cluster.version, facts->cluster.name);
 	strlcpy(facts->unit, SetupUnitName(facts->mount_point), sizeof(facts->unit));
 
-	machine->memory = Meminfo("MemTotal:", 1024);
-	machine->available = Meminfo("MemAvailable:", 1024);
-	machine->swap = Meminfo("SwapTotal:", 1024);
+	machine->memory = Meminfo("MemTotal:");
+	machine->available = Meminfo("MemAvailable:");
+	machine->swap = Meminfo("SwapTotal:");
 	/* a kernel without huge pages has no such lines */
 	(void) PCacheReadNumber(MEMINFO, "Hugepagesize:", &machine->huge_page_size);
 	machine->huge_page_size *= 1024;
