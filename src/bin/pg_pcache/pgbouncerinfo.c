@@ -17,7 +17,6 @@
 
 #include <ifaddrs.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "common/logging.h"
@@ -89,20 +88,6 @@ ShowOf(const Pooler *pooler, const char *query)
 	return res;
 }
 
-static bool
-SameAddress(const struct sockaddr *a, const struct sockaddr *b)
-{
-	if (a == NULL || b == NULL || a->sa_family != b->sa_family)
-		return false;
-	if (a->sa_family == AF_INET)
-		return memcmp(&((const struct sockaddr_in *) a)->sin_addr,
-					  &((const struct sockaddr_in *) b)->sin_addr, sizeof(struct in_addr)) == 0;
-	if (a->sa_family == AF_INET6)
-		return memcmp(&((const struct sockaddr_in6 *) a)->sin6_addr,
-					  &((const struct sockaddr_in6 *) b)->sin6_addr, sizeof(struct in6_addr)) == 0;
-	return false;
-}
-
 /* Is this host meant, by a name or an address? */
 static bool
 IsThisHost(const char *host)
@@ -119,7 +104,11 @@ IsThisHost(const char *host)
 		for (struct addrinfo *a = addresses; a != NULL; a = a->ai_next)
 		{
 			for (struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next)
-				found |= SameAddress(a->ai_addr, i->ifa_addr);
+			{
+				/* neither has a port */
+				if (i->ifa_addr != NULL && i->ifa_addr->sa_family == a->ai_family)
+					found |= memcmp(i->ifa_addr, a->ai_addr, a->ai_addrlen) == 0;
+			}
 		}
 		freeifaddrs(interfaces);
 	}
