@@ -142,14 +142,14 @@ typedef struct Counts
 	uint64		buffers;
 } Counts;
 
-/* What the server has counted; false if it does not tell. */
+/* What the server has counted; false, after a warning, if it does not tell. */
 static bool
-ReadCounts(PGconn *conn, Counts *counts)
+ReadCounts(Restart *restart, Counts *counts)
 {
-	const char *query = PQserverVersion(conn) >= 170000 ?
+	const char *query = PQserverVersion(restart->conn) >= 170000 ?
 		"SELECT num_timed + num_requested + restartpoints_timed + restartpoints_req, buffers_written FROM pg_catalog.pg_stat_checkpointer" :
 		"SELECT checkpoints_timed + checkpoints_req, buffers_checkpoint FROM pg_catalog.pg_stat_bgwriter";
-	PGresult   *res = TryQuery(conn, query, NULL);
+	PGresult   *res = TryQuery(restart, query, "how much the checkpoint has written");
 	bool		known = PQntuples(res) == 1;
 
 	if (known)
@@ -163,14 +163,14 @@ ReadCounts(PGconn *conn, Counts *counts)
 
 /* How many buffers has the checkpoint written that has just ended? */
 static bool
-ReadWritten(PGconn *conn, const Counts *before, uint64 *written)
+ReadWritten(Restart *restart, const Counts *before, uint64 *written)
 {
 	double		until = NowMs() + COUNT_WAIT_MS;
 	Counts		now;
 
 	do
 	{
-		if (!ReadCounts(conn, &now))
+		if (!ReadCounts(restart, &now))
 			return false;
 		if (now.checkpoints > before->checkpoints || now.buffers > before->buffers)
 			break;
@@ -195,7 +195,7 @@ Checkpoint(Restart *restart)
 	do
 	{
 		Counts		before = {0};
-		bool		known = ReadCounts(restart->conn, &before);
+		bool		known = ReadCounts(restart, &before);
 		double		begin = NowMs();
 		PGresult   *res = QueryOf(restart->conn, "CHECKPOINT");
 
@@ -209,12 +209,8 @@ Checkpoint(Restart *restart)
 		/* the next one, with no more to write, will take no longer */
 		restart->estimate += NowMs() - begin - took;
 		took = NowMs() - begin;
-		if (!known || !ReadWritten(restart->conn, &before, &written))
-		{
-			WarnOf(restart, NULL, _("could not find out how much the checkpoint has written: %s"),
-				   Complaint(restart->conn));
+		if (!known || !ReadWritten(restart, &before, &written))
 			break;
-		}
 		restart->checkpoint_buffers = written;
 		ProgressOf(restart, _("checkpoint %d: %llu buffers in %.0f ms"), restart->checkpoints,
 				   (unsigned long long) written, took);

@@ -148,7 +148,7 @@ extern void GoOnIfInterrupted(void);
 extern bool WaitReadable(int fd, double until);
 extern PGresult *QueryOf(PGconn *conn, const char *query);
 extern PGresult *AskConsole(PGconn *conn, const char *query);
-extern PGresult *TryQuery(PGconn *conn, const char *query, const char *what);
+extern PGresult *TryQuery(Restart *restart, const char *query, const char *what);
 extern char *ValueOf(PGconn *conn, const char *query);
 extern const char *FirstValue(const PGresult *res);
 extern const char *ColumnOf(const PGresult *res, int row, const char *column);

@@ -72,7 +72,7 @@ ConnectToServer(Restart *restart)
 static int
 WarnOfRows(Restart *restart, const char *what, const char *query, const char *message)
 {
-	PGresult   *res = TryQuery(restart->conn, query, what);
+	PGresult   *res = TryQuery(restart, query, what);
 	int			n = PQntuples(res);
 
 	for (int i = 0; i < n; i++)
@@ -140,7 +140,7 @@ TellWhoWaits(Restart *restart)
 static void
 RefuseAccessRules(Restart *restart)
 {
-	PGresult   *res = TryQuery(restart->conn,
+	PGresult   *res = TryQuery(restart,
 							   "SELECT line_number, error FROM pg_catalog.pg_hba_file_rules WHERE error IS NOT NULL LIMIT 1",
 							   "whether pg_hba.conf is right");
 
@@ -157,7 +157,7 @@ RefuseAccessRules(Restart *restart)
 static void
 FindChangedSettings(Restart *restart)
 {
-	PGresult   *res = TryQuery(restart->conn,
+	PGresult   *res = TryQuery(restart,
 							   "SELECT s.name, pg_catalog.current_setting(s.name) AS now, f.setting AS then, "
 							   "s.name IN ('port', 'listen_addresses', 'unix_socket_directories') AS is_address "
 							   "FROM pg_catalog.pg_settings s LEFT JOIN "

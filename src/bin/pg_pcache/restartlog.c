@@ -145,14 +145,14 @@ FindInLogs(Restart *restart)
 static bool
 FindInView(Restart *restart)
 {
-	PGresult   *res = TryQuery(restart->conn,
+	PGresult   *res = TryQuery(restart,
 							   "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e "
 							   "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_pcache'", NULL);
 	const char *schema = FirstValue(res);
 
 	if (schema == NULL)
 		return false;
-	res = TryQuery(restart->conn, psprintf("SELECT last_start, last_start_detail, kept FROM %s.pg_pcache_pool()", schema), NULL);
+	res = TryQuery(restart, psprintf("SELECT last_start, last_start_detail, kept FROM %s.pg_pcache_pool()", schema), NULL);
 	if (FirstValue(res) == NULL)
 		return false;
 	restart->start = FirstValue(res);

@@ -180,16 +180,16 @@ AskConsole(PGconn *conn, const char *query)
  * that says what remains unknown, unless what is NULL.
  */
 PGresult *
-TryQuery(PGconn *conn, const char *query, const char *what)
+TryQuery(Restart *restart, const char *query, const char *what)
 {
-	PGresult   *res = PQexec(conn, query);
+	PGresult   *res = PQexec(restart->conn, query);
 
 	if (PQresultStatus(res) == PGRES_TUPLES_OK)
 		return res;
 	if (what != NULL)
-		pg_log_warning("could not find out %s: %s", what, Complaint(conn));
+		WarnOf(restart, NULL, _("could not find out %s: %s"), what, Complaint(restart->conn));
 	PQclear(res);
-	return PQmakeEmptyPGresult(conn, PGRES_TUPLES_OK);
+	return PQmakeEmptyPGresult(restart->conn, PGRES_TUPLES_OK);
 }
 
 const char *

@@ -172,6 +172,10 @@ restarted('a prepared transaction', conninfo($pooled));
 like("@{$json->{warnings}}", qr/transaction "two" is prepared/, '... and it is named');
 $node->safe_psql('postgres', "ROLLBACK PREPARED 'two'");
 
+$node->safe_psql('postgres', 'CREATE ROLE restarter LOGIN; GRANT pg_monitor, pg_checkpoint TO restarter');
+restart('--dry-run', '--username=restarter');
+like("@{$json->{warnings}}", qr/could not find out whether pg_hba\.conf is right: .*permission denied/, 'what a role may not ask is among the warnings in JSON');
+
 my $backup = $node->background_psql('postgres');
 $backup->query_safe("SELECT pg_backup_start('x', true)");
 refused(qr/a backup is running.*--force/s, 'a backup', conninfo($pooled));
