@@ -14,6 +14,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -49,6 +51,37 @@ TestGeometry(void **state)
 }
 
 /* The directory is absolute, and outside of the data directory. */
+/* A clock of the test's own, and how often the process has to wait after asking for the time. */
+static int64 fake_clock = 0;
+static int	waits = 0;
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int64		ns = fake_clock + (clock == CLOCK_REALTIME ? 5 * PCACHE_NSEC : 0);
+
+	if (fake_clock == 0)
+		return syscall(SYS_clock_gettime, clock, now);
+	now->tv_sec = ns / PCACHE_NSEC;
+	now->tv_nsec = ns % PCACHE_NSEC;
+	if (clock == CLOCK_REALTIME && waits-- > 0)
+		fake_clock += PCACHE_NSEC;
+	return 0;
+}
+
+/* Who has to wait between two clocks does not take that for a clock that was set back. */
+static void
+TestClockOffset(void **state)
+{
+	fake_clock = 1000 * PCACHE_NSEC;
+	for (int i = 0; i < 5; i++)
+	{
+		waits = i;
+		assert_true(PCacheClockOffset() == 5 * PCACHE_NSEC);
+	}
+	fake_clock = 0;
+}
+
 static void
 TestDirectory(void **state)
 {
@@ -458,6 +491,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(TestGeometry),
+		cmocka_unit_test(TestClockOffset),
 		cmocka_unit_test(TestDirectory),
 		cmocka_unit_test(TestPageFacts),
 		cmocka_unit_test(TestMinors),

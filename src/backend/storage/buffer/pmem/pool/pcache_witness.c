@@ -32,19 +32,40 @@ PCacheControlIsShutDown(const ControlFileData *control)
 	return control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY;
 }
 
+/* Two clocks are read together if no more than this lies between, in nanoseconds. */
+#define CLOCKS_APART	1000000
+#define MAX_CLOCK_TRIES	100
+
+static int64
+ReadClock(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * PCACHE_NSEC + now.tv_nsec;
+}
+
 /*
  * By how much the clock that files get their times from is ahead of the one that counts
  * from the boot on and is never set, in nanoseconds.  So it tells when the clock was set.
+ * A process that has to wait between the two would take that for a clock that was set
+ * back, so it reads them again.
  */
 int64
 PCacheClockOffset(void)
 {
-	struct timespec real;
-	struct timespec boot;
+	int64		before;
+	int64		real;
+	int64		after;
+	int			tries = 0;
 
-	clock_gettime(CLOCK_REALTIME, &real);
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	return (real.tv_sec - boot.tv_sec) * PCACHE_NSEC + real.tv_nsec - boot.tv_nsec;
+	do
+	{
+		before = ReadClock(CLOCK_BOOTTIME);
+		real = ReadClock(CLOCK_REALTIME);
+		after = ReadClock(CLOCK_BOOTTIME);
+	} while (after - before > CLOCKS_APART && ++tries < MAX_CLOCK_TRIES);
+	return real - after;
 }
 
 /*
