@@ -79,15 +79,13 @@ GiveBack(PCachePool *pool)
 	PCacheSuperblock *sb = &superblocks->chosen;
 	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
 	bool		in_memory = PCacheFsIsMemory(pool->fs_kind) && pool->file_size > size;
-
-	/* of the plan, or, if it came so far, of the start that has failed */
-	bool		readable = !PCacheMediaRangeIsBad(&start_facts.media, 0, PCACHE_NOTES_OFFSET) &&
-		!PCacheMediaRangeIsBad(&PCacheStart.media, 0, PCACHE_NOTES_OFFSET);
+	PCacheMediaReport *media = palloc(sizeof(*media));
 	PCacheError err;
 
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
 	PCacheReadSuperblocks(pool->fd, superblocks);
+	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
 	if (superblocks->source != PCACHE_SB_NONE &&
 		sb->format_version == PCACHE_FORMAT_VERSION &&
 		sb->system_identifier == GetSystemIdentifier() &&
@@ -97,7 +95,8 @@ GiveBack(PCachePool *pool)
 		 * a store to a superblock on a bad block would be SIGBUS; no start
 		 * uses such a pool
 		 */
-		if (readable && !PCachePoolMarkEmpty(pool, sb, &err))
+		if (!PCacheMediaRangeIsBad(media, 0, PCACHE_NOTES_OFFSET) &&
+			!PCachePoolMarkEmpty(pool, sb, &err))
 			PCacheReportError(LOG, &err);
 		else if (in_memory && ftruncate(pool->fd, size) < 0)
 			ereport(LOG,
@@ -105,6 +104,8 @@ GiveBack(PCachePool *pool)
 					 errmsg("could not truncate file \"%s\" to %llu MB: %m",
 							pool->path, (unsigned long long) (size >> 20))));
 	}
+	PCacheMediaReportFree(media);
+	pfree(media);
 	pfree(superblocks);
 }
 
