@@ -7,8 +7,8 @@
  * name, which a failure or a signal removes; directories stay.  With --force it takes the
  * place of the old pool, which is there until then, in one step.
  *
- * If there is no room for both, the old one is removed before.  That cannot be undone, but what
- * can fail fails before.
+ * If there is no room for both, the old one gives its room back before.  That cannot be undone,
+ * so what can be asked is asked before; whatever fails later leaves a pool for a cold start.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -177,7 +177,7 @@ CarryOut(Init *init)
 	if (!PCacheDirMakeMissing(&init->existing, &err))
 		FailWith(&err);
 	if (init->old_must_go)
-		RemovePool(&init->old_pool);
+		ShedPool(&init->old_pool);
 	if (init->options->progress)
 	{
 		allocated_pool = &init->pool;
@@ -254,8 +254,6 @@ DoInit(const PCacheOptions *options)
 	ReadConfiguration(options, &init.conf);
 	ChooseDirectory(&init);
 	CheckOldPool(&init);
-	if (faccessat(init.existing.fd, ".", W_OK | X_OK, 0) < 0)
-		pg_fatal("could not write to directory \"%s\": %m", init.existing.path);
 	init.capacity = ChooseCapacity(options, &init.conf);
 	init.old_must_go = OldPoolMustGo(&init.existing, init.fs_kind, init.capacity, &init.old_pool,
 									 &init.geometry);

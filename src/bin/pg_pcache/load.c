@@ -141,7 +141,7 @@ CreatePool(Loading *l, PCacheFsKind fs_kind)
 	{
 		l->old_pool = c->pool;
 		if (l->old_must_go)
-			RemovePool(&l->old_pool);
+			ShedPool(&l->old_pool);
 	}
 	PCachePoolFileMade = WatchPoolFile;
 	if (!PCacheMakeDirectory(c->directory, fs_kind, &err) ||

@@ -302,7 +302,7 @@ extern void DrainPool(const Cluster *c);
 extern void StoreSuperblock(Cluster *c);
 extern bool OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
 						  const PCachePool *old_pool, PCacheGeometry *geometry);
-extern void RemovePool(PCachePool *pool);
+extern void ShedPool(const PCachePool *pool);
 extern void RemoveFrom(const PCacheDir *dir, const char *name);
 
 /* report.c */

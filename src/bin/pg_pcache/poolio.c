@@ -13,7 +13,6 @@
 #include "postgres_fe.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pg_pcache.h"
@@ -83,10 +82,10 @@ StoreSuperblock(Cluster *c)
 }
 
 /*
- * Is there room for a new pool below an open directory, once an old one, which is open
- * unless its fd is -1, is gone?  On tmpfs it is memory, all of which is allocated at once, and
- * the kernel kills somebody if there is too little.  Gives up if not.  Returns whether the old
- * one has to go before.
+ * Is there room for a new pool in an open directory, once an old one, which is open unless its
+ * fd is -1, is gone?  On tmpfs it is memory, all of which is allocated at once, and the kernel
+ * kills somebody if there is too little.  Gives up if not.  Returns whether the old one has to
+ * give its room back before, by ShedPool().
  */
 bool
 OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
@@ -95,6 +94,9 @@ OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
 	PCacheError err;
 	uint64		size;
 
+	if (faccessat(existing->fd, ".", W_OK | X_OK, 0) < 0)
+		pg_fatal("could not write to directory \"%s\": %m", existing->path);
+	memset(geometry, 0, sizeof(*geometry));
 	if (PCacheSpaceFor(existing, capacity, geometry, &err) &&
 		(fs_kind != PCACHE_FS_TMPFS ||
 		 PCacheMemoryWillDo(geometry->pool_size, geometry->pool_size, &err)))
@@ -107,30 +109,26 @@ OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
 #endif
 	}
 	size = geometry->pool_size;
-	if (old_pool->fd < 0 || size == 0 || !PCachePoolHasRoom(old_pool, size) ||
+	if (old_pool->fd < 0 || size == 0 || size > PCacheFileSizeLimit() ||
+		!PCachePoolHasRoom(old_pool, size) ||
 		!PCachePoolHasMemory(old_pool, size, &err))
 		FailWith(&err);
 	return true;
 }
 
-/* Remove the file of an open pool, and release it. */
+/*
+ * Have an open pool that is going to be replaced give its room back.  It keeps its name, and
+ * so little that a start formats it anew.  Unlike a file that is removed, it does so at once,
+ * whoever else has it open.
+ */
 void
-RemovePool(PCachePool *pool)
+ShedPool(const PCachePool *pool)
 {
-	PCacheDir	dir;
-	struct stat st;
-	PCacheError err;
+	uint64		head = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
 
-	if (PCachePoolOpenDirectory(pool->directory, pool->path, &dir, &err) != PCACHE_OPEN_OK)
-		FailWith(&err);
-	if (fstat(pool->fd, &st) < 0)
-		pg_fatal("could not stat file \"%s\": %m", pool->path);
-	if (!PCacheDirHas(&dir, PCACHE_POOL_FILE, &st))
-		pg_fatal("persistent cache pool \"%s\" was replaced while it was opened", pool->path);
-	RemoveFrom(&dir, PCACHE_POOL_FILE);
-	PCacheDirClose(&dir);
-	PCachePoolClose(pool);
-	Step("old-pool-removed");
+	if (ftruncate(pool->fd, Min(head, pool->file_size)) < 0)
+		pg_fatal("could not truncate file \"%s\": %m", pool->path);
+	Step("old-pool-shed");
 }
 
 /* Remove a file from an open directory, durably. */

@@ -272,25 +272,26 @@ SKIP:
 	is((pcache($node, 'init', '--force', '--size' => '16MB'))[0], 0, 'killed, and once more');
 	is_deeply([ glob "$root/a/b/main/*" ], [$pool], 'killed, and once more: nothing is left beside');
 
-	# no room for both: the old one goes before, but not in a dry run
+	# no room for both: the old one gives its room back before, but not in a dry run
 	local $ENV{PG_PCACHE_NO_ROOM_FOR_BOTH} = 1;
 	for my $size ('24MB', '8MB')
 	{
 		is((pcache($node, 'init', '--force', '--size' => $size, '--dry-run'))[0], 0, "no room for both, $size: dry run");
-		ok(-e $pool, "no room for both, $size: the old pool is there after a dry run");
-		$ENV{PG_PCACHE_KILL_AT} = 'old-pool-removed';
+		cmp_ok(-s $pool, '>', 4 << 20, "no room for both, $size: the old pool is as it was after a dry run");
+		$ENV{PG_PCACHE_KILL_AT} = 'old-pool-shed';
 		is((pcache($node, 'init', '--force', '--size' => $size))[0], -9, "no room for both, $size: killed");
 		delete $ENV{PG_PCACHE_KILL_AT};
-		is_deeply([ glob "$root/a/b/main/*" ], [], "no room for both, $size: the old pool is gone first");
+		is(-s $pool, 2 << 20, "no room for both, $size: the old pool gives its room back first");
 		is((pcache($node, 'verify'))[0], 2, "no room for both, $size: the next start will be cold");
-		for my $replaced (0, 1)
-		{
-			($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');
-			is($rc, 0, "no room for both, $size: exit status");
-			is(!!decode_json($out)->{replaced}, !!$replaced, "no room for both, $size: replaced");
-			is(-s $pool, decode_json($out)->{file_size}, "no room for both, $size: its size");
-		}
+		($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');
+		is($rc, 0, "no room for both, $size: exit status");
+		is(-s $pool, decode_json($out)->{file_size}, "no room for both, $size: its size");
 	}
+	# what can fail fails before
+	my $before = slurp_file($pool);
+	is(system(qq{ulimit -f 8192; pg_pcache init --force --size=8MB -D "$data" 2>"$root/limit.err"}) >> 8, 1, 'a limit below the size that the pool has: exit status');
+	like(slurp_file("$root/limit.err"), qr/needs a file of \d+ MB, but the limit on the size of files is 4 MB/, 'a limit below the size that the pool has: message');
+	ok(slurp_file($pool) eq $before, 'a limit below the size that the pool has: nothing is lost');
 }
 $node->start;
 restart_warm($node, 'whatever was killed');

@@ -398,10 +398,10 @@ SKIP:
 	patch_superblock($pool, state => STATE_EMPTY);
 	{
 		local $ENV{PG_PCACHE_NO_ROOM_FOR_BOTH} = 1;
-		local $ENV{PG_PCACHE_KILL_AT} = 'old-pool-removed';
+		local $ENV{PG_PCACHE_KILL_AT} = 'old-pool-shed';
 		is(verb_json($node, 'load', '--dry-run')->{rc}, 0, 'no room for both: dry run');
 		is((pcache($node, 'load'))[0], -9, 'no room for both: killed');
-		ok(!-e $pool, 'no room for both: the old pool is gone first');
+		is(-s $pool, 2 << 20, 'no room for both: the old pool gives its room back first');
 	}
 	is(verb_json($node, 'load')->{rc}, 0, 'no room for both: loaded');
 	starts_warm('no room for both');

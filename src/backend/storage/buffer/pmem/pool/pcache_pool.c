@@ -332,6 +332,14 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 		return PCacheSetError(err, _("the persistent cache cannot have more than %d blocks"),
 							  PCACHE_MAX_CAPACITY);
 	*geometry = PCacheComputeGeometry(capacity, page_size);
+	if (geometry->pool_size > PCacheFileSizeLimit())
+	{
+		PCacheSetError(err, _("the persistent cache pool in \"%s\" needs a file of %llu MB, but the limit on the size of files is %llu MB"),
+					   dir->path,
+					   (unsigned long long) (geometry->pool_size >> 20),
+					   (unsigned long long) (PCacheFileSizeLimit() >> 20));
+		return PCacheSetHint(err, _("Raise the limit (ulimit -f) that the server is started with, or choose a smaller size."));
+	}
 	/* what an interrupted creation has left is removed before the next one */
 	if (dir->missing[0] == '\0' &&
 		fstatat(dir->fd, PCACHE_POOL_FILE_TMP, &leftover, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -346,14 +354,6 @@ PCacheSpaceFor(const PCacheDir *dir, uint64 capacity,
 					   (unsigned long long) ((room.bytes + freed) >> 20));
 		return PCacheSetHint(err, "%s", room.hint != NULL ? room.hint :
 							 _("Choose a smaller size, or another directory."));
-	}
-	if (geometry->pool_size > PCacheFileSizeLimit())
-	{
-		PCacheSetError(err, _("the persistent cache pool in \"%s\" needs a file of %llu MB, but the limit on the size of files is %llu MB"),
-					   dir->path,
-					   (unsigned long long) (geometry->pool_size >> 20),
-					   (unsigned long long) (PCacheFileSizeLimit() >> 20));
-		return PCacheSetHint(err, _("Raise the limit (ulimit -f) that the server is started with, or choose a smaller size."));
 	}
 	return true;
 }
