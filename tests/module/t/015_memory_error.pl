@@ -90,5 +90,11 @@ write_bytes($pool, 12288, $note . pack('L', crc32c($note)));
 start_without($node, qr/persistent cache pool "[^"]*" cannot be used: too many of its blocks are bad/, 'a bad superblock');
 ok(read_bytes($pool, COPY_OFFSET, SUPERBLOCK_SIZE) eq $copy, 'a bad superblock: is left alone');
 $node->stop;
+command_fails_like([ 'pg_pcache', 'rebuild', '-D', $node->data_dir ], qr/hint: To have a new, empty pool, run "pg_pcache init --force"/,
+	'a bad superblock in memory: the pool has given its memory back');
+command_ok([ 'pg_pcache', 'init', '--force', '-D', $node->data_dir ], 'a bad superblock in memory: a new pool');
+$node->start;
+is(in_the_view(), '0|clean|0', 'a bad superblock in memory: the new pool is used');
+$node->stop;
 
 done_testing();
