@@ -120,8 +120,9 @@ KeepRootCommand(int err)
 			;
 		if (len != 1)
 			_exit(0);
-		if (CloseFiles(NULL, 0))
-			execl("/bin/sh", "sh", "-c", root_command, (char *) NULL);
+		if (!CloseFiles(NULL, 0))
+			pg_fatal("could not open directory \"%s\": %m", "/proc/self/fd");
+		execl("/bin/sh", "sh", "-c", root_command, (char *) NULL);
 		_exit(127);
 	}
 	close(fds[0]);

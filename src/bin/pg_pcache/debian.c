@@ -68,8 +68,8 @@ FindOnlyCluster(void)
 
 		if (entry->d_name[0] == '.' || stat(file, &st) < 0)
 			continue;
-		appendStringInfo(&names, "%s\"%s/%s\"", n == 0 ? "" : ", ", version, entry->d_name);
 		found = psprintf("%s/%s", PG_MAJORVERSION, entry->d_name);
+		appendStringInfo(&names, "%s\"%s\"", n == 0 ? "" : ", ", found);
 		n++;
 	}
 	closedir(clusters);

@@ -49,14 +49,16 @@ static void
 RefuseUnusable(const Cluster *c)
 {
 	const char *detail = WhyForeign(&c->superblocks, c->control);
+	PCacheVerdict verdict;
 	PCacheError err;
 
 	if (detail == NULL && SuperblockIsUsable(c))
 		return;
 	if (!PCachePoolMayFormat(&c->pool, &err))
 		FailWith(&err);
+	verdict = AskPoolGates(c);
 	if (detail == NULL)
-		detail = AskPoolGates(c).why.message;
+		detail = verdict.why.message;
 	pg_log_error("persistent cache pool \"%s\" cannot be repaired", c->pool.path);
 	pg_log_error_detail("%s", detail);
 	pg_log_error_hint("To have a new, empty pool, run \"pg_pcache init --force\".");

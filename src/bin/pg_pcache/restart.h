@@ -62,8 +62,7 @@ typedef struct RestartServer
 	int			stderr_fd;		/* -1 if it is not to be had */
 	int			log_fd;			/* the same file, to read it; -1 if it is none */
 	off_t		log_start;		/* its size before the stop */
-	const char *collector;		/* the logging collector's file, or NULL */
-	off_t		collector_start;	/* its size, likewise */
+	struct stat collector;		/* the logging collector's file, likewise */
 	double		timeout;		/* for its stop, and for its start */
 } RestartServer;
 

@@ -67,13 +67,13 @@ CollectorFile(const char *pgdata)
 void
 MarkLogs(RestartServer *server)
 {
+	const char *collector = CollectorFile(server->pgdata);
 	struct stat st;
 
 	if (server->log_fd >= 0 && fstat(server->log_fd, &st) == 0)
 		server->log_start = st.st_size;
-	server->collector = CollectorFile(server->pgdata);
-	if (server->collector != NULL && stat(server->collector, &st) == 0)
-		server->collector_start = st.st_size;
+	if (collector != NULL)
+		(void) stat(collector, &server->collector);
 }
 
 /* What both logs have since then.  A start that fails before there is a collector ends the text. */
@@ -81,9 +81,12 @@ static char *
 ReadLogs(const RestartServer *server)
 {
 	const char *collector = CollectorFile(server->pgdata);
-	bool		same = collector != NULL && server->collector != NULL && strcmp(collector, server->collector) == 0;
+	const struct stat *before = &server->collector;
+	struct stat now;
 	int			fd = collector != NULL ? open(collector, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0) : -1;
-	char	   *text = psprintf("%s%s", ReadFrom(fd, same ? server->collector_start : 0),
+	bool		same = fd >= 0 && fstat(fd, &now) == 0 &&
+		now.st_dev == before->st_dev && now.st_ino == before->st_ino;
+	char	   *text = psprintf("%s%s", ReadFrom(fd, same ? before->st_size : 0),
 								ReadFrom(server->log_fd, server->log_start));
 
 	if (fd >= 0)
