@@ -122,13 +122,16 @@ AskWithArguments(const char *arguments)
 	server_arguments = arguments;
 }
 
-/* The command that prints the value of a parameter. */
+/* The command that prints the value of a parameter, and if it is quiet no error.  It is malloc'd. */
 static char *
-CommandFor(const char *postgres, const char *directory, const char *config_file, const char *name)
+CommandFor(const char *postgres, const char *directory, const char *config_file,
+		   const char *name, bool quiet)
 {
 	PQExpBufferData command;
 
 	initPQExpBuffer(&command);
+	if (quiet)
+		appendPQExpBufferStr(&command, "2>/dev/null ");
 	appendShellString(&command, postgres);
 	appendPQExpBufferStr(&command, server_arguments);
 	appendPQExpBufferStr(&command, " -D ");
@@ -187,11 +190,13 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 	fflush(NULL);
 	for (int i = 0; i <= n; i++)
 	{
-		char	   *command = CommandFor(postgres, directory, config_file, i == 0 ? "data_directory" : names[i - 1]);
+		char	   *command = CommandFor(postgres, directory, config_file,
+										 i == 0 ? "data_directory" : names[i - 1], i > 0);
 
-		pipes[i] = popen(i == 0 ? command : psprintf("2>/dev/null %s", command), "r");
+		pipes[i] = popen(command, "r");
 		if (pipes[i] == NULL)
 			pg_fatal("could not execute command \"%s\": %m", command);
+		free(command);
 	}
 	for (int i = 0; i <= n; i++)
 	{
@@ -205,10 +210,11 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 		else if (data_directory != NULL)
 			values[i - 1] = line;
 	}
+	pg_free(pipes);
 	if (data_directory == NULL)
 	{
 		pg_log_warning("could not read \"%s\" from the cluster's configuration", "data_directory");
-		pg_log_warning_detail("The command was: %s", CommandFor(postgres, directory, config_file, "data_directory"));
+		pg_log_warning_detail("The command was: %s", CommandFor(postgres, directory, config_file, "data_directory", false));
 		return NULL;
 	}
 	for (int i = 0; i < n; i++)
