@@ -324,7 +324,7 @@ is(start_and_compare($plain, 'hints that are not logged, killed')->{start}, 'war
 $plain->stop;
 
 # ---------------------------------------------------------------- a page that was written in part
-$plain->append_conf('postgresql.conf', "wal_log_hints = on\n");
+$plain->append_conf('postgresql.conf', "wal_log_hints = on\nwal_level = replica\n");
 $plain->start;
 warm_pages($plain);
 $plain->safe_psql('postgres', 'CHECKPOINT');
@@ -333,38 +333,30 @@ wait_for_list($plain, 300);
 	my $path = $plain->safe_psql('postgres', q{SELECT pg_relation_filepath('t_heap')});
 	my $file = $plain->data_dir . "/$path";
 	my ($filenode) = $path =~ m{(\d+)$};
-	my $compared = sub {
-		my ($json) = run_command([ 'pg_pcache', 'verify', '--json', '--pages', '-D', $plain->data_dir ]);
-		return decode_json($json)->{compared};
-	};
-
-	kill_all($plain);
-	lose_power($plain);
 	my ($entry) = grep { $_->{rel_number} == $filenode && $_->{fork_number} == 0 && $_->{sum} != 0 } pool_entries(pool_file($plain));
-	my $before = $compared->();
-	is($before->{impossible}, 0, 'before a page is torn: no page is impossible');
 
-	# its first sector, with the LSN, is the old one
-	my ($atime, $mtime) = (stat $file)[ 8, 9 ];
+	# its first sector, with the LSN, is the old one; the server does not look
 	open(my $fh, '+<:raw', $file) or die $!;
 	sysseek($fh, BLCKSZ * $entry->{block_number} + BLCKSZ - 512, 0);
 	sysread($fh, my $sector, 512) == 512 or die 'no such block';
 	sysseek($fh, -512, 1);
 	syswrite($fh, 'x' x 512);
-	utime $atime, $mtime, $file;
-	my $torn = $compared->();
-	is($torn->{impossible}, 0, 'a torn page without a checksum: not impossible');
-	is($torn->{older}, $before->{older} + 1, 'and is what a checkpoint may have begun to write');
+	pause_for_sighting();
+	kill_all($plain);
+	lose_power($plain);
+	my ($json) = run_command([ 'pg_pcache', 'verify', '--json', '--pages', '-D', $plain->data_dir ]);
+	my $compared = decode_json($json)->{compared};
+	is($compared->{impossible}, 0, 'a torn page without a checksum: not impossible') or diag($json);
+	is($compared->{older}, 1, 'and is what a checkpoint may have begun to write') or diag($json);
 	sysseek($fh, -512, 1);
 	syswrite($fh, $sector);
 	close $fh;
-	utime $atime, $mtime, $file;
 }
-start_after_power_loss($plain, 'a page that was torn', at_least => 200);
+start_after_power_loss($plain, 'a page that was torn');
 $plain->stop;
 
 # ---------------------------------------------------------------- relations that are not logged
-$plain->append_conf('postgresql.conf', "wal_log_hints = on\nwal_level = minimal\nmax_wal_senders = 0\n");
+$plain->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0\n");
 my $minimal = log_offset($plain);
 $plain->start;
 like(slurp_file($plain->logfile, $minimal), qr/a start after a loss of power will be cold: "wal_level" is "minimal"/, 'wal_level minimal: the log says so');
