@@ -182,6 +182,7 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 	const char *postgres = FindPostgres(options);
 	FILE	  **pipes = pg_malloc_array(FILE *, n + 1);
 	char	   *data_directory = NULL;
+	char	   *command;
 
 	for (int i = 0; i < n; i++)
 		values[i] = NULL;
@@ -190,9 +191,8 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 	fflush(NULL);
 	for (int i = 0; i <= n; i++)
 	{
-		char	   *command = CommandFor(postgres, directory, config_file,
-										 i == 0 ? "data_directory" : names[i - 1], i > 0);
-
+		command = CommandFor(postgres, directory, config_file,
+							 i == 0 ? "data_directory" : names[i - 1], i > 0);
 		pipes[i] = popen(command, "r");
 		if (pipes[i] == NULL)
 			pg_fatal("could not execute command \"%s\": %m", command);
@@ -214,7 +214,9 @@ AskPostgres(const PCacheOptions *options, const char *directory,
 	if (data_directory == NULL)
 	{
 		pg_log_warning("could not read \"%s\" from the cluster's configuration", "data_directory");
-		pg_log_warning_detail("The command was: %s", CommandFor(postgres, directory, config_file, "data_directory", false));
+		command = CommandFor(postgres, directory, config_file, "data_directory", false);
+		pg_log_warning_detail("The command was: %s", command);
+		free(command);
 		return NULL;
 	}
 	for (int i = 0; i < n; i++)
