@@ -203,10 +203,15 @@ sub reached
 	my ($gdb, $name) = @_;
 	my $reached;
 
-	eval { $gdb->{run}->pump while $gdb->{run}->pumpable; $gdb->{run}->finish; 1 }
-	  or eval { $gdb->{run}->kill_kill };
+	my $state = '';
+
+	eval { $gdb->{run}->pump while $gdb->{run}->pumpable; $gdb->{run}->finish; 1 } or do
+	{
+		$state = join ', ', map { "$_: " . (eval { slurp_file("/proc/$gdb->{pid}/$_") } // '') } qw(stat syscall wchan);
+		eval { $gdb->{run}->kill_kill };
+	};
 	$reached = $gdb->{out} =~ /moment: reached/;
-	ok($reached, "$name: reached") or diag($gdb->{out});
+	ok($reached, "$name: reached") or diag("$gdb->{out}\n$state");
 	note($1) if $gdb->{out} =~ /(moment: tag.*)/;
 	note($_) for $gdb->{out} =~ /^(#\d+ .*)/mg;
 	return $reached;
@@ -273,12 +278,32 @@ sub stop_process
 	return;
 }
 
-# Stop the processes with these titles wherever they are.
+# The system call in which a process waits for its latch: epoll_wait(), or epoll_pwait().
+my %WAITS = (x86_64 => qr/^(?:232|281) /, aarch64 => qr/^22 /);
+
+# Stop the processes with these titles while they wait: elsewhere, one may have a lock that
+# the others need to come to their place.
 sub stop_signal
 {
 	my ($node, @titles) = @_;
+	my $waits = $WAITS{ (uname())[4] } // qr/^/;
 
-	kill 'STOP', child($node, $_) for @titles;
+	for my $pid (map { child($node, $_) } @titles)
+	{
+		my $call = '';
+
+		for (1 .. 1000)
+		{
+			kill 'STOP', $pid;
+			select undef, undef, undef, 0.01;
+			$call = eval { slurp_file("/proc/$pid/syscall") } // last;
+			last if $call =~ $waits;
+			kill 'CONT', $pid;
+			select undef, undef, undef, 0.01;
+		}
+		kill 'STOP', $pid;
+		note('stopped in system call ' . $call =~ s/ .*//sr);
+	}
 	return;
 }
 
