@@ -138,15 +138,24 @@ CheckLeftover(Drop *drop)
 	drop->freed += (uint64) st.st_blocks * 512;
 }
 
+static void
+Remove(const Drop *drop, const char *name)
+{
+	if (unlinkat(drop->dir.fd, name, 0) < 0)
+		pg_fatal("could not remove file \"%s/%s\": %m", drop->dir.path, name);
+	if (!PCacheDirSync(&drop->dir))
+		pg_fatal("could not fsync directory \"%s\": %m", drop->dir.path);
+}
+
 /* Do it. */
 static void
 CarryOut(const Drop *drop)
 {
 	if (drop->leftover != NULL)
-		RemoveFrom(&drop->dir, PCACHE_POOL_FILE_TMP);
+		Remove(drop, PCACHE_POOL_FILE_TMP);
 	Step("drop-leftovers");
 	if (drop->pool.fd >= 0)
-		RemoveFrom(&drop->dir, PCACHE_POOL_FILE);
+		Remove(drop, PCACHE_POOL_FILE);
 	Step("drop-pool");
 
 	/* one that was started since found no lock to wait for on the way */

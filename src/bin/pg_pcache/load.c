@@ -219,18 +219,6 @@ AllocateSlots(const Loading *l, uint64 number, PCacheError *err)
 	return PCachePoolAllocate(pool, start, end - start, err);
 }
 
-/* Are the page or the entry of a slot on a bad block? */
-static bool
-SlotIsBad(const Cluster *c, const PCacheSuperblock *sb, uint64 slot)
-{
-	const PCacheMediaReport *media = &c->judge.media;
-
-	return PCacheMediaRangeIsBad(media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
-		PCacheMediaRangeIsBad(media,
-							  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
-							  sizeof(PCacheDescriptor));
-}
-
 /* Put the pages of a chunk into their slots. */
 static void
 StorePages(Loading *l, const ImageBuffer *raw, const PCacheImageEntry *entry)
@@ -253,7 +241,7 @@ StorePages(Loading *l, const ImageBuffer *raw, const PCacheImageEntry *entry)
 	{
 		uint64		slot = descs[i].slot;
 
-		if (SlotIsBad(c, sb, slot))
+		if (PCacheMediaSlotIsBad(&c->judge.media, sb, slot))
 		{
 			bad_slots++;
 			continue;

@@ -303,7 +303,6 @@ extern void StoreSuperblock(Cluster *c);
 extern bool OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
 						  const PCachePool *old_pool, PCacheGeometry *geometry);
 extern void ShedPool(const PCachePool *pool);
-extern void RemoveFrom(const PCacheDir *dir, const char *name);
 
 /* report.c */
 pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);

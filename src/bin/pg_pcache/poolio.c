@@ -116,27 +116,13 @@ OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
 	return true;
 }
 
-/*
- * Have an open pool that is going to be replaced give its room back.  It keeps its name, and
- * so little that a start formats it anew.  Unlike a file that is removed, it does so at once,
- * whoever else has it open.
- */
+/* Have an open pool that is going to be replaced give its room back. */
 void
 ShedPool(const PCachePool *pool)
 {
-	uint64		head = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
+	PCacheError err;
 
-	if (ftruncate(pool->fd, Min(head, pool->file_size)) < 0)
-		pg_fatal("could not truncate file \"%s\": %m", pool->path);
+	if (!PCachePoolShed(pool, &err))
+		FailWith(&err);
 	Step("old-pool-shed");
-}
-
-/* Remove a file from an open directory, durably. */
-void
-RemoveFrom(const PCacheDir *dir, const char *name)
-{
-	if (unlinkat(dir->fd, name, 0) < 0)
-		pg_fatal("could not remove file \"%s/%s\": %m", dir->path, name);
-	if (!PCacheDirSync(dir))
-		pg_fatal("could not fsync directory \"%s\": %m", dir->path);
 }

@@ -17,6 +17,7 @@
 
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "catalog/pg_control.h"
 #include "common/relpath.h"
@@ -176,6 +177,9 @@ typedef enum PCacheDirResult
 	PCACHE_DIR_UNTRUSTED,		/* err tells why */
 } PCacheDirResult;
 
+/* As many links as the kernel follows. */
+#define PCACHE_MAX_SYMLINKS		40
+
 extern bool PCacheIsInside(const char *path, const char *directory);
 extern bool PCacheDirIsTrusted(const struct stat *st, bool is_pools,
 							   bool is_mount_point, const char *path,
@@ -323,6 +327,7 @@ extern bool PCacheControlIsShutDown(const ControlFileData *control);
 #define PCACHE_SIGHTING_INTERVAL	200 /* milliseconds */
 #define PCACHE_SIGHTING_TOLERANCE	(PCACHE_NSEC / 2)
 
+extern int64 PCacheReadClock(clockid_t clock);
 extern int64 PCacheClockOffset(void);
 extern uint64 PCacheGenerationOf(const ControlFileData *control);
 extern uint64 PCacheLedgerGeneration(const PCacheSuperblock *sb,
@@ -450,6 +455,15 @@ PCacheMediaRangeIsBad(const PCacheMediaReport *report,
 	return PCacheRangeOverlaps(&report->bad, offset, length);
 }
 
+/* Are the page or the entry of a slot on a bad block? */
+static inline bool
+PCacheMediaSlotIsBad(const PCacheMediaReport *report, const PCacheSuperblock *sb, uint64 slot)
+{
+	return PCacheMediaRangeIsBad(report, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
+		PCacheMediaRangeIsBad(report, PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
+							  sizeof(PCacheDescriptor));
+}
+
 /* pcache_pool.c: open, lock and map */
 
 /*
@@ -520,6 +534,7 @@ extern bool PCachePoolMayFormat(const PCachePool *pool, PCacheError *err);
 extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
 extern bool PCachePoolHasMemory(const PCachePool *pool, uint64 size, PCacheError *err);
 extern void PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset);
+extern bool PCachePoolShed(const PCachePool *pool, PCacheError *err);
 extern bool PCachePoolHasHoles(const PCachePool *pool);
 extern bool PCachePoolIsIncomplete(const PCachePool *pool, uint64 size);
 extern bool PCachePoolHeadIsLost(const PCachePool *pool);

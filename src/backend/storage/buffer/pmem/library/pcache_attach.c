@@ -77,35 +77,32 @@ GiveBack(PCachePool *pool)
 {
 	PCacheSuperblocks *superblocks = palloc(sizeof(*superblocks));
 	PCacheSuperblock *sb = &superblocks->chosen;
-	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
-	bool		in_memory = PCacheFsIsMemory(pool->fs_kind) && pool->file_size > size;
-	PCacheMediaReport *media = palloc(sizeof(*media));
+	bool		in_memory = PCacheFsIsMemory(pool->fs_kind) &&
+		pool->file_size > PCACHE_DESCRIPTORS_OFFSET;
 	PCacheError err;
 
 	if (pool->map.base != NULL)
 		PCacheUnmap(&pool->map);
 	PCacheReadSuperblocks(pool->fd, superblocks);
-	PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
 	if (superblocks->source != PCACHE_SB_NONE &&
 		sb->format_version == PCACHE_FORMAT_VERSION &&
 		sb->system_identifier == GetSystemIdentifier() &&
 		(in_memory || sb->starts_from != 0))
 	{
+		PCacheMediaReport *media = palloc(sizeof(*media));
+
 		/*
 		 * a store to a superblock on a bad block would be SIGBUS; no start
 		 * uses such a pool
 		 */
-		if (!PCacheMediaRangeIsBad(media, 0, PCACHE_NOTES_OFFSET) &&
-			!PCachePoolMarkEmpty(pool, sb, &err))
+		PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
+		if ((!PCacheMediaRangeIsBad(media, 0, PCACHE_NOTES_OFFSET) &&
+			 !PCachePoolMarkEmpty(pool, sb, &err)) ||
+			(in_memory && !PCachePoolShed(pool, &err)))
 			PCacheReportError(LOG, &err);
-		else if (in_memory && ftruncate(pool->fd, size) < 0)
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("could not truncate file \"%s\" to %llu MB: %m",
-							pool->path, (unsigned long long) (size >> 20))));
+		PCacheMediaReportFree(media);
+		pfree(media);
 	}
-	PCacheMediaReportFree(media);
-	pfree(media);
 	pfree(superblocks);
 }
 

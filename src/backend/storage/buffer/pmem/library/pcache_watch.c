@@ -64,10 +64,7 @@ PCacheReadControl(ControlFileData *control)
 static int64
 Now(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return now.tv_sec * PCACHE_NSEC + now.tv_nsec;
+	return PCacheReadClock(CLOCK_REALTIME);
 }
 
 /*

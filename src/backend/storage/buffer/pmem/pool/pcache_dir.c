@@ -25,9 +25,6 @@
 #include "common/file_perm.h"
 #include "storage/pcache_pool.h"
 
-/* As many links as the kernel follows. */
-#define MAX_SYMLINKS	40
-
 /* From statfs(2); <linux/magic.h> is not everywhere. */
 #define FUSE_SUPER_MAGIC	0x65735546
 
@@ -278,7 +275,7 @@ Walk(const char *path, bool is_pools, PCacheDir *dir, PCacheError *err)
 		}
 		if (errno != ENOTDIR && errno != ELOOP)
 			return Fail(dir, PCACHE_DIR_FAILED);
-		if (++links > MAX_SYMLINKS)
+		if (++links > PCACHE_MAX_SYMLINKS)
 		{
 			errno = ELOOP;
 			return Fail(dir, PCACHE_DIR_FAILED);

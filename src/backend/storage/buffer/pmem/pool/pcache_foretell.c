@@ -166,10 +166,7 @@ PCacheMediaWillDo(const PCachePool *pool, const PCacheSuperblock *sb,
 	if (media->bad.n_ranges > 0 && sb != NULL)
 		nslots = Min(Min(nbuffers, sb->capacity), pool->file_size / BLCKSZ);
 	for (uint64 slot = 0; slot < nslots; slot++)
-		retired += PCacheMediaRangeIsBad(media, sb->blocks_offset + slot * BLCKSZ, BLCKSZ) ||
-			PCacheMediaRangeIsBad(media,
-								  PCACHE_DESCRIPTORS_OFFSET + slot * sizeof(PCacheDescriptor),
-								  sizeof(PCacheDescriptor));
+		retired += PCacheMediaSlotIsBad(media, sb, slot);
 	if (!media->bad.truncated && retired <= nbuffers / 2 &&
 		!PCacheMediaRangeIsBad(media, 0, head))
 		return true;

@@ -22,9 +22,6 @@
 #include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
 
-/* As many as the kernel follows. */
-#define MAX_LINKS	40
-
 /*
  * Is this a name that a setting may have for the pool's directory?  If so, it is
  * made canonical, and is not longer then.
@@ -88,7 +85,7 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 	strlcpy(existing, directory, sizeof(existing));
 	while (realpath(existing, real_directory) == NULL)
 	{
-		ssize_t		len = n_links < MAX_LINKS ? readlink(existing, target, sizeof(target) - 1) : -1;
+		ssize_t		len = n_links < PCACHE_MAX_SYMLINKS ? readlink(existing, target, sizeof(target) - 1) : -1;
 
 		get_parent_directory(existing);
 		if (len < 0)

@@ -36,8 +36,9 @@ PCacheControlIsShutDown(const ControlFileData *control)
 #define CLOCKS_APART	1000000
 #define MAX_CLOCK_TRIES	100
 
-static int64
-ReadClock(clockid_t clock)
+/* What a clock says, in nanoseconds. */
+int64
+PCacheReadClock(clockid_t clock)
 {
 	struct timespec now;
 
@@ -61,9 +62,9 @@ PCacheClockOffset(void)
 
 	do
 	{
-		before = ReadClock(CLOCK_BOOTTIME);
-		real = ReadClock(CLOCK_REALTIME);
-		after = ReadClock(CLOCK_BOOTTIME);
+		before = PCacheReadClock(CLOCK_BOOTTIME);
+		real = PCacheReadClock(CLOCK_REALTIME);
+		after = PCacheReadClock(CLOCK_BOOTTIME);
 	} while (after - before > CLOCKS_APART && ++tries < MAX_CLOCK_TRIES);
 	return real - after;
 }
