@@ -49,19 +49,23 @@ static void
 RefuseUnusable(const Cluster *c)
 {
 	const char *detail = WhyForeign(&c->superblocks, c->control);
+	bool		is_foreign = detail != NULL;
 	PCacheVerdict verdict;
 	PCacheError err;
 
-	if (detail == NULL && SuperblockIsUsable(c))
+	if (!is_foreign && SuperblockIsUsable(c))
 		return;
 	if (!PCachePoolMayFormat(&c->pool, &err))
 		FailWith(&err);
 	verdict = AskPoolGates(c);
-	if (detail == NULL)
+	if (!is_foreign)
 		detail = verdict.why.message;
 	pg_log_error("persistent cache pool \"%s\" cannot be repaired", c->pool.path);
 	pg_log_error_detail("%s", detail);
-	pg_log_error_hint("To have a new, empty pool, run \"pg_pcache init --force\".");
+	if (is_foreign)
+		pg_log_error_hint("If no other cluster uses the pool, run \"pg_pcache init --force\" to have a new, empty one.");
+	else
+		pg_log_error_hint("To have a new, empty pool, run \"pg_pcache init --force\".");
 	exit(EXIT_ERROR);
 }
 
@@ -120,8 +124,8 @@ SetState(Cluster *c, uint32 state)
 /*
  * What is to be in a part of the metadata that is exchanged: what can still be read, and
  * otherwise zeros, with which a superblock is damaged and a header speaks of no page.  But
- * nobody knows what notes said that could not be read: now they say whatever speaks against
- * the pool.  What was last seen of the cluster is damaged as well.
+ * nobody knows what notes said that could not be read.  They are filled with 0xFF, with which
+ * the next start is cold.  What was last seen of the cluster is damaged as well.
  */
 static char *
 SaveMetadata(const Cluster *c, uint64 offset, uint64 length)

@@ -106,7 +106,7 @@ close $fh;
 my $saved = save_all();
 
 patch_superblock($pool, system_identifier => sub { $_[0] + 1 });
-refused('of another cluster', qr/persistent cache pool ".*" cannot be repaired\n.*detail: It belongs to another cluster, with system identifier \d+; this one has \d+\.\n.*hint: To have a new, empty pool, run "pg_pcache init --force"\.\n/);
+refused('of another cluster', qr/persistent cache pool ".*" cannot be repaired\n.*detail: It belongs to another cluster, with system identifier \d+; this one has \d+\.\n.*hint: If no other cluster uses the pool, run "pg_pcache init --force" to have a new, empty one\.\n/);
 put_all_back($saved);
 rename $pool, "$pool.away";
 refused('no pool', qr/could not open persistent cache pool ".*": No such file or directory\n.*hint: .*run "pg_pcache init" to create the pool\.\n/);
