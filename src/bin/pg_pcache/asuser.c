@@ -214,7 +214,7 @@ ForwardAll(int out, int err)
 /*
  * Have a child process that has become the cluster's user call run(arg), and return what
  * that returned, or EXIT_ERROR if the child ended otherwise.  What run() does to memory stays
- * in the child, which has no open file of ours.
+ * in the child, which has none of our open files but 0, 1, 2 and the pipe to root's process.
  */
 int
 RunAsOwner(const DebianCluster *cluster, int (*run) (void *arg), void *arg)

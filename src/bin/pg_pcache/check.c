@@ -3,8 +3,8 @@
  * check.c
  *	  pg_pcache verify and check: how will the next start be?
  *
- * Both ask the same gates as a start does, about the same facts, and change nothing.  The way
- * of the answer is open.c, judge.c, scan.c, and with --pages pages.c.
+ * Both ask the same gates as a start does, about the same facts, and change nothing.  open.c,
+ * judge.c and scan.c find the answer, and pages.c with --pages.
  *
  * check also asks about a server that runs, as if that was shut down cleanly now, with
  * the configuration as it is on disk.  Besides, it tells what a start after a kill or a loss of

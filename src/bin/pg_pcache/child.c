@@ -60,7 +60,10 @@ WaitForChild(pid_t pid)
 	return status;
 }
 
-/* In a child: close what it has of ours, but for 0, 1, 2 and these.  Returns false if it cannot. */
+/*
+ * In a child: close all files that it has inherited, except 0, 1, 2 and these.  Returns false
+ * if it cannot.
+ */
 bool
 CloseFiles(const int *keep, int n)
 {

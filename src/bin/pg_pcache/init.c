@@ -155,7 +155,7 @@ CheckOldPool(Init *init)
 static const PCachePool *allocated_pool;
 static uint64 allocated_total;
 
-/* Asked now and then whether to go on, which it is. */
+/* For PCachePoolInterrupted: reports progress, and never interrupts. */
 static bool
 ReportAllocated(void)
 {

@@ -253,7 +253,7 @@ StorePages(Loading *l, const ImageBuffer *raw, const PCacheImageEntry *entry)
 	AddToCount(&l->pages, entry->n_pages - bad_slots);
 }
 
-/* Load a chunk, if it is sound.  The last one comes first, as it has to allocate most. */
+/* Load a chunk, if it is sound.  The last one comes first: it also allocates what is behind. */
 static void
 LoadChunk(Work *work, uint64 task, ImageBuffer *raw, ImageBuffer *stored)
 {
@@ -281,7 +281,7 @@ LoadChunk(Work *work, uint64 task, ImageBuffer *raw, ImageBuffer *stored)
 	Step("load-chunk");
 }
 
-/* What a thread has flushed nobody else can wait for. */
+/* A drain waits only for what its own thread has flushed. */
 static void
 EndThread(Work *work)
 {

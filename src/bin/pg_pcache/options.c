@@ -324,7 +324,7 @@ ParseOptions(int argc, char *argv[], PCacheOptions *options)
 
 		long_options[i].name = option->name;
 		long_options[i].has_arg = has_value ? required_argument : no_argument;
-		/* that of its first entry, so that its beginning is not ambiguous */
+		/* entries of one option share a value, or its beginning is ambiguous */
 		long_options[i].val = FIRST_OPTION + FindOption(option->name);
 		if (option->letter != 0)
 			*letter++ = option->letter;

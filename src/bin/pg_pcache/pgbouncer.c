@@ -124,8 +124,8 @@ PausePoolers(Restart *restart)
 	double		until;
 
 	/*
-	 * clients would wait for nothing; and the checkpoints may have taken
-	 * longer than a pooler bears silence
+	 * Clients would wait for nothing. This also finds a pooler that has
+	 * closed its console during the checkpoints.
 	 */
 	for (int i = 0; i < restart->n_poolers; i++)
 	{

@@ -59,8 +59,9 @@ NameOf(PGconn *conn)
 }
 
 /*
- * Connect to a pooler's console.  Returns NULL, after a message, if that fails.  What comes
- * before the string is overridden by it, and the second dbname is only a name.
+ * Connect to a pooler's console.  Returns NULL, after a message, if that fails.  The string
+ * overrides what comes before it.  libpq expands the first dbname only, and the second one
+ * names the console.
  */
 PGconn *
 ConnectToConsole(const char *conninfo)
@@ -105,7 +106,7 @@ IsThisHost(const char *host)
 		{
 			for (struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next)
 			{
-				/* neither has a port */
+				/* both have port 0 */
 				if (i->ifa_addr != NULL && i->ifa_addr->sa_family == a->ai_family)
 					found |= memcmp(i->ifa_addr, a->ai_addr, a->ai_addrlen) == 0;
 			}

@@ -82,10 +82,10 @@ StoreSuperblock(Cluster *c)
 }
 
 /*
- * Is there room for a new pool in an open directory, once an old one, which is open unless its
- * fd is -1, is gone?  On tmpfs it is memory, all of which is allocated at once, and the kernel
- * kills somebody if there is too little.  Gives up if not.  Returns whether the old one has to
- * give its room back before, by ShedPool().
+ * May a new pool be made in an open directory?  Exits if there is no room even without the old
+ * one, whose fd is -1 if there is none.  Returns whether the old one has to give its room back
+ * first, by ShedPool().  On tmpfs room is memory, all of which is allocated at once, and the
+ * kernel kills somebody if there is too little.
  */
 bool
 OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,

@@ -62,7 +62,8 @@ typedef struct RestartServer
 	int			stderr_fd;		/* -1 if it is not to be had */
 	int			log_fd;			/* the same file, to read it; -1 if it is none */
 	off_t		log_start;		/* its size before the stop */
-	struct stat collector;		/* the logging collector's file, likewise */
+	struct stat collector;		/* the logging collector's file, as it was
+								 * before the stop */
 	double		timeout;		/* for its stop, and for its start */
 } RestartServer;
 

@@ -76,7 +76,10 @@ MarkLogs(RestartServer *server)
 		(void) stat(collector, &server->collector);
 }
 
-/* What both logs have since then.  A start that fails before there is a collector ends the text. */
+/*
+ * What both logs have since the stop.  Standard error comes last, because a start that fails
+ * before there is a collector says why there.
+ */
 static char *
 ReadLogs(const RestartServer *server)
 {

@@ -207,13 +207,14 @@ typedef struct PCacheSuperblock
 	uint64		generation;		/* number of superblock writes */
 	uint64		reserved1;
 
-	/* By the last clean shutdown. */
+	/* By the last clean shutdown, or the start after a kill. */
 	PCacheCheckpoint saved;		/* what pg_control had then */
 	uint64		min_recovery_point; /* 0 on a primary */
 	uint32		min_recovery_point_timeline;
 	uint32		control_state;	/* DBState */
 	uint64		saved_pages;
-	int64		saved_at;		/* seconds since 1970 */
+	int64		saved_at;		/* seconds since 1970; of the last sighting
+								 * after a kill */
 
 	uint64		reserved2;
 	uint32		starts_from;	/* how many starts in a row have kept pages

@@ -296,7 +296,7 @@ AttachPool(PCacheError *err)
 		INSTR_TIME_SET_CURRENT(start);
 		PCacheStart.post_mortem = true;
 		PCacheStart.power_lost = PCacheHostRestarted(sb, gate_facts);
-		/* whatever was written later, its server has not written */
+		/* after that its server wrote to no file */
 		sb->saved_at = gate_facts->sighting.seen_at / PCACHE_NSEC;
 		if (PCacheSourceOf(sb, PCacheStart.power_lost) == PCACHE_SOURCE_SUMS)
 		{

@@ -124,7 +124,7 @@ FindMapping(const char *address, Mapping *mapping)
 	unsigned long high;
 	bool		found = false;
 
-	/* some kernels do not tell what is swapped out */
+	/* without smaps, something is taken to be swapped out */
 	if (maps == NULL)
 		maps = fopen("/proc/self/maps", "r");
 	mapping->swapped_kb = 1;
@@ -165,8 +165,8 @@ CopyUsed(char *to, char *from, Size length)
 	}
 
 	/*
-	 * mincore() does not tell those apart that are swapped out, by now or
-	 * before
+	 * mincore() takes a page that is swapped out for one that was never used,
+	 * and one may have been swapped out until now
 	 */
 	if (!is_known || !FindMapping(from, &segment) || segment.swapped_kb > 0)
 		memcpy(to, from, length);

@@ -88,8 +88,8 @@ PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset)
 }
 
 /*
- * Nothing of an open pool is kept, and it gives back all of its room at once, whoever else has
- * its file open.  So little is left that the next start formats it anew.
+ * Nothing of an open pool is kept, and it gives back all but its head, at once, whoever else
+ * has its file open.  The next start formats it anew.
  */
 bool
 PCachePoolShed(const PCachePool *pool, PCacheError *err)

@@ -26,8 +26,8 @@
  * After a clean stop, since the end of the second in which the pool was saved: all files
  * had been written by then.  Somebody may have repaired one later.
  *
- * After the server was killed, it has changed them itself until it died, and it says again
- * and again that it lives.
+ * A server that was killed has changed files itself until it died.  So it counts since the
+ * last time at which its worker noted that it lived.
  *
  * If the clock was set back since, a file can have been changed later although its time
  * says otherwise, so all count as changed.  Of another boot's clock it is only known

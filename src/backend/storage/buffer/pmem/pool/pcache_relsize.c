@@ -128,7 +128,7 @@ WasChanged(const struct PCacheRelSizes *sizes, const struct stat *st)
 
 	if (sizes->unchanged_since == 0)
 		return false;
-	/* anybody can set a time that has too many nanoseconds for 64 bits */
+	/* anybody can set a time whose nanoseconds overflow 64 bits */
 	if (at->tv_sec != sec)
 		return at->tv_sec > sec;
 	return nsec > sizes->unchanged_since % PCACHE_NSEC;
@@ -136,7 +136,7 @@ WasChanged(const struct PCacheRelSizes *sizes, const struct stat *st)
 
 /*
  * Was a directory on the way to the database's files changed?  One that was put in its
- * place has files that were not.  Of a tablespace, that is the link, and where it leads.
+ * place may hold files that were not.  Of a tablespace, both the link and its target count.
  * PGDATA itself has been changed by whoever starts.
  */
 static bool

@@ -79,8 +79,8 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 							  PCacheSetting("directory"), directory);
 
 	/*
-	 * of what is still to be made, the part that exists tells, behind a link,
-	 * too
+	 * If the directory does not exist yet, its nearest existing parent
+	 * decides. A link to what does not exist is followed.
 	 */
 	strlcpy(existing, directory, sizeof(existing));
 	while (realpath(existing, real_directory) == NULL)

@@ -232,8 +232,8 @@ PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
 
 /*
  * Say that all descriptors and pages are durable, and go with pg_control as
- * it is on disk after a clean shutdown.  saved_at is for the caller to set: when
- * the pool's server may have written to data files for the last time.
+ * it is on disk after a clean shutdown.  The caller sets saved_at, the time after which
+ * the pool's server wrote to no data file.
  */
 void
 PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
