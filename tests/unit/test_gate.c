@@ -208,6 +208,7 @@ TestSuperblockFields(void **state)
 		SB(headers, PCACHE_WARM),
 		SB(power_rule, PCACHE_WARM),	/* see test_ledger.c */
 		SB(ledger_id, PCACHE_WARM),
+		SB(clock_offset, PCACHE_WARM),	/* likewise */
 		SB(reserved, PCACHE_WARM),
 		SB(crc, PCACHE_WARM),	/* likewise */
 		SB(tail, PCACHE_WARM),

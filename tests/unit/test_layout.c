@@ -139,7 +139,8 @@ TestSuperblock(void **state)
 		FIELD(PCacheSuperblock, headers, 1784, 36),
 		FIELD(PCacheSuperblock, power_rule, 1820, 4),
 		FIELD(PCacheSuperblock, ledger_id, 1824, 8),
-		FIELD(PCacheSuperblock, reserved, 1832, 2252),
+		FIELD(PCacheSuperblock, clock_offset, 1832, 8),
+		FIELD(PCacheSuperblock, reserved, 1840, 2244),
 		FIELD(PCacheSuperblock, crc, 4084, 4),
 		FIELD(PCacheSuperblock, tail, 4088, 8),
 	};

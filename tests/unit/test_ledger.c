@@ -984,9 +984,17 @@ TestUnchangedSince(void **state)
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 	w.sb.saved_at = PG_INT64_MAX;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
-	/* the clock was set back */
+	/* the clock is behind */
 	w.sb.saved_at = now + 100;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	/* it was set back, which the clock of another boot does not tell */
+	w.sb.saved_at = 1000;
+	w.sb.clock_offset = PCacheClockOffset();
+	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
+	w.sb.clock_offset += 2 * PCACHE_SIGHTING_TOLERANCE;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	w.facts.boot_id[15] ^= 1;
+	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
 }
 
 /* The gate's answer about an entry of SLOT, with the CRC that belongs to it. */

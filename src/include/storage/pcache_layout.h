@@ -230,7 +230,9 @@ typedef struct PCacheSuperblock
 	uint64		ledger_id;		/* entries with a sum and another one are not
 								 * believed */
 
-	char		reserved[2252];
+	int64		clock_offset;	/* at saved_at, see PCacheClockOffset() */
+
+	char		reserved[2244];
 	uint32		crc;			/* CRC-32C over all that precedes it */
 	char		tail[PCACHE_MAGIC_LEN];
 } PCacheSuperblock;

@@ -298,6 +298,7 @@ AttachPool(PCacheError *err)
 		PCacheStart.power_lost = PCacheHostRestarted(sb, gate_facts);
 		/* after that its server wrote to no file */
 		sb->saved_at = gate_facts->sighting.seen_at / PCACHE_NSEC;
+		sb->clock_offset = gate_facts->sighting.clock_offset;
 		if (PCacheSourceOf(sb, PCacheStart.power_lost) == PCACHE_SOURCE_SUMS)
 		{
 			PCacheStart.checked_generation = PCacheLedgerGeneration(sb, gate_facts->control);

@@ -144,6 +144,7 @@ Save(const ControlFileData *control)
 					NULL, NULL, false);
 	PCacheSuperblockSetClean(sb, control, saved);
 	sb->saved_at = time(NULL);
+	sb->clock_offset = PCacheClockOffset();
 	if (!PCacheDrain(&PCacheThePool.map))
 	{
 		ereport(LOG,

@@ -14,8 +14,6 @@
  */
 #include "storage/pcache_compat.h"
 
-#include <time.h>
-
 #include "access/xlogdefs.h"
 #include "storage/bufpage.h"
 #include "storage/pcache_gate.h"
@@ -29,22 +27,24 @@
  * A server that was killed has changed files itself until it died.  So it counts since the
  * last time at which its worker noted that it lived.
  *
- * If the clock was set back since, a file can have been changed later although its time
- * says otherwise, so all count as changed.  Of another boot's clock it is only known
+ * If the clock was set back since either, a file can have been changed later although its
+ * time says otherwise, so all count as changed.  Of another boot's clock it is only known
  * whether it is behind; and once the pool is saved, nobody knows any more that it was
  * another boot.
  */
 static int64
 UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	if (PCacheControlIsShutDown(facts->control))
-		return sb->saved_at > 0 && sb->saved_at <= time(NULL) ?
-			(sb->saved_at + 1) * PCACHE_NSEC : 1;
-	if (time(NULL) < facts->sighting.seen_at / PCACHE_NSEC ||
+	bool		is_clean = PCacheControlIsShutDown(facts->control);
+	const PCacheSighting *sighting = &facts->sighting;
+	int64		second = is_clean ? sb->saved_at : sighting->seen_at / PCACHE_NSEC;
+	int64		offset = is_clean ? sb->clock_offset : sighting->clock_offset;
+
+	if (second <= 0 || second > PCacheReadClock(CLOCK_REALTIME) / PCACHE_NSEC ||
 		(!PCacheHostRestarted(sb, facts) &&
-		 PCacheClockOffset() < facts->sighting.clock_offset - PCACHE_SIGHTING_TOLERANCE))
+		 PCacheClockOffset() + PCACHE_SIGHTING_TOLERANCE < offset))
 		return 1;
-	return facts->sighting.seen_at + PCACHE_SIGHTING_TOLERANCE;
+	return is_clean ? (second + 1) * PCACHE_NSEC : sighting->seen_at + PCACHE_SIGHTING_TOLERANCE;
 }
 
 /* Fill in what the page gate goes by, of a pool that is to be kept. */

@@ -233,7 +233,7 @@ PCacheSuperblockAdopt(PCacheSuperblock *sb, const ControlFileData *control,
 /*
  * Say that all descriptors and pages are durable, and go with pg_control as
  * it is on disk after a clean shutdown.  The caller sets saved_at, the time after which
- * the pool's server wrote to no data file.
+ * the pool's server wrote to no data file, and clock_offset.
  */
 void
 PCacheSuperblockSetClean(PCacheSuperblock *sb, const ControlFileData *control,
