@@ -302,7 +302,7 @@ extern void DrainPool(const Cluster *c);
 extern void StoreSuperblock(Cluster *c);
 extern bool OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
 						  const PCachePool *old_pool, PCacheGeometry *geometry);
-extern void ShedPool(const PCachePool *pool);
+extern void ShedPool(PCachePool *pool);
 
 /* report.c */
 pg_noreturn extern void Refuse(const char *hint, const char *fmt,...) pg_attribute_printf(2, 3);

@@ -118,11 +118,13 @@ OldPoolMustGo(const PCacheDir *existing, PCacheFsKind fs_kind, uint64 capacity,
 
 /* Have an open pool that is going to be replaced give its room back. */
 void
-ShedPool(const PCachePool *pool)
+ShedPool(PCachePool *pool)
 {
+	PCacheSuperblocks superblocks;
 	PCacheError err;
 
-	if (!PCachePoolShed(pool, &err))
+	PCacheReadSuperblocks(pool->fd, &superblocks);
+	if (!PCachePoolDiscard(pool, &superblocks, true, &err))
 		FailWith(&err);
 	Step("old-pool-shed");
 }

@@ -534,7 +534,6 @@ extern bool PCachePoolMayFormat(const PCachePool *pool, PCacheError *err);
 extern bool PCachePoolHasRoom(const PCachePool *pool, uint64 size);
 extern bool PCachePoolHasMemory(const PCachePool *pool, uint64 size, PCacheError *err);
 extern void PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset);
-extern bool PCachePoolShed(const PCachePool *pool, PCacheError *err);
 extern bool PCachePoolHasHoles(const PCachePool *pool);
 extern bool PCachePoolIsIncomplete(const PCachePool *pool, uint64 size);
 extern bool PCachePoolHeadIsLost(const PCachePool *pool);
@@ -596,6 +595,8 @@ extern bool PCachePoolRestoreSize(PCachePool *pool, PCacheSuperblock *sb, bool s
 								  uint64 *lost, PCacheError *err);
 extern bool PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb,
 								PCacheError *err);
+extern bool PCachePoolDiscard(PCachePool *pool, PCacheSuperblocks *superblocks, bool shed,
+							  PCacheError *err);
 extern bool PCachePoolFormat(PCachePool *pool, uint64 capacity,
 							 uint64 system_identifier, uint32 catalog_version,
 							 PCacheSuperblock *sb, PCacheError *err);

@@ -276,12 +276,14 @@ SKIP:
 	local $ENV{PG_PCACHE_NO_ROOM_FOR_BOTH} = 1;
 	for my $size ('24MB', '8MB')
 	{
+		patch_superblock($pool, state => STATE_CLEAN);
 		is((pcache($node, 'init', '--force', '--size' => $size, '--dry-run'))[0], 0, "no room for both, $size: dry run");
 		cmp_ok(-s $pool, '>', 4 << 20, "no room for both, $size: the old pool is as it was after a dry run");
 		$ENV{PG_PCACHE_KILL_AT} = 'old-pool-shed';
 		is((pcache($node, 'init', '--force', '--size' => $size))[0], -9, "no room for both, $size: killed");
 		delete $ENV{PG_PCACHE_KILL_AT};
 		is(-s $pool, 2 << 20, "no room for both, $size: the old pool gives its room back first");
+		is(read_superblock($pool)->{state}, STATE_EMPTY, "no room for both, $size: ... and is empty");
 		is((pcache($node, 'verify'))[0], 2, "no room for both, $size: the next start will be cold");
 		($rc, $out, $err) = pcache($node, 'init', '--force', '--size' => $size, '--json');
 		is($rc, 0, "no room for both, $size: exit status");

@@ -87,22 +87,9 @@ GiveBack(PCachePool *pool)
 	if (superblocks->source != PCACHE_SB_NONE &&
 		sb->format_version == PCACHE_FORMAT_VERSION &&
 		sb->system_identifier == GetSystemIdentifier() &&
-		(in_memory || sb->starts_from != 0))
-	{
-		PCacheMediaReport *media = palloc(sizeof(*media));
-
-		/*
-		 * a store to a superblock on a bad block would be SIGBUS; no start
-		 * uses such a pool
-		 */
-		PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
-		if ((!PCacheMediaRangeIsBad(media, 0, PCACHE_NOTES_OFFSET) &&
-			 !PCachePoolMarkEmpty(pool, sb, &err)) ||
-			(in_memory && !PCachePoolShed(pool, &err)))
-			PCacheReportError(LOG, &err);
-		PCacheMediaReportFree(media);
-		pfree(media);
-	}
+		(in_memory || sb->starts_from != 0) &&
+		!PCachePoolDiscard(pool, superblocks, in_memory, &err))
+		PCacheReportError(LOG, &err);
 	pfree(superblocks);
 }
 

@@ -88,21 +88,6 @@ PCachePoolShedBlocks(const PCachePool *pool, uint64 blocks_offset)
 }
 
 /*
- * Nothing of an open pool is kept, and it gives back all but its head, at once, whoever else
- * has its file open.  The next start formats it anew.
- */
-bool
-PCachePoolShed(const PCachePool *pool, PCacheError *err)
-{
-	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
-
-	if (pool->file_size <= size || ftruncate(pool->fd, size) == 0)
-		return true;
-	return PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
-						  pool->path, (unsigned long long) (size >> 20));
-}
-
-/*
  * Is a part of an open pool's file not allocated?  A store there is SIGBUS once
  * the file system is full, and what is read there is no page.
  *

@@ -13,6 +13,7 @@
 #include "storage/pcache_compat.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include "storage/pcache_pool.h"
 #include "storage/pcache_setting.h"
@@ -226,6 +227,38 @@ PCachePoolMarkEmpty(PCachePool *pool, PCacheSuperblock *sb, PCacheError *err)
 	if (!mapped)
 		PCacheUnmap(&pool->map);
 	return ok;
+}
+
+/*
+ * Nothing of an open pool is kept: it is made "empty", if it is of our format version.  With
+ * shed it gives back all but its head, at once, whoever else has its file open, and the next
+ * start formats it anew.  The head is a whole page, which on hugetlbfs may have pages of the
+ * cache in it.
+ *
+ * A store to a superblock on a bad block would be SIGBUS.  No start uses such a pool.
+ */
+bool
+PCachePoolDiscard(PCachePool *pool, PCacheSuperblocks *superblocks, bool shed, PCacheError *err)
+{
+	uint64		size = TYPEALIGN64(pool->page_size, PCACHE_DESCRIPTORS_OFFSET);
+
+	if (superblocks->source != PCACHE_SB_NONE &&
+		superblocks->chosen.format_version == PCACHE_FORMAT_VERSION)
+	{
+		PCacheMediaReport *media = palloc(sizeof(*media));
+		bool		is_bad;
+
+		PCacheMediaQuery(pool->path, pool->fd, pool->fs_kind, media);
+		is_bad = PCacheMediaRangeIsBad(media, 0, PCACHE_NOTES_OFFSET);
+		PCacheMediaReportFree(media);
+		pfree(media);
+		if (!is_bad && !PCachePoolMarkEmpty(pool, &superblocks->chosen, err))
+			return false;
+	}
+	if (!shed || pool->file_size <= size || ftruncate(pool->fd, size) == 0)
+		return true;
+	return PCacheSetError(err, _("could not truncate file \"%s\" to %llu MB: %m"),
+						  pool->path, (unsigned long long) (size >> 20));
 }
 
 /*
