@@ -977,6 +977,15 @@ TestUnchangedSince(void **state)
 	w.control.state = DB_SHUTDOWNED_IN_RECOVERY;
 	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
 	assert_true(FactsOf(&w).only_written);
+
+	/*
+	 * it has not saved the pool, but was killed after the last checkpoint of
+	 * recovery
+	 */
+	w.sb.state = PCACHE_STATE_DIRTY;
+	seen->seen_at = (now - 100) * PCACHE_NSEC + 5;
+	assert_true(FactsOf(&w).unchanged_since == (now - 99) * PCACHE_NSEC);
+	w.sb.state = PCACHE_STATE_CLEAN;
 	/* no time at all */
 	w.sb.saved_at = 0;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);

@@ -25,7 +25,8 @@
  * had been written by then.  Somebody may have repaired one later.
  *
  * A server that was killed has changed files itself until it died.  So it counts since the
- * last time at which its worker noted that it lived.
+ * last time at which its worker noted that it lived; if the cluster is shut down all the same,
+ * as after the last checkpoint of recovery, since the end of that second.
  *
  * If the clock was set back since either, a file can have been changed later although its
  * time says otherwise, so all count as changed.  Of another boot's clock it is only known
@@ -37,8 +38,9 @@ UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
 	bool		is_clean = PCacheControlIsShutDown(facts->control);
 	const PCacheSighting *sighting = &facts->sighting;
-	int64		second = is_clean ? sb->saved_at : sighting->seen_at / PCACHE_NSEC;
-	int64		offset = is_clean ? sb->clock_offset : sighting->clock_offset;
+	bool		is_saved = is_clean && sb->state == PCACHE_STATE_CLEAN;
+	int64		second = is_saved ? sb->saved_at : sighting->seen_at / PCACHE_NSEC;
+	int64		offset = is_saved ? sb->clock_offset : sighting->clock_offset;
 
 	if (second <= 0 || second > PCacheReadClock(CLOCK_REALTIME) / PCACHE_NSEC ||
 		(!PCacheHostRestarted(sb, facts) &&
