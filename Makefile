@@ -129,7 +129,7 @@ dist: ## the committed source as build/postgresql-pcache-VERSION.tar.xz
 port: ## tries the series with another minor release: VERSION=18.7; PGSRC=
 	@tools/port
 
-release: all vanilla ## what is published of the committed version, in build/releases: tarball, SBOM, reports, notes, SHA256SUMS
+release: all vanilla ## what is published of the committed version, in build/releases: tarball, source packages, SBOM, reports, notes, SHA256SUMS
 	@$(RUN) tools/release
 
 vanilla: fetch ## PostgreSQL without the patches, into build/pgsql-vanilla
