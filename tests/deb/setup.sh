@@ -197,6 +197,8 @@ is "a server that is down: its start" "$(pool)" "planned_restart $mount_point/po
 # A server without a unit must not get into that of whoever restarts it.
 use_cluster "$ver" other
 must inside systemctl stop "postgresql@$ver-other.service"
+must inside groupadd pcache-extra
+must inside usermod -aG pcache-extra postgres
 must inside_as postgres pg_ctlcluster --skip-systemctl-redirect "$ver" other start
 pid=$(pid_of "$ver/other")
 in_unit() { # NAME STATUS PATTERN CLUSTER ARGUMENT...: of pg_pcache one, of systemd-run the others
@@ -208,8 +210,10 @@ in_unit() { # NAME STATUS PATTERN CLUSTER ARGUMENT...: of pg_pcache one, of syst
 	ok "$name: the answer" bash -c 'echo "$2" && grep -qE "$1" <<<"$2"' tells "$pattern" "$out"
 }
 in_unit "pg_pcache restart in a unit that ends all" 1 'would be in unit "run-.*\.service" of systemd' "--pgdata=$pgdata" --wait --pipe --uid=postgres
-# as which the server could not read its key for SSL
+# without which the server could not read what this group may read, as a key for SSL
+must inside gpasswd -d postgres pcache-extra
 in_unit "pg_pcache restart without the user's groups" 1 'the server has group [0-9]+, which pg_pcache does not have' "--pgdata=$pgdata" --scope --uid=postgres
+must inside usermod -aG pcache-extra postgres
 is "pg_pcache restart, refused twice: the server goes on" "$(pid_of "$ver/other")" "$pid"
 in_unit "pg_pcache restart in a scope" 0 '^last start: +warm' "--cluster=$ver/other" --scope
 ok "pg_pcache restart in a scope: another server" [ "$(pid_of "$ver/other")" != "$pid" ]
