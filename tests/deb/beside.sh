@@ -25,7 +25,13 @@ for p in jit pcache-tools; do packages+=("$(cd "$root/" && ls debs/postgresql-18
 packages=("${packages[@]/#//}")
 must apt --download-only install "${packages[@]}"
 boot_first
-if [ $booted = yes ]; then say "systemd $(inside systemctl --version | awk 'NR == 1 {print $2}') runs"; else echo "skipped: services, because systemd cannot run here; clusters are started by hand"; fi
+if [ $booted = yes ]; then
+	say "systemd $(inside systemctl --version | awk 'NR == 1 {print $2}') runs"
+	# only what root does is handed on to it
+	cluster() { inside pg_ctlcluster "$ver" "$instance" "$@"; }
+else
+	echo "skipped: services, because systemd cannot run here; clusters are started by hand"
+fi
 
 # ---------------------------------------------------------------- the release's own server
 

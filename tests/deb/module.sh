@@ -10,9 +10,6 @@ pool=/srv/pcache
 db=postgres
 . "$ROOT/tests/deb/stock.sh"
 
-# Debian's unit starts a server without capabilities.  The root of the namespace has ambient
-# ones, which pg_ctlcluster would leave to the server, and pg_pcache could not look at it then.
-cluster() { inside_as postgres pg_ctlcluster "$ver" "$instance" "$@"; }
 # owned_by PACKAGE: its files, without directories
 owned_by() { inside sh -c 'dpkg -L "$1" | while IFS= read -r f; do [ -d "$f" ] || echo "$f"; done | sort' owned "$1"; }
 # added: files that were not there before, but for configuration, and for other packages, because
