@@ -124,7 +124,7 @@ PausePoolers(Restart *restart)
 	double		until;
 
 	/*
-	 * Clients would wait for nothing. This also finds a pooler that has
+	 * Clients would wait for nothing.  This also finds a pooler that has
 	 * closed its console during the checkpoints.
 	 */
 	for (int i = 0; i < restart->n_poolers; i++)

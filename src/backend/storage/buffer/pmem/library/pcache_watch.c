@@ -17,7 +17,6 @@
 
 #include <fcntl.h>
 #include <sys/inotify.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
@@ -61,12 +60,6 @@ PCacheReadControl(ControlFileData *control)
 	return complete && control->crc == PCacheCrcOf(control);
 }
 
-static int64
-Now(void)
-{
-	return PCacheReadClock(CLOCK_REALTIME);
-}
-
 /*
  * The postmaster has taken up its pool, and nobody has used it.  It was judged with
  * these facts.  How far WAL had gone for the server that was killed, it must still go,
@@ -86,7 +79,7 @@ PCacheNoteStart(const PCacheGateFacts *facts)
 		!PCacheWatermarkFromDisk(&sighting.wal, control->checkPointCopy.ThisTimeLineID,
 								 control->checkPoint, control->xlog_seg_size))
 		memset(&sighting.wal, 0, sizeof(sighting.wal));
-	PCacheSightingMake(&sighting, control, Now());
+	PCacheSightingMake(&sighting, control, PCacheReadClock(CLOCK_REALTIME));
 	PCacheSightingStore(&PCacheThePool.map, &sighting);
 }
 
@@ -123,7 +116,7 @@ static void
 Look(bool is_beat)
 {
 	ControlFileData control;
-	int64		now = Now();
+	int64		now = PCacheReadClock(CLOCK_REALTIME);
 
 	if (!PCacheReadControl(&control))
 		return;
@@ -174,7 +167,7 @@ PCacheWatchedControl(void)
 static long
 UntilBeat(void)
 {
-	int64		since = (Now() - sighting.seen_at) / (PCACHE_NSEC / 1000);
+	int64		since = (PCacheReadClock(CLOCK_REALTIME) - sighting.seen_at) / (PCACHE_NSEC / 1000);
 
 	/* a clock that was set back */
 	if (since < 0)

@@ -80,7 +80,7 @@ PCacheDirectoryIsAllowed(const char *pgdata, const char *directory, PCacheError 
 
 	/*
 	 * If the directory does not exist yet, its nearest existing parent
-	 * decides. A link to what does not exist is followed.
+	 * decides.  A link to what does not exist is followed.
 	 */
 	strlcpy(existing, directory, sizeof(existing));
 	while (realpath(existing, real_directory) == NULL)
