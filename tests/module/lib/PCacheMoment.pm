@@ -176,12 +176,15 @@ printf "moment: tag was %u of %u, is %u of %u\n", $block, $rel, $header[4], $hea
 	return $commands;
 }
 
+my $scripts = 0;
+
 # Have gdb attach to a process.  Returns when the process is going on, and gdb waits for
 # it to be at the place.
 sub attach
 {
 	my ($node, $pid, $at, %params) = @_;
-	my $script = $node->basedir . "/gdb.$pid";
+	# not by its PID, which comes round again on a busy machine
+	my $script = $node->basedir . '/gdb.' . ++$scripts;
 	my %gdb = (pid => $pid, out => '', in => '');
 
 	# its mark of the first breakpoint tells that the process can go on

@@ -124,6 +124,7 @@ cmp_ok($outcome->{dropped}{'younger than redo'} // 0, '>', 0, 'pages younger tha
 $node->safe_psql('postgres', 'DROP TABLE t_many');
 
 work();
+wait_for_sighting($node);
 $node->stop('immediate');
 start_after_kill('an immediate stop');
 

@@ -80,8 +80,7 @@ my $standby = standby_of('standby', $primary);
 for my $k (1, 2)
 {
 	work($primary, $standby);
-	pause_for_sighting() if $k == 1;
-	kill_all($standby);
+	kill_seen($standby);
 	start_warm($standby, "killed in hot standby, $k", at_least => 300);
 }
 
@@ -107,8 +106,7 @@ cold_start($standby, qr/^the pool knows of checkpoint /, 'a worker that was stop
 # it has changed is read again, and pages in other files stay.
 $primary->safe_psql('postgres', q{CREATE TABLE filler AS SELECT i, repeat('x', 1000) FROM generate_series(1, 30000) i});
 work($primary, $standby);
-pause_for_sighting();
-kill_all($standby);
+kill_seen($standby);
 pause_for_sighting(2);
 stock_start($standby, '-w');
 $primary->safe_psql('postgres', 'DELETE FROM t_toast WHERE id > 5; VACUUM t_toast; UPDATE t_heap SET grp = grp + 1 WHERE id < 100');
@@ -149,8 +147,7 @@ $lsn = written_lsn($primary);
 $databases->($standby);
 evict($standby);
 $databases->($standby);
-pause_for_sighting();
-kill_all($standby);
+kill_seen($standby);
 $right = oracle($standby, code => $databases);
 $offset = log_offset($standby);
 $standby->start;
@@ -166,19 +163,16 @@ $primary->safe_psql('postgres', $_) for 'DROP DATABASE moved', 'DROP DATABASE co
 $standby->backup('b');
 my $cascade = standby_of('cascade', $standby);
 work($primary, $cascade);
-pause_for_sighting();
-kill_all($cascade);
+kill_seen($cascade);
 start_warm($cascade, 'a standby of a standby', at_least => 300);
 kill_all($cascade);
 
 my $reader = standby_of('reader', $primary, archive => 1);
 work($primary, $reader);
-pause_for_sighting();
-kill_all($reader);
+kill_seen($reader);
 start_warm($reader, 'a standby that reads an archive', at_least => 300);
 # It knows of a timeline of which it has nothing yet.
-pause_for_sighting();
-kill_all($reader);
+kill_seen($reader);
 append_to_file($reader->data_dir . '/pg_wal/00000002.history', "1\tF/0\tpromoted later\n");
 start_warm($reader, 'a newer timeline in pg_wal', at_least => 300);
 kill_all($reader);
@@ -271,14 +265,12 @@ replayed($lagging, $lsn);
 evict($lagging);
 warm_pages($lagging);
 is($lagging->safe_psql('postgres', 'SELECT count(*) FROM h1;' . $hint =~ s/%d/1/gr), "1\n256|t\nf", 'lagging: a row with the hint that it is valid, in a clean page');
-pause_for_sighting();
-kill_all($lagging);
+kill_seen($lagging);
 exchange($lagging, $lagging->data_dir . '.copy');
 $primary->safe_psql('postgres', q{ROLLBACK PREPARED 'x'});
 replayed($ahead, inserted($primary));
 is($ahead->safe_psql('postgres', 'SELECT count(*) FROM h2;' . $hint =~ s/%d/2/gr), "0\n512|t\nf", 'ahead: a row with the hint that it is void, in a clean page');
-pause_for_sighting();
-kill_all($ahead);
+kill_seen($ahead);
 kill_all($_) for $standby, $primary;
 
 $next->append_conf('postgresql.conf', "primary_conninfo = ''\narchive_mode = on\narchive_command = 'cp %p $archive/%f'\n");
@@ -307,8 +299,7 @@ for my $case ([ $lagging, 'h1', 0, qr/^recovery has to reach \S+ only, the pool'
 $lsn = written_lsn($next);
 replayed($ahead, $lsn);
 work($next, $ahead);
-pause_for_sighting();
-kill_all($ahead);
+kill_seen($ahead);
 start_warm($ahead, 'another timeline, and then', at_least => 300);
 
 # The old primary, which was killed, is rewound; it has hints of what is lost, too.
@@ -349,8 +340,7 @@ kill 'STOP', child($ahead->{_pid}, 'checkpointer') // die 'no checkpointer';
 $ahead->promote;
 change_tables($ahead);
 contents($ahead);
-pause_for_sighting();
-kill_all($ahead);
+kill_seen($ahead);
 start_warm($ahead, 'killed after a promotion', at_least => 300);
 
 $ahead->stop;

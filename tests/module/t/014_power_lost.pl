@@ -59,17 +59,19 @@ sub check_power
 	return decode_json($json)->{power_lost};
 }
 
-# Wait until so many pages are listed for the last checkpoint, and no more are.
+# Wait until so many pages are listed for the last checkpoint, and no more are.  A worker
+# that waits for a processor, or for WAL to be flushed, pauses.
 sub wait_for_list
 {
 	my ($node, $at_least) = @_;
-	my $last = 0;
+	my ($last, $equal) = (0, 0);
 
-	for (1 .. 120)
+	for (1 .. 2 * $PostgreSQL::Test::Utils::timeout_default)
 	{
 		my $listed = check_power($node)->{listed} // 0;
 
-		return $listed if $listed >= $at_least && $listed == $last;
+		$equal = $listed == $last ? $equal + 1 : 0;
+		return $listed if $listed >= $at_least && $equal == 4;
 		$last = $listed;
 		select undef, undef, undef, 0.5;
 	}
@@ -105,7 +107,7 @@ like(slurp_file($node->logfile), qr/persistent cache: starting cold/, 'a new poo
 load_tables($node);
 my $valid = warm_pages($node);
 $node->safe_psql('postgres', 'CHECKPOINT');
-my $listed = wait_for_list($node, 500);
+my $listed = wait_for_list($node, 0.7 * $valid);
 cmp_ok($listed, '>', 0.7 * $valid, "listed $listed of $valid pages");
 
 # ---------------------------------------------------------------- what is listed
@@ -318,8 +320,7 @@ lose_power($plain);
 cold_start($plain, qr/^the host was restarted, and the server was not shut down cleanly \(hint bits are not logged\)/, 'hints that are not logged');
 warm_pages($plain);
 $plain->safe_psql('postgres', 'CHECKPOINT');
-pause_for_sighting();
-kill_all($plain);
+kill_seen($plain);
 is(start_and_compare($plain, 'hints that are not logged, killed')->{start}, 'warm', 'hints that are not logged: warm after a kill');
 $plain->stop;
 
@@ -341,8 +342,7 @@ wait_for_list($plain, 300);
 	sysread($fh, my $sector, 512) == 512 or die 'no such block';
 	sysseek($fh, -512, 1);
 	syswrite($fh, 'x' x 512);
-	pause_for_sighting();
-	kill_all($plain);
+	kill_seen($plain);
 	lose_power($plain);
 	my ($json) = run_command([ 'pg_pcache', 'verify', '--json', '--pages', '-D', $plain->data_dir ]);
 	my $compared = decode_json($json)->{compared};

@@ -59,6 +59,7 @@ warm_restart($node, 'a clean stop');
 is($node->safe_psql('postgres', 'SELECT younger, redo_skipped, redo_called FROM pg_pcache_pool'), '0|0|0', 'a clean stop: no young pages');
 
 work();
+wait_for_sighting($node);
 $node->stop('immediate');
 start_short('an immediate stop', 1);
 
@@ -112,8 +113,7 @@ kill_seen($node);
 	$node->{_pid} = stop_in_redo($node, $node->logfile, $offset);
 	like(slurp_file($node->logfile, $offset), qr/of these pages are younger than the redo point/, 'interrupted: there were young pages');
 	# the worker has to see that pg_control says that it is in recovery
-	pause_for_sighting();
-	kill_all($node);
+	kill_seen($node);
 }
 start_short('interrupted', 0);
 

@@ -83,8 +83,7 @@ for my $case ([ 'cut off', sub { truncate $pool, $_[0] or die } ],
 # ---------------------------------------------------------------- a larger pool
 # The server was killed, and a start that is cold for another reason makes the pool larger.
 answers();
-pause_for_sighting();
-kill_all($node);
+kill_seen($node);
 set('shared_buffers', '40MB');
 set('restore_command', "'false'");
 append_to_file($node->data_dir . '/recovery.signal', '');

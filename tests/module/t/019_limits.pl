@@ -136,7 +136,7 @@ for my $mb (400, 200)
 # ---------------------------------------------------------------- the postmaster is gone
 # Its worker does not go on to allocate the pool, which the next server waits for.
 unlink $pool or die;
-on_machine({ MACHINE_ALLOCATE_MS => 50 }, sub { $node->start });
+on_machine({ MACHINE_ALLOCATE_MS => 500 }, sub { $node->start });
 kill 'KILL', $node->{_pid};
 {
 	open my $file, '<', $pool or die "could not open $pool: $!";
