@@ -937,7 +937,12 @@ TestUnchangedSince(void **state)
 	InitWorld(&w);
 	seen->seen_at = (now - 100) * PCACHE_NSEC + 5;
 	assert_true(FactsOf(&w).unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
-	seen->clock_offset += 1000 * PCACHE_NSEC;
+	/* it began before the server's end, so the clock was set back */
+	seen->clock_offset -= 1000 * PCACHE_NSEC;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	seen->clock_offset += 2000 * PCACHE_NSEC;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	seen->seen_at = PCacheClockOffset() - 100 * PCACHE_NSEC;
 	assert_true(FactsOf(&w).unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
 	/* it is behind, so all files count as changed */
 	seen->seen_at = (now + 100) * PCACHE_NSEC;
@@ -957,17 +962,29 @@ TestUnchangedSince(void **state)
 	seen->clock_offset += 2 * PCACHE_SIGHTING_TOLERANCE;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 
-	/*
-	 * also when it is saved, as if in this boot, which had a later beginning;
-	 * but not after a clean stop
-	 */
+	/* also when it is saved, as if in this boot */
 	InitWorld(&w);
+	w.sb.clock_offset = PCacheLeastClockOffset(&w.sb, &w.facts);
+	w.sb.saved_at = seen->seen_at / PCACHE_NSEC;
 	SetSaved(&w);
-	seen->clock_offset -= 1000 * PCACHE_NSEC;
 	assert_true(FactsOf(&w).unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
-	seen->seen_at = (now + 100) * PCACHE_NSEC;
+	w.sb.clock_offset += 2 * PCACHE_SIGHTING_TOLERANCE;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 	assert_false(FactsOf(&w).only_written);
+
+	/*
+	 * when that was before this boot, the other one may have had a clock that
+	 * was ahead
+	 */
+	InitWorld(&w);
+	seen->seen_at = PCacheClockOffset() - 100 * PCACHE_NSEC;
+	seen->clock_offset += 1000 * PCACHE_NSEC;
+	w.sb.clock_offset = PCacheLeastClockOffset(&w.sb, &w.facts);
+	w.sb.saved_at = seen->seen_at / PCACHE_NSEC;
+	SetSaved(&w);
+	assert_true(FactsOf(&w).unchanged_since == seen->seen_at + PCACHE_SIGHTING_TOLERANCE);
+	w.sb.saved_at = now + 100;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 
 	/* after a clean stop, the end of the second in which the pool was saved */
 	w.control.state = DB_SHUTDOWNED;
@@ -984,6 +1001,7 @@ TestUnchangedSince(void **state)
 	 */
 	w.sb.state = PCACHE_STATE_DIRTY;
 	seen->seen_at = (now - 100) * PCACHE_NSEC + 5;
+	seen->clock_offset = PCacheClockOffset();
 	assert_true(FactsOf(&w).unchanged_since == (now - 99) * PCACHE_NSEC);
 	w.sb.state = PCACHE_STATE_CLEAN;
 	/* no time at all */
@@ -996,14 +1014,17 @@ TestUnchangedSince(void **state)
 	/* the clock is behind */
 	w.sb.saved_at = now + 100;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
-	/* it was set back, which the clock of another boot does not tell */
+	/* it was set back */
 	w.sb.saved_at = 1000;
 	w.sb.clock_offset = PCacheClockOffset();
 	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
 	w.sb.clock_offset += 2 * PCACHE_SIGHTING_TOLERANCE;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	/* which in another boot shows by when it began */
 	w.facts.boot_id[15] ^= 1;
 	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
+	w.sb.saved_at = now - 100;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 }
 
 /* The gate's answer about an entry of SLOT, with the CRC that belongs to it. */
@@ -1063,6 +1084,8 @@ TestPages(void **state)
 	assert_int_equal(JudgeSlot(&w, entry), PCACHE_PAGE_KEPT);
 
 	/* once it is saved, both kinds are about this start */
+	w.sb.saved_at = now.tv_sec;
+	w.sb.clock_offset = PCacheLeastClockOffset(&w.sb, &w.facts);
 	PCacheSuperblockSetClean(&w.sb, &w.control, 3);
 	assert_int_equal(JudgeSlot(&w, entry), PCACHE_PAGE_KEPT);
 	other = entry;

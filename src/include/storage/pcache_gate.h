@@ -197,6 +197,8 @@ extern PCachePageVerdict PCachePageGate(const PCacheDescriptor *desc,
 extern bool PCacheYoungGate(const PCacheDescriptor *desc,
 							const struct PageHeaderData *page, uint32 slot,
 							const PCachePageFacts *facts);
+extern int64 PCacheLeastClockOffset(const PCacheSuperblock *sb,
+									const PCacheGateFacts *facts);
 extern void PCacheSetPageFacts(PCachePageFacts *facts,
 							   const PCacheSuperblock *sb,
 							   const PCacheGateFacts *gate_facts);

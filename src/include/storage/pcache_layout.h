@@ -6,7 +6,8 @@
  * Shared by the server and by pg_pcache.  Everything that is ever stored in
  * a pool file is declared here, with fixed-width types in native byte order.
  * tests/unit/test_layout.c has each field's size and offset: who changes one
- * has changed the format, and raises PCACHE_FORMAT_VERSION.
+ * has changed the format, and raises PCACHE_FORMAT_VERSION.  A new field may
+ * take reserved bytes if 0, which older pools have there, says nothing.
  *
  *		offset			contents
  *		0				superblock

@@ -47,7 +47,8 @@ sub killed_in_redo
 	$offset = log_offset($node);
 	start_nowait($node);
 	stop_in_redo($node, $node->logfile, $offset);
-	kill_seen($node);
+	pause_for_sighting();
+	kill_all($node);
 	return start_outcome($node, $offset);
 }
 
@@ -59,7 +60,8 @@ $node->safe_psql('postgres', 'CREATE SEQUENCE many');
 # 010 has single-user mode and stock servers that got ready.
 work();
 much_wal();
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 stock_start($node, '--no-wait');
 $node->{_pid} = stop_in_redo($node, $node->logfile . '.stock', 0);
 kill_all($node);
@@ -67,7 +69,8 @@ cold_start($node, $control, 'a stock server that was killed in redo');
 
 work();
 $node->safe_psql('postgres', 'CHECKPOINT');
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 unlink "$data/postmaster.pid";
 system_or_bail('pg_resetwal', '-f', $data);
 cold_start($node, $checkpoint, 'pg_resetwal');
@@ -83,7 +86,8 @@ unlink $copy->data_dir . '/postmaster.pid';
 start_warm($copy, 'a copy has all files anew', at_least => 0, changed => 1);
 change_tables($copy);
 warm_pages($copy);
-kill_seen($copy);
+pause_for_sighting();
+kill_all($copy);
 cold_start($node, qr/^(the pool knows of checkpoint |the control file is not)/, 'the pool was used by a copy of the cluster');
 
 # ---------------------------------------------------------------- files of an earlier moment
@@ -118,7 +122,8 @@ SELECT isdirty FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('h')
 		$node->safe_psql('postgres', 'CHECKPOINT') if $checkpoints;
 		change_tables($node);
 	}
-	kill_seen($node);
+	pause_for_sighting();
+	kill_all($node);
 	eval { $psql->quit };
 	exchange($node, "$data.copy");
 	my $lost = sub { contents($_[0]) . $_[0]->safe_psql('postgres', 'SELECT count(*) FROM h') };
@@ -153,7 +158,8 @@ work();
 $node->safe_psql('postgres', q{TRUNCATE t_unlogged; INSERT INTO t_unlogged SELECT i, 'before' FROM generate_series(1, 5000) i});
 evict($node);
 warm_pages($node);
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 $outcome = start_warm($node, 'an unlogged table', at_least => 300);
 cmp_ok($outcome->{dropped}{unlogged} // 0, '>', 5, 'an unlogged table: its pages are dropped');
 is($node->safe_psql('postgres', q{INSERT INTO t_unlogged SELECT i, 'after' FROM generate_series(1, 5000) i;
@@ -178,7 +184,8 @@ my $path = "$data/" . $node->safe_psql('postgres', q{SELECT pg_relation_filepath
 my $other = q{SELECT filler, count(*) FROM t_other GROUP BY 1};
 $node->safe_psql('postgres', $other);
 $node->safe_psql('postgres', 'CHECKPOINT');
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 pause_for_sighting(2);
 write_bytes($path, 0, slurp_file($path) =~ s/wrong/right/gr);
 start_warm($node, 'a file was repaired', at_least => 300, changed => 1);
@@ -190,7 +197,8 @@ $node->backup('b');
 $node->safe_psql('postgres', q{SELECT pg_create_restore_point('good')});
 $node->safe_psql('postgres', 'DELETE FROM t_heap WHERE id % 3 = 0');
 warm_pages($node);
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 system_or_bail('mv', $data, "$data.killed");
 system_or_bail('cp', '-a', $node->backup_dir . '/b', $data);
 system_or_bail('cp', '-a', (grep { /\/[0-9A-F]{24}$/ } glob "$data.killed/pg_wal/*"), "$data/pg_wal");
@@ -285,7 +293,8 @@ $node->safe_psql('postgres', 'DROP TABLE filler');
 
 # A clock that was set back by an hour since, longer than that ago.
 work();
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 patch_sighting($pool, clock_offset => read_sighting($pool)->{clock_offset} + 3600 * 1_000_000_000);
 start_warm($node, 'a clock that was set back', at_least => 0, changed => 1);
 
@@ -304,7 +313,8 @@ for my $case ([ 'its directory cannot be read', sub { chmod 0, pool_dir($node) }
 	kill_backend($node, 'warm');
 	is(contents($node) =~ s/^t_(unlogged|seq).*\n//mgr, $right, "a crash restart, $what: contents are right");
 	work();
-	kill_seen($node);
+	pause_for_sighting();
+	kill_all($node);
 	$undo->();
 	if ($after eq 'warm') { start_warm($node, "a kill, $what", at_least => 300) }
 	else { cold_start($node, $after, "a kill, $what") }
@@ -312,7 +322,8 @@ for my $case ([ 'its directory cannot be read', sub { chmod 0, pool_dir($node) }
 
 # A start with a foreign file in its place runs without, and so the pool is of the past.
 work();
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 rename $pool, "$pool.away" or die;
 append_to_file($pool, "somebody's\n" x 1000);
 my $foreign = slurp_file($pool);
@@ -329,7 +340,8 @@ for my $k (1, 2)
 {
 	work();
 	much_wal();
-	kill_seen($node);
+	pause_for_sighting();
+	kill_all($node);
 	for my $start (1 .. $k)
 	{
 		$outcome = killed_in_redo();
@@ -340,10 +352,12 @@ for my $k (1, 2)
 	else { start_without($node, 'the last start with persistent cache pool "[^"]*" did not become ready', 'killed in redo twice') }
 }
 work();
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 cold_start($node, qr/^(the pool is empty|the pool file has \d+ bytes)/, 'the start after that') ;
 work();
-kill_seen($node);
+pause_for_sighting();
+kill_all($node);
 start_warm($node, 'at last', at_least => 300);
 
 $node->stop;

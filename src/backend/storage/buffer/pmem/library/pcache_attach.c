@@ -283,9 +283,13 @@ AttachPool(PCacheError *err)
 		INSTR_TIME_SET_CURRENT(start);
 		PCacheStart.post_mortem = true;
 		PCacheStart.power_lost = PCacheHostRestarted(sb, gate_facts);
-		/* after that its server wrote to no file */
+
+		/*
+		 * after that its server wrote to no file; nor will it be known which
+		 * boot that was
+		 */
+		sb->clock_offset = PCacheLeastClockOffset(sb, gate_facts);
 		sb->saved_at = gate_facts->sighting.seen_at / PCACHE_NSEC;
-		sb->clock_offset = gate_facts->sighting.clock_offset;
 		if (PCacheSourceOf(sb, PCacheStart.power_lost) == PCACHE_SOURCE_SUMS)
 		{
 			PCacheStart.checked_generation = PCacheLedgerGeneration(sb, gate_facts->control);

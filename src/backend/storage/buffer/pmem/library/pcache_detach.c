@@ -143,7 +143,7 @@ Save(const ControlFileData *control)
 					control->state == DB_SHUTDOWNED ? control->checkPoint : InvalidXLogRecPtr,
 					NULL, NULL, false);
 	PCacheSuperblockSetClean(sb, control, saved);
-	sb->saved_at = time(NULL);
+	sb->saved_at = PCacheReadClock(CLOCK_REALTIME) / PCACHE_NSEC;
 	sb->clock_offset = PCacheClockOffset();
 	if (!PCacheDrain(&PCacheThePool.map))
 	{

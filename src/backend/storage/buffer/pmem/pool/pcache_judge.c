@@ -18,8 +18,34 @@
 #include "storage/bufpage.h"
 #include "storage/pcache_gate.h"
 
+/* When was the pool's server last there, in seconds since 1970? */
+static int64
+LastThere(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	return sb->state == PCACHE_STATE_CLEAN ? sb->saved_at :
+		facts->sighting.seen_at / PCACHE_NSEC;
+}
+
 /*
- * Since when must nobody have changed a file that a page is kept of?
+ * The least offset that the clock has (see PCacheClockOffset()) if it was not set back since
+ * the pool's server was last there.  It is the time at which the host booted: in the same
+ * boot it stays, and another boot began after that server's end.  A container can have a
+ * boot id of its own, so one with the same offset is the same.  0 if nobody knows.
+ */
+int64
+PCacheLeastClockOffset(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
+{
+	int64		offset = sb->state == PCACHE_STATE_CLEAN ? sb->clock_offset :
+		facts->sighting.clock_offset;
+
+	if (PCacheHostRestarted(sb, facts) &&
+		llabs(PCacheClockOffset() - offset) > PCACHE_SIGHTING_TOLERANCE)
+		return LastThere(sb, facts) * PCACHE_NSEC;
+	return offset;
+}
+
+/*
+ * Since when must nobody have changed a file?
  *
  * After a clean stop, since the end of the second in which the pool was saved: all files
  * had been written by then.  Somebody may have repaired one later.
@@ -29,24 +55,18 @@
  * as after the last checkpoint of recovery, since the end of that second.
  *
  * If the clock was set back since either, a file can have been changed later although its
- * time says otherwise, so all count as changed.  Of another boot's clock it is only known
- * whether it is behind; and once the pool is saved, nobody knows any more that it was
- * another boot.
+ * time says otherwise, so all count as changed.
  */
 static int64
 UnchangedSince(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
-	bool		is_clean = PCacheControlIsShutDown(facts->control);
-	const PCacheSighting *sighting = &facts->sighting;
-	bool		is_saved = is_clean && sb->state == PCACHE_STATE_CLEAN;
-	int64		second = is_saved ? sb->saved_at : sighting->seen_at / PCACHE_NSEC;
-	int64		offset = is_saved ? sb->clock_offset : sighting->clock_offset;
+	int64		second = LastThere(sb, facts);
 
 	if (second <= 0 || second > PCacheReadClock(CLOCK_REALTIME) / PCACHE_NSEC ||
-		(!PCacheHostRestarted(sb, facts) &&
-		 PCacheClockOffset() + PCACHE_SIGHTING_TOLERANCE < offset))
+		PCacheClockOffset() + PCACHE_SIGHTING_TOLERANCE < PCacheLeastClockOffset(sb, facts))
 		return 1;
-	return is_clean ? (second + 1) * PCACHE_NSEC : sighting->seen_at + PCACHE_SIGHTING_TOLERANCE;
+	return PCacheControlIsShutDown(facts->control) ? (second + 1) * PCACHE_NSEC :
+		facts->sighting.seen_at + PCACHE_SIGHTING_TOLERANCE;
 }
 
 /* Fill in what the page gate goes by, of a pool that is to be kept. */
