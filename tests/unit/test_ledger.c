@@ -1025,6 +1025,14 @@ TestUnchangedSince(void **state)
 	assert_true(FactsOf(&w).unchanged_since == 1001 * PCACHE_NSEC);
 	w.sb.saved_at = now - 100;
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+
+	/*
+	 * likewise for the next start, once a start has taken up the pool, and
+	 * ended
+	 */
+	w.sb.clock_offset = PCacheLeastClockOffset(&w.sb, &w.facts);
+	memcpy(w.sb.boot_id, w.facts.boot_id, PCACHE_UUID_LEN);
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
 }
 
 /* The gate's answer about an entry of SLOT, with the CRC that belongs to it. */

@@ -231,7 +231,8 @@ typedef struct PCacheSuperblock
 	uint64		ledger_id;		/* entries with a sum and another one are not
 								 * believed */
 
-	int64		clock_offset;	/* at saved_at, see PCacheClockOffset() */
+	int64		clock_offset;	/* the least since saved_at, see
+								 * PCacheLeastClockOffset() */
 
 	char		reserved[2244];
 	uint32		crc;			/* CRC-32C over all that precedes it */

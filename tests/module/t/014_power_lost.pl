@@ -107,7 +107,7 @@ like(slurp_file($node->logfile), qr/persistent cache: starting cold/, 'a new poo
 load_tables($node);
 my $valid = warm_pages($node);
 $node->safe_psql('postgres', 'CHECKPOINT');
-my $listed = wait_for_list($node, 0.7 * $valid);
+my $listed = wait_for_list($node, 500);
 cmp_ok($listed, '>', 0.7 * $valid, "listed $listed of $valid pages");
 
 # ---------------------------------------------------------------- what is listed

@@ -278,17 +278,19 @@ AttachPool(PCacheError *err)
 	}
 	/* before a page is looked at, which fills the hole that it is in */
 	PCachePoolListHoles(pool, &facts->holes);
+
+	/*
+	 * the pool is about to get the id of this boot, and a start after this
+	 * one goes by that
+	 */
+	if (PCacheStart.verdict.refusal == PCACHE_WARM)
+		sb->clock_offset = PCacheLeastClockOffset(sb, gate_facts);
 	if (PCacheStart.verdict.refusal == PCACHE_WARM && sb->state == PCACHE_STATE_DIRTY)
 	{
 		INSTR_TIME_SET_CURRENT(start);
 		PCacheStart.post_mortem = true;
 		PCacheStart.power_lost = PCacheHostRestarted(sb, gate_facts);
-
-		/*
-		 * after that its server wrote to no file; nor will it be known which
-		 * boot that was
-		 */
-		sb->clock_offset = PCacheLeastClockOffset(sb, gate_facts);
+		/* its server wrote to no file after its last sighting */
 		sb->saved_at = gate_facts->sighting.seen_at / PCACHE_NSEC;
 		if (PCacheSourceOf(sb, PCacheStart.power_lost) == PCACHE_SOURCE_SUMS)
 		{

@@ -28,24 +28,27 @@ LastThere(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 
 /*
  * The least offset that the clock has (see PCacheClockOffset()) if it was not set back since
- * the pool's server was last there.  It is the time at which the host booted: in the same
- * boot it stays, and another boot began after that server's end.  A container can have a
- * boot id of its own, so one with the same offset is the same.  0 if nobody knows.
+ * the pool's server was last there.  The offset is the time at which the host booted.  In
+ * the same boot it stays, unless somebody sets the clock.  Another boot of this host began
+ * after the server's end, so its offset is not below that time; of another host, which may
+ * have been up for longer, the clock proves nothing.  A container may have a boot id of its
+ * own, so an equal offset counts as the same boot.
  */
 int64
 PCacheLeastClockOffset(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
 {
+	int64		now = PCacheClockOffset();
 	int64		offset = sb->state == PCACHE_STATE_CLEAN ? sb->clock_offset :
 		facts->sighting.clock_offset;
 
 	if (PCacheHostRestarted(sb, facts) &&
-		llabs(PCacheClockOffset() - offset) > PCACHE_SIGHTING_TOLERANCE)
+		(offset < now - PCACHE_SIGHTING_TOLERANCE || offset > now + PCACHE_SIGHTING_TOLERANCE))
 		return LastThere(sb, facts) * PCACHE_NSEC;
 	return offset;
 }
 
 /*
- * Since when must nobody have changed a file?
+ * Since when must nobody have changed a file that a page is kept of?
  *
  * After a clean stop, since the end of the second in which the pool was saved: all files
  * had been written by then.  Somebody may have repaired one later.

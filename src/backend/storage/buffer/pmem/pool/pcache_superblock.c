@@ -268,9 +268,14 @@ PCacheSuperblockBecome(PCacheSuperblock *sb, const PCacheSuperblock *saved)
 	sb->descriptors_offset = formatted.descriptors_offset;
 	sb->blocks_offset = formatted.blocks_offset;
 	sb->generation = formatted.generation;
-	/* of another boot, perhaps of another host, this one tells nothing */
+
+	/*
+	 * The offset of another boot, perhaps of another host, cannot be compared
+	 * with that of this clock.  From now on a clock that is set back is
+	 * noticed.
+	 */
 	if (memcmp(sb->boot_id, formatted.boot_id, PCACHE_UUID_LEN) != 0)
-		sb->clock_offset = 0;
+		sb->clock_offset = PCacheClockOffset();
 	memcpy(sb->boot_id, formatted.boot_id, PCACHE_UUID_LEN);
 	sb->n_dimms = formatted.n_dimms;
 	sb->dimms_state = formatted.dimms_state;
