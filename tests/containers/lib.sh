@@ -46,7 +46,7 @@ gone() {
 # end SIGNAL: of the server, from outside, as the platform does it
 end() {
 	kill -"$1" "$(pgrep -P "$container")"
-	timeout 60 tail -f --pid="$container" /dev/null
+	timeout 60 tail -f --pid="$container" /dev/null || kill -KILL "$container"
 	gone
 	rm -f "$sock"/.s.*
 }

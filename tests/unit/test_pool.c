@@ -1603,7 +1603,7 @@ TestOpenDuringCreation(void **state)
 				read(to_child[0], &byte, 1) != 1)
 				_exit(1);
 			if (end == STUCK)
-				pause();
+				sleep(60);
 			/* whoever is late does not wait, and gets the same result */
 			pg_usleep(200000);
 			if (end == ABORTED)
@@ -1612,9 +1612,9 @@ TestOpenDuringCreation(void **state)
 				_exit(1);
 			_exit(0);
 		}
+		close(from_child[1]);
 		assert_int_equal(read(from_child[0], &byte, 1), 1);
 		close(from_child[0]);
-		close(from_child[1]);
 
 		/* who does not want to wait, or only looks */
 		assert_int_equal(Open(PCACHE_OPEN_TRY, &pool, &err), PCACHE_OPEN_LOCKED);

@@ -105,9 +105,12 @@ sub child
 
 # A server that has just been started, and logs there, does not get on in redo.  Returns
 # the postmaster, once its startup process is stopped.
+#
+# That may hold a spinlock then, for which the worker would wait.  So with sighted => 1 it
+# is stopped once more until the worker gets on.
 sub stop_in_redo
 {
-	my ($node, $log, $offset) = @_;
+	my ($node, $log, $offset, %params) = @_;
 
 	for (1 .. 200 * $PostgreSQL::Test::Utils::timeout_default)
 	{
@@ -118,9 +121,15 @@ sub stop_in_redo
 			my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
 			my $startup = child($postmaster, 'startup') // die 'redo is done already';
 
-			kill 'STOP', $startup;
-			die 'redo is done already' if slurp_file($log, $offset) =~ /redo done/;
-			return $postmaster;
+			for (1 .. 20)
+			{
+				kill 'STOP', $startup;
+				die 'redo is done already' if slurp_file($log, $offset) =~ /redo done/;
+				return $postmaster if !$params{sighted} || is_sighted($node, 3);
+				kill 'CONT', $startup;
+				select undef, undef, undef, 0.001;
+			}
+			die 'the worker does not get on';
 		}
 		select undef, undef, undef, 0.005;
 	}

@@ -46,8 +46,7 @@ sub killed_in_redo
 
 	$offset = log_offset($node);
 	start_nowait($node);
-	stop_in_redo($node, $node->logfile, $offset);
-	pause_for_sighting();
+	stop_in_redo($node, $node->logfile, $offset, sighted => 1);
 	kill_all($node);
 	return start_outcome($node, $offset);
 }

@@ -166,7 +166,7 @@ sub switching
 
 		append_to_file($script, "INSERT INTO t (client) VALUES (:client_id);\n") if !-e $script;
 		$pgbench = IPC::Run::start(
-			[ 'pgbench', '-n', '-c', 4, '-T', 3600, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+			[ 'pgbench', '-n', '-c', 4, '-T', 600, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
 			'>', \$out, '2>', \$err);
 		$node->poll_query_until('postgres', 'SELECT count(*) > 100 FROM t') if $i == 0;
 		switch_method($node, $methods[$i]);

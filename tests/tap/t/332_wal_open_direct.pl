@@ -356,7 +356,7 @@ sub switching
 	for my $i (0 .. $#methods)
 	{
 		my $pgbench = IPC::Run::start(
-			[ 'pgbench', '-n', '-c', 4, '-T', 3600, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+			[ 'pgbench', '-n', '-c', 4, '-T', 600, '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
 			'>', \$out, '2>', \$err);
 		switch_method($node, $methods[$i]);
 

@@ -32,7 +32,7 @@ block_contents() {
 				signatures: [$text | split("\n")[] | select(. != "" and (startswith("#") | not)) | split(",")
 					| {type: .[3], uuid: .[1], usage: (if .[3] | IN("dos", "gpt", "PMBR") then "pttable" else "" end)}],
 				holders: [$tree.blockdevices[]? | below | .name],
-				mountpoints: [$tree.blockdevices[]? | ., below | .mountpoint | select(. != null)]}' <<<"$all")
+				mountpoints: [$tree.blockdevices[]? | ., below | .mountpoint | select(. != null)]}' <<<"$all") || return 1
 	done
 	printf '%s\n' "$all"
 }

@@ -33,6 +33,7 @@ our @EXPORT = qw(
   pause_for_sighting
   wait_for_sighting
   kill_all
+  is_sighted
   kill_seen
 );
 our @EXPORT_OK = qw(wait_for_death);
@@ -69,18 +70,27 @@ my $SIGHTED = 1.1;
 
 sub pause_for_sighting { select undef, undef, undef, $_[0] // $SIGHTED; return }
 
+# Does the worker say within so many seconds that the server lives?
+sub is_sighted
+{
+	my ($node, $seconds) = @_;
+	my $now = time;
+
+	while (time < $now + $seconds)
+	{
+		return 1 if read_sighting(pool_file($node))->{seen_at} > $now * 1e9;
+		pause_for_sighting(0.01);
+	}
+	return 0;
+}
+
 # Wait until the worker has said that the server lives after all that was done.  On a busy
 # machine it may be late, and then files count as changed by others.
 sub wait_for_sighting
 {
 	my ($node) = @_;
-	my $now = time;
 
-	for (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		last if read_sighting(pool_file($node))->{seen_at} > $now * 1e9;
-		pause_for_sighting(0.01);
-	}
+	is_sighted($node, $PostgreSQL::Test::Utils::timeout_default) or die 'the worker does not say that the server lives';
 	return;
 }
 
