@@ -931,6 +931,7 @@ static void
 TestUnchangedSince(void **state)
 {
 	World		w;
+	PCacheSuperblock saved;
 	PCacheSighting *seen = &w.facts.sighting;
 	const int64 now = time(NULL);
 
@@ -1033,6 +1034,19 @@ TestUnchangedSince(void **state)
 	w.sb.clock_offset = PCacheLeastClockOffset(&w.sb, &w.facts);
 	memcpy(w.sb.boot_id, w.facts.boot_id, PCACHE_UUID_LEN);
 	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+
+	/* an image of another boot, loaded while the clock is behind, and right */
+	saved = w.sb;
+	saved.boot_id[0] ^= 1;
+	saved.saved_at = now + 100;
+	PCacheSuperblockBecome(&w.sb, &saved);
+	assert_true(w.sb.clock_offset == (now + 100) * PCACHE_NSEC);
+	w.sb.saved_at = now - 100;
+	assert_int_equal(FactsOf(&w).unchanged_since, 1);
+	saved.saved_at = now - 100;
+	saved.boot_id[0] ^= 3;
+	PCacheSuperblockBecome(&w.sb, &saved);
+	assert_true(FactsOf(&w).unchanged_since == (now - 99) * PCACHE_NSEC);
 }
 
 /* The gate's answer about an entry of SLOT, with the CRC that belongs to it. */

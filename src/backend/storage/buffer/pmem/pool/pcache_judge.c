@@ -32,7 +32,8 @@ LastThere(const PCacheSuperblock *sb, const PCacheGateFacts *facts)
  * the same boot it stays, unless somebody sets the clock.  Another boot of this host began
  * after the server's end, so its offset is not below that time; of another host, which may
  * have been up for longer, the clock proves nothing.  A container may have a boot id of its
- * own, so an equal offset counts as the same boot.
+ * own, so an equal offset counts as the same boot.  A clock that was behind for a while, and
+ * is right again, does not show.
  */
 int64
 PCacheLeastClockOffset(const PCacheSuperblock *sb, const PCacheGateFacts *facts)

@@ -272,10 +272,13 @@ PCacheSuperblockBecome(PCacheSuperblock *sb, const PCacheSuperblock *saved)
 	/*
 	 * The offset of another boot, perhaps of another host, cannot be compared
 	 * with that of this clock.  From now on a clock that is set back is
-	 * noticed.
+	 * noticed.  If it is behind the time of the stop, files are written
+	 * meanwhile that look older, so it counts as set back in this boot.
 	 */
 	if (memcmp(sb->boot_id, formatted.boot_id, PCACHE_UUID_LEN) != 0)
-		sb->clock_offset = PCacheClockOffset();
+		sb->clock_offset = Max(PCacheClockOffset(),
+							   sb->saved_at > PCacheReadClock(CLOCK_REALTIME) / PCACHE_NSEC ?
+							   sb->saved_at * PCACHE_NSEC : 0);
 	memcpy(sb->boot_id, formatted.boot_id, PCACHE_UUID_LEN);
 	sb->n_dimms = formatted.n_dimms;
 	sb->dimms_state = formatted.dimms_state;
