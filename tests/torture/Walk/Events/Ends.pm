@@ -129,10 +129,13 @@ $EVENTS{kill_one} = {
 			my @others = grep { $_ != $pid } keys %$children;
 			kill 'CONT', $c->{pid};
 
-			# their SIGQUIT waits for them
+			# their SIGQUIT waits for them, or else they do what the copy has not
+			my $deadline = time + 3;
+			sleep 0.005
+			  while !defined $c->ended && $c->log_since !~ /terminating any other active server processes/ && time < $deadline;
 			sleep 0.1;
 			kill 'CONT', @others;
-			my $deadline = time + 10;
+			$deadline = time + 10;
 			sleep 0.005
 			  while !defined $c->ended && $c->log_since !~ /terminating any other active server processes/ && time < $deadline;
 			if ($c->log_since !~ /terminating any other active server processes/ && $c->{up})
