@@ -24,6 +24,9 @@
  *			madvise() does not put memory into huge pages.
  *		MACHINE_READ_ONLY_EIO
  *			files that were opened for reading cannot be synced.
+ *		MACHINE_BAD_PAGE
+ *			"inode page": this page of that file is bad.  Reading it is an error, and whoever
+ *			touches it in memory dies.
  *
  * Copyright (c) 2026, the persistent-cache developers
  *
@@ -200,4 +203,55 @@ fdatasync(int fd)
 		return -1;
 	}
 	return next(fd);
+}
+
+/* Where the bad page of this file begins; -1 if it has none. */
+static off_t
+bad_page(int fd)
+{
+	const char *what = getenv("MACHINE_BAD_PAGE");
+	unsigned long long inode;
+	long long	page;
+	struct stat st;
+
+	if (what == NULL || sscanf(what, "%llu %lld", &inode, &page) != 2 ||
+		fstat(fd, &st) != 0 || st.st_ino != inode)
+		return -1;
+	return page * 4096;
+}
+
+ssize_t
+pread(int fd, void *buf, size_t length, off_t offset)
+{
+	off_t		bad = bad_page(fd);
+
+	if (bad >= 0 && bad < offset + (off_t) length && offset < bad + 4096)
+	{
+		errno = EIO;
+		return -1;
+	}
+	return syscall(SYS_pread64, fd, buf, length, offset);
+}
+
+ssize_t
+pread64(int fd, void *buf, size_t length, off_t offset)
+{
+	return pread(fd, buf, length, offset);
+}
+
+void *
+mmap(void *start, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	char	   *at = (char *) syscall(SYS_mmap, start, length, protection, flags, fd, offset);
+	off_t		bad = at == MAP_FAILED || fd < 0 ? -1 : bad_page(fd);
+
+	if (bad >= offset && bad < offset + (off_t) length)
+		mprotect(at + (bad - offset), 4096, PROT_NONE);
+	return at;
+}
+
+void *
+mmap64(void *start, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	return mmap(start, length, protection, flags, fd, offset);
 }

@@ -97,4 +97,17 @@ $node->start;
 is(in_the_view(), '0|clean|0', 'a bad superblock in memory: the new pool is used');
 $node->stop;
 
+# Nobody has noted that the page of a superblock, of its copy or of the notes is bad.
+for my $page (0, 1, 2)
+{
+	my %bad = (MACHINE_BAD_PAGE => (stat $pool)[1] . " $page");
+
+	isnt(on_machine(\%bad, sub { (pcache($node, 'verify'))[0] }), 0, "page $page cannot be read: verify foretells it");
+	on_machine(\%bad, sub { start_without($node, qr/persistent cache pool "[^"]*" cannot be used: too many of its blocks are bad/, "page $page cannot be read") });
+	$node->stop;
+	command_ok([ 'pg_pcache', 'init', '--force', '-D', $node->data_dir ], "page $page cannot be read: a new pool");
+	$node->start;
+	$node->stop;
+}
+
 done_testing();

@@ -581,5 +581,6 @@ PCacheMediaQuery(const char *pool_path, int fd, PCacheFsKind kind,
 	static const PCacheMediaEnv real_env = {"/sys", StatFile, GetExtents, OpenAttribute};
 
 	PCacheMediaQueryEnv(&real_env, pool_path, fd, kind, report);
+	PCacheMediaAddUnreadable(report, fd, kind);
 	PCacheMediaAddMemoryErrors(report, fd);
 }

@@ -52,6 +52,7 @@ extern void PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 							   const char *id, int64 unsafe_shutdowns,
 							   uint32 health);
 extern void PCacheMediaAddMemoryErrors(PCacheMediaReport *report, int fd);
+extern void PCacheMediaAddUnreadable(PCacheMediaReport *report, int fd, PCacheFsKind kind);
 extern void PCacheMediaAddRegion(PCacheMediaReport *report, const char *name,
 								 PCachePersistenceDomain domain);
 

@@ -13,6 +13,8 @@
  */
 #include "storage/pcache_compat.h"
 
+#include <unistd.h>
+
 #include "pcache_media_internal.h"
 #include "storage/pcache_pool.h"
 
@@ -156,21 +158,50 @@ PCacheMediaAddDimm(PCacheMediaReport *report, const char *name,
 	strlcpy(report->dimm_names[place], name, PCACHE_MEDIA_NAME_LEN);
 }
 
+/* There are bad ranges.  What else is bad may be unknown, and then that is the answer. */
+static void
+HasBad(PCacheMediaReport *report, const char *why)
+{
+	PCacheRangeMerge(&report->bad);
+	if (report->blocks == PCACHE_MEDIA_CLEAN)
+	{
+		report->blocks = PCACHE_MEDIA_BAD;
+		strlcpy(report->blocks_why, why, PCACHE_MEDIA_WHY_LEN);
+	}
+}
+
 /* Add what the open pool remembers of bad memory. */
 void
 PCacheMediaAddMemoryErrors(PCacheMediaReport *report, int fd)
 {
-	if (!PCacheReadMemoryErrors(fd, &report->bad))
-		return;
-	PCacheRangeMerge(&report->bad);
+	if (PCacheReadMemoryErrors(fd, &report->bad))
+		HasBad(report, _("the pool remembers bad memory"));
+}
 
-	/* what else is bad may still be unknown, and then that is the answer */
-	if (report->blocks == PCACHE_MEDIA_CLEAN)
+/*
+ * Add what is before the ledger and cannot be read.  The superblocks are there, and what
+ * is remembered of bad memory, so that nobody can have noted it; and of memory below tmpfs
+ * and hugetlbfs the kernel has no list.  Of a huge page all is lost, although some of it may
+ * still be read.
+ */
+void
+PCacheMediaAddUnreadable(PCacheMediaReport *report, int fd, PCacheFsKind kind)
+{
+	uint64		size = kind == PCACHE_FS_HUGETLBFS ? PCACHE_DESCRIPTORS_OFFSET : PCACHE_SUPERBLOCK_SIZE;
+	bool		any = false;
+	char		byte;
+
+	for (uint64 at = 0; at < PCACHE_DESCRIPTORS_OFFSET; at += PCACHE_SUPERBLOCK_SIZE)
 	{
-		report->blocks = PCACHE_MEDIA_BAD;
-		strlcpy(report->blocks_why, _("the pool remembers bad memory"),
-				PCACHE_MEDIA_WHY_LEN);
+		if (pread(fd, &byte, 1, at) >= 0 || errno != EIO)
+			continue;
+		at -= at % size;
+		PCacheRangeAdd(&report->bad, at, size);
+		at += size - PCACHE_SUPERBLOCK_SIZE;
+		any = true;
 	}
+	if (any)
+		HasBad(report, _("the head of the pool cannot be read"));
 }
 
 /*
