@@ -67,6 +67,8 @@ sub start_to
 		{ no warnings 'exec'; exec(@cmd); }
 		POSIX::_exit(127);
 	}
+	# whoever is first: the group is to be there when this returns
+	setpgrp($pid, $pid);
 	return $pid;
 }
 

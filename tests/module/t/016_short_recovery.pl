@@ -112,8 +112,8 @@ kill_seen($node);
 	system_or_bail('pg_ctl', '-D' => $node->data_dir, '-l' => $node->logfile, '-W', 'start');
 	$node->{_pid} = stop_in_redo($node, $node->logfile, $offset, sighted => 1);
 	like(slurp_file($node->logfile, $offset), qr/of these pages are younger than the redo point/, 'interrupted: there were young pages');
-	# the worker has to see that pg_control says that it is in recovery
-	kill_seen($node);
+	# the worker has seen that pg_control says that it is in recovery
+	kill_all($node);
 }
 start_short('interrupted', 0);
 

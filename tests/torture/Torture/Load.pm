@@ -97,7 +97,7 @@ sub end_load
 {
 	for my $pid (@children)
 	{
-		kill 'KILL', -$pid, $pid;
+		kill 'KILL', -$pid;
 		waitpid($pid, 0);
 	}
 	@children = ();

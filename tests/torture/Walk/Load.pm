@@ -232,7 +232,7 @@ sub end_load
 	my ($pids) = @_;
 	for my $pid (@$pids)
 	{
-		kill 'KILL', -$pid, $pid;
+		kill 'KILL', -$pid;
 		waitpid($pid, 0);
 	}
 	return;

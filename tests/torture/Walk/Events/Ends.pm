@@ -129,16 +129,22 @@ $EVENTS{kill_one} = {
 			my @others = grep { $_ != $pid } keys %$children;
 			kill 'CONT', $c->{pid};
 
+			# does the postmaster end the others, within so many seconds?
+			my $ends_others = sub {
+				my $deadline = time + $_[0];
+				while (1)
+				{
+					return 1 if $c->log_since =~ /terminating any other active server processes/;
+					return 0 if defined $c->ended || time >= $deadline;
+					sleep 0.005;
+				}
+			};
+
 			# their SIGQUIT waits for them, or else they do what the copy has not
-			my $deadline = time + 3;
-			sleep 0.005
-			  while !defined $c->ended && $c->log_since !~ /terminating any other active server processes/ && time < $deadline;
+			$ends_others->(3);
 			sleep 0.1;
 			kill 'CONT', @others;
-			$deadline = time + 10;
-			sleep 0.005
-			  while !defined $c->ended && $c->log_since !~ /terminating any other active server processes/ && time < $deadline;
-			if ($c->log_since !~ /terminating any other active server processes/ && $c->{up})
+			if (!$ends_others->(10) && $c->{up})
 			{
 				# it was not a crash
 				$said .= ' it survived';
