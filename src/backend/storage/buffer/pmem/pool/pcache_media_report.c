@@ -13,8 +13,6 @@
  */
 #include "storage/pcache_compat.h"
 
-#include <unistd.h>
-
 #include "pcache_media_internal.h"
 #include "storage/pcache_pool.h"
 
@@ -193,7 +191,7 @@ PCacheMediaAddUnreadable(PCacheMediaReport *report, int fd, PCacheFsKind kind)
 
 	for (uint64 at = 0; at < PCACHE_DESCRIPTORS_OFFSET; at += PCACHE_SUPERBLOCK_SIZE)
 	{
-		if (pread(fd, &byte, 1, at) >= 0 || errno != EIO)
+		if (PCacheReadExact(fd, &byte, 1, at) || errno != EIO)
 			continue;
 		at -= at % size;
 		PCacheRangeAdd(&report->bad, at, size);

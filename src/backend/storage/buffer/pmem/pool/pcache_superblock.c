@@ -276,9 +276,8 @@ PCacheSuperblockBecome(PCacheSuperblock *sb, const PCacheSuperblock *saved)
 	 * meanwhile that look older, so it counts as set back in this boot.
 	 */
 	if (memcmp(sb->boot_id, formatted.boot_id, PCACHE_UUID_LEN) != 0)
-		sb->clock_offset = Max(PCacheClockOffset(),
-							   sb->saved_at > PCacheReadClock(CLOCK_REALTIME) / PCACHE_NSEC ?
-							   sb->saved_at * PCACHE_NSEC : 0);
+		sb->clock_offset = sb->saved_at > PCacheReadClock(CLOCK_REALTIME) / PCACHE_NSEC ?
+			sb->saved_at * PCACHE_NSEC : PCacheClockOffset();
 	memcpy(sb->boot_id, formatted.boot_id, PCACHE_UUID_LEN);
 	sb->n_dimms = formatted.n_dimms;
 	sb->dimms_state = formatted.dimms_state;
